@@ -400,7 +400,7 @@ def _bare(model: str) -> str:
 
 
 class Readiness(NamedTuple):
-    """Progress towards promotion: `missing` explains each unmet need, `labels` counts those to add by word."""
+    """Progress to promotion: `missing` explains each unmet need, `labels` counts those to add by word."""
 
     kpis: list[Kpi]
     missing: list[str]

@@ -1,7 +1,8 @@
-"""Asks an index: which entries match, with what score, and which terms occur in each.
+"""Queries an index: finds the matching entries, their scores, and the terms that occur in each.
 
-FTS5 says which entries have which term, the rarer ones where others are very frequent. Those with the most of
-them are then scored in full: BM25 for the terms of the query, then what the best have in common.
+FTS5 finds the entries for each term; if some terms are very frequent, only those for the rarer ones. The
+entries with the most terms are then scored in full: BM25 over the query's terms, then their likeness to the
+best.
 """
 
 from __future__ import annotations
@@ -21,37 +22,36 @@ if TYPE_CHECKING:
     from judgekit.retrieval.passages import Passage
     from judgekit.retrieval.terms import Pattern, Term
 
-    # By the number of a term: the numbers of the entries that have it, as texts.
+    # By the number of a term, the numbers (as texts) of the entries it occurs in.
     Postings: TypeAlias = dict[int, list[str]]
 
 POOL = 80  # hits that are scored; a page of results is far smaller
-# Occurrences that are asked for before more frequent terms are left to the scoring: 1 ms.
+# Terms are looked up until they have this many occurrences; the more frequent rest only counts in scoring: 1
+# ms.
 POSTINGS = 4_000
 QUICK_POOL = 30
-QUICK_POSTINGS = 2_500  # the same for a prompt, of which three hits are shown at most
+QUICK_POSTINGS = 2_500  # the same for a prompt, for which at most three hits are shown
 LEADING = 20  # long entries whose sections are read
 QUICK_LEADING = 6  # the same for a prompt, by all its parts
 LEAST_LEADING = 2  # of each of several parts
-PASSAGE = 0.5  # what the best section of an entry counts for the order, where the whole counts 1
-SECOND = 0.7  # of the best section's BM25, from which a second one is named
+PASSAGE = 0.5  # weight of an entry's best section in the order; the whole entry weighs 1
+SECOND = 0.7  # share of the best section's BM25 from which a second one is named
 LEAST = 5  # hits of each of several parts
 PROMINENT = 2  # columns: title and tags
 _ENOUGH = 2  # times the pool that the terms chosen must occur, whatever they cost
 _MAX_BODY = 8_000  # characters of a body's stems that are read
-_BEGINNING_CHARS = (
-    700  # of the body of a long entry that doesn't lead, in which neighbours are looked for
-)
-_BEGINNING = 300  # words of a column where the subject of an entry shows
-_MOST_WORDS = 300  # whose rarity is looked up
+_BEGINNING_CHARS = 700  # of the body of a long entry that doesn't lead, searched for neighbours
+_BEGINNING = 300  # words at the start of a column that show an entry's subject
+_MOST_WORDS = 300  # looked up for their rarity
 
 COLUMNS = "file.id, title, category, tags, path, updated, status"
-_LEADING_COLUMNS = 8  # that stand before these in `_ENTRIES_IN`
+_LEADING_COLUMNS = 8  # how many columns of `_ENTRIES_IN` precede these
 _MATCHES = "SELECT group_concat(rowid) FROM text WHERE text MATCH ?"
 _IN_TITLES = "{title tags} : (%s)"  # FTS5's expression
 _STARTING = "SELECT total(entries) FROM term WHERE term >= ? AND term < ?"
 _ENTRIES_IN = f"""SELECT number, c0, c1, substr(c2, 1, {_MAX_BODY}), c3, problem IS NOT NULL, %s, %s,
     {COLUMNS} FROM text_content JOIN file ON number = text_content.id WHERE number IN """  # noqa: S608 - our names
-# What stands for columns that an earlier index doesn't have.
+# Substitutes for columns that an earlier index doesn't have.
 _LANGUAGE_BEFORE = "'english'"
 _SECTIONS_BEFORE = "0"
 _BODY = 2
@@ -60,9 +60,9 @@ _MATCHES_IN = "SELECT rowid FROM text WHERE text MATCH ? AND rowid IN "
 
 
 class _Entry:
-    """An entry: the stems of its columns, how often it has which term, and what its length makes of that.
+    """An entry: the stems of its columns, the frequency of each term, and the damping for its length.
 
-    Terms go by their numbers here, while the sets of a hit hold places among the terms of one part.
+    Terms are identified by their numbers here, while the sets of a hit hold indexes into one part's terms.
     """
 
     __slots__ = (
@@ -91,12 +91,11 @@ class _Entry:
         self.frequencies: dict[int, float] = {}
         self.title_frequencies: dict[int, float] = {}
         self.body_places: dict[int, list[tuple[int, float]]] = {}
-        self.indexed_terms: set[int] = set()  # what FTS5 says of an entry that is not read whole
+        # As reported by FTS5, for an entry that isn't read whole
+        self.indexed_terms: set[int] = set()
         self.title_terms: set[int] = set()  # in its title or tags
         self.damping = 0.0
-        self.has_stop_words = (
-            True  # of a language that's known, so that what it has else is its subject
-        )
+        self.has_stop_words = True  # its language is known, so its other words show its subject
 
 
 def match(
@@ -104,9 +103,9 @@ def match(
 ) -> list[Candidate]:
     """Return the best matches of any of `parts`, rated, best first.
 
-    An entry has the confidence of the part that it answers best. A `quick` answer is for a prompt: it scores
-    fewer hits, by the terms alone, and leaves frequent terms of a large store to the scoring. What is
-    injected hardly changes.
+    An entry gets the confidence of the part it answers best. A `quick` search is for a prompt: it scores
+    fewer hits, by their terms alone, and in a large store it leaves frequent terms to the scoring. That
+    hardly changes what gets injected.
     """
     return merge_parts(match_parts(opened, parts, pool, quick=quick))
 
@@ -174,7 +173,7 @@ def _choose_entries(
     likeliest_by_part = []
     for part in sorted(parts, key=count_rarest):
         if quick and sum(map(len, postings.values())) > QUICK_POSTINGS:
-            break  # what is left has frequent terms only
+            break  # all that's left are parts with frequent terms only
         worth = _weigh_entries(opened, part.terms, postings, enough, most)
         likeliest = sorted(worth, key=worth.__getitem__, reverse=True)[:pool]
         likeliest_by_part.append((part, set(map(int, likeliest))))
@@ -190,7 +189,7 @@ def _rate(
     *,
     quick: bool,
 ) -> list[Candidate]:
-    """Return entries as hits of one part, rated, best first."""
+    """Turn entries into rated hits of one part, best first."""
     saturation = opened.profile.bm25["k1"] + 1
     hits = [_score(entry, part, saturation) for entry in entries]
     _add_passages(opened, part, hits, entries, patterns, leading)
@@ -205,8 +204,8 @@ def _rate(
 
 
 def _score(entry: _Entry, part: Part, saturation: float) -> Candidate:
-    """Return an entry as a hit of one part, with its BM25 and the places of the terms that it has."""
-    # A copy of all values, since an entry may be a hit of several parts; `__init__` would set other ones.
+    """Turn an entry into a hit of one part, with its BM25 and the indexes of the terms it contains."""
+    # Copy all values, since an entry may be a hit of several parts; `__init__` would reset some of them.
     hit = object.__new__(Candidate)
     hit.__dict__.update(entry.candidate.__dict__)
     hit.part = part
@@ -225,7 +224,7 @@ def _score(entry: _Entry, part: Part, saturation: float) -> Candidate:
 
 
 def make_candidate(opened: Index, row: Sequence[Any]) -> Candidate:
-    """Return the candidate that a row of the index's table `file` stands for: the values of `COLUMNS`."""
+    """Build the candidate for a row of the index's table `file`, given as the values of `COLUMNS`."""
     name, title, category, joined_tags, path, updated, status = row
     tags = tuple([tag for tag in joined_tags.split(",") if tag])
     hit = Candidate(name, title, category, tags, updated, opened.root, path, opened.profile.kind)
@@ -255,11 +254,11 @@ def _look_up(opened: Index, number: int, term: Term) -> None:
 def _weigh_entries(
     opened: Index, terms: Sequence[Term], postings: Postings, enough: int, most: int
 ) -> dict[str, float]:
-    """Return the entries in which the rarest terms occur, with what these are worth.
+    """Map the entries that contain the rarest terms to the summed rarity of these terms.
 
-    Terms are asked for until they have `enough` occurrences, and further ones while these stay below `most`.
-    `postings` keeps what was asked for. A term in a title or tags counts twice: many entries have a frequent
-    one, but few are about it.
+    Terms are looked up until they have `enough` occurrences, and further ones while the sum stays below
+    `most`. `postings` caches the look-ups. A term in a title or in tags counts twice: many entries contain a
+    frequent term, but few are about it.
     """
     worth: dict[str, float] = {}
     occurrences = 0
@@ -287,7 +286,7 @@ def _find_entries(opened: Index, expression: str) -> list[str]:
 
 
 def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int, _Entry]:
-    """Return entries by number; of a long one some stems are read, and for other terms FTS5 is asked."""
+    """Read entries by number. Of a long one only some stems are read; FTS5 is asked about the other terms."""
     execute = opened.connection.execute
     entries = {}
     cut = []
@@ -331,7 +330,7 @@ def _add_up(sizes: bytes) -> int:
     value = 0
     for byte in sizes:
         value = value << 7 | byte & 0x7F
-        is_last_of_number = byte < 0x80  # noqa: PLR2004 - the bit that says that there is more
+        is_last_of_number = byte < 0x80  # noqa: PLR2004 - the bit that says that more bytes follow
         if is_last_of_number:
             total += value
             value = 0
@@ -339,7 +338,7 @@ def _add_up(sizes: bytes) -> int:
 
 
 def _count(opened: Index, entries: dict[int, _Entry], patterns: Sequence[Pattern]) -> None:
-    """Note how often each entry has which term, where, and what its length makes of that."""
+    """Set each entry's term frequencies, their places, and the damping for its length."""
     profile = opened.profile
     bm25 = profile.bm25
     totals = index_file.frequencies(opened.connection, [index_file.TOTAL])
@@ -351,12 +350,12 @@ def _count(opened: Index, entries: dict[int, _Entry], patterns: Sequence[Pattern
 
 
 def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile) -> None:
-    """Note how often an entry has which term, and where in its body when it has sections."""
+    """Count the terms in an entry, and note their places in its body if it has sections."""
     entry.frequencies.clear()
     entry.title_frequencies.clear()
     entry.body_places.clear()
     title, tags, body, parts = entry.columns
-    # A line break stands between columns, so that no phrase goes beyond one.
+    # Columns are separated by a line break, so that no phrase can match across two of them.
     text = f" {title} \n {tags} \n {parts} \n {body} "
     tags_start = len(title) + 3
     parts_start = tags_start + len(tags) + 3
@@ -393,9 +392,9 @@ def _add_passages(
     patterns: Sequence[Pattern],
     most: int,
 ) -> None:
-    """Let the `most` leading of the long entries count together with their best sections.
+    """Add the best sections' scores to the `most` leading long entries.
 
-    The others count as if no section of theirs had anything of the query.
+    Other long entries count as if none of their sections contained anything from the query.
     """
     long_pairs = [pair for pair in zip(hits, entries, strict=True) if pair[1].section_count]
     if not long_pairs:
@@ -413,7 +412,7 @@ def _add_passages(
 
 
 def _read_sections(opened: Index, entries: Sequence[_Entry], patterns: Sequence[Pattern]) -> None:
-    """Read the sections of entries, and what wasn't read yet of their bodies."""
+    """Read the sections of entries, and the parts of their bodies that weren't read yet."""
     unread = [entry for entry in entries if entry.passages is None]
     if not unread:
         return
@@ -429,7 +428,7 @@ def _read_sections(opened: Index, entries: Sequence[_Entry], patterns: Sequence[
             _count_in_entry(entry, patterns, opened.profile)
             entry.is_cut = False
         entry.passages = passages_by_entry.get(entry.number, [])
-        # What stands in a heading stands in the body, too.
+        # A heading's words occur in the body as well.
         found_patterns = [pattern for pattern in patterns if pattern[0] in entry.body_places]
         passages.count_in_passages(
             entry.passages, entry.body_places, found_patterns, opened.profile
@@ -439,14 +438,14 @@ def _read_sections(opened: Index, entries: Sequence[_Entry], patterns: Sequence[
 def _add_best_passage(
     hit: Candidate, entry: _Entry, part: Part, profile: Profile, average: float
 ) -> None:
-    """Give a hit the BM25 of its entry and of its best section, and what the confidence needs of that."""
+    """Combine the BM25 of a hit's entry and its best section, and set the features its confidence needs."""
     from judgekit.retrieval import passages  # noqa: PLC0415 - many stores have short entries only
 
     sections = entry.passages or []
     scores = _score_passages(sections, entry, part, profile, average)
     best = max(scores, default=0.0)
     hit.bm25 = (hit.bm25 + PASSAGE * best) / (1 + PASSAGE)
-    # Those that have nothing of the query but the titles of their entry aren't named.
+    # Sections that match only because of their entry's title aren't named.
     numbers = [number for number, passage in enumerate(sections) if passage.frequencies]
     numbers.sort(key=lambda number: -scores[number])
     if not numbers:
@@ -471,7 +470,7 @@ def _add_best_passage(
 
 
 def _join_columns(entry: _Entry, start: int, end: int, titles: str = "") -> str:
-    """Return an entry's titles and tags, those of a section, and some characters of its body."""
+    """Join an entry's titles and tags, those of a section, and some characters of its body."""
     title, tags, body, _ = entry.columns
     return " ".join([title, tags, titles, body[start:end]])
 
@@ -503,7 +502,7 @@ def _score_passages(
 
 
 def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> None:
-    """Let those move up that are like the best: that have their most typical words."""
+    """Move hits up that resemble the best ones, that is, share their most typical words."""
     feedback = opened.profile.feedback
     best = ranked[: min(int(feedback["entries"]), len(ranked) // 2)]
     if not best or not best[0][0].bm25:
@@ -526,7 +525,7 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
 
 
 def _list_subject_words(hit: Candidate, entry: _Entry) -> list[str]:
-    """Return the words of a hit that show its subject: those of its section, or where its columns begin."""
+    """List the words that show a hit's subject: those of its section, or of the start of its columns."""
     if hit.sections:
         return hit.passage.split()[:_BEGINNING]
     words: list[str] = []

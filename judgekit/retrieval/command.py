@@ -1,8 +1,8 @@
-"""Somebody's own search engine: a program gets the query as JSON and prints candidates as JSON.
+"""Runs a user's own search engine: a program that reads the query as JSON and prints candidates as JSON.
 
-docs/own-search.md describes both. What it prints may be anybody's text: it is made visible and cut, and no
-path that it names is opened. Where the program fails, the built-in index answers. Standard library only: the
-prompt hook imports this.
+docs/own-search.md describes both formats. The program's output is untrusted: its texts are made visible and
+cut, and paths in it are never opened. If the program fails, the built-in index answers instead. Standard
+library only, because the prompt hook imports this.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FORM = 'expected {"candidates": [...]}, or a candidate a line'
 
 
 class CommandError(JudgekitError):
-    """The program gave no candidates; the text says why."""
+    """The program returned no usable candidates; the message says why."""
 
 
 def search(
@@ -55,10 +55,10 @@ def search(
     seconds: float,
     options: dict[str, Any],
 ) -> RankedCandidates:
-    """Return the candidates of a `command` in its order, else those of the stores at `roots`.
+    """Return the candidates of a `command` in its order, or without one those of the stores at `roots`.
 
-    `options` are those of the built-in search, which finds what is pinned. Where the command fails,
-    `degraded` says why.
+    `options` are for the built-in search, which also finds pinned memories. If the command fails, `degraded`
+    says why.
     """
     problem = None
     if command:
@@ -106,7 +106,7 @@ def ask(
 def _run(
     argv: list[str], request: dict[str, Any], environ: Mapping[str, str], seconds: float
 ) -> str:
-    """Return what a program prints for a request; raises `CommandError` where it fails."""
+    """Run a program on a request and return its output; raises `CommandError` if it fails."""
     visible_environ = programs.known("search", environ) | {"JUDGEKIT_DISABLE": "1", _INSIDE: "1"}
     try:
         text = quickjson.written(request)
@@ -135,7 +135,7 @@ def _without_secrets(line: str, environ: Mapping[str, str]) -> str:
 def _find_script(argv: list[str]) -> str:
     """Return the last argument that is a file's absolute path, or else the program.
 
-    Where an interpreter runs a script, the script is what people know.
+    If an interpreter runs a script, it's the script that people know.
     """
     for word in reversed(argv[1:]):
         if os.path.isabs(word) and os.path.isfile(word):
@@ -144,7 +144,7 @@ def _find_script(argv: list[str]) -> str:
 
 
 def _items(text: str) -> list[Any]:
-    """Return the candidates in one JSON object, or in lines of JSON; raises `CommandError`."""
+    """Parse the candidates, given as one JSON object or as lines of JSON; raises `CommandError`."""
     if not text.strip():
         return []
     try:
@@ -205,7 +205,7 @@ def _candidate(item: Any, where: str, root: str, labels: Mapping[str, float]) ->
 
 
 def _find_problem(item: dict[str, Any]) -> str:
-    """Return the first thing that is wrong with a candidate; "" where nothing is."""
+    """Describe the first thing that's wrong with a candidate; "" if it's fine."""
     for name in (*_NAMES, *_TEXTS):
         if not isinstance(item.get(name), str | None):
             return f"{name}: expected a text"

@@ -1,33 +1,34 @@
-"""What a search returns, in which order, and how likely each hit is to be relevant.
+"""Decides what a search returns, in which order, and how likely each hit is to be relevant.
 
 Hits are ordered by score and confidence, then by the category's priority, then by age; the noise is cut. A
-score says how much of a text is about the query's words, and a confidence knows titles and neighbours: a page
-whose title is the query may be a long one.
+score measures how much of a text is about the query's words, while a confidence also knows titles and
+neighbours: a page whose title is the query may be a long one.
 
-Near duplicates share one place, which the newest of them takes. Notes are written twice by agents, and copied
-from store to store. Each copy would take the place of another memory, and be a rival of the others, so that
-none of them would be sure enough.
+Near duplicates share one place, which the newest of them takes. Agents write the same note twice, and copy
+notes from store to store. Each copy would take the place of another memory and compete with the others, so
+that none of them would be confident enough.
 
 A confidence answers two questions, each by a logistic regression, and is the product of both probabilities.
 Their coefficients are data (`confidence` and `request` in retrieval/*.yaml), fitted by bench/confidence.py;
-docs/decisions/confidence.md says on what, and what else was tried.
+docs/decisions/confidence.md says on what data, and lists alternatives that were tried.
 
-If something is asked for here, is this entry meant?
+If something is requested here, is this the entry?
 
 - `odds`: logarithm of the odds that this entry is meant and no other one, -12..12.
 - `titled`: of the query's terms that any hit has in its title or tags, the share that this one has there,
   weighted by rarity, 0..1.
-- `near`: the share of the query's successive words that stand together in it too, 0..1.
-- `alone`: 1 over the number of hits, itself included, with as much evidence: of several that fit equally well
-  not all are meant. A single word in common is no distinction: it counts as one hit more.
+- `near`: the share of the query's successive words that occur close together in it too, 0..1.
+- `alone`: 1 over the number of hits, itself included, with as much evidence: if several fit equally well, not
+  all are meant. A single shared word doesn't distinguish a hit: it counts as one hit more.
 - `coverage`: the share of the query's terms that occur in it, weighted by rarity, 0..1.
 
-Is something asked for here at all? People talk in prompts, too, and of many sentences one has words of some
-entry by chance. What is searched for is a request, so this is asked about the parts of a prompt alone.
+Is something requested here at all? People also just talk in prompts, and among many sentences one will share
+words with some entry by chance. A search always requests something, so this question is only for the parts of
+a prompt.
 
-- `parts`: logarithm of the number of parts that the prompt has: each is one more chance to be wrong.
-- `statements`: logarithm of the number of the prompt's sentences, if the part's one ends in a full stop:
-  among others it's likelier talk than one that asks, or an item of a list.
+- `parts`: logarithm of the number of the prompt's parts: each is one more chance to be wrong.
+- `statements`: logarithm of the number of the prompt's sentences if the part's own ends in a full stop: among
+  other sentences, it's likelier talk than one that asks, or than an item of a list.
 - `matched`: how many of the part's terms its likeliest entry has, 5 at most, without the language's common
   words.
 """
@@ -51,46 +52,44 @@ if TYPE_CHECKING:
 
 # Evidence (natural logarithm of a likelihood ratio) that differs by less is taken for equal.
 SAME_EVIDENCE = 1.0
-HEADED = 0.8  # what a heading in a text counts where its title counts 1
-SURE = 2.0  # what a confidence counts for the order, where the best score counts 1
+HEADED = 0.8  # weight of a match in a text's heading; one in its title weighs 1
+SURE = 2.0  # weight of a confidence in the order; the best score weighs 1
 SEVERAL_TERMS = 2  # words in common
-NEAR = 3  # words apart, at most, that still stand together
-PAIRS = 6  # of a query that are asked for: a long prompt need not be repeated whole
+NEAR = 3  # words apart, at most, to count as close together
+PAIRS = 6  # pairs required at most: no text repeats a long prompt
 MOST_MATCHED = 5  # terms: as good as more
 ASKED = 0.8  # the probability from which a part of a prompt is clearly a request
-ONE_WORD = 0.4  # of a part's words, by their rarity, that one word of a title counts at least
-AHEAD = 1.25  # times the BM25 of any other hit that one has which stands out
-LONG = 25  # words of a body, beyond which some of the query's occur in it by chance
-NEAR_CHARS = 4_000  # characters of an entry in which `near` is looked for
+ONE_WORD = 0.4  # least share of a part's rarity for one title word to suffice
+AHEAD = 1.25  # how many times any other hit's BM25 a hit needs to stand out
+LONG = 25  # words of a body, beyond which it has some query words by chance
+NEAR_CHARS = 4_000  # characters of an entry that are searched for `near`
 MAX_ODDS = 12.0  # of `odds`, either way
-UNKNOWN = 0.5  # `titled` where no title has any word of the query
-COMMAND = "command"  # the kind of what a program of the user's found
-UNRATED = "unrated"  # its label, where the program gave no confidence
+UNKNOWN = 0.5  # `titled` if no title has any word of the query
+COMMAND = "command"  # the kind of candidates from a user's program
+UNRATED = "unrated"  # their label, if the program gave no confidence
 # Hits of a prompt that are rated: on labelled prompts as good as five times as many.
 PROMPT_POOL = 15
 INJECTED_LABEL = "high"
-# Of the different words of two texts, the share that both have if they say the same. Pages of real
-# documentation that are about different things share up to .784 (how to install a program with two package
-# managers); a note of twenty words in which two were replaced shares .82.
+# Two texts say the same if they share this many of their distinct words. Pages of real documentation about
+# different things share up to .784 (how to install a program with two package managers); a note of twenty
+# words in which two were replaced shares .82.
 SAME_WORDS = 0.8
-LEAST_KEPT = (
-    0.6  # of the words of a text that is an older one with an addition, the share of the older one
-)
-_SAMPLED = 12  # words of a text, spread over it, by which most pairs are told apart
-_MOST_MISSING = 4  # of these in the other text
-OLD_DAYS = 90  # beyond which an entry says its age
+LEAST_KEPT = 0.6  # share of the older text in a newer one that only adds to it
+_SAMPLED = 12  # words sampled across a text, enough to tell most pairs apart
+_MOST_MISSING = 4  # sampled words that may be missing from the other text
+OLD_DAYS = 90  # an older entry says its age
 _DAY = 86_400  # seconds
 _MONTH = 365.25 / 12  # days
-_MONTHS_SAID = 24  # from which an age is said in years
-# 2 January 1980, in seconds: archives and builds that keep no times give files earlier ones.
+_MONTHS_SAID = 24  # from here on an age is given in years
+# 2 January 1980, in seconds: archives and builds that don't keep times give files earlier ones.
 _EARLIEST = 315_619_200
-_DIGITS = 6  # of a score relative to the best: what is equal up to here is a tie
+_DIGITS = 6  # of a score relative to the best: equal up to here is a tie
 
 
 class FoundSection:
-    """A section that was found: its number in its text, from 0, its headings, and the line where it begins.
+    """A section that was found: its number in the text (from 0), its headings, and its first line.
 
-    The line is 0 if lines of the text aren't lines of its file.
+    The line is 0 if the text's lines aren't the file's.
     """
 
     __slots__ = ("heading", "line", "number")
@@ -111,20 +110,19 @@ class FoundSection:
 class Candidate:
     """A memory or document that may answer the query.
 
-    `path` is as shown: relative to the project where it is inside. `file` is the absolute path, `place` the
-    path relative to the real folder `root`. `bm25` is comparable within one store only (points, where the
-    keyword scorer ranked); hits are ordered by `score`. `confidence` is the probability that it is relevant.
-    A `damaged` file could not be read: it may be retired, so it is never more than mentioned. `updated` is in
+    `path` is for display: relative to the project if it's inside. `file` is the absolute path, `place` the
+    path relative to the real folder `root`. `bm25` is comparable within one store only (the keyword scorer
+    gives points instead); hits are ordered by `score`. `confidence` is the probability that the candidate is
+    relevant. A `damaged` file couldn't be read: it may be retired, so it's mentioned at most. `updated` is in
     seconds since the epoch. `matched` are the numbers of the query's terms in it, `titled` those in its title
-    or tags. `text` holds the stems of its title and body, and `length` is how many it has in all; `part` of
-    the prompt found it. Of a long text `sections` are those that answer best, two at most, and the terms
-    `headed` are in the headings of the first. `passage` holds the stems of that, `passage_length` of them, or
-    of a short text all. What a pin named keeps the values that it begins with. What a program of the user's
-    found is of kind `COMMAND`: `root` is the program, `text` the text, and unless it gave a confidence it is
-    not `rated`.
-    A `status` (superseded, deprecated, rejected) says that it is not in force: it comes last, marked. `alike`
-    are older hits that say nearly the same, and share its place. One that `stands_out` among the hits of a
-    prompt's part is worth mentioning whatever its confidence.
+    or tags. `text` holds the stems of its title and body, and `length` their number; `part` is the part of
+    the prompt that found it. For a long text, `sections` are the best ones, two at most, and `headed` the
+    terms in the first one's headings. `passage` holds the stems of that section, `passage_length` of them;
+    for a short text, all stems. A pinned candidate keeps the initial values. A candidate from a user's
+    program is of kind `COMMAND`: `root` is the program, `text` the text, and it's not `rated` unless the
+    program gave a confidence. A `status` (superseded, deprecated, rejected) says that it's no longer in
+    force: it comes last, marked. `alike` are older hits that say nearly the same and share its place. A hit
+    that `stands_out` among those of a prompt's part is worth mentioning whatever its confidence.
     """
 
     def __init__(
@@ -182,7 +180,7 @@ class Candidate:
         return path
 
     def shown(self) -> dict[str, Any]:
-        """Return what a search shows of it, in printable texts; null for a number that there is not."""
+        """Build its JSON for search results, with printable texts; numbers that don't exist are null."""
         is_from_program = self.kind == COMMAND
         shown: dict[str, Any] = {
             "id": encodable(self.id),
@@ -227,11 +225,11 @@ class Candidate:
 class RankedCandidates:
     """The answer to a query, best first, and `notes`, one line each for stderr.
 
-    `pinned` were asked for by name and are no `candidates`, `repeated` the conversation has already.
-    `searched_roots` are the real folders of stores; `empty_roots` have no file that is read: whoever searches
-    is told, and the hook is silent about it. `pin_by_note` has the pins without a memory, by their notes.
-    A judge saw `judged` of the candidates and let `dropped` of them go.
-    `fallback` says why the index was not used, `degraded` why a program of the user's was asked in vain.
+    `pinned` were requested by name and aren't among the `candidates`; `repeated` are in the conversation
+    already. `searched_roots` are the real folders of stores; `empty_roots` contain no readable file, which
+    people who search are told and the hook keeps quiet about. `pin_by_note` maps each note about a pin
+    without a memory to that pin. A judge saw `judged` of the candidates and dropped `dropped` of them.
+    `fallback` says why the index wasn't used, `degraded` why a user's program failed.
     """
 
     def __init__(
@@ -251,7 +249,7 @@ class RankedCandidates:
 
 
 def in_force(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return the candidates without what is superseded, deprecated or rejected: an agent would act on it."""
+    """Leave out superseded, deprecated and rejected candidates, because an agent would act on them."""
     return [candidate for candidate in candidates if not candidate.status]
 
 
@@ -262,10 +260,10 @@ def choose_shown(
     inject: str = "tiered",
     hint_on_zero: bool = False,
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Return which candidates a prompt gets in full, and which are only mentioned, where no model decides.
+    """Choose the candidates that a prompt gets in full, and those only mentioned, without asking a model.
 
-    `inject` is "tiered" (by confidence) or "top_k" (the first ones). With `hint_on_zero` something is
-    mentioned even where nothing is worth it.
+    `inject` is "tiered" (by confidence) or "top_k" (the first ones). With `hint_on_zero` the rest is
+    mentioned even if nothing is worth it.
     """
     usable = in_force(candidates)
     if inject == "top_k":
@@ -288,24 +286,21 @@ def rarity(matches: int, documents: int, background: Mapping[str, float], *, com
 
 
 def measure_nearness(words: Sequence[str], tokens: Iterable[str]) -> float:
-    """Return the share of successive `words` of a query that stand at most `NEAR` apart in `tokens`, 0..1."""
+    """Return the share of neighbouring query `words` within `NEAR` tokens of each other in `tokens`, 0..1."""
     if len(words) <= 1:
         return 0.0
     numbers = {word: number for number, word in enumerate(words)}
-    # Where each word was last. One more, which is nowhere, follows the last and, as -1, precedes the first.
-    last_places = [-NEAR - 1] * (len(words) + 1)
-    pairs_together = set()
+    last_place: dict[int, int] = {}  # in `tokens`, by the number of a word
+    near_pairs = set()  # each by the number of its first word
     for place, token in enumerate(tokens):
         number = numbers.get(token)
         if number is None:
             continue
-        last_places[number] = place
-        if place - last_places[number - 1] <= NEAR:
-            pairs_together.add(number - 1)
-        if place - last_places[number + 1] <= NEAR:
-            pairs_together.add(number)
-    pairs = min(len(words) - 1, PAIRS)
-    return min(len(pairs_together) / pairs, 1.0)
+        last_place[number] = place
+        for neighbour in (number - 1, number + 1):
+            if neighbour in last_place and place - last_place[neighbour] <= NEAR:
+                near_pairs.add(min(number, neighbour))
+    return min(len(near_pairs) / min(len(words) - 1, PAIRS), 1.0)
 
 
 def order(
@@ -315,10 +310,10 @@ def order(
     profile: Profile,
     prompt_part: Part | None = None,
 ) -> list[Candidate]:
-    """Return the hits of a store of `size` documents, rated, best first, without those that are noise.
+    """Rate the hits of a store of `size` documents and order them, best first, without the noise.
 
-    What was found by a part of a prompt may have been found in mere talk; without `prompt_part` the terms are
-    those of a search, and something is asked for.
+    Hits of a `prompt_part` may come from mere talk. Without one the terms are those of a search, which always
+    asks for something.
     """
     floor = profile.noise_floor * max([hit.bm25 for hit in hits], default=0.0)
     kept = fold_alike([hit for hit in hits if hit.bm25 >= floor])
@@ -345,9 +340,9 @@ def rate(
     """Give each of the hits of one query its features and its confidence.
 
     The evidence for an entry is the logarithm of a likelihood ratio: each of its terms counts its rarity
-    (Robertson and Spärck Jones, "Relevance weighting of search terms", 1976), one in the body alone
-    `body_share` of it, less in a long body. The odds follow by Bayes' rule: every entry of the store may be
-    meant, and any of an imagined collection. Rivals have a term in common; all others have no evidence.
+    (Robertson and Spärck Jones, "Relevance weighting of search terms", 1976); a term in the body alone counts
+    `body_share` of it, and less in a long body. The odds follow by Bayes' rule: every entry of the store may
+    be meant, and any of an imagined collection. Rivals share a term; all other entries have no evidence.
     """
     rarities = [term.rarity for term in terms]
     first_phrases = [term.phrases[0] for term in terms]
@@ -357,7 +352,7 @@ def rate(
     evidences = [_weigh_evidence(hit, rarities, profile) for hit in hits]
     rival_evidences = _find_rivals(hits, evidences)
     for hit, evidence in zip(hits, evidences, strict=True):
-        rivals = rival_evidences[frozenset(hit.matched)]  # its own evidence is one of them
+        rivals = rival_evidences[frozenset(hit.matched)]  # this includes its own evidence
         if hit.status:
             rivals = [*rivals, evidence]
         silent = max(documents - len(rivals), 0) + profile.background["documents"]
@@ -384,7 +379,7 @@ def rate(
 
 
 def estimate_request(hits: Sequence[Candidate], part: Part, profile: Profile) -> float:
-    """Return how likely something is asked for in the part of a prompt that found these rated hits, 0..1."""
+    """Estimate how likely the part of a prompt that found these rated hits is a request, 0..1."""
     likeliest = max(hits, key=lambda hit: hit.confidence)
     return combine(profile.request, describe_request(likeliest, part))
 
@@ -411,14 +406,14 @@ def combine(coefficients: Mapping[str, float], features: Mapping[str, float]) ->
 
 
 def _settle(ranked: Sequence[Candidate], prompt_part: Part | None, profile: Profile) -> None:
-    """Multiply confidences by how likely something is asked for, and let none contradict the order.
+    """Multiply confidences by the probability of a request, and make them agree with the order.
 
-    A first hit that stands out is mentioned at least.
+    A first hit that stands out is at least mentioned.
     """
     request = 1.0
     if prompt_part is not None and ranked:
         request = estimate_request(ranked, prompt_part, profile)
-    in_order = in_force(ranked)  # what isn't in force stands last whatever its confidence
+    in_order = in_force(ranked)  # the others come last whatever their confidence
     for hit, confidence in zip(in_order, level([hit.confidence for hit in in_order]), strict=True):
         hit.confidence = confidence
     for hit in ranked:
@@ -433,12 +428,12 @@ def _settle(ranked: Sequence[Candidate], prompt_part: Part | None, profile: Prof
 
 
 def level(confidences: Iterable[float]) -> list[float]:
-    """Return confidences that never rise: neighbours in the wrong order get their mean.
+    """Make confidences fall monotonically: neighbours in the wrong order get their mean.
 
-    What else the order goes by, BM25 for one, is evidence, too, so the truth is between both (isotonic
+    The order's other criteria, such as BM25, are evidence too, so the truth lies in between (isotonic
     regression by pooling adjacent violators; Ayer and others, 1955).
     """
-    pools: list[tuple[float, int]] = []  # the sum of neighbours, and how many they are
+    pools: list[tuple[float, int]] = []  # each pool's sum and count of neighbours
     for confidence in confidences:
         total = confidence
         count = 1
@@ -454,7 +449,7 @@ def level(confidences: Iterable[float]) -> list[float]:
 
 
 def _stands_out(ranked: Sequence[Candidate], part: Part) -> bool:
-    """Whether the first hit of a part is far ahead of all others, by two words or by the one that matters."""
+    """Whether a part's first hit is far ahead of the others, by two words or by the one that matters."""
     first = ranked[0]
     if first.status:
         return False
@@ -470,13 +465,13 @@ def _add_rarities(rarities: Sequence[float], numbers: Iterable[int]) -> float:
 
 
 def _weigh_titles(hit: Candidate, rarities: Sequence[float]) -> float:
-    """Return the rarities of the terms in an entry's titles, added up; one in a heading alone counts less."""
+    """Add up the rarities of the terms in an entry's titles; one in a heading alone counts less."""
     in_headings = _add_rarities(rarities, hit.headed - hit.titled)
     return _add_rarities(rarities, hit.titled) + HEADED * in_headings
 
 
 def _weigh_evidence(hit: Candidate, rarities: Sequence[float], profile: Profile) -> float:
-    """Return the rarities of an entry's terms, added up; one in the body alone counts less."""
+    """Add up the rarities of an entry's terms; one in the body alone counts less."""
     length = hit.passage_length or hit.length
     chance = log(length / LONG) if length > LONG else 0.0
     body_terms = hit.matched - hit.titled - hit.headed
@@ -487,9 +482,9 @@ def _weigh_evidence(hit: Candidate, rarities: Sequence[float], profile: Profile)
 def _find_rivals(
     hits: Sequence[Candidate], evidences: Sequence[float]
 ) -> dict[frozenset[int], list[float]]:
-    """Map each set of matched terms to the evidence of every hit in force that has one of them.
+    """Map each set of matched terms to the evidence of every hit in force sharing at least one of them.
 
-    What was superseded is not meant, so it is no rival of what replaced it.
+    A superseded entry isn't meant, so it's no rival of the one that replaced it.
     """
     evidences_by_terms: dict[frozenset[int], list[float]] = {}
     for hit, evidence in zip(hits, evidences, strict=True):
@@ -506,28 +501,28 @@ def _find_rivals(
 
 
 def _set_confidence(hit: Candidate, confidence: float, profile: Profile) -> None:
-    """Give a hit its confidence, and the label of that; one that can't be read is never sure."""
+    """Set a hit's confidence and its label; a damaged hit never gets the label "high"."""
     hit.confidence = confidence
     if hit.damaged:
         hit.confidence = min(hit.confidence, profile.labels["medium"])
     hit.confidence_label = label_of(hit.confidence, profile.labels)
-    if hit.damaged and hit.confidence_label == "high":  # where both labels begin at the same value
+    if hit.damaged and hit.confidence_label == "high":  # both labels may begin at the same value
         hit.confidence_label = "medium"
     hit.worth_mentioning = hit.confidence >= profile.labels["mention"]
 
 
 def label_of(confidence: float, labels: Mapping[str, float]) -> str:
-    """Return the label of a confidence, by the values from which the labels begin."""
+    """Return the label of a confidence; `labels` maps each label to the least confidence for it."""
     if confidence >= labels["high"]:
         return "high"
     return "medium" if confidence >= labels["medium"] else "low"
 
 
 def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
-    """Leave out each hit that says nearly the same as a newer one, and note it in the newer one's `alike`.
+    """Leave out each hit that says nearly the same as a newer one, and add it to the newer one's `alike`.
 
-    A hit with a term of the query that the newer one lacks stays, since the query tells them apart. The order
-    stays, too.
+    A hit stays if it has a term of the query that the newer one lacks, since the query tells them apart. The
+    order doesn't change.
     """
     leaders: list[tuple[Candidate, set[str]]] = []  # with the terms of the query that each has
     folded: set[int] = set()
@@ -548,7 +543,7 @@ def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
 
 
 def unfold(hits: Iterable[Candidate]) -> list[Candidate]:
-    """Return the hits with those that were left out for each behind it."""
+    """Return the hits, each followed by the older ones folded into it."""
     unfolded = []
     for hit in hits:
         unfolded += [hit, *hit.alike]
@@ -556,9 +551,10 @@ def unfold(hits: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _says_the_same(newer: Candidate, older: Candidate, *, same_terms: bool) -> bool:
-    """Whether the newer text is the older one with an addition, or most words of both are in both.
+    """Whether the newer text only adds to the older one, or most words of both are the same.
 
-    The latter counts only if both have the `same_terms` of the query: it may be about one of two servers.
+    The latter counts only if both have the `same_terms` of the query: they may be about two different
+    servers.
     """
     shorter, longer = sorted((newer.length, older.length))
     if shorter < LEAST_KEPT * longer:
@@ -572,7 +568,7 @@ def _says_the_same(newer: Candidate, older: Candidate, *, same_terms: bool) -> b
 
 
 class Overlap:
-    """Whether two texts have most words in common, and whether the newer one has all of the older one."""
+    """Whether two texts share most words, and whether the newer one contains all of the older one."""
 
     __slots__ = ("is_addition", "is_alike")
 
@@ -601,7 +597,7 @@ class Wording:
         return self._words
 
     def compare(self, older: Wording) -> Overlap:
-        """Compare this text with an older one, which lives as long as this one."""
+        """Compare this text with an older one, which must live as long as this one."""
         overlap = self._overlaps.get(id(older))
         if overlap is None:
             overlap = self._compare_words(older)
@@ -621,7 +617,7 @@ class Wording:
 
 
 def _may_say_the_same(newer: str, older: str) -> bool:
-    """Whether most of some words of the older text are in the newer one; to look for these is quick."""
+    """Quickly check whether most of a sample of the older text's words are in the newer one."""
     older_text = f" {older} "
     newer_text = f" {newer} "
     missing = 0
@@ -637,7 +633,7 @@ def _may_say_the_same(newer: str, older: str) -> bool:
 
 
 def _add_to(leader: Candidate, hit: Candidate) -> None:
-    """Note a hit as one that says the same; the leader is as sure as the surest of them."""
+    """Fold a hit into one that says the same; that one gets the highest confidence of both."""
     leader.alike = (*leader.alike, hit, *hit.alike)
     if hit.confidence > leader.confidence:
         leader.confidence = hit.confidence

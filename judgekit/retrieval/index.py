@@ -1,8 +1,8 @@
-"""The full-text index of one store: opens it, and sees what changed, before a query.
+"""The full-text index of one store: opens it, and finds changes of the store before a query.
 
-Opening an index looks at the store's folders and its own files, and at a few of the other files in turn; what
-changed is read by update.py. Where no file can be kept, the index is built in memory.
-docs/decisions/retrieval-index.md says what is seen when.
+Opening an index checks the store's folders and its own files, and some of its other files in turn; update.py
+reads those that changed. If no file can be kept, the index is built in memory.
+docs/decisions/retrieval-index.md says which changes are noticed when.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 EDIT_PATIENCE = 1.0  # seconds of reading that an edit may cost the client
 SLICE = 64  # files that each query looks at in turn
 FOLDERS = 1_000  # folders that each query looks at; of more the rest is looked at in turn
-LAP = 64  # queries after which everything may be listed anew, folder times or not
-_GONE = (None, None, None)  # the stamp of what is not there
+LAP = 64  # after so many queries everything is listed again, whatever the folders' times say
+_GONE = (None, None, None)  # the stamp of something missing
 
 _WATCH = "SELECT path, folder, x, y, z, sure, number FROM watch"
 _FILES = "SELECT number, path, size, mtime, inode, read FROM file"
@@ -67,7 +67,7 @@ def open_index(
 def _open_kept(
     root: str, profiles: Profiles, patience: float | None, *, anew: bool
 ) -> Index | None:
-    """Return the index in the newest file, replaced where it is unfit; None where none can be kept."""
+    """Open the newest index file, replacing an unfit one; None if none can be kept."""
     try:
         path = path_of(root)
         for _ in range(3):  # damaged files are replaced, before memory is used
@@ -83,13 +83,13 @@ def _open_kept(
                 return index
             anew = True  # it is unfit, and replaced in the next round
     except (OSError, index_file.sqlite.DatabaseError, *SPOILT):
-        # No folder to write to, no space left on the disk, no locks; damaged where nothing can be made.
+        # No folder to write to, no space left, no locks; or it's damaged and no new one can be made.
         return None
     return None
 
 
 def _open_file(path: str, root: str, profiles: Profiles, patience: float | None) -> Index | None:
-    """Open an index file and bring it up to date; None when it is unfit and has to be replaced."""
+    """Open an index file and bring it up to date; None if it's unfit and has to be replaced."""
     connection = index_file.connect(path)
     try:
         try:
@@ -119,7 +119,7 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
 
 
 def _open_earlier(index: Index) -> Index | None:
-    """Open a store's newest index of an earlier version, to be read only; None if there's none to rely on."""
+    """Open a store's newest index of an earlier version, read-only; None if there's none to rely on."""
     for version in range(index_file.VERSION - 1, index_file.OLDEST_VERSION - 1, -1):
         path = path_of(index.root, version)
         earlier = None if path is None else _open_of_version(index, path, version)
@@ -140,15 +140,15 @@ def _open_of_version(index: Index, path: str, version: int) -> Index | None:
             earlier.load_earlier(facts, version, index.pending)
             return earlier
     except (index_file.sqlite.DatabaseError, *SPOILT):
-        pass  # the new one answers with what it has
+        pass  # the new index answers with the entries it has
     if connection is not None:
         connection.close()
     return None
 
 
 def _connect_read_only(path: str) -> Connection:
-    """Open an index in a folder that cannot be written; raises `OSError` where that would not show all."""
-    log = path + "-wal"  # of what is not in the file yet
+    """Open an index in a read-only folder; raises `OSError` if part of its content is elsewhere."""
+    log = path + "-wal"  # content that isn't in the file yet
     if os.path.exists(log) and os.path.getsize(log):
         raise OSError(f"{path}: parts of it are in another file")
     escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
@@ -156,9 +156,9 @@ def _connect_read_only(path: str) -> Connection:
 
 
 def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
-    """Return the watched places (None: any), and the numbers of files, that changed or may have.
+    """Find the watched places (None: any) and the numbers of files that changed or may have.
 
-    All places are looked at, or of very many some in turn, and some of the files in turn.
+    All places are checked, or if there are very many, some at a time; so are some of the files.
     """
     turn_path = f"{index.path}.turn"
     last_file, last_folder, queries = _read_turn(turn_path)
@@ -178,14 +178,14 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
         places += _find_folders_of_missing(index, differing)
         is_lap_done = last_file == 0 and queries >= LAP
         if is_lap_done:
-            places = None  # all is listed anew now and then, whatever the times of folders say
+            places = None  # list everything again now and then, whatever the folders' times say
             queries = 0
     _write_turn(turn_path, last_file, last_folder, queries)
     return places, numbers
 
 
 def _next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
-    """Return what is looked at: all, or of very many folders those after the `last`; and the new last."""
+    """Read the watched places to check (of very many folders, those after the `last`), and the new last."""
     execute = index.connection.execute
     if index.folders <= FOLDERS:
         return execute(_WATCH).fetchall(), last
@@ -198,7 +198,7 @@ def _next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
 
 
 def _next_files(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
-    """Return some of the files that are read, those after the `last`, and the new last; 0 at the end."""
+    """Read the next files to check, those after the `last`, and the new last; 0 at the end."""
     query = f"{_FILES} WHERE number > ? AND NOT pending ORDER BY number LIMIT ?"
     files = index.connection.execute(query, (last, SLICE)).fetchall()
     is_end = len(files) < SLICE
@@ -210,7 +210,7 @@ def _read_turn(path: str) -> tuple[int, int, int]:
     try:
         with open(path, "rb") as kept:
             file, folder, queries = map(int, kept.read(100).split())
-    except (OSError, ValueError):  # none yet, or spoiled: begin anew
+    except (OSError, ValueError):  # none yet, or damaged: start over
         return 0, 0, 0
     return file, folder, queries
 
@@ -239,9 +239,9 @@ def _differing(
 
 
 def _find_folders_of_missing(index: Index, rows: Iterable[tuple[int, str]]) -> list[str]:
-    """Return the folders of files that aren't there. One that didn't change is listed anew all the same.
+    """Find the folders of missing files. They're listed again even if they didn't change.
 
-    A path in an index may be wrong, and then the file that it stands for has no row at all.
+    A path in an index may be wrong, and then the file it's meant for has no row at all.
     """
     folders: dict[str, None] = {}
     for number, place in rows:
@@ -252,16 +252,16 @@ def _find_folders_of_missing(index: Index, rows: Iterable[tuple[int, str]]) -> l
 
 
 def recheck(index: Index, places: Iterable[str]) -> bool:
-    """Read entries that are to be shown anew where their files changed; return whether to ask once more.
+    """Read entries again whose files changed, before they're shown; return whether to repeat the query.
 
-    Those that are different now are in `index.outdated`.
+    Those that differ now are in `index.outdated`.
     """
     index.outdated.clear()
     query = f"{_FILES} WHERE path = ?"
     rows = []
     for place in places:
         rows.extend(index.connection.execute(query, (place,)).fetchall())
-    if index.is_earlier:  # it's written no more, so what has changed since isn't shown
+    if index.is_earlier:  # it's read-only, so entries changed since then aren't shown
         for _, place, *stamp, _ in rows:
             if index_file.look(f"{index.root}/{place}") != tuple(stamp):
                 index.outdated.add(place)
@@ -295,7 +295,7 @@ def refresh_file(path: str, profiles: Profiles) -> list[str]:
 
 
 def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
-    """Bring a file into the index of the store at `root`; return whether that is a whole index."""
+    """Update a file in the index of the store at `root`; return whether that index is whole."""
     index = _open_kept(root, profiles, EDIT_PATIENCE, anew=False)
     if index is None:
         return False
@@ -304,17 +304,17 @@ def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
         if is_whole:
             recheck(index, [os.path.relpath(real_path, root).replace(os.sep, "/")])
     except (index_file.sqlite.DatabaseError, *SPOILT):
-        return False  # the next prompt needs it, and builds it anew
+        return False  # the next prompt will rebuild it
     finally:
         index.close()
     return is_whole
 
 
 def state(root: str, profiles: Profiles) -> dict[str, Any]:
-    """Return the state of a store's index, after a look at every file of the store.
+    """Describe the state of a store's index, after checking every file of the store.
 
-    `path` is None when there is no index, `pending` are files still to be read, `updated` is in seconds since
-    the epoch; `stale` says whether the next query has something to read.
+    `path` is None if there's no index, `pending` counts files still to be read, `updated` is in seconds since
+    the epoch, and `stale` says whether the next query will have something to read.
     """
     path = path_of(root)
     facts: dict[str, Any] = {
@@ -364,7 +364,7 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
 
 
 def _describe_unreadable(error: Exception) -> str:
-    """Say why an index cannot be read, and what becomes of it."""
+    """Explain why an index can't be read, and what happens next."""
     if index_file.says(error, index_file.BUSY):
         return (
             "another process has locked the index; until it ends, queries read the files themselves"

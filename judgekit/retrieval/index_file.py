@@ -1,12 +1,12 @@
-"""The file of an index: its place in the cache, how it is opened, and what SQLite's errors over it mean.
+"""The file of an index: its place in the cache, how to open it, and the meaning of SQLite's errors.
 
 A store has one file at a time. A new one replaces it as the next generation: `v6.0.sqlite`, `v6.1.sqlite`.
-The first number is `VERSION`, so that two versions of this program do not fight over one file. Until a new
-file was whole for the first time, the newest one of an earlier version answers, if there is one.
+The first number is `VERSION`, so that two versions of this program don't fight over one file. Until a new
+file has been whole once, the newest file of an earlier version answers, if there is one.
 
-Times on a file system are coarse: what changes twice within one tick looks as if it had changed once. So what
-was read too soon after its last change is not sure, and is looked at again. How soon that is depends on the
-tick, which shows in the time itself: full seconds, or fractions of them.
+Times on a file system are coarse: two changes within one tick look like one. So a file that was read too soon
+after its last change isn't sure, and is checked again. How soon depends on the tick, which can be told from
+the time itself: full seconds, or fractions of them.
 """
 
 from __future__ import annotations
@@ -32,24 +32,25 @@ if TYPE_CHECKING:
 _OF_RECORDS = ".json"
 VERSION = 6
 OLDEST_VERSION = 4  # that is still read
-LANGUAGES_VERSION = 5  # the first one that knows languages, and whose entries are cut as theirs are
+LANGUAGES_VERSION = 5  # the first one that knows languages, and cuts entries by their rules
 SECTIONS_VERSION = 6  # the first one with sections
 COLUMNS_VERSION = 6
 TOTAL = ""  # the row of the table `term` that counts all words
-RARE_SHARE = 0.05  # of the entries, below which a language is asked for by prompts in it alone
-BUSY_SECONDS = 0.3  # how long a writer waits for another one, once a query; readers never wait
-MEMORY_FILES = 5_000  # files that are read into memory where no file can be kept: about a second
+RARE_SHARE = 0.05  # of the entries; only prompts in a rarer language search it
+BUSY_SECONDS = 0.3  # how long a writer waits for another, once a query; readers never wait
+MEMORY_FILES = 5_000  # files read into memory if no file can be kept: about a second
 BUSY = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
 READ_ONLY = (8, 14)  # SQLITE_READONLY, SQLITE_CANTOPEN
 _DAMAGE = (1, 11, 26)  # SQLITE_ERROR (a table is missing), SQLITE_CORRUPT, SQLITE_NOTADB
-# What our code raises over a sound database with spoilt values: no text, no such kind, a number for a path.
+# Exceptions of our own code if a sound database holds spoilt values: no text, no such kind, a number for a
+# path.
 SPOILT = (ValueError, TypeError, AttributeError, LookupError, StopIteration, ArithmeticError)
 
-WINDOW = 2_000_000_000  # nanoseconds: the coarsest tick in use (FAT), where times are full seconds
+WINDOW = 2_000_000_000  # nanoseconds: the coarsest tick in use (FAT has full seconds)
 FINE_WINDOW = 100_000_000  # nanoseconds: many ticks of a file system that tells less than seconds
 _SECOND = 1_000_000_000
 _DAY = 86_400 * _SECOND
-_MOST = 2**63 - 1  # what fits into a column
+_MOST = 2**63 - 1  # the largest number that fits into a column
 
 PROBLEMS = (
     "SELECT text FROM note UNION ALL SELECT path || ': ' || problem FROM file WHERE problem NOTNULL"
@@ -57,20 +58,20 @@ PROBLEMS = (
 
 
 class _OneFunction:
-    """All that `_sqlite3` takes from `functools`: what makes the cache of statements a connection has."""
+    """All that `_sqlite3` needs from `functools`: the decorator for a connection's statement cache."""
 
     @staticmethod
     def lru_cache(_size: int) -> Callable[[Any], Any]:
         def remember(prepare: Callable[[str], Any]) -> Callable[[str], Any]:
-            # All statements, for as long as a connection is open: for one search.
+            # Keep all statements: a connection is open for one search only.
             prepared: dict[str, Any] = {}
             return lambda text: prepared.get(text) or prepared.setdefault(text, prepare(text))
 
         return remember
 
 
-# `_sqlite3` comes without all that `sqlite3` imports, and without `functools`, which is a quarter of the cost
-# of starting Python. Whoever imports the latter later gets the real one.
+# `_sqlite3` works without everything `sqlite3` imports, and without `functools`, which is a quarter of the
+# cost of starting Python. Later imports of `functools` get the real one.
 sqlite: Any = None
 if "functools" not in sys.modules and sys.implementation.name == "cpython":
     _stand_in: Any = _OneFunction
@@ -112,13 +113,13 @@ class Index:
         self.left_out = 0
         self.outdated: set[str] = set()
         self.trouble: str | None = None
-        self.version = VERSION  # an earlier one is read, and never written
-        self.was_whole = False  # at any time: then no earlier one knows more
-        self.languages: list[Language] = []  # those of many entries, the most frequent one first
+        self.version = VERSION  # an earlier version is only read, never written
+        self.was_whole = False  # at any time: then no earlier version knows more
+        self.languages: list[Language] = []  # those of many entries, most frequent first
         self.rare_languages: list[Language] = []
 
     def load(self, about: dict[str, Any]) -> None:
-        """Take over what the table `about` says."""
+        """Take over the values of the table `about`."""
         self.kind = about["kind"]
         self.size = about["size"]
         self.pending = about["pending"]
@@ -133,7 +134,7 @@ class Index:
         return self.version < VERSION
 
     def load_earlier(self, about: dict[str, Any], version: int, pending: int) -> None:
-        """Take over what an index of an earlier version says; the new one has `pending` files to read."""
+        """Take over the values of an earlier version's index; the new one has `pending` files to read."""
         self.version = version
         self.load({"languages": ""} | about | {"pending": pending})
         if version < LANGUAGES_VERSION:
@@ -153,7 +154,7 @@ class Index:
                 languages.append(self.profile.languages[name])
 
     def notes(self) -> list[str]:
-        """Return one line for each problem of the store's files, and for what is missing in the index."""
+        """Return one line for each problem of the store's files, and for each gap in the index."""
         notes = []
         if self.pending:
             noun = "file" if self.pending == 1 else "files"
@@ -169,14 +170,14 @@ class Index:
         return notes + [text for (text,) in self.connection.execute(PROBLEMS).fetchall()]
 
     def is_empty(self) -> bool:
-        """Whether the store has no file that is read."""
+        """Whether the store contains no readable file."""
         if self.size or self.pending or self.trouble is not None:
             return False
         return self.connection.execute("SELECT 1 FROM file LIMIT 1").fetchone() is None
 
     def close(self) -> None:
-        # The last one to close deletes SQLite's two files beside the index, which the next one makes again:
-        # 0.2 to 2 ms. What stands in them, closing moves into the index.
+        # The last connection to close moves the content of SQLite's two extra files into the index and
+        # deletes them, and the next one makes them again: 0.2 to 2 ms.
         if environment.ends_at_once and self.path:
             size, *_ = look(f"{self.path}-wal") or (0,)
             is_settled = size == 0
@@ -192,7 +193,7 @@ def read_counts(text: str) -> dict[str, int]:
 
 
 def describe_empty(root: str) -> str:
-    """Say that there's nothing to search in a store, and what there could be."""
+    """Say that a store has nothing to search, and list the files it could have."""
     endings = ", ".join(ending for ending in compiled.ENDINGS if ending != _OF_RECORDS)
     read = f"records of a memory store ({_OF_RECORDS}) and files that end in {endings}"
     return f"{root}: nothing to search in it; judgekit reads {read}"
@@ -203,7 +204,7 @@ def clock() -> int:
 
 
 def look(path: str, *, folder: bool = False) -> Stamp | None:
-    """Return what tells whether a file, or what stands in a folder, changed; None when it is gone."""
+    """Return a stamp that changes with a file, or with a folder's list of files; None if it's gone."""
     try:
         status = os.stat(path)
     except OSError:
@@ -220,21 +221,21 @@ def _storable(number: int) -> int:
 
 
 def is_sure(changed: int, read: int) -> bool:
-    """Whether nothing can have changed unseen after `read`; a time a day ahead is no clock's."""
+    """Whether any change after `read` would have been noticed; a time a day ahead can't be right."""
     has_fractions = changed % _SECOND != 0
     window = FINE_WINDOW if has_fractions else WINDOW
     return read - changed >= window or changed - read > _DAY
 
 
 def frequencies(connection: Connection, stems: Sequence[str]) -> dict[str, int]:
-    """Return in how many entries each stem occurs, without those that occur in none."""
+    """Return the number of entries that each stem occurs in; stems without any are left out."""
     marks = ", ".join("?" * len(stems))
     query = f"SELECT term, entries FROM term WHERE term IN ({marks})"  # noqa: S608 - question marks
     return dict(connection.execute(query, stems).fetchall())
 
 
 def available() -> bool:
-    """Whether this interpreter's SQLite has full-text search."""
+    """Whether this Python's SQLite has full-text search."""
     if sqlite is None:
         return False
     connection = connect(":memory:")
@@ -248,18 +249,18 @@ def available() -> bool:
 
 
 def connect(path: str, *, uri: bool = False) -> Connection:
-    # Transactions are begun and ended by hand: the module's own ones would begin them too late.
+    # Transactions are begun and ended by hand: the module would begin them too late.
     opened: Connection = sqlite.connect(path, timeout=BUSY_SECONDS, isolation_level=None, uri=uri)
     return opened
 
 
 def about(connection: Connection) -> dict[str, Any]:
-    """Return what an index says of itself."""
+    """Read the facts that an index keeps about itself."""
     return dict(connection.execute("SELECT key, value FROM about").fetchall())
 
 
 def reading_fingerprint(profiles: Profiles) -> str:
-    """Return what changes when stores would be read differently."""
+    """Return a fingerprint of all rules that decide how stores are read."""
     rules = []
     languages_used = []
     for kind, profile in profiles.by_kind.items():
@@ -277,13 +278,13 @@ def is_damage(error: BaseException) -> bool:
 
 
 def says(error: BaseException, codes: Sequence[int]) -> bool:
-    """Whether an error is SQLite's, with one of these codes."""
+    """Whether an error is from SQLite, with one of these codes."""
     code = getattr(error, "sqlite_errorcode", 1) & 0xFF  # without the bits of the extended code
     return isinstance(error, sqlite.DatabaseError) and code in codes
 
 
 def path_of(root: str, version: int = VERSION) -> str | None:
-    """Return the newest index file of the store at `root`, None where there is none."""
+    """Find the newest index file of the store at `root`; None if there isn't one."""
     folder = environment.INDEXES.path(environment.file_name_for(root))
     start = f"v{version}."
     end = ".sqlite"

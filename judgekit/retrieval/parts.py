@@ -1,9 +1,9 @@
-"""Cuts a prompt into the parts that are searched and rated one by one.
+"""Cuts a prompt into parts that are searched and rated one by one.
 
 People put several things into one prompt, or one question into other talk. Rated as one query, each thing
-looks like a small part of what is asked, so nothing is found. A part is a sentence, a line or an item of a
-list; its clauses are parts, too. A longer one is read through overlapping windows, since many people leave
-punctuation out. Pasted code and logs come last, when the prompt has room for them.
+would look like a small part of the request, and nothing would be found. A part is a sentence, a line or an
+item of a list; its clauses are parts, too. A longer one is read through overlapping windows, since many
+people leave punctuation out. Pasted code and logs come last, if the prompt has room for them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from judgekit.retrieval.compiled import Language
     from judgekit.retrieval.terms import Term
 
-WHOLE = 7  # terms of a sentence that is searched as it is; a longer one is searched by windows
+WHOLE = 7  # terms of a sentence that's searched whole; a longer one is searched by windows
 WINDOW = 6  # words
 STEP = 3  # words from one window to the next
 MAX_TERMS = 64  # of a whole prompt
@@ -29,7 +29,7 @@ _STOPS = (".", "!", "\u3002", "\uff01")
 _ENDS = (*_STOPS, "?", "\uff1f", "\u061f")
 _PAUSES = (",", ";", ":", "\uff0c", "\u3001", "\u060c", "\uff1b", "\uff1a", "\u061b")
 _CLOSING = "\"')]}*_`\u300d\u300f\u201d"
-# Those of Chinese and Japanese, behind which no space stands.
+# Chinese and Japanese marks, which aren't followed by a space.
 _SPACED = {ord(mark): f"{mark} " for mark in "\u3002\uff01\uff1f\uff1b\uff1a\uff0c\u3001"}
 _MARKS = frozenset(("-", "*", "+", "\u2022", "\u2013", "\u2014"))  # of items, and dashes
 _WITHOUT_SIGNS = dict.fromkeys(map(ord, "{}[]()<>=;|\\/$#@_%&^~0123456789"))
@@ -37,10 +37,10 @@ _CODE = 0.2  # of the characters of a line of code or of a log are signs and dig
 
 
 class Part:
-    """Some terms of a prompt that are searched together; `text` is where they are in it.
+    """Some terms of a prompt that are searched together; `text` is the passage they're from.
 
-    It `is_statement` if its sentence ends in a mark that isn't a question mark. `count` is how many parts the
-    prompt has, and `sentences` how many sentences.
+    It `is_statement` if its sentence ends in a mark that isn't a question mark. `count` is the number of the
+    prompt's parts, and `sentences` that of its sentences.
     """
 
     __slots__ = ("count", "is_statement", "sentences", "terms", "text")
@@ -54,7 +54,7 @@ class Part:
 
 
 class _Word:
-    """A word that has terms, and its place in the sentence; the terms of one that `is_cut` are its pieces."""
+    """A word that has terms, and its place in the sentence; if it `is_cut`, its terms are its pieces."""
 
     __slots__ = ("is_cut", "place", "terms")
 
@@ -93,7 +93,7 @@ def parse(prompt: str, *languages: Language) -> list[Part]:
         parts_of_sentence = _parts_of_sentence(text.split(), vocabulary)
         sentences += bool(parts_of_sentence)
         for part in parts_of_sentence:
-            # Of several parts with the same terms the first one is searched.
+            # Of several parts with the same terms, only the first one is searched.
             parts.setdefault(tuple(term.text for term in part.terms), part)
         if len(vocabulary.terms) >= MAX_TERMS:
             break
@@ -110,7 +110,7 @@ def whole(prompt: str, *languages: Language) -> list[Part]:
 
 
 def _parts_of_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
-    """Return the sentence, or the windows of a long one, then its clauses, or theirs."""
+    """Return the sentence, or the windows of a long one, then its clauses, or their windows."""
     clauses = _split_clauses(pieces, vocabulary)
     sentence: list[_Word] = []
     for clause in clauses:
@@ -152,7 +152,7 @@ def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Wor
 
 
 def _words_of_run(place: int, token: str, run_terms: list[Term]) -> list[_Word]:
-    """Return the words in a token of Hangul, or of a script without spaces, which may be a sentence."""
+    """Split a token of Hangul, or of a script without spaces (it may be a whole sentence), into words."""
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
 
     if not scripts.is_unspaced(token):
@@ -180,7 +180,7 @@ def _is_short(words: list[_Word]) -> bool:
 
 
 def _windows(words: list[_Word]) -> list[list[_Word]]:
-    """Return runs of `WINDOW` words, each of which begins `STEP` words after the one before it."""
+    """List overlapping windows of `WINDOW` words, each `STEP` words after the one before."""
     last_start = max(len(words) - WINDOW, 0)
     return [words[start : start + WINDOW] for start in range(0, last_start + STEP, STEP)]
 

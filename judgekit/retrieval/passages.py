@@ -1,7 +1,7 @@
 """Finds the section of a long entry that answers a query best.
 
-Sections stand in a table of their own, which is read for the entries that lead. A section is scored as an
-entry is, with its headings, and the titles and tags of its entry, above its text.
+Sections have a table of their own, which is read for the leading entries. A section is scored as an entry is:
+its headings, and the titles and tags of its entry, count as its titles.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SECTIONS_IN = """SELECT file, line, start, end, words, heading, titles FROM sec
 
 
 class Passage:
-    """A section of an entry: where it is, its headings, and how often it has which term."""
+    """A section of an entry: its position, its headings, and the frequency of each term."""
 
     __slots__ = (
         "end",
@@ -71,7 +71,7 @@ def count_in_passages(
     patterns: Sequence[Pattern],
     profile: Profile,
 ) -> None:
-    """Note how often each section of an entry has which term; `places` are those in the entry's body."""
+    """Count the terms in each section of an entry; `places` are those in the entry's body."""
     body_weight = profile.weights["body"]
     for number, occurrences in places.items():
         first = 0
@@ -110,6 +110,6 @@ def _count_in_titles(
 
 
 def name_section(passage: Passage, number: int, title: str) -> FoundSection:
-    """Return a section as it's shown: its headings without the one that is the title of the whole."""
+    """Build the section to show: its headings, without the one that's the title of the whole text."""
     beginning = f"{title}{JOINED}"
     return FoundSection(number, passage.heading.removeprefix(beginning), passage.line)

@@ -1,6 +1,6 @@
-"""What a pin that names no memory may mean: the memory whose path, id or title is nearest to it.
+"""Suggests the nearest path, id or title for a pin that names no memory.
 
-A store is read for that, so it's done only where somebody reads the answer.
+That requires reading a store, so it's only done if somebody reads the answer.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.compiled import Profiles
 
-_MOST_MEMORIES = 2_000  # of a store that are compared with a pin, the newest ones
+_MOST_MEMORIES = 2_000  # memories of a store that are compared with a pin, the newest ones
 _MOST_LETTERS = 120  # of a name that are compared
-_MOST_COMPARED = (
-    20  # names that are compared letter by letter, which takes the square of their letters
-)
-_PATIENCE = 1.0  # seconds in which files that changed are read
+_MOST_COMPARED = 20  # names to compare letter by letter, which takes quadratic time
+_PATIENCE = 1.0  # seconds for reading changed files
 _MEMORIES = """SELECT path, id, title FROM file WHERE live = 1 AND problem IS NULL
     ORDER BY updated DESC LIMIT ?"""
 
@@ -30,7 +28,7 @@ _MEMORIES = """SELECT path, id, title FROM file WHERE live = 1 AND problem IS NU
 def suggest(
     notes: Sequence[str], pin_by_note: dict[str, str], roots: Iterable[str], profiles: Profiles
 ) -> list[str]:
-    """Return notes; each about a pin that names nothing asks for the nearest name, if one is near."""
+    """Return the notes; each about a pin that names nothing suggests the nearest name, if one is near."""
     if pin_by_note.keys().isdisjoint(notes):
         return list(notes)
     path_by_name: dict[str, str] = {}
@@ -50,7 +48,7 @@ def suggest(
 
 
 def _find_nearest(pin: str, pairs_by_name: dict[str, set[str]]) -> list[str]:
-    """Return the name that is nearest to a pin; none if none is near."""
+    """Find the name nearest to a pin; an empty list if none is near."""
     pairs = _pair_letters(pin)
     likely = sorted(pairs_by_name, key=lambda name: -len(pairs & pairs_by_name[name]))
     return difflib.get_close_matches(pin, likely[:_MOST_COMPARED], n=1)
@@ -61,7 +59,7 @@ def _pair_letters(name: str) -> set[str]:
 
 
 def _comparable(name: str) -> str:
-    """Return a name in small letters, with spaces for what stands between its words."""
+    """Return a name in lower case, with spaces for the signs between its words."""
     spaced = [char if char.isalnum() or char in "/." else " " for char in name[:_MOST_LETTERS]]
     return "".join(spaced).casefold()
 
@@ -73,7 +71,7 @@ def _list_memories(root: str, profiles: Profiles) -> list[tuple[str, str, str]]:
             return opened.connection.execute(_MEMORIES, (_MOST_MEMORIES,)).fetchall()
     except NoFullTextError:
         _, entries, _ = scan.entries(root, profiles)
-    except sqlite.DatabaseError:  # which the search says
+    except sqlite.DatabaseError:  # the search reports it
         return []
     sound = [(path, entry) for path, entry in entries if entry.problem is None]
     return [(path, entry.id, entry.title) for path, entry in sound[:_MOST_MEMORIES]]

@@ -1,7 +1,7 @@
-"""Retrieval profiles as a user writes them: YAML files that say how a store is read and ranked.
+"""Retrieval profiles as users write them: YAML files that say how a store is read and ranked.
 
-They are compiled to `bundled.json`, which the prompt hook reads without pydantic or YAML. After a change of
-the bundled files `python -m judgekit.retrieval.profiles` writes it anew.
+They're compiled to `bundled.json`, which the prompt hook reads without pydantic or YAML. After changing the
+bundled files, run `python -m judgekit.retrieval.profiles` to write it again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from judgekit.retrieval.terms import fold
 from judgekit.rubric import search_path
 from judgekit.text import lines_of
 
-_HEAD = 20_000  # characters of a file in which its first keys stand
+_HEAD = 20_000  # characters of a file that contain its first keys
 
 Word = Annotated[str, StringConstraints(pattern=r"^[^\W_]+$")]
 Words = Annotated[str, StringConstraints(pattern=r"^[^\W_]+( [^\W_]+)*$")]
@@ -183,7 +183,7 @@ def read_language(name: str, project: Path | None = None) -> LanguageFile:
 
 
 def _language_names(project: Path | None) -> set[str]:
-    """Return the names of the languages that have a file in any retrieval folder."""
+    """Collect the names of the languages that have a file in any retrieval folder."""
     names = set()
     for _, folder in search_path.folders("retrieval", project):
         for path in folder.glob("*.yaml"):
@@ -193,7 +193,7 @@ def _language_names(project: Path | None) -> set[str]:
 
 
 def _is_language(path: Path) -> bool:
-    """Whether a file begins as that of a language does; a link or a device is read by nobody here."""
+    """Whether a file begins like a language's; links and devices are never read."""
     if path.is_symlink() or not path.is_file():
         return False
     try:
@@ -206,7 +206,7 @@ def _is_language(path: Path) -> bool:
 
 
 def _compile_language(file: LanguageFile) -> dict[str, Any]:
-    """Return what `compiled.Language` is made of; the fingerprint is of what changes the index.
+    """Compile a language for `compiled.Language`; its fingerprint covers everything that affects the index.
 
     Words and endings lose their accents here, as those of texts do.
     """
@@ -234,7 +234,7 @@ def _compile_language(file: LanguageFile) -> dict[str, Any]:
 
 
 def _compile_step(step: Step) -> str:
-    """Return a step as one text, which is quick to read: the letters left at least, then `ending:instead`."""
+    """Write a step as one text that's quick to parse: the letters left at least, then `ending:instead`."""
     replacements = {fold(ending): "" for ending in step.drop}
     for ending, replacement in step.replace.items():
         replacements[fold(ending)] = fold(replacement)
@@ -243,7 +243,7 @@ def _compile_step(step: Step) -> str:
 
 
 def render() -> str:
-    """Return what `bundled.json` must hold: the bundled profiles and the default settings."""
+    """Build the content of `bundled.json`: the bundled profiles and the default settings."""
     endings: set[str] = set()
     for source in scan.KINDS.values():
         endings.update(source.ENDINGS)
@@ -257,7 +257,7 @@ def render() -> str:
 
 
 def find(name: str, project: Path | None) -> Path:
-    """Return the file of a kind or a language in the first folder that has it; raises `ConfigError`."""
+    """Find the file of a kind or a language in the first folder that has it; raises `ConfigError`."""
     for origin, folder in search_path.folders("retrieval", project):
         path = folder / f"{name}.yaml"
         if origin == "project":

@@ -1,10 +1,10 @@
-"""Reads and writes JSON by the C code of `json` alone: to import that, and `re`, costs more than a query."""
+"""Reads and writes JSON with only the C code of `json`: importing `json` and `re` costs more than a query."""
 
 from __future__ import annotations
 
 from _json import encode_basestring_ascii, make_scanner
 
-TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without importing typing
+TYPE_CHECKING = False  # same as typing.TYPE_CHECKING, without importing typing
 if TYPE_CHECKING:
     from typing import Any
 
@@ -13,7 +13,7 @@ _MOST = 1_000_000  # characters of a file
 
 
 class _Rules:
-    """What a scanner of `_json` asks of the decoder that it belongs to."""
+    """The attributes that a scanner of `_json` needs from its decoder."""
 
     strict = True
     object_hook = None
@@ -46,7 +46,7 @@ def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any value
 
 
 def load(path: str) -> Any:  # noqa: ANN401 - JSON is any value
-    """Return the value in a JSON file, of its first million characters; None where that cannot be read."""
+    """Return the value in a JSON file (of its first million characters), or None if it can't be read."""
     try:
         with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
             return loads(file.read(_MOST))
@@ -55,7 +55,7 @@ def load(path: str) -> Any:  # noqa: ANN401 - JSON is any value
 
 
 def dumps(value: object) -> str:
-    """Return `value` as JSON on one line (off the quick path: this one imports `json`)."""
+    """Return `value` as JSON on one line. It's not for the quick path, since it imports `json`."""
     import json  # noqa: PLC0415 - see the module's docstring
 
     return json.dumps(value, ensure_ascii=False)
@@ -76,7 +76,7 @@ def written(value: object) -> str:
 
 
 def _encodable(value: Any) -> Any:  # noqa: ANN401 - JSON is any value
-    """Return a value without halves of surrogate pairs, which are valid JSON and no valid text."""
+    """Replace lone surrogates in a value: they're valid in JSON, but not in UTF-8."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, dict):

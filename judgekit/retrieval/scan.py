@@ -1,8 +1,8 @@
-"""Lists and reads the files of a store that may be entries, with what tells whether they changed.
+"""Lists and reads the files of a store that may be entries, with stamps that show changes.
 
-Nothing outside the store is listed: links that lead out of it are named as problems instead.
-`.judgekitignore` at the root of a store leaves files out, as git reads a .gitignore: of two patterns that
-match, the later one counts, and `!` takes a name back in, but nothing in a folder that is left out.
+Nothing outside the store is listed: links that lead out of it are reported as problems instead.
+`.judgekitignore` at the root of a store leaves files out, as git reads a .gitignore: of two matching
+patterns, the later one counts, and `!` takes a name back in, but nothing in a folder that's left out.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from judgekit.retrieval.sources import Listed
 
 KINDS: dict[str, Any] = {source.NAME: source for source in (claude_memory, auto_memory, markdown)}
-"""The kinds of stores, in the order in which they are recognised."""
+"""The kinds of stores, in the order in which they're recognised."""
 
 IGNORE = ".judgekitignore"
-# Files that say something about the others, in stores of any kind.
+# Files that describe the others, in stores of any kind.
 OWN = (
     "index.md",
     "MEMORY.md",
@@ -48,7 +48,7 @@ _NOT_DOCUMENTS = frozenset({"node_modules", "__pycache__", "venv"})
 
 
 def ignore_patterns(lines: Iterable[str]) -> list[Pattern]:
-    """Return the patterns of a store's `.judgekitignore`, without wrong lines, empty ones and comments."""
+    """Parse a store's `.judgekitignore`, skipping wrong lines, empty ones and comments."""
     from judgekit.config import patterns  # noqa: PLC0415 - few stores have such a file
 
     parsed = []
@@ -61,7 +61,7 @@ def ignore_patterns(lines: Iterable[str]) -> list[Pattern]:
 
 
 def is_ignored(patterns: Sequence[Pattern], path: str, *, folder: bool) -> bool:
-    """Whether a path relative to the root is left out; those above it are taken to be in."""
+    """Whether a path relative to the root is left out; the folders above it are assumed to be in."""
     for pattern in reversed(patterns):
         if (folder or not pattern.folders_only) and pattern.entry.fullmatch(path):
             return not pattern.takes_back
@@ -69,7 +69,7 @@ def is_ignored(patterns: Sequence[Pattern], path: str, *, folder: bool) -> bool:
 
 
 class Listing:
-    """What stands in one folder: files, folders to look into, problems; stamped before it was read."""
+    """The content of one folder: files, folders to enter, problems; stamped before it was read."""
 
     __slots__ = ("files", "folders", "problems", "read", "stamp")
 
@@ -82,7 +82,7 @@ class Listing:
 
 
 class Store:
-    """A folder, whose `root` is a real path, and the rules by which its kind of store is listed."""
+    """A folder, whose `root` is a real path, and the rules for listing its kind of store."""
 
     def __init__(self, root: str, kind: str, profiles: Profiles) -> None:
         self.root = root
@@ -100,7 +100,7 @@ class Store:
         self.patterns = _read_patterns(os.path.join(root, IGNORE))
 
     def list(self, relative: str) -> Listing:
-        """List one folder; of one that is gone or may not be read nothing is there."""
+        """List one folder; one that's gone or can't be read is empty."""
         path = f"{self.root}/{relative}" if relative else self.root
         read = index_file.clock()
         listing = Listing(index_file.look(path, folder=True), read)
@@ -137,7 +137,7 @@ class Store:
             self._add(name, entry, listing)
 
     def _read_list(self) -> Listed:
-        """Return what the store's own list says; it is read where folders are looked for, and once."""
+        """Read the store's own list, once, when folders are first listed."""
         if self._listed is None:
             self._listed = self.source.listed(self.root, self._profile)
         return self._listed
@@ -146,7 +146,7 @@ class Store:
         if name in self.record_folders:
             return True
         for folder in self._read_list().folders:
-            # The folders above one with records have none, but lead to it.
+            # The folders above one with records contain none, but lead to it.
             if name == folder or folder.startswith(f"{name}/"):
                 return True
         is_shallow = name.count("/") < MAX_DEPTH
@@ -170,17 +170,17 @@ class Store:
         if not is_file or (is_link and not self._holds(name, listing)):
             return
         stamp = index_file.look(entry.path)
-        if stamp is None:  # it went away meanwhile
+        if stamp is None:  # it has disappeared since
             return
         self.room -= 1
         if self.room >= 0:
             listing.files[name] = stamp
-        elif self.room == -1:  # only the first one too many is reported
+        elif self.room == -1:  # report only the first one too many
             problem = f"more than {MAX_FILES:,} files; the rest is ignored"
             listing.problems.append(f"{self.root}: {problem}")
 
     def _holds(self, relative: str, listing: Listing) -> bool:
-        """Whether a link leads to something in the store; else it becomes a problem."""
+        """Whether a link leads to something in the store; if not, it's noted as a problem."""
         if contained(self.root, relative):
             return True
         listing.problems.append(f"{relative}: outside {self.root}; ignored")
@@ -188,7 +188,7 @@ class Store:
 
 
 def _read_patterns(path: str) -> list[Pattern]:
-    """Return the patterns of the file that leaves others out; none where it is a link or cannot be read."""
+    """Read the patterns of an ignore file; an empty list if it's a link or can't be read."""
     if not os.path.isfile(path) or os.path.islink(path):
         return []
     try:
@@ -200,7 +200,7 @@ def _read_patterns(path: str) -> list[Pattern]:
 
 
 def kind_of(root: str, profiles: Profiles) -> str:
-    """Return the first kind of store that a folder is; any folder is one of documents."""
+    """Return the first kind of store that recognises a folder; any folder is one of documents."""
     for kind, source in KINDS.items():
         if source.is_at(root, profiles.by_kind[kind]):
             return kind
@@ -208,18 +208,18 @@ def kind_of(root: str, profiles: Profiles) -> str:
 
 
 def read(root: str, path: str, profile: Profile) -> tuple[Entry | None, str | None]:
-    """Return the entry in a file, if it has one, and what is wrong with the file, if anything is."""
+    """Read the entry in a file, if it has one, and describe the file's problem, if there's one."""
     try:
         entry = KINDS[profile.kind].read(root, path, profile)
     except Unreadable as error:
         return None, f"{error}; skipped"
-    except Exception as error:  # noqa: BLE001 - the boundary of one file: its fault must not cost the store
+    except Exception as error:  # noqa: BLE001 - one file must not cost the whole store
         return None, f"cannot be read ({type(error).__name__}: {error}); skipped"
     return entry, entry.problem if entry is not None else None
 
 
 def entries(root: str, profiles: Profiles) -> tuple[Profile, list[tuple[str, Entry]], list[str]]:
-    """Read a whole store without an index: its profile, its entries by path, and what is wrong with it."""
+    """Read a whole store without an index: its profile, its entries by path, and its problems."""
     profile = profiles.by_kind[kind_of(root, profiles)]
     store = Store(root, profile.kind, profiles)
     folders = [""]

@@ -1,12 +1,12 @@
-"""Cuts text into words, whatever it's written in, and words into what an index holds of them.
+"""Cuts text into words in any script, and words into their indexed forms.
 
 A word is a run of letters, digits and their marks. `C#`, `C++`, `.NET` and an emoji are words, too. Han, kana
-and Thai, and some of their neighbours, have no spaces between words. So a run of one of these scripts is
-indexed and asked as overlapping pairs of characters. Its last character stands alone behind them: every
-character begins something in the index, and a single one is found by what it begins. Korean puts particles
+and Thai, and some of their neighbours, don't put spaces between words. So a run in one of these scripts is
+indexed and queried as overlapping pairs of characters. Its last character is added alone: that way each
+character begins something in the index, and a single one is found as a beginning. Korean puts particles
 behind a word, so a run of Hangul is indexed by its beginnings. Runs end where the script changes.
 
-What is given here is folded (see terms.py).
+All functions expect folded text (see terms.py).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MOST_KEPT = 8192  # characters that are remembered; few texts have as many different ones
+_MOST_KEPT = 8192  # cached characters; few texts have as many different ones
 FIRST = "\u0e00"  # the first character of any script below
 
 LETTERS = 0  # of scripts with spaces between words
 HANGUL = 1
-_THAI = 2  # this and what is above has no spaces between words
+_THAI = 2  # this script and the following ones have no spaces between words
 _LAO = 3
 _BURMESE = 4
 _KHMER = 5
@@ -46,10 +46,10 @@ _BLOCKS = (
 )
 _EMOJI = ((0x2600, 0x27BF), (0x2B50, 0x2B55), (0x1F300, 0x1FAFF))
 _SKIN = (0x1F3FB, 0x1F3FF)  # the colour of the emoji before it
-_SELECTORS = (0xFE00, 0xFE0F)  # how the character before is drawn
+_SELECTORS = (0xFE00, 0xFE0F)  # these choose how the character before is drawn
 
 MOST_BEGINNINGS = 8  # syllables of the longest beginning of a Korean word, beside the word itself
-# A sign that belongs to its word, and what stands for it until the other signs are gone.
+# Signs that belong to their word, and placeholders for them until the other signs are removed.
 _MARKS = {"#": "\x01", "+": "\x02", ".": "\x03"}
 
 
@@ -66,7 +66,7 @@ _SPACED = _ascii_table()
 
 
 class _Kept(dict[int, str]):
-    """A table for `str.translate` that learns what is left of each character: itself, a word, or a space."""
+    """A table for `str.translate` that fills itself: each character maps to itself, a word, or a space."""
 
     def __missing__(self, code: int) -> str:
         if len(self) >= _MOST_KEPT:
@@ -89,7 +89,7 @@ def _is_in(code: int, blocks: Sequence[tuple[int, int]]) -> bool:
 
 
 def _is_mark(char: str) -> bool:
-    """Whether a character is a vowel or a tone that is written around a letter, as in Thai and Hindi."""
+    """Whether a character is a vowel or a tone written around a letter, as in Thai and Hindi."""
     import unicodedata  # noqa: PLC0415 - most prompts do without
 
     return unicodedata.category(char)[0] == "M" and not _is_in(ord(char), (_SELECTORS,))
@@ -119,7 +119,7 @@ _SCRIPT_OF = _Scripts()
 def split_words(text: str, before_dot: Sequence[str]) -> list[str]:
     """Return the words of a text, in its order; a `.net` comes before its `net`.
 
-    `before_dot` are the beginnings of words with a dot: what stands before it, and the dot.
+    `before_dot` lists what can start a word with a dot: a preceding character, and the dot.
     """
     signed = _keep_signs(text, before_dot)
     if text.isascii():  # by a table: ten times as fast, and most texts are ASCII
@@ -138,7 +138,7 @@ def split_words(text: str, before_dot: Sequence[str]) -> list[str]:
 
 
 def split_tokens(text: str, joiners: str, before_dot: Sequence[str]) -> list[str]:
-    """Return the words of a text as they're written, with those that `joiners` join left as one."""
+    """Return the words of a text as they're written; words connected by `joiners` stay one."""
     table = _JOINED.setdefault(joiners, _Joined(joiners))
     tokens = []
     for piece in _keep_signs(text, before_dot).translate(table).split():
@@ -149,7 +149,7 @@ def split_tokens(text: str, joiners: str, before_dot: Sequence[str]) -> list[str
 
 
 class _Joined(dict[int, str]):
-    """The table `_KEPT`, but with what joins words left in place, and with marks as they are."""
+    """The table `_KEPT`, but keeping joiners in place, and marks as they are."""
 
     def __init__(self, joiners: str) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ _UNMARKED = {ord(mark): sign for sign, mark in _MARKS.items()}
 
 
 def _keep_signs(text: str, before_dot: Sequence[str]) -> str:
-    """Return a text in which the signs that belong to a word are marked; the same one if there are none."""
+    """Mark the signs in a text that belong to a word; a text without any is returned as it is."""
     signs: dict[int, str] = {}
     if "#" in text:
         _find_behind(text, "#", signs)
@@ -188,7 +188,7 @@ def _keep_signs(text: str, before_dot: Sequence[str]) -> str:
 
 
 def _find_behind(text: str, sign: str, signs: dict[int, str]) -> None:
-    """Note where a sign ends a word: behind a letter, with nothing behind it that goes on."""
+    """Note each place of a sign that ends a word: behind a letter, if the word doesn't go on."""
     place = text.find(sign)
     while place >= 0:
         end = place + len(sign)
@@ -201,7 +201,7 @@ def _find_behind(text: str, sign: str, signs: dict[int, str]) -> None:
 
 
 def _find_before(text: str, before_dot: Sequence[str], signs: dict[int, str]) -> None:
-    """Note where a dot begins a word: at the beginning, or behind a space or a bracket, before a letter."""
+    """Note each dot that begins a word: at the start, or behind a space or a bracket, before a letter."""
     if text[0] == "." and text[1:2].isalpha():
         signs[0] = _MARKS["."]
     for start in before_dot:
@@ -224,7 +224,7 @@ def is_unspaced(word: str) -> bool:
 
 
 def split_runs(word: str) -> list[tuple[int, str]]:
-    """Return the runs of a word that are in one script, each with its script; none of an empty word."""
+    """Split a word into runs of one script each, with that script; an empty word has none."""
     if not word:  # a combining mark without its letter
         return []
     starts = [0]
@@ -245,7 +245,7 @@ def index_forms(script: int, run: str) -> list[str]:
 
 
 def query_forms(script: int, run: str) -> list[str]:
-    """List the terms that are asked for a run; one character alone is asked by what it begins."""
+    """List the terms to query for a run; a single character is queried as a beginning."""
     if script == HANGUL:
         return beginnings(run)
     return _pairs(run) or [run]
@@ -256,9 +256,9 @@ def _pairs(run: str) -> list[str]:
 
 
 def beginnings(run: str) -> list[str]:
-    """Return the beginnings of a Korean word, the shortest first, of two syllables or more, and the word.
+    """List the beginnings of a Korean word of two syllables or more, shortest first, and the word.
 
-    Of two syllables the second one is a particle as often as not, so the first one counts there.
+    In a word of two syllables the second is often a particle, so there the first one counts.
     """
     shortest = 1 if len(run) <= 2 else 2  # noqa: PLR2004 - see the docstring
     ends = range(shortest, min(len(run), MOST_BEGINNINGS + 1))

@@ -1,14 +1,14 @@
-"""Search over memories and documents: what the hook, the command line and the Python API call.
+"""Search over memories and documents: the entry point for the hook, the command line and Python.
 
-Beside what answers the query it finds what a user pinned: an id, or a path from the store
-(`decisions/jwt.json`), from the project, or from the root of the file system. What is retired or damaged is
-not found by its pin.
+Beside the answers to the query, it finds a user's pins: an id, or a path relative to the store
+(`decisions/jwt.json`), to the project, or to the root of the file system. Pins don't find retired or damaged
+memories.
 
-Without a full-text index (this Python's SQLite has no FTS5, or `scorer: keyword`) words of the query count
+Without a full-text index (this Python's SQLite has no FTS5, or `scorer: keyword`) words of the query score
 points in titles and tags, as in the tool whose store this reads.
 
-A passage is the part of a text where most terms of a query stand, as it was written. The index holds stems,
-so the few texts that are shown are read anew and put into a small table.
+A passage is the part of a text with the most terms of a query, as it was written. The index only holds stems,
+so the few texts to show are read again and put into a small table.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ __all__ = ["AUTO_ROOT", "Candidate", "RankedCandidates", "body", "passages", "re
 AUTO_ROOT = "claude:auto"
 SNIPPET_LIMIT = 300  # characters
 TOKENS = 40  # words of a passage
-MAX_ROUNDS = 3  # of asking again because what was found had changed meanwhile
-MAX_NOTES = 3  # lines about one store; what more there is is counted
+MAX_ROUNDS = 3  # of repeating the search because results changed during it
+MAX_NOTES = 3  # lines about one store; further ones are counted
 _KEYWORD = "keyword"
 MIN_PREFIX = 4  # letters of a keyword that may be the beginning of a word
 _TAG = 3
@@ -50,9 +50,9 @@ _TABLE = (
 _PUT = "INSERT OR REPLACE INTO body (rowid, text) VALUES (1, ?)"
 _PASSAGE = "SELECT snippet(body, 0, '', '', '…', ?) FROM body WHERE body MATCH ?"
 _MARKED = "SELECT highlight(body, 0, char(1), char(2)) FROM body WHERE body MATCH ?"
-_SHORT = 4_000  # characters of a body that is short, whatever stands in it
+_SHORT = 4_000  # characters of a body that's short enough to use whole
 _MOST = 1_000  # words that match: `snippet` takes the square of their number
-_UNSPACED_WORD = 8  # characters that count as a word where no space parts them
+_UNSPACED_WORD = 8  # characters that count as a word in scripts without spaces
 
 
 def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish of some caller
@@ -71,10 +71,10 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
 ) -> RankedCandidates:
     """Return the `limit` best candidates of the stores at `roots` for `query`.
 
-    A root is a path (relative ones start at `project`, `~` is the home folder) or `claude:auto`. Only roots
-    that are `trusted`, since the user named them, may lead out of `project`. Several stores are merged by
-    confidence. What `pins` name is found for any query. `pool` hits of a store are rated. After `patience`
-    seconds what was read is searched.
+    A root is a path (relative ones start at `project`, `~` is the home folder) or `claude:auto`. Only
+    `trusted` roots, those that the user named, may lead out of `project`. Several stores are merged by
+    confidence. Memories named by `pins` are found for any query. `pool` hits of a store are rated. After
+    `patience` seconds, the search goes on with the files read so far.
     """
     profiles = profiles or Profiles(bundled())
     ranked = RankedCandidates([], [])
@@ -115,7 +115,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
 
 
 def _merge(ranked: RankedCandidates) -> None:
-    """Order the hits of several stores; of those for the same file, and of equal notes, keep the first."""
+    """Order the hits of several stores; of hits for the same file, and of equal notes, keep the first."""
     unique: dict[str, Candidate] = {}
     for hit in sorted(ranked.candidates, key=_rank_in_all):
         unique.setdefault(hit.file, hit)
@@ -131,7 +131,7 @@ def _rank_in_all(hit: Candidate) -> tuple[bool, float]:
 def _move_pinned(
     ranked: RankedCandidates, pins: Sequence[str], candidate_by_pin: Mapping[str, Candidate]
 ) -> None:
-    """Put what the pins name where they stand, and take it out of the candidates."""
+    """Move the candidates that pins name to `ranked.pinned`, in the order of the pins."""
     pinned: dict[str, Candidate] = {}
     for pin in pins:
         if pin in candidate_by_pin:
@@ -142,7 +142,7 @@ def _move_pinned(
 
 
 def lacking(roots: Sequence[str], project: str) -> list[str]:
-    """Return a line for each root that is no folder, or one for all where none is."""
+    """Return a line for each root that isn't a folder, or a single line if none is."""
     unique = list(dict.fromkeys(roots))
     missing = []
     for root in unique:
@@ -155,10 +155,10 @@ def lacking(roots: Sequence[str], project: str) -> list[str]:
 
 
 def may_be_searched(root: str, folder: str, project_prefix: str, trusted: Collection[str]) -> bool:
-    """Whether the real path `folder`, to which `root` leads, is in the project or where the user wants it.
+    """Whether the real path `folder`, which `root` leads to, is in the project or allowed by the user.
 
     `project_prefix` is the project's real path and a separator. Outside of it only a trusted root counts, and
-    not one that is relative to the project: a link of a clone may stand there.
+    not one that's relative to the project: in a clone, that could be a link.
     """
     if (folder + os.sep).startswith(project_prefix):
         return True
@@ -175,7 +175,7 @@ def may_be_searched(root: str, folder: str, project_prefix: str, trusted: Collec
 
 
 def resolve(root: str, project: str) -> str:
-    """Return the absolute path that a configured root stands for."""
+    """Return the absolute path of a configured root."""
     if root == AUTO_ROOT:
         from judgekit.retrieval.sources import auto_folder  # noqa: PLC0415 - few roots are of this kind
 
@@ -185,7 +185,7 @@ def resolve(root: str, project: str) -> str:
         return folder
     from judgekit.retrieval import worktree  # noqa: PLC0415 - where a store is missing
 
-    # What git ignores is in the main working tree alone.
+    # Files that git ignores exist in the main working tree only.
     main = worktree.path_in_main_worktree(os.path.abspath(project))
     if main is not None:
         folder_in_main = os.path.normpath(os.path.join(main, root))
@@ -195,7 +195,7 @@ def resolve(root: str, project: str) -> str:
 
 
 class _Search:
-    """One query over several stores; `pinned` is what was found by name so far."""
+    """One query over several stores; `pinned` collects the pins found so far."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class _Search:
     def by_fulltext(
         self, root: str, limit: int, pool: int, patience: float | None
     ) -> list[Candidate] | None:
-        """Return the hits in the store at `root`; None where this Python has no full-text search."""
+        """Return the hits in the store at `root`; None if this Python has no full-text search."""
         try:
             opened = index.open_index(root, self.profiles, patience=patience)
         except index_file.NoFullTextError as error:
@@ -227,7 +227,7 @@ class _Search:
             return self._match(opened, limit, max(pool, limit))
         except (sqlite.DatabaseError, *index_file.SPOILT) as error:
             opened.connection.close()  # its file may be deleted next
-            if index_file.is_damage(error):  # it shows where it is read
+            if index_file.is_damage(error):  # damage only shows when it's read
                 opened = index.open_index(root, self.profiles, anew=True, patience=patience)
             else:  # a sound file, out of reach just now
                 from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
@@ -250,7 +250,7 @@ class _Search:
             return []
         for _ in range(MAX_ROUNDS):
             pinned = self._find_pinned(opened) if self.pins else {}
-            opened.connection.execute("BEGIN")  # one lock for all statements
+            opened.connection.execute("BEGIN")  # so that one lock covers all statements
             hits = bm25.match(opened, query_parts, pool, quick=is_quick)[:limit]
             opened.connection.execute("COMMIT")
             shown = (*pinned.values(), *confidence.unfold(hits))
@@ -284,7 +284,7 @@ class _Search:
         return pinned
 
     def _places_of(self, pin: str, root: str) -> list[str]:
-        """Return the paths inside the store at `root` that a pin may stand for."""
+        """List the paths inside the store at `root` that a pin may refer to."""
         places = []
         for base in (root, os.path.realpath(self.project)):
             path = os.path.normpath(os.path.join(base, os.path.expanduser(pin)))
@@ -293,7 +293,7 @@ class _Search:
         return places
 
     def by_keyword(self, root: str) -> list[Candidate]:
-        """Return the entries of the store at `root` that have words of the query in title or tags."""
+        """Find the entries of the store at `root` with words of the query in their titles or tags."""
         from judgekit.retrieval import scan  # noqa: PLC0415 - the exception, not the rule
 
         profile, entries, notes = scan.entries(root, self.profiles)
@@ -317,7 +317,7 @@ class _Search:
 
 
 def _with_endings(places: Sequence[str]) -> list[str]:
-    """Return the files that paths without an ending may stand for."""
+    """Complete paths with each possible file ending."""
     return [place + ending for place in places for ending in compiled.ENDINGS]
 
 
@@ -377,7 +377,7 @@ def _candidate(root: str, path: str, entry: Entry, profile: Profile) -> Candidat
 
 
 def body(candidate: Candidate, limit: int | None, profiles: Profiles | None = None) -> str:
-    """Return the beginning of a candidate's text, read anew; empty when it is gone or retired by now."""
+    """Read the beginning of a candidate's text again; "" if it's gone or retired by now."""
     from judgekit.retrieval import scan  # noqa: PLC0415 - the hook without a judge needs no text
 
     if candidate.kind == confidence.COMMAND:  # no path that a program names is opened
@@ -410,14 +410,14 @@ def passages(
 
 
 def _find_section(text: str, candidate: Candidate) -> str:
-    """Return the section of a text that was found, or the whole one."""
+    """Return the section of a text that was found, or the whole text."""
     if not candidate.sections:
         return text
     from judgekit.retrieval import sections  # noqa: PLC0415 - the hook without a judge needs no text
 
     number = candidate.sections[0].number
     cut_sections = sections.cut(text)
-    if number >= len(cut_sections):  # it has changed meanwhile
+    if number >= len(cut_sections):  # it has changed since
         return text
     section = cut_sections[number]
     return text[section.start : section.end]
@@ -446,7 +446,7 @@ def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms
 
 
 def _find_end(connection: Connection, text: str, expression: str) -> int:
-    """Return where the part of a text ends in which `_MOST` words match, which is all of nearly every one."""
+    """Find the place in a text after which `_MOST` words have matched, usually its end."""
     connection.execute(_PUT, (text.translate({1: " ", 2: " "}),))
     row = connection.execute(_MARKED, (expression,)).fetchone()
     if not row:

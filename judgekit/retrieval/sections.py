@@ -1,8 +1,8 @@
-"""Cuts a text into sections: what stands below each heading, or three turns of a conversation.
+"""Cuts a text into sections: the text below each heading, or three turns of a conversation.
 
-A heading is a line of Markdown (`## Retries`) or one that is underlined, as in reST. What is long below one
-heading is cut where a paragraph ends. A conversation has a line `Name: text` for each turn; its sections
-overlap, so that an answer stands in one with its question.
+A heading is a line of Markdown (`## Retries`) or an underlined line, as in reST. A long text below one
+heading is cut at the end of a paragraph. A conversation has a line `Name: text` for each turn; its sections
+overlap, so that an answer shares a section with its question.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-LONG = 1_500  # characters below one heading, from which they are cut
-ENOUGH = 1_000  # characters of a piece that may end where a paragraph does
+LONG = 1_500  # characters; a longer text below one heading is cut
+ENOUGH = 1_000  # characters of a piece that may end at the end of a paragraph
 TURNS = 3  # of a conversation, that are a section
 _MOST_HEADING = 200  # characters
 _MOST_LEVELS = 6
 _COMMENTS = {"{/*": "*/}", "<!--": "-->"}
 _UNDERLINES = "=-~^\"'*+#"
 _LEAST_UNDERLINE = 3  # signs; two are enough for `==`
-_NO_TITLES = ("#", "-", "*", ">", "|", "+", "`", ":", "<")  # beginnings of lines that are none
+# Lines that begin like this aren't titles
+_NO_TITLES = ("#", "-", "*", ">", "|", "+", "`", ":", "<")
 _MOST_NAME = 40  # characters of a speaker's name
 _MOST_NAME_WORDS = 4
 _LEAST_TURNS = 4
@@ -32,7 +33,7 @@ _ROLES = frozenset(
     ("user", "human", "assistant", "agent", "ai", "bot", "claude", "model", "system")
 )
 _IN_NAMES = frozenset(" .-_'()@")
-_MOST_PREAMBLE = 200  # characters above the first turn, that stand for a heading
+_MOST_PREAMBLE = 200  # characters above the first turn that serve as a heading
 
 
 class Section:
@@ -48,7 +49,7 @@ class Section:
 
 
 class Heading:
-    """A heading: where its line starts, how many are above it, its level (1 is the highest) and its text."""
+    """A heading: its line's start, the number of lines above, its level (1 is the highest) and its text."""
 
     __slots__ = ("is_title", "level", "lines_above", "start", "text")
 
@@ -59,11 +60,11 @@ class Heading:
         self.lines_above = lines_above
         self.level = level
         self.text = text
-        self.is_title = is_title  # one that can name the whole text
+        self.is_title = is_title  # whether it can name the whole text
 
 
 def cut(text: str) -> list[Section]:
-    """Return the sections of a text, in its order; none when it is all one."""
+    """Cut a text into sections, in its order; an empty list if it would be a single one."""
     sections = _cut_conversation(text) or _cut_below_headings(text)
     return sections if len(sections) > 1 else []
 
@@ -91,7 +92,7 @@ def _join(path: Sequence[Heading]) -> str:
 def _add_pieces(
     sections: list[Section], text: str, start: int, lines_above: int, heading: str
 ) -> None:
-    """Add what stands below one heading, in pieces when it is long."""
+    """Add the text below one heading, in pieces if it's long."""
     if not text.strip():
         return
     if len(text) <= LONG:
@@ -131,7 +132,7 @@ def _without_bare_headings(sections: Sequence[Section], text: str) -> list[Secti
 
 
 def headings(text: str) -> Iterator[Heading]:
-    """Yield the headings of a text; lines in fences and comments are none."""
+    """Yield the headings of a text, ignoring lines in fences and comments."""
     is_fenced = False
     comment_end = ""  # of a comment that goes on below
     before = ""
@@ -164,7 +165,7 @@ def headings(text: str) -> Iterator[Heading]:
 
 
 def _title_of(line: str) -> str:
-    """Return the text of a line of Markdown that is a heading; "" when it is none."""
+    """Return the text of a Markdown heading; "" if the line isn't one."""
     is_heading = line.lstrip("#")[:1] in (" ", "\t")
     title = _without_id(line.strip("# \t")) if is_heading else ""
     return without_links(title)[:_MOST_HEADING]
@@ -183,7 +184,7 @@ def _is_underline(line: str, before: str) -> bool:
 
 
 def without_links(text: str) -> str:
-    """Return a heading with the texts of its links alone: `[Retries](retries.md)` is Retries."""
+    """Replace a heading's links by their texts: `[Retries](retries.md)` becomes Retries."""
     if "](" not in text:
         return text
     shown = ""
@@ -199,7 +200,7 @@ def without_links(text: str) -> str:
 
 
 def _without_comments(line: str, comment_end: str) -> tuple[str, str]:
-    """Return a line without comments of MDX and HTML, and the end of one that goes on below."""
+    """Remove comments of MDX and HTML from a line; also return the end of a comment that's still open."""
     shown = ""
     while True:
         if comment_end:
@@ -217,7 +218,7 @@ def _without_comments(line: str, comment_end: str) -> tuple[str, str]:
 
 
 def _without_id(title: str) -> str:
-    """Return a heading without the id that stands in braces behind it: `Retries {#retries}`."""
+    """Remove the id in braces at the end of a heading: `Retries {#retries}`."""
     start = title.rfind("{")
     is_id = title.endswith("}") and title[start + 1 :].lstrip(":").lstrip()[:1] in ("#", ".")
     if start > 0 and is_id:
@@ -226,7 +227,7 @@ def _without_id(title: str) -> str:
 
 
 def _cut_conversation(text: str) -> list[Section]:
-    """Return three turns each, one turn further from section to section; none if it isn't a conversation."""
+    """Cut a conversation into overlapping windows of three turns; an empty list if it isn't one."""
     turns: list[tuple[str, Section]] = []
     filled_lines = 0
     start = 0
@@ -243,7 +244,7 @@ def _cut_conversation(text: str) -> list[Section]:
     turns_by_name: dict[str, int] = {}
     for name, _ in turns:
         turns_by_name[name] = turns_by_name.get(name, 0) + 1
-    # A name that stands there once is none: `Date: 8 May`.
+    # A name that occurs only once isn't a speaker: `Date: 8 May`.
     speakers = {name for name, count in turns_by_name.items() if count > 1}
     spoken = [turn for name, turn in turns if name in speakers]
     if not _is_conversation(len(spoken), speakers, filled_lines):
@@ -258,7 +259,7 @@ def _cut_conversation(text: str) -> list[Section]:
 
 
 def _find_speaker(line: str) -> str:
-    """Return the name before the colon of a line that is a turn: `Ann: Hello`; "" for any other line."""
+    """Return the speaker's name if a line is a turn (`Ann: Hello`), else ""."""
     name, colon, text = line.lstrip("*_>").partition(":")
     name = name.rstrip("*_")
     is_role = name.lower() in _ROLES
@@ -274,7 +275,7 @@ def _find_speaker(line: str) -> str:
 
 
 def _is_conversation(turns: int, speakers: set[str], filled_lines: int) -> bool:
-    """Whether most lines are turns of a few people, or some are of an assistant and a user."""
+    """Whether most lines are turns of a few people, or some are turns of an assistant and a user."""
     is_of_few = 1 < len(speakers) <= _MOST_SPEAKERS
     is_mostly_turns = turns * 2 > filled_lines
     is_with_assistant = len(_ROLES & speakers) > 1
@@ -282,6 +283,6 @@ def _is_conversation(turns: int, speakers: set[str], filled_lines: int) -> bool:
 
 
 def _describe_preamble(text: str) -> str:
-    """Return what stands above the first turn in one line: mostly a date, and who speaks."""
+    """Join the text above the first turn into one line: usually a date and the speakers."""
     lines = [line.strip("#*-=: \t\r") for line in text.split("\n")]
     return " ".join(" ".join(filter(None, lines)).split())[:_MOST_PREAMBLE]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.compiled import Endings
 
-    # Of a term: its number, what it looks like in a text of stems, and whether that may be a beginning.
+    # Of a term: its number, its form in a text of stems, and whether longer words match too.
     Pattern: TypeAlias = tuple[int, str, bool]
 
 _MOST_BARE = 8192  # characters; few texts have as many different ones
@@ -30,8 +30,8 @@ _VOWELS = frozenset("aeiouy")
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _SHAPE = {ord(letter): "v" if letter in _VOWELS else "c" for letter in (*_LETTERS, "Y")}
 _SPACED = "".join([char if char.isalnum() else " " for char in map(chr, range(128))])
-# Where a dot may stand before the first letter of a word, as in `.NET` and `.env`.
-# All that `str.split` takes for a space.
+# Characters that may come before a dot at the start of a word, as in `.NET` and `.env`. The spaces are those
+# that `str.split` knows.
 _SPACES = (
     " \n\t\r\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
     "\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -46,7 +46,7 @@ _STEPS = _TABLES["steps"]
 _AS_THEY_ARE = frozenset(_TABLES["as_they_are"])
 _R1_STARTS = ("gener", "commun", "arsen", "past", "univers", "later", "emerg", "organ", "inter")
 _ED_AND_ING = ("eedly", "ingly", "edly", "eed", "ing", "ed")  # longest first
-_CLEARLY = 2  # stop words more, by which a query is in a language that's rare in its store
+_CLEARLY = 2  # stop words more, for a query to count as in a language that's rare in its store
 _DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
 
 
@@ -66,7 +66,7 @@ def stems(text: str, language: Language) -> list[str]:
 
 
 def _index_forms(word: str, language: Language) -> tuple[str, ...]:
-    """List what an index holds of a folded word: its stem, or the pieces of scripts that are cut."""
+    """List the indexed forms of a folded word: its stem, or its pieces in scripts that are cut."""
     if not language.cuts_scripts or not has_runs(word):
         word_stem = stem_of(word, language)
         return (word_stem,) if word_stem else ()
@@ -84,7 +84,7 @@ def _index_forms(word: str, language: Language) -> tuple[str, ...]:
 
 
 def stem_of(word: str, language: Language) -> str:
-    """Return the stem of a folded word; an empty one for a stop word, and for a form of one (`got`)."""
+    """Return the stem of a folded word; "" for a stop word, and for a form of one (`got`)."""
     base = language.irregular.get(word, word)
     if word in language.stop or base in language.stop:
         return ""
@@ -116,9 +116,9 @@ def fold(text: str) -> str:
 
 
 class _Bare(dict[int, str]):
-    """A table for `str.translate` that learns what is left of each character without its accents.
+    """A table for `str.translate` that fills itself, mapping each character to itself without accents.
 
-    Accents go before anything is normalised: to put a run of them in order takes the square of its length.
+    Accents are removed before anything is normalised: sorting a run of them takes quadratic time.
     """
 
     def __missing__(self, code: int) -> str:
@@ -159,7 +159,7 @@ def _may_have_signs(text: str) -> bool:
 
 
 def has_runs(word: str) -> bool:
-    """Whether a word has characters of the scripts that are cut into pairs or beginnings."""
+    """Whether a word has characters of scripts that are cut into pairs or beginnings."""
     if word.isascii():
         return False
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
@@ -168,7 +168,7 @@ def has_runs(word: str) -> bool:
 
 
 def spread(text: str) -> str:
-    """Return a text in which FTS5 finds pairs of characters of scripts without spaces."""
+    """Space out a text so that FTS5 finds pairs of characters of scripts without spaces."""
     if text.isascii():
         return text
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
@@ -186,7 +186,7 @@ def unspread(text: str) -> str:
 
 
 def stem(word: str) -> str:
-    """Return the stem of a word in small letters; one with others than a-z and 0-9 is its own stem."""
+    """Return the stem of a lower-case word; one with characters other than a-z and 0-9 is its own stem."""
     if len(word) <= _PAIR or not _LETTERS.issuperset(word):
         return word
     if word in _WHOLE:
@@ -216,7 +216,7 @@ def _mark_consonants(word: str) -> str:
 
 
 def _find_regions(word: str) -> tuple[int, int]:
-    """Return where R1 begins, behind the first consonant after a vowel, and R2, behind the next one in R1."""
+    """Find the starts of R1, behind the first consonant after a vowel, and of R2, the same within R1."""
     shape = word.translate(_SHAPE)
     r1 = next((len(start) for start in _R1_STARTS if word.startswith(start)), 0)
     if not r1:
@@ -244,7 +244,7 @@ def _without_plural(word: str) -> str:
 def _replace_ending(
     word: str, rules: Sequence[tuple[str, str, bool, str]], r1: int, r2: int
 ) -> str:
-    """Return a word by the first rule whose ending it has; stemmer.toml explains the rules."""
+    """Apply the first rule whose ending a word has; stemmer.toml explains the rules."""
     for ending, instead, is_in_r2, before in rules:
         if word.endswith(ending):
             rest = word[: -len(ending)]
@@ -299,9 +299,9 @@ def _without_ed_and_ing(word: str, r1: int) -> str:
 HEAD = 500  # characters of a prompt's beginning that are read
 TAIL = 250  # and of its end
 MAX_TERMS = 32
-# Characters; longer ones are hashes, encoded data or a whole line of an unspaced script.
+# Characters; longer words are hashes, encoded data or a whole line of an unspaced script.
 MAX_WORD = 64
-MAX_PARTS = 4  # a compound of more parts (a path, a URL) is searched by its parts alone
+MAX_PARTS = 4  # of a compound with more (a path, a URL), only the parts are searched
 _JOINERS = "_-./:"
 _IN_TOKENS = "".join(
     [char if char.isalnum() or char in _JOINERS else " " for char in map(chr, range(128))]
@@ -310,10 +310,10 @@ _PUNCTUATION = ".,;:!?()[]{}<>`'\"*_"
 
 
 class Term:
-    """One thing to look for: the text to show, what is searched for, and whether it is a common word.
+    """One thing to look for: the text to show, the searched forms, and whether it's a common word.
 
-    `phrases` are rows of stems, each of which an entry may have; longer stems than `prefix` that begin so
-    count, too. `expression` is FTS5's over stems, `shown` one over text as it was written. A search sets its
+    `phrases` are sequences of stems, any of which an entry may contain; stems that begin with `prefix` count,
+    too. `expression` is FTS5's over stems, `shown` one over text as it was written. A search sets its
     `number` there, the `count` of entries that have it, and its `rarity`.
     """
 
@@ -375,7 +375,7 @@ def parse(prompt: str, *languages: Language) -> list[Term]:
 
 
 def choose_language(text: str, languages: Sequence[Language]) -> list[Language]:
-    """Return the languages with the one first that has most stop words in `text`; of equal ones the first."""
+    """Move the language with the most stop words in `text` to the front; on a tie, the first one."""
     if len(languages) == 1:
         return list(languages)
     counts = _count_stop_words(text, languages)
@@ -386,9 +386,10 @@ def choose_language(text: str, languages: Sequence[Language]) -> list[Language]:
 def choose_languages(
     text: str, frequent: Sequence[Language], rare: Sequence[Language]
 ) -> list[Language]:
-    """Return the languages in which a query is read: its own one, then those that are frequent in a store.
+    """Choose the languages to read a query in: its own, then those frequent in a store.
 
-    A language that is rare there counts if the query is in it: stems of many would find what nobody means.
+    A language that's rare in the store only counts if the query is in it: stems of many languages would find
+    things nobody means.
     """
     if not rare:
         return list(frequent)
@@ -431,7 +432,7 @@ def make_terms(token: str, *languages: Language) -> list[Term]:
 
 
 def _make_runs(word: str, languages: Sequence[Language]) -> list[Term | None]:
-    """Return the terms of a word with scripts that are cut: pairs, beginnings, and words in other letters."""
+    """List the terms of a word in scripts that are cut: pairs, beginnings, and words in other letters."""
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
 
     terms: list[Term | None] = []
@@ -447,7 +448,7 @@ def _make_runs(word: str, languages: Sequence[Language]) -> list[Term | None]:
 
 
 def tokens(text: str) -> list[str]:
-    """Return the words and compounds in a text, without what joins words at their ends."""
+    """Return the words and compounds in a text, without joiners at their ends."""
     if text.isalpha() and text.isascii():
         return [text]
     if not text.isascii() or _may_have_signs(text):
@@ -471,10 +472,11 @@ def list_patterns(terms: Sequence[Term]) -> list[Pattern]:
 
 
 def find_pattern(text: str, pattern: Pattern, prefix_weight: float) -> list[tuple[int, float]]:
-    """Return the places where a pattern begins in a text of stems, and what each occurrence counts."""
+    """Return the places where a pattern matches in a text of stems, and the weight of each match."""
     _, needle, is_beginning = pattern
     found = []
-    step = len(needle) - (not is_beginning)  # the space behind a word is that before the next one
+    # One space serves as the end of a word and the start of the next
+    step = len(needle) - (not is_beginning)
     place = text.find(needle)
     while place >= 0:
         is_longer = is_beginning and text[place + step] != " "
@@ -484,7 +486,7 @@ def find_pattern(text: str, pattern: Pattern, prefix_weight: float) -> list[tupl
 
 
 def camel(word: str) -> list[str]:
-    """Return the words in a camelCase identifier; none in any other word."""
+    """Split a camelCase identifier into words; an empty list for any other word."""
     if word.islower() or word.isupper() or word[1:].islower() or len(word) > MAX_WORD:
         return []
     starts = [0]
@@ -503,7 +505,7 @@ def camel(word: str) -> list[str]:
 
 
 def hidden_words(text: str, language: Language) -> str:
-    """Return the words in camelCase identifiers, and what abbreviations stand for, to index, too."""
+    """Return further words to index: those in camelCase identifiers, and abbreviations written out."""
     hidden: list[str] = []
     abbreviations = language.abbreviations
     for chunk in text.split():
@@ -520,7 +522,7 @@ def hidden_words(text: str, language: Language) -> str:
 
 
 def excerpt(prompt: str, head: int = HEAD, tail: int = TAIL) -> str:
-    """Return what is searched by: a short prompt, else its beginning and its end, with valid characters."""
+    """Shorten a prompt for searching: a long one to its beginning and its end, with valid characters only."""
     text = prompt
     if len(prompt) > head + tail:
         beginning = prompt[:head]
@@ -537,7 +539,7 @@ def excerpt(prompt: str, head: int = HEAD, tail: int = TAIL) -> str:
 
 
 def _make_phrase(text: str, forms: list[str], languages: Sequence[Language]) -> Term | None:
-    """Return the term that has any of `forms` in a row; None where no form has several stems."""
+    """Make the term for a sequence of words, in any of `forms`; None if no form has several stems."""
     phrases: dict[str, None] = {}
     for language in languages:
         for form in forms:
@@ -548,7 +550,7 @@ def _make_phrase(text: str, forms: list[str], languages: Sequence[Language]) -> 
 
 
 def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
-    """Return the term of a word and of what it abbreviates; None for stop words, letters and long ones."""
+    """Make the term of a word and its long form; None for stop words, single letters and long words."""
     language = languages[0]
     folded = fold(word)
     word_stem = stem_of(folded, language)
@@ -567,7 +569,7 @@ def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
     for form in long_forms:
         phrases += [" ".join(stems(form, reader)) for reader in languages]
     phrases = list(dict.fromkeys(filter(None, phrases)))
-    if is_prefix:  # what begins so is found already
+    if is_prefix:  # words with this prefix are found already
         phrases = [phrase for phrase in phrases if not phrase.startswith(word_stem)]
     elif word_stem in phrases:
         phrases.remove(word_stem)

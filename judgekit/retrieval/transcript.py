@@ -16,7 +16,7 @@ from judgekit import environment
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-_HEAD_BYTES = 200_000  # its beginning, which says when it began
+_HEAD_BYTES = 200_000  # the beginning, which tells its age
 _WHOLE_BYTES = 50_000_000  # of a transcript that is read from its beginning
 _END_BYTES = 400_000  # far more than a few turns need
 _TURN_CHARS = 2_000
@@ -26,9 +26,10 @@ _SESSION_CHARS = 36
 _ANSWERS = ("assistant", "response_item", "gemini")
 _CALLS = ("tool_use", "function_call", "custom_tool_call", "local_shell_call")
 _TEXT_BLOCKS = ("text", "input_text", "output_text", None)
-# What clients put into a conversation as if the user had typed it.
+# Texts that clients put into a conversation as if the user had typed them.
 _NOT_TYPED = ("# AGENTS.md instructions", "[Request interrupted by user")
-# Where Claude Code, Codex and Gemini keep transcripts: in a folder of a variable, or of the home folder.
+# The folders in which Claude Code, Codex and Gemini keep transcripts: one that a variable names, or in the
+# home folder.
 _HOMES = (
     ("CLAUDE_CONFIG_DIR", "~/.claude", "projects"),
     ("CODEX_HOME", "~/.codex", "sessions"),
@@ -37,7 +38,7 @@ _HOMES = (
 
 
 class Exchange(NamedTuple):
-    """A prompt, and what the agent wrote and which tools it called (as JSON) until the next prompt."""
+    """A prompt, and the agent's texts and tool calls (as JSON) until the next prompt."""
 
     prompt: str
     answer: list[str]
@@ -45,7 +46,7 @@ class Exchange(NamedTuple):
 
 
 def last_turns(path: str, count: int) -> tuple[str, ...]:
-    """Return up to `count` turns, oldest first, as "user: …" or "assistant: …"; fewer where it is odd."""
+    """Return up to `count` turns, oldest first, as "user: …" or "assistant: …"; fewer if it's odd."""
     latest_first = filter(None, map(_turn, _read_entries(path, _END_BYTES, from_end=True)))
     turns = [f"{who}: {text[:_TURN_CHARS]}" for who, text in islice(latest_first, max(count, 0))]
     return tuple(reversed(turns))
@@ -56,7 +57,7 @@ def prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]
     last_typed: dict[str, float] = {}
     for changed, path in _newest_files():
         if len(last_typed) >= most and changed < sorted(last_typed.values())[-most]:
-            break  # whatever is in this file and the following ones was typed before
+            break  # everything in this file and the following ones was typed before
         if not _was_held_in(project, path):
             continue
         for entry in _read_entries(path, _WHOLE_BYTES):
@@ -81,7 +82,7 @@ def _newest_files() -> list[tuple[float, str]]:
 
 
 def _typed_text(entry: dict[str, Any]) -> str | None:
-    """Return what a person typed; None for any other entry."""
+    """Return the text that a person typed; None for any other entry."""
     role, text = _turn(entry) or ("", "")
     is_by_client = entry.get("isCompactSummary") or text.startswith(_NOT_TYPED)
     if role != "user" or is_by_client:
@@ -90,7 +91,7 @@ def _typed_text(entry: dict[str, Any]) -> str | None:
 
 
 def _was_held_in(project: str, path: str) -> bool:
-    """Whether a conversation is one of a person in `project`: the first entry that says so counts."""
+    """Whether a person held this conversation in `project`; the first entry that tells counts."""
     for entry in _read_entries(path, _HEAD_BYTES):
         is_here = _is_here(entry, project)
         if is_here is not None:
@@ -99,7 +100,7 @@ def _was_held_in(project: str, path: str) -> bool:
 
 
 def _is_here(entry: dict[str, Any], project: str) -> bool | None:
-    """Whether a conversation is one of a person in `project`; None where this entry does not say."""
+    """Whether a person held this conversation in `project`; None if this entry doesn't tell."""
     about = entry.get("payload", entry)
     if not isinstance(about, dict):
         return None
@@ -116,7 +117,7 @@ def _is_here(entry: dict[str, Any], project: str) -> bool | None:
 
 
 def started(path: str) -> float | None:
-    """Return when a conversation began, in seconds since the epoch; None where that is not known."""
+    """Return the start of a conversation, in seconds since the epoch; None if it's unknown."""
     for entry in _read_entries(path, _HEAD_BYTES):
         moment = _moment(entry)
         if moment is not None:
@@ -125,7 +126,7 @@ def started(path: str) -> float | None:
 
 
 def _moment(entry: dict[str, Any]) -> float | None:
-    """Return when an entry was written, in seconds since the epoch; None where it does not say."""
+    """Return an entry's time, in seconds since the epoch; None if it has none."""
     moment = entry.get("timestamp", entry.get("startTime"))
     if not isinstance(moment, str):
         return None
@@ -136,7 +137,7 @@ def _moment(entry: dict[str, Any]) -> float | None:
 
 
 def of_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
-    """Return the exchanges of the sessions whose ids have these digests, where a transcript is found."""
+    """Return the exchanges of the sessions whose ids have these digests, if their transcripts are found."""
     exchanges: dict[str, list[Exchange]] = {}
     if not digests:
         return exchanges
@@ -161,7 +162,7 @@ def _read_exchanges(path: str) -> list[Exchange]:
         role, text = _turn(entry) or ("", "")
         if role == "user":
             exchanges.append(Exchange(prompt=text, answer=[], calls=[]))
-        elif exchanges:  # what an agent does before the first prompt answers none
+        elif exchanges:  # the agent's actions before the first prompt answer nothing
             if text:
                 exchanges[-1].answer.append(text)
             exchanges[-1].calls.extend(_describe_calls(entry))
@@ -192,7 +193,7 @@ def _message_of(entry: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _objects_in(value: object) -> list[dict[str, Any]]:
-    """Return the objects in a list of JSON; none where it is no list."""
+    """Return the objects in a JSON list; an empty list for anything else."""
     if not isinstance(value, list):
         return []
     return [item for item in value if isinstance(item, dict)]
@@ -216,9 +217,9 @@ def _homes() -> list[Path]:
 
 
 def _read_entries(path: str, size: int, *, from_end: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield the entries in a client's own transcript: in its first `size` bytes, or its last, last first.
+    """Yield the entries in the first `size` bytes of a client's transcript, or in the last, last first.
 
-    A line that is no entry, or is cut off, is an empty one.
+    A line that isn't an entry, or is cut off, yields an empty one.
     """
     try:
         file = Path(path)
@@ -244,7 +245,7 @@ def _read_entries(path: str, size: int, *, from_end: bool = False) -> Iterator[d
 
 
 def _turn(entry: dict[str, Any]) -> tuple[str, str] | None:
-    """Return who says what in an entry: "user" or "assistant", and the text; None where nobody speaks."""
+    """Return the speaker of an entry, "user" or "assistant", and the text; None if nobody speaks."""
     message = _message_of(entry)
     if message is None or entry.get("isSidechain") or entry.get("isMeta"):
         return None
@@ -256,7 +257,7 @@ def _turn(entry: dict[str, Any]) -> tuple[str, str] | None:
         role = "assistant"
     if role not in ("user", "assistant"):
         return None
-    # Of Gemini's content, the user typed only what is displayed.
+    # In Gemini's entries, the user typed only the displayed content.
     content = message.get("displayContent", message.get("content"))
     if isinstance(content, list):
         texts = []
@@ -265,7 +266,7 @@ def _turn(entry: dict[str, Any]) -> tuple[str, str] | None:
                 texts.append(str(block.get("text", "")))
         content = " ".join(texts)
     text = content.strip() if isinstance(content, str) else ""
-    is_clients = text.startswith("<")  # a tag, as clients write around what they add
+    is_clients = text.startswith("<")  # a tag, as clients put around text they add
     if not text or is_clients:
         return None
     return role, text

@@ -1,7 +1,7 @@
-"""Writes an index: compares a store with it, then puts in what is new or changed and drops what is gone.
+"""Writes an index: compares it with its store, adds new and changed entries, and drops those that are gone.
 
-All is done in transactions of at most `BATCH` files, so that nobody waits long for the lock. What is left
-when a process ends, or is killed, is marked as pending and taken up by the next one.
+Everything happens in transactions of at most `BATCH` files, so that nobody waits long for the lock. If a
+process ends or is killed, the rest stays marked as pending, and the next one continues.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.compiled import Language, Profile, Profiles
 
-    # The columns of the table `section` behind its first one.
+    # The columns of the table `section` after the first.
     SectionRow: TypeAlias = tuple[int, int, int, int, int, str | None, str | None]
-    # Of a watched place: whether it is a folder, its stamp, and whether that is sure.
+    # Of a watched place: whether it's a folder, its stamp, and whether that's sure.
     Watched: TypeAlias = tuple[bool, index_file.Stamp | None, bool]
 
 BATCH = 256  # files that are read in one transaction: some 50 ms
 _MAKING = ".making"
-# Seconds after which what is still being laid out belongs to a process that was killed.
+# Seconds after which an unfinished file must belong to a process that was killed.
 _ABANDONED = 600
-_UNUSED = 30 * 86_400  # seconds after which the file of another version of this program goes
+_UNUSED = 30 * 86_400  # seconds until the file of another version is removed
 
-_SAMPLE = 2_000  # characters of a body by which its language is told
+_SAMPLE = 2_000  # characters of a body that are enough to detect its language
 _SHORT = 20  # words of a text that may have no stop word at all
 _STOP_SHARE = 0.12  # of the words of a text: about half of English ones, a fifth of commented code
 _CLEARLY = 2  # different stop words more, and in a text that isn't short:
@@ -102,7 +102,7 @@ def in_memory(root: str, profiles: Profiles) -> Index:
 
 
 def replace(root: str, profiles: Profiles, path: str | None) -> None:
-    """Make an empty index file in place of the one at `path`, unless another process has, and remove that."""
+    """Replace the index file at `path` by an empty one and remove it, unless another process did so."""
     folder = environment.INDEXES.make(environment.file_name_for(root))
     newest = index_file.path_of(root)
     if newest is not None and path != newest:
@@ -137,13 +137,13 @@ def _lay_out(path: str, root: str, profiles: Profiles) -> None:
 
 
 def _sweep(folder: str) -> None:
-    """Remove what killed processes left half made, and what other versions of this program left long ago."""
+    """Remove half-made files of killed processes, and old files of other versions of this program."""
     with os.scandir(folder) as entries:
         for entry in list(entries):
             if entry.name.startswith(f"v{VERSION}."):
                 continue
             limit = _ABANDONED if _MAKING in entry.name else _UNUSED
-            with suppress(OSError):  # it has been finished or swept meanwhile, or is none of ours
+            with suppress(OSError):  # it has been finished or removed since, or isn't ours
                 if time.time() - entry.stat().st_mtime > limit:
                     os.unlink(entry.path)
 
@@ -155,11 +155,11 @@ def _unlink(path: str) -> None:
 
 
 class Plan:
-    """What has to be written to bring an index up to date, before any entry is read.
+    """The changes to write to bring an index up to date, before any entry is read.
 
-    Compares the watched `places` of a store (None: all) with the index. `watched` are those that differ,
-    `gone` are no more. `new` files have no row yet, `changed` and `lost` rows have numbers. With `anew`
-    nothing that was there counts.
+    It compares the watched `places` of a store (None: all) with the index. `watched` are those that differ,
+    `gone` those that disappeared. `new` files have no row yet; `changed` and `lost` are numbers of rows. With
+    `anew`, nothing in the index counts.
     """
 
     def __init__(self, index: Index, known_kind: str, places: Collection[str] | None) -> None:
@@ -184,7 +184,7 @@ class Plan:
         store = scan.Store(index.root, self.kind, index.profiles)
         if not self.anew:
             store.room -= self._rows("SELECT count(*) FROM file")[0][0]
-        # These files say which folders and files there are.
+        # These files decide which folders and files belong to the store.
         has_other_rules = not {scan.IGNORE, claude_memory.INDEX}.isdisjoint(changed_names)
         is_whole = self.anew or places is None or has_other_rules
         pending = [""]
@@ -205,7 +205,7 @@ class Plan:
                 self.changed += [row[0] for row in self._rows(_OF_NAME, name, f"%/{name}")]
 
     def _compare_own_files(self, root: str) -> list[str]:
-        """Note which of the store's own files are different, and return the names of those that changed."""
+        """Note which of the store's own files differ, and return the names of those that changed."""
         changed_names = []
         for name in scan.OWN:
             read = index_file.clock()
@@ -228,7 +228,7 @@ class Plan:
     def _compare_folders(
         self, store: scan.Store, pending: list[str], *, is_whole: bool
     ) -> dict[str, Collection[str]]:
-        """Compare the folders `pending`, and those below that are to be listed; return what is in each."""
+        """Compare the folders `pending`, and those below that need listing; return each one's subfolders."""
         folders_in: dict[str, Collection[str]] = {}
         while pending:
             place = pending.pop()  # after the folder that it is in
@@ -244,7 +244,7 @@ class Plan:
 
     @staticmethod
     def _is_missing(path: str, folders_in: Mapping[str, Collection[str]]) -> bool:
-        """Whether the folder above was listed, and this one is not in it."""
+        """Whether the folder above was listed, and this one wasn't in it."""
         above = path.rpartition("/")[0]
         return path not in folders_in.get(above, (path,))
 
@@ -260,7 +260,7 @@ class Plan:
         return self._connection.execute(query, values).fetchall()
 
     def _compare_folder(self, place: str, listing: scan.Listing, *, is_whole: bool) -> list[str]:
-        """Note what is different in one folder, and return which of those below it have to be listed."""
+        """Note the differences in one folder, and return the folders below it that need listing."""
         before = self._known.get(place)
         stamp = listing.stamp
         sure = stamp is None or all(is_sure(changed, listing.read) for changed in stamp[:2])
@@ -287,7 +287,7 @@ def _inode(folder_stamp: index_file.Stamp | None) -> int:
 
 
 class ReadFile:
-    """What reading one file gave: its stamp from before that, and its entry's row, texts and sections."""
+    """The result of reading one file: its earlier stamp, and its entry's row, texts and sections."""
 
     __slots__ = ("digest", "language", "note", "read", "row", "sections", "stamp", "texts")
 
@@ -316,10 +316,11 @@ class ReadFile:
 
 
 def detect_language(entry: Entry, profile: Profile) -> str:
-    """Return the name of the language whose stop words an entry has most of; empty if it's none of ours.
+    """Return the name of the language with the most stop words in an entry; "" if it's none of ours.
 
-    The profile's own language wins, unless another one has clearly more: words such as `die` and `on` are in
-    many. A text in plain letters with hardly any stop word is the profile's if it's short, or if it's code.
+    The profile's own language wins unless another one has clearly more: words such as `die` and `on` are in
+    many. A text in plain letters with hardly any stop word is in the profile's language if it's short, or if
+    it's code.
     """
     text = f"{entry.title}\n{entry.body[:_SAMPLE]}"
     if scripts.share_of_runs(text) > _RUNS:
@@ -329,7 +330,7 @@ def detect_language(entry: Entry, profile: Profile) -> str:
     usual = profile.language.name
     is_short = len(words) < _SHORT
     counts = profile.languages.count_stop_words(words)
-    different = profile.languages.count_stop_words(set(words))  # code says `min` again and again
+    different = profile.languages.count_stop_words(set(words))  # code repeats words such as `min`
     best = max(different, key=different.__getitem__, default=usual)
     lead = different.get(best, 0) - different.get(usual, 0)
     is_clear = lead >= (_CLEARLY if is_short else _CLEARLY_IN_LONG)
@@ -348,7 +349,7 @@ def _is_code(text: str) -> bool:
 
 
 def reading_languages(name: str, profile: Profile) -> tuple[Language, Language]:
-    """Return the language whose stop words and stems count for a text, and that of the abbreviations."""
+    """Return a text's language for stop words and stems, and its language for abbreviations."""
     usual = profile.language
     if name and name != usual.name:
         return profile.languages[name], usual
@@ -366,11 +367,11 @@ def cut_texts(
 ) -> tuple[list[str], list[SectionRow]]:
     """Return the stems of an entry for each column of the table `text`, and its sections.
 
-    Abbreviations are those of the language that is `usual` in the store.
+    Abbreviations are those of the store's `usual` language.
     """
     titles = " ".join([entry.title, *entry.aliases])
-    # One word says little (`net`), and counts little. Copies of a text have different names, so these are no
-    # part of what `hit.text` compares.
+    # A single word (`net`) says little and counts little. Copies of a text have different names, so these
+    # aren't part of what `hit.text` compares.
     has_telling_name = len(entry.name) > 1
     tags = [*entry.tags, *entry.name] if has_telling_name else entry.tags
     columns = [titles, " ".join(tags), entry.body]
@@ -425,7 +426,7 @@ def _cut_body(
 
 
 def _find_line(entry: Entry, section: sections.Section) -> int:
-    """Return the line of its file where a section begins, from 1; 0 if that isn't known."""
+    """Return the line in its file where a section begins, from 1; 0 if that isn't known."""
     if entry.lines_above is None:
         return 0
     line = max(entry.lines_above + section.lines_above + 1, 1)
@@ -452,7 +453,7 @@ class IndexWriter:
         self._languages = index_file.read_counts(self.about["languages"])
 
     def carry_out(self, plan: Plan) -> None:
-        """Write what is watched, drop what is gone, and mark what is new or changed as pending."""
+        """Update what's watched, drop what's gone, and mark new and changed files as pending."""
         if plan.anew:
             for table in ("file", "text", "section", "term", "watch", "note"):
                 self.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
@@ -485,12 +486,12 @@ class IndexWriter:
         self.execute("DELETE FROM file WHERE number = ?", (number,))
 
     def put(self, number: int, file: ReadFile) -> bool:
-        """Write what reading a file gave; return whether anything but its stamp is different."""
+        """Write the result of reading a file; return whether anything but its stamp changed."""
         if file.stamp is None:
             self.drop(number)
             return True
         row = self.execute("SELECT digest FROM file WHERE number = ?", (number,)).fetchone()
-        if row is None:  # dropped by another process meanwhile
+        if row is None:  # another process has dropped it since
             return False
         (digest,) = row
         if digest == file.digest:
@@ -562,7 +563,7 @@ class _Passed(Exception):  # noqa: N818 - no error: another process holds the lo
 
 @contextmanager
 def transaction(index: Index) -> Iterator[IndexWriter]:
-    """Give a writer, and commit what it did, or nothing after an error; raises `_Passed`."""
+    """Provide a writer, then commit its changes, or none after an error; raises `_Passed`."""
     try:
         index.connection.execute("BEGIN IMMEDIATE")
     except sqlite.OperationalError as error:
@@ -618,7 +619,8 @@ def _carry_out_changes(
     if not plan.has_changes:
         return
     with transaction(index) as writer:
-        if _data_version(index) != version:  # another process wrote meanwhile, most likely the same
+        # Another process wrote in between, most likely the same
+        if _data_version(index) != version:
             changed = plan.changed
             plan = Plan(index, writer.about["kind"], places)
             plan.changed += changed
@@ -631,15 +633,15 @@ def _carry_out_changes(
 
 
 def _data_version(index: Index) -> int:
-    """Return a number that is another one after another process has written."""
+    """Return a number that changes when another process writes."""
     (version,) = index.connection.execute("PRAGMA data_version").fetchone()
     return int(version)
 
 
 def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
-    """Read files anew that may have changed; return whether anything different was written.
+    """Read files again that may have changed; return whether any difference was written.
 
-    What is different is in `index.outdated`.
+    Files that differ are in `index.outdated`.
     """
     files = {}
     query = "SELECT digest FROM file WHERE number = ?"
@@ -649,7 +651,7 @@ def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
         is_different = file.stamp is None or file.digest != digest
         if is_different:
             index.outdated.add(place)
-        # Where it is the same and not sure even now, there is nothing to write.
+        # If it's the same and still not sure, there's nothing to write.
         if is_different or (file.stamp and is_sure(file.stamp[1], file.read)):
             files[number] = file
     if not files:

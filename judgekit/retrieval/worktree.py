@@ -1,7 +1,7 @@
-"""Finds the git repository around a folder, and the main working tree of a linked one, without asking git.
+"""Finds the git repository around a folder, and the main working tree of a linked one, without running git.
 
-A linked worktree has a file `.git` that names a folder in the repository of the main one, which names the
-worktree in turn. Only where both agree is the main one believed: such a file may come with an archive.
+A linked worktree has a file `.git` that names a folder in the main repository, which in turn names the
+worktree. The main one is trusted only if both agree: an archive could bring such a file along.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def git_root(folder: str) -> str | None:
 
 
 def git_folder_of(root: str) -> str:
-    """Return where git keeps its files for the working tree at `root`; empty if there is no such folder."""
+    """Return git's own folder for the working tree at `root`; "" if there's no such folder."""
     mark = os.path.join(root, _MARK)
     if os.path.isdir(mark):
         return mark
@@ -34,9 +34,9 @@ def git_folder_of(root: str) -> str:
 
 
 def main_worktree(root: str) -> str:
-    """Return the main working tree of the one at `root`: itself, unless it is a linked one.
+    """Return the main working tree of the one at `root`: itself, unless it's linked.
 
-    Of a bare repository, which has no working tree, it is the repository's own folder.
+    A bare repository has no working tree; then it's the repository's own folder.
     """
     git_folder = git_folder_of(root)
     is_linked = git_folder and git_folder != os.path.join(root, _MARK)
@@ -58,7 +58,7 @@ def main_worktree(root: str) -> str:
 
 
 def path_in_main_worktree(folder: str) -> str | None:
-    """Return the folder that `folder` is in the main working tree; None where it is in no linked one."""
+    """Return the counterpart of `folder` in the main working tree; None unless it's in a linked one."""
     root = git_root(folder)
     if root is None or not os.path.isfile(os.path.join(root, _MARK)):
         return None
@@ -69,7 +69,7 @@ def path_in_main_worktree(folder: str) -> str | None:
 
 
 def _first_line(path: str) -> str:
-    """Return the first line of a small file; empty where there is none."""
+    """Return the first line of a small file; "" if it can't be read."""
     if not os.path.isfile(path):
         return ""
     try:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 
-REPLACED = "\ufffd"  # stands where bytes are no character
+REPLACED = "\ufffd"  # replaces bytes that aren't a character
 _LONGEST_CHARACTER = 4  # bytes, in UTF-8
 _FIRST_CONTINUATION = 0x80  # the bytes in UTF-8 that begin no character
-_FIRST_OF_SEVERAL = 0xC0  # the bytes in UTF-8 that begin one of several bytes
+_FIRST_OF_SEVERAL = 0xC0  # UTF-8 bytes from here on begin a character of several bytes
 _WIDEST_UNIT = 4  # bytes
 _MARK = "\ufeff"  # of the order of bytes
 _ENCODING_BY_MARK = {
@@ -33,19 +33,19 @@ _ENCODING_BY_MARK = {
 }
 _HEAD = 4_000  # bytes that tell an encoding
 _MOST_COUNTED = (
-    10_000_000  # bytes whose line breaks are counted: hundredths of a second, whenever it grows
+    10_000_000  # bytes; line breaks are counted in files up to this size, at hundredths of a second
 )
 _PIECE = 1_000_000  # bytes
 _NAMES_OF_NO_SUBJECT = frozenset(("index", "readme", "description", "overview", "_index"))
 _MOST_NAME = 1_000  # characters
 _UTF_16_SHARE = 0.4  # of characters below U+0100, at least
-# Of more characters than both that are none, a file is in no encoding that is read.
+# A file with more undecodable characters than both limits isn't in an encoding we read.
 _MOST_REPLACED = 4
 _MOST_REPLACED_SHARE = 0.2
 
 
 class Unreadable(Exception):  # noqa: N818 - a state of the file, which its reader decides about
-    """A file that holds no text to search; the message says in a few words why."""
+    """A file without text to search; the message briefly says why."""
 
 
 class Entry:
@@ -104,7 +104,7 @@ class Entry:
 
 
 class Listed:
-    """What a store's own list says: folders with entries beside the usual ones, and what is wrong with it."""
+    """The contents of a store's own list: folders with entries beside the usual ones, and its problems."""
 
     __slots__ = ("folders", "problems")
 
@@ -114,7 +114,7 @@ class Listed:
 
 
 def read_time(value: object) -> float:
-    """Return a written time in seconds since the epoch, 0 if it's none; without a zone it's in UTC."""
+    """Parse a time into seconds since the epoch, 0 if it isn't one; without a zone it's in UTC."""
     if not isinstance(value, str):
         return 0.0
     try:
@@ -127,7 +127,7 @@ def read_time(value: object) -> float:
 
 
 def contained(root: str, relative: str) -> str | None:
-    """Return the real path of `relative` under the real path `root`, None when it is outside."""
+    """Return the real path of `relative` under the real path `root`, None if it's outside."""
     real = os.path.realpath(os.path.join(root, relative))
     if real.startswith(root.rstrip(os.sep) + os.sep):
         return real
@@ -135,10 +135,10 @@ def contained(root: str, relative: str) -> str | None:
 
 
 class FileText:
-    """The text of a file, and a note on what of it isn't searched.
+    """The text of a file, and a note on any part that isn't searched.
 
     If its middle is left out, the last `end_chars` characters are the file's end, and `lines_left_out` lines
-    stand between; None if they weren't counted.
+    are missing before them; None if they weren't counted.
     """
 
     __slots__ = ("end_chars", "lines_left_out", "note", "text")
@@ -159,8 +159,8 @@ class FileText:
 def read_text(root: str, relative: str, limit: int) -> FileText:
     """Read the text of a file; raises `Unreadable` if it's binary.
 
-    Of one longer than `limit` bytes the beginning and the end are read: people append to logs, and the newest
-    entry counts.
+    Of a file longer than `limit` bytes the beginning and the end are read: people append to logs, and the
+    newest entry counts.
     """
     raw, more = read_bytes(root, relative, limit)
     if not more:
@@ -174,7 +174,7 @@ def read_text(root: str, relative: str, limit: int) -> FileText:
     note = f"only {limit:,} of its {size:,} bytes are searched, at its beginning and its end"
     lines_left_out = None
     if line_breaks is not None and encoding == "utf-8":
-        # A line break stands between the two in the text; in the file, behind the line that's cut.
+        # A line break separates the two parts in the text; in the file, it's behind the line that's cut.
         is_cut = whole_lines != ""
         lines_left_out = line_breaks + is_cut - beginning.count("\n") - 1
     return FileText(
@@ -186,9 +186,9 @@ def read_text(root: str, relative: str, limit: int) -> FileText:
 
 
 def _read_end(root: str, relative: str, limit: int) -> tuple[bytes, int, int | None]:
-    """Return the last bytes of a file, at most `limit`, how many it has, and the line breaks above these.
+    """Return a file's last bytes (at most `limit`), their number, and the number of line breaks above them.
 
-    The line breaks of a very large file aren't counted: None.
+    In a very large file, line breaks aren't counted: None.
     """
     try:
         with open(_path_in(root, relative), "rb") as file:
@@ -217,7 +217,7 @@ def _count_line_breaks(file: BinaryIO, size: int) -> int:
 
 
 def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:
-    """Return the first `limit` bytes, and whether there is more; raises `Unreadable` outside `root`."""
+    """Return the first `limit` bytes, and whether there are more; raises `Unreadable` outside `root`."""
     path = _path_in(root, relative)
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -237,9 +237,9 @@ def _path_in(root: str, relative: str) -> str:
 
 
 def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
-    """Return the text in `raw`, UTF-8 or UTF-16, and a note on bytes that are none.
+    """Decode `raw`, UTF-8 or UTF-16; also return a note on bytes that aren't text.
 
-    One that isn't whole may end within a character. Raises `Unreadable` for what is binary.
+    One that isn't whole may end within a character. Raises `Unreadable` for binary data.
     """
     encoding = _encoding_of(raw)
     if encoding is None:
@@ -263,7 +263,7 @@ def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
 
 
 def decode(raw: bytes) -> str:
-    """Decode a text in UTF-8 or UTF-16, also one that is cut; the rest is replaced."""
+    """Decode a text in UTF-8 or UTF-16, even one that's cut; invalid bytes are replaced."""
     return raw.decode(_encoding_of(raw) or "utf-8", "replace").removeprefix(_MARK)
 
 
@@ -274,7 +274,7 @@ def _encoding_of(raw: bytes) -> str | None:
             return encoding
     if b"\0" not in raw:
         return "utf-8"
-    # Without a mark, the upper halves of most characters show which it is.
+    # Without a mark, the upper halves of most characters tell the byte order.
     head = raw[:_HEAD]
     for offset, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
         halves = head[offset::2]
@@ -299,7 +299,7 @@ def _without_cut_character(raw: bytes) -> bytes:
 def words_of_name(relative: str, title: str) -> list[str]:
     """Return the words of a file's name, unless its title has them; a page named `index` has its folder's.
 
-    Numbers are none: copies have them.
+    Numbers are left out, because copies have them.
     """
     folder, _, _ = relative.rpartition("/")
     name = stem(relative)

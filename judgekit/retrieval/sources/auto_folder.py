@@ -22,7 +22,7 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SHORTEST_PATH = 3  # characters
 _MOST_INDEX = 64_000_000  # bytes of git's list of files
 _WHOLE_VERSIONS = (b"\0\0\0\2", b"\0\0\0\3")  # of that list
-_INDEX_EXTENSIONS = (b"link\0", b"sdir\0")  # of a split list, and of a sparse one
+_INDEX_EXTENSIONS = (b"link\0", b"sdir\0")  # of a split index, and of a sparse one
 _GIT_SECONDS = 2.0
 
 
@@ -38,7 +38,7 @@ def folder_of(project: str) -> str:
     by_path = _memory_of(folder_name(base))
     if not _is_name(own_name):
         return by_path
-    # The client takes this name only where its whole folder is another one than the usual.
+    # The client only takes this name if its whole folder differs from the usual one.
     by_name = _memory_of(own_name)
     is_taken = "CLAUDE_CONFIG_DIR" in variables or not os.path.isdir(by_path)
     return by_name if is_taken else by_path
@@ -96,7 +96,7 @@ def _is_name(name: str) -> bool:
 
 
 def _configured_folder(project: str) -> str | None:
-    """Return the folder that the settings name: the project's local ones first, as in the client."""
+    """Find the folder that the settings name: the project's local ones first, as in the client."""
     folder = _read_folder(os.path.join(project, *LOCAL_SETTINGS.split("/")))
     if folder is not None and is_users_own(project):
         return folder
@@ -104,7 +104,7 @@ def _configured_folder(project: str) -> str | None:
 
 
 def _read_folder(settings_path: str) -> str | None:
-    """Return the folder that a settings file names; None where it names no absolute path."""
+    """Return the folder that a settings file names; None unless it's an absolute path."""
     settings = quickjson.load(settings_path) if os.path.isfile(settings_path) else None
     folder = settings.get(SETTING) if isinstance(settings, dict) else None
     if not isinstance(folder, str) or "\0" in folder:
@@ -118,9 +118,9 @@ def _read_folder(settings_path: str) -> str | None:
 
 
 def is_users_own(project: str) -> bool:
-    """Whether the local settings of a project are the user's: git has not brought them with a clone.
+    """Whether a project's local settings are the user's own, not brought along by a clone.
 
-    Git's list of files is searched for the name. Where there is no git, an archive may have brought them.
+    Git's list of files is searched for the name. Without git, an archive may have brought them.
     """
     root = worktree.git_root(project)
     is_in_submodule = os.path.lexists(os.path.join(project, ".claude", ".git"))
@@ -145,17 +145,17 @@ def is_users_own(project: str) -> bool:
 
 
 def _has_all_names(raw: bytes) -> bool:
-    """Whether git's list holds the whole name of each file, as it mostly does.
+    """Whether git's list holds the whole name of each file, as it usually does.
 
-    A newer version leaves out what a name shares with the one before it; a split one leaves names to a second
-    file, and a sparse one lists folders.
+    A newer version leaves out what a name shares with the one before it; a split index keeps some names in a
+    second file, and a sparse one lists folders.
     """
     is_whole = not any(mark in raw for mark in _INDEX_EXTENSIONS)
     return raw[:4] == b"DIRC" and raw[4:8] in _WHOLE_VERSIONS and is_whole
 
 
 def _git_lists(root: str, name: str) -> bool:
-    """Whether git lists a file of that name, in any folder; also when git can't say."""
+    """Whether git lists a file of that name in any folder; True as well if git can't say."""
     from pathlib import Path  # noqa: PLC0415 - such a list is rare
 
     from judgekit.git import GitError, Repository  # noqa: PLC0415 - the same

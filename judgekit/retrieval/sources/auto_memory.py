@@ -43,7 +43,7 @@ def listed(_root: str, _profile: Profile) -> Listed:
 
 
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
-    """Return the memory in a topic file, or what MEMORY.md says beyond its list of topics."""
+    """Read the memory in a topic file, or any text in MEMORY.md beyond its list of topics."""
     name = stem(relative)
     try:
         file = read_text(root, relative, profile.max_bytes)
@@ -84,7 +84,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
 
 
 def _own_text(root: str, relative: str, text: str, note: str | None) -> Entry | None:
-    """Return what stands in a list itself; lines that lead to topics that are there are left to these."""
+    """Read a list's text, without lines that link to existing topics, since those are entries too."""
     folder = relative.rpartition("/")[0]
     kept: list[str] = []
     links = 0

@@ -37,17 +37,17 @@ DEEP = False
 LINKED_FOLDERS = True
 INDEX = "index.md"
 LISTS: tuple[str, ...] = ()
-_HEAD = 4_000  # bytes of it that tell whether it is one of ours
+_HEAD = 4_000  # bytes at its start that show whether it's ours
 _MOST_INDEX = 4_000_000  # bytes of it
 _MOST_LISTED = 20_000  # lines
-_MOST_LOOKED_AT = 10_000  # names, where the list names a file that isn't there
-_DEEPEST = 4  # folders in each other that are looked into for it
-_SHOWN = 3  # entries that are named where files are missing
-MAX_RECORD = 10_000_000  # bytes; whether a larger record is retired would cost too much to find out
+_MOST_LOOKED_AT = 10_000  # names; searched if the list names a missing file
+_DEEPEST = 4  # nested folders that are searched for it
+_SHOWN = 3  # entries to name if files are missing
+MAX_RECORD = 10_000_000  # bytes; checking whether a larger record is retired would take too long
 
 
 def is_at(root: str, profile: Profile) -> bool:
-    """Whether a folder is such a store: by its settings, its records, or lines of its index."""
+    """Whether a folder is such a store, judging by its settings, its records, or lines of its index."""
     if os.path.isfile(os.path.join(root, MEMORY_CONFIG)):
         return True
     for category in profile.categories.values():
@@ -76,7 +76,7 @@ def _has_records(folder: str) -> bool:
 
 
 def listed(root: str, profile: Profile) -> Listed:
-    """Return the folders beside the usual ones that index.md names, and how many of its files are missing."""
+    """Return the folders beside the usual ones that index.md names, and the number of its missing files."""
     listing = Listed()
     if not os.path.isfile(os.path.join(root, INDEX)):
         return listing
@@ -146,12 +146,12 @@ def _describe_missing(place: str, elsewhere: Mapping[str, str]) -> str:
 def _names_in(folder: str) -> frozenset[str]:
     try:
         return frozenset(os.listdir(folder))
-    except OSError:  # there is none, or it may not be read
+    except OSError:  # it doesn't exist, or can't be read
         return frozenset()
 
 
 def _place_of(root: str, line: str) -> str | None:
-    """Return the path in the store that a line of index.md leads to, or None for any other line."""
+    """Return the path in the store that a line of index.md links to, or None for any other line."""
     _, arrow, target = line.rpartition(" -> ")
     if not arrow or not line.lstrip().startswith("- ["):
         return None
@@ -166,7 +166,7 @@ def _place_of(root: str, line: str) -> str | None:
 
 
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
-    """Return the memory in a record, None when it is retired; raises `Unreadable` where it may be."""
+    """Read the memory in a record; None if it's retired. Raises `Unreadable` if it may be retired."""
     name = stem(relative)
     category = _category_of_folder(relative.rpartition("/")[0], profile)
     raw, is_longer = read_bytes(root, relative, MAX_RECORD)
@@ -217,13 +217,13 @@ def _category_of_folder(folder: str, profile: Profile) -> str | None:
 
 
 def _is_surely_active(raw: bytes) -> bool:
-    """Whether no status but active stands in a damaged record, in whatever encoding."""
+    """Whether a damaged record has no status except active, in whatever encoding."""
     _, *values = raw.replace(b"\0", b"").split(b"record_status")
     return all(value.lstrip(b" \t\r\n:'\"").startswith(b"active") for value in values)
 
 
 def _category_in(record: Mapping[str, object], profile: Profile) -> str:
-    """Return the category that a record in another folder than the usual ones gives itself."""
+    """Return the category that a record gives itself, if it's in another folder than the usual ones."""
     category = str(record.get("category", "")).lower().replace("-", "_")
     if category in profile.categories:
         return category
@@ -256,7 +256,7 @@ def body_text(record: Mapping[str, object], fields: list[str], limit: int) -> st
 
 
 def _strings(values: Iterable[object]) -> Iterator[str]:
-    """Yield the strings in values, however deep: without recursion, whose cost is each string's depth."""
+    """Yield the strings in nested values, without recursion, which would cost each string its depth."""
     waiting = [iter(values)]
     while waiting:
         for value in waiting[-1]:

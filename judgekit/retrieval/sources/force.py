@@ -1,10 +1,9 @@
-"""Whether a decision is still in force: what its front matter, its Status section or its first lines say.
+"""Finds out whether a decision is still in force from its front matter, Status section or first lines.
 
 Architecture decision records say so in one of a few ways: `status: superseded by ADR-0021`, `superseded_by:
 ADR-0021` or `deprecated: true` in the front matter, a section `## Status` whose last line counts (Nygard;
 adr-tools writes "Superceded by"), one line `Status: rejected`, a table with such a row or column, or a quote
-that begins with it. Marks and an emoji may stand around the word, and in front of it a status that's struck
-out.
+that begins with it. The word may have marks and an emoji around it, and a struck-out status in front.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 SUPERSEDED = "superseded"
 DEPRECATED = "deprecated"
 REJECTED = "rejected"
-# The words, in small letters, with which a status begins: a line a language.
+# The words, in lower case, that a status begins with: a line for each language.
 _WORDS_BY_STATUS = {
     SUPERSEDED: """
         superseded superceded replaced obsoleted
@@ -55,7 +54,7 @@ _WORDS_BY_STATUS = {
         却下
     """,
 }
-# Words after which it says by what, since when or why; what goes on otherwise is a sentence of its own.
+# Words that introduce a successor, a date or a reason; any other continuation makes it an unrelated sentence.
 _FOLLOWING_WORDS = """
     by in since on as for with and because due from adr
     durch seit am weil von
@@ -64,7 +63,7 @@ _FOLLOWING_WORDS = """
     door sinds
     на
 """
-# What a status is called.
+# Names for a status.
 _STATUS_NAMES = (
     "status",
     "statut",
@@ -76,13 +75,13 @@ _STATUS_NAMES = (
     "decision status",
 )
 
-# A key, or the name of a line or a row, after which the successor stands.
+# A key, or the name of a line or a row, followed by the successor.
 _SUCCESSOR_WORDS = "superseded superceded replaced obsoleted"
 _NO_SUCCESSOR = frozenset(
     ("", "-", "--", "\u2013", "\u2014", "none", "null", "~", "n/a", "no", "false")
 )
 _TRUE = frozenset(("true", "yes", "y", "on", "1"))
-# With which a quote may begin before it comes to the status.
+# Phrases that a quote may have in front of its status.
 _OPENINGS = """
     this note adr decision document page record memory is was has been now the
 """
@@ -113,17 +112,17 @@ _SUCCESSOR_FLAGS = ("superseded", "superceded")  # `superseded: true`, or by wha
 KEYS = frozenset((*_STATUS_KEYS, *_SUCCESSOR_NAMES, *_FLAGS))  # of a front matter
 _FOLLOWING = frozenset(_FOLLOWING_WORDS.split())
 _OPENING = frozenset(_OPENINGS.split())
-_FIRST_UNSPACED = "\u2e80"  # where the scripts begin that put no spaces between words
+_FIRST_UNSPACED = "\u2e80"  # from here on, scripts don't put spaces between words
 _UNSPACED = tuple(word for word in _STATUSES if word[0] > _FIRST_UNSPACED)
 _AROUND = " \t*_~`>#-+!|\"'“”"
 _AROUND_SUCCESSOR = " \t*_`[]()|\"'"
 _WORD_ENDS = " \t.,;:()[]|*_~<>!\"'/\u3000\uff0c\u3002\uff1a"
 _SHORTEST_UNDERLINE = 3
-_MOST_LINES = 400  # of a text; a status stands at its beginning
+_MOST_LINES = 400  # of a text; its status must come early
 
 
 def status_of(fields: Mapping[str, list[str]], body: str) -> str:
-    """Return why a decision is not in force any more: one of the three words above, or an empty string."""
+    """Return the status of a decision that's no longer in force, one of the three words above, or ""."""
     stated = []
     for key in _STATUS_KEYS:
         stated += fields.get(key, [])
@@ -131,7 +130,7 @@ def status_of(fields: Mapping[str, list[str]], body: str) -> str:
 
 
 def is_true(values: list[str]) -> bool:
-    """Whether the value of a switch is on; the day since when it is counts, too."""
+    """Whether a switch is on; a date (since when it's on) counts, too."""
     text = " ".join(values).strip().lower()
     is_day = text[:4].isdecimal() and text[4:5] in ("-", "/", ".")
     return text in _TRUE or is_day
@@ -153,7 +152,7 @@ def _names_successor(text: str) -> bool:
 
 
 def _of_values(values: list[str]) -> str:
-    """Return what the last value says that is a status of ours: adr-tools adds a line to the first one."""
+    """Return the last value's status of ours: adr-tools adds lines below the first one."""
     for value in reversed(values):
         status = _of_statement(value)
         if status:
@@ -169,7 +168,7 @@ def _of_statement(value: str) -> str:
         return status
     for sign in _BEFORE_LATER_STATUS:
         later = _plain(text.partition(sign)[2])
-        # A list of all that may be said says nothing.
+        # A list of all possible statuses doesn't say anything.
         is_said = sign not in (",", ";") or _explains(later)
         if later and is_said and _of_value(later):
             return _of_value(later)
@@ -177,7 +176,7 @@ def _of_statement(value: str) -> str:
 
 
 def _without_struck(text: str) -> str:
-    """Return a text without what is struck out in it."""
+    """Remove the parts of a text that are struck out."""
     for start, end in (("~~", "~~"), ("<del>", "</del>"), ("<s>", "</s>")):
         while start in text:
             before, _, rest = text.partition(start)
@@ -200,13 +199,13 @@ def _plain(text: str) -> str:
 
 
 def _explains(text: str) -> bool:
-    """Whether a word that says by what, since when or why follows the first one."""
+    """Whether the first word is followed by one that introduces a successor, a date or a reason."""
     words = text.split()
     return len(words) > 1 and words[1] in _FOLLOWING
 
 
 def _of_value(text: str) -> str:
-    """Return the status that a text begins with, unless it goes on as a sentence about something else."""
+    """Return the status that a text begins with, unless it's a sentence about something else."""
     word = text
     for place, char in enumerate(text):
         if char in _WORD_ENDS:
@@ -222,7 +221,7 @@ def _of_value(text: str) -> str:
 
 
 def _ends_or_explains(rest: str) -> bool:
-    """Whether what follows a status ends there, or says by what, since when or why."""
+    """Whether a status is followed by its end, or by a successor, a date or a reason."""
     has_no_space = rest.lstrip() == rest and rest != ""  # but a comma or a bracket
     words = rest.strip(_WORD_ENDS).split()
     if has_no_space or not words:
@@ -232,12 +231,12 @@ def _ends_or_explains(rest: str) -> bool:
 
 
 def _status_lines(body: str) -> list[str]:
-    """Return the lines of the Status section, and what is said of a status before any other section."""
+    """Return the lines of the Status section, and any status named before the other sections."""
     lines = lines_of(body)[:_MOST_LINES]
     values: list[str] = []
     is_fenced = False
     is_in_section = False
-    sections = 0  # the first one is the title's
+    sections = 0  # the first is the title's
     for place, line in enumerate(lines):
         text = line.strip()
         if text.startswith(("```", "~~~")):
@@ -298,7 +297,7 @@ def _of_row(cells: list[str]) -> list[str]:
 
 
 def _of_column(lines: list[str]) -> list[str]:
-    """Return the status in a table of one row, or of a row a day; in a longer one others' statuses stand."""
+    """Return the status in a table of one row, or a row a day; longer ones list other decisions' statuses."""
     names = [cell.strip(_AROUND).lower() for cell in _cells_of(lines[0])]
     rows: list[list[str]] = []
     for line in lines[2:]:
@@ -320,7 +319,7 @@ def _cells_of(line: str) -> list[str]:
 
 
 def _is_rule(text: str) -> bool:
-    """Whether a line stands between the head of a table and its rows."""
+    """Whether a line separates the head of a table from its rows."""
     return text.startswith("|") and not text.strip("|:- \t")
 
 

@@ -26,16 +26,16 @@ _TOML = "+++"
 _ENDS = {_YAML: (_YAML, "..."), _TOML: (_TOML,)}
 _MOST_LINES = 1_000  # of a header
 _MOST_CHARACTERS = 100_000  # the same
-_MOST_DEPTH = 12  # of mappings and lists in each other
-# What begins no plain value: tags, anchors, aliases, and what YAML keeps for later.
+_MOST_DEPTH = 12  # of nested mappings and lists
+# Characters that can't begin a plain value: tags, anchors, aliases, and signs reserved by YAML.
 _RESERVED = frozenset("&*!%@`,]}|>")
 _NO_KEYS = _RESERVED | frozenset("[{#?")
 
 
 class FrontMatter:
-    """The `fields` of a header by key in small letters, the text below it, and what of it isn't readable.
+    """The `fields` of a header by lower-case key, the text below it, and the `problem` of unreadable parts.
 
-    `lines_above` is how many lines of the file stand above the text.
+    `lines_above` is the number of the file's lines above the text.
     """
 
     __slots__ = ("body", "fields", "lines_above", "problem")
@@ -122,7 +122,7 @@ def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
 
 
 def _describe_too_long(text: str, fence: str) -> str | None:
-    """Say that a header isn't read for its length; None if what begins so has no end, and is none."""
+    """Say that a header is too long to be read; None if it has no end, since then it isn't one."""
     is_long = len(text) > _MOST_CHARACTERS or text.count("\n", 0, _MOST_CHARACTERS) > _MOST_LINES
     second_line = text.partition("\n")[2].partition("\n")[0]
     key = second_line.partition(":" if fence == _YAML else "=")[0].strip().lower()
@@ -164,7 +164,7 @@ def _toml_text(value: object) -> str:
 
 
 def _is_prose(reader: _YamlReader) -> bool:
-    """Whether a text between two rules is no header: sentences, though one may have a colon."""
+    """Whether the text between two rules isn't a header but sentences, of which one may have a colon."""
     if not reader.begins_with_key or reader.entries <= len(reader.unread):
         return True
     if not KNOWN_KEYS.isdisjoint(reader.fields):
@@ -238,7 +238,7 @@ class _YamlReader:
             self.problem_line = line
 
     def _read_mapping(self, indent: int, prefix: str | None, depth: int) -> None:
-        """Read the pairs at one indent; with the prefix None their values are left out."""
+        """Read the pairs at one indent; with the prefix None, their values are left out."""
         while True:
             next_indent = self._next_indent()
             if next_indent < indent:
@@ -260,7 +260,7 @@ class _YamlReader:
                 self.fields[path] = values
 
     def _read_value(self, text: str, indent: int, path: str | None, depth: int) -> list[str]:
-        """Read what stands behind a key or a dash, which is indented by `indent`."""
+        """Read the value behind a key or a dash that's indented by `indent`."""
         if not text or text[0] == "#":
             return self._read_below(indent, path, depth)
         if text[0].isalnum() and self._ends_here() and _is_plain(text) and " #" not in text:
@@ -314,7 +314,7 @@ class _YamlReader:
             is_item = text[:2] in ("- ", "-")
             is_nested = is_item or _split_pair(text) is not None
             if is_nested and depth < _MOST_DEPTH:
-                # What follows the dash is read as if it stood on a line of its own.
+                # Read the text behind the dash as if it were on a line of its own.
                 self.lines[self._place] = " " * inner + text
                 if is_item:
                     values += self._read_list(inner, depth + 1)
@@ -339,7 +339,7 @@ class _YamlReader:
         return [] if whole in NULLS else [whole]
 
     def _add_lines_below(self, parts: list[str], indent: int) -> bool:
-        """Add the lines with which a plain text goes on; return whether all are YAML."""
+        """Add the continuation lines of a plain text; return whether they're all YAML."""
         is_yaml = True
         while self._place < len(self.lines):
             line = self.lines[self._place]
@@ -354,7 +354,7 @@ class _YamlReader:
         return is_yaml
 
     def _read_block(self, text: str, indent: int) -> list[str] | None:
-        """Read a literal (`|`) or folded (`>`) text; None if what follows its sign is none of YAML's."""
+        """Read a literal (`|`) or folded (`>`) text; None if what follows its sign isn't YAML."""
         signs = _without_comment(text)[1:]
         digits = signs.strip("+-")
         is_sign = len(signs) - len(digits) <= 1 and (not digits or digits in "123456789")
@@ -424,13 +424,13 @@ class _YamlReader:
         return reader.fields
 
     def _may_look_at(self, line: int) -> bool:
-        """Whether there's a line left: of quotes and brackets without an end only some are followed."""
+        """Whether another line may be tried: only some quotes and brackets without an end are followed."""
         self._lines_ahead -= 1
         return line < len(self.lines) and self._lines_ahead > 0
 
 
 def _split_pair(text: str) -> tuple[str, str] | None:
-    """Return the key and what stands behind its colon; None if a line is no pair."""
+    """Split a line into the key and the text behind its colon; None if it isn't a pair."""
     first = text[:1]
     if first in ("'", '"'):
         return _split_quoted_pair(text)

@@ -33,8 +33,8 @@ LINKED_FOLDERS = False
 LISTS: tuple[str, ...] = ()
 CATEGORY = "document"
 _MOST_ALIASES = 20
-# The first of these that a header has says when the note was last changed. The time of a file is that of the
-# checkout in a clone.
+# The first of these keys in a header tells when the note was last changed. In a clone, a file's own time is
+# that of the checkout.
 _TIMES = ("updated", "updated_at", "modified", "last_modified", "lastmod", "date")
 _MOST_ALIAS = 200  # characters
 _MOST_DESCRIPTION = 400  # characters of a description that count as a title
@@ -49,7 +49,7 @@ def listed(*_: object) -> Listed:
 
 
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
-    """Return the document in a file, found by its name if it cannot be read; None when it is out of use."""
+    """Read a file's document, by its name alone if it's unreadable; None if it's out of use."""
     try:
         file = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
@@ -84,13 +84,13 @@ def one_line(values: list[str]) -> str:
 
 
 def with_descriptions(fields: Mapping[str, list[str]], body: str) -> str:
-    """Return the text of an entry below what its header says about it."""
+    """Put a header's descriptions of an entry above its text."""
     descriptions = [*fields.get("description", []), *fields.get("summary", [])]
     return "\n".join([*descriptions, body])
 
 
 def descriptions_as_titles(fields: Mapping[str, list[str]]) -> list[str]:
-    """Return the beginnings of what a header says about an entry, which are as good as titles."""
+    """Return the beginnings of a header's descriptions, which are as good as titles."""
     descriptions = [*fields.get("description", []), *fields.get("summary", [])]
     return [text[:_MOST_DESCRIPTION] for text in descriptions]
 
@@ -105,13 +105,13 @@ def join_notes(*notes: str | None) -> str | None:
 
 
 def aliases_of(fields: Mapping[str, list[str]]) -> list[str]:
-    """Return the other titles that Obsidian keeps in a note's front matter."""
+    """Return the alternative titles that Obsidian keeps in a note's front matter."""
     aliases = [*fields.get("aliases", []), *fields.get("alias", [])]
     return [alias[:_MOST_ALIAS] for alias in aliases[:_MOST_ALIASES]]
 
 
 def time_of(fields: Mapping[str, list[str]]) -> float:
-    """Return the time of the last change that a header gives, in seconds; 0 if it gives none of the past."""
+    """Return a header's time of the last change, in seconds; 0 if it has none in the past."""
     for key in _TIMES:
         seconds = read_time(" ".join(fields.get(key, [])))
         if seconds:
@@ -120,13 +120,13 @@ def time_of(fields: Mapping[str, list[str]]) -> float:
 
 
 def tags_of(fields: Mapping[str, list[str]]) -> list[str]:
-    """Return the tags and keywords in a front matter, each of which may be several with commas."""
+    """Return the tags and keywords in a front matter; each value may be a comma-separated list."""
     joined = ",".join([*fields.get("tags", []), *fields.get("keywords", [])])
     return [tag.strip() for tag in joined.split(",") if tag.strip()]
 
 
 def seems_retired(root: str, relative: str, limit: int) -> bool:
-    """Whether the front matter of a file that is no text takes it out of use, as far as it can be read."""
+    """Whether the front matter of a binary file takes it out of use, as far as it can be read."""
     try:
         raw, _ = read_bytes(root, relative, limit)
     except Unreadable:

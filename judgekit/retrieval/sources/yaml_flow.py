@@ -11,7 +11,7 @@ _MOST_DEPTH = 12
 _INDICATORS = ",[]{}"
 _STOPS = frozenset(f"{_INDICATORS}:#")
 _BLANKS = (" ", "\t")
-# What stands behind a backslash in double quotes, and the character that it means.
+# The character behind a backslash in double quotes, and the one it means.
 _ESCAPES = dict(
     zip('0abtnvfreN_LP "/\\\t', '\0\a\b\t\n\v\f\r\x1b\x85\xa0\u2028\u2029 "/\\\t', strict=True)
 )
@@ -45,7 +45,7 @@ def unquote(lines: Sequence[str], quote: str) -> str:
 
 
 def fold(lines: Sequence[str]) -> str:
-    """Join lines by spaces; a blank one is a line break."""
+    """Join lines with spaces; a blank line becomes a line break."""
     if len(lines) < 2:  # noqa: PLR2004 - nothing to join
         return "".join(lines)
     folded = lines[0].rstrip()
@@ -61,7 +61,7 @@ def fold(lines: Sequence[str]) -> str:
 
 
 def _fold_escaped(lines: Sequence[str]) -> str:
-    """Fold lines; one that ends with a backslash goes on without a space."""
+    """Fold lines; one that ends with a backslash is continued without a space."""
     joined = [lines[0]]
     for line in lines[1:]:
         last = joined[-1].rstrip()
@@ -74,7 +74,7 @@ def _fold_escaped(lines: Sequence[str]) -> str:
 
 
 def _decode(text: str) -> str:
-    """Return a text with its escapes read; one that YAML doesn't know stays as it's written."""
+    """Replace a text's escapes; one that YAML doesn't know stays as it's written."""
     pieces: list[str] = []
     start = 0
     while True:
@@ -96,7 +96,7 @@ def _decode(text: str) -> str:
 
 
 def _code_of(digits: str) -> int:
-    """Return the character's number that hexadecimal digits give, -1 if they give none."""
+    """Return the code point for hexadecimal digits, -1 if there's none."""
     try:
         code = int(digits, 16)
     except ValueError:
@@ -189,7 +189,7 @@ class FlowReader:
         self._levels.append(_Level(path, is_mapping=is_mapping))
 
     def _is_colon(self, line: str, place: int) -> bool:
-        """Whether a colon ends a key: before a blank or a bracket, or behind a key in quotes."""
+        """Whether a colon ends a key: before a blank or a bracket, or behind a quoted key."""
         following = line[place + 1 : place + 2]
         return following in ("", *_BLANKS, *_INDICATORS) or self._is_quoted
 
@@ -225,7 +225,7 @@ class FlowReader:
         return end + 1
 
     def _add_plain(self, line: str, start: int) -> int:
-        """Add text without quotes, up to what ends it; return that place."""
+        """Add text without quotes up to its end, and return the end."""
         end = start + 1
         while end < len(line):
             char = line[end]
