@@ -1,1 +1,1 @@
-"""The warm process: it holds a judge ready, so that nobody who asks pays for starting one."""
+"""The warm process: it keeps a judge ready, so that callers don't wait for one to start."""

@@ -1,4 +1,4 @@
-"""Who is let in, by which token, and how many at once: all before a byte of a request's body is read."""
+"""Admission: checks tokens and limits concurrency, before a byte of a request's body is read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_BODY = 16_000_000
 HOLDER = "judgekit.holder"  # in a request's scope: the name of the token's holder
 ALWAYS = ("/v1/health", "/v1/stop")  # answered however many requests wait
 _DAMAGED_SECONDS = 30  # until the file of tokens may have been repaired
-_BYTES = 32  # of a token's randomness: with as much, a plain hash is as good as a slow one
+_BYTES = 32  # of randomness in a token: with that many, a plain hash is as good as a slow one
 _PREFIX = "jk_"
 _LOCK_SECONDS = 10.0
 _MOST_NAME = 64
@@ -43,7 +43,7 @@ _NAME = r"^[A-Za-z0-9][\w.@-]{0,63}$"
 
 
 class AdmissionMiddleware:
-    """An ASGI application before another one: 401 unknown token, 411 and 413 size of a body, 503 full.
+    """ASGI middleware that refuses requests: 401 unknown token, 411 and 413 body size, 503 full.
 
     A named holder gets at most as many requests and bytes as are left for the others.
     """
@@ -119,7 +119,7 @@ class AdmissionMiddleware:
         return holder
 
     def _check_room(self, size: int, holder: str, *, is_counted: bool) -> None:
-        """Raise `_RefusedError` for a body that is too large or of no length, and where too many wait."""
+        """Raise `_RefusedError` if a body is too large or of unknown length, or too many requests wait."""
         if size < 0:
             raise _RefusedError(411, "input", "send the Content-Length of the body")
         if size > MOST_BODY:
@@ -134,7 +134,7 @@ class AdmissionMiddleware:
             raise _RefusedError(503, "busy", f"{waiting} are already waiting", 1)
 
     def _what_waits(self, size: int, holder: str) -> str | None:
-        """Say what fills the engine, so that a body of this size finds no room; None where it does."""
+        """Describe what fills the engine, if a body of this size has no room; None if it has."""
         inside = self.inside.total()
         total = self._bytes.total()
         requests = self.inside[holder] if holder else 0
@@ -160,7 +160,7 @@ class _RefusedError(Exception):
         self._retry_after = retry_after
 
     def response(self) -> Response:
-        # The connection is closed: what is left of the request is not read.
+        # The connection is closed, since the rest of the request is never read.
         headers = {"content-type": "application/json", "connection": "close"}
         if self._status == HTTPStatus.SERVICE_UNAVAILABLE:
             headers["retry-after"] = f"{self._retry_after:g}"
@@ -168,7 +168,7 @@ class _RefusedError(Exception):
 
 
 def _size_of_body(headers: Mapping[bytes, bytes]) -> int:
-    """Return the length that a request says its body has, in bytes; -1 where it says none."""
+    """Return the body's length that a request declares, in bytes; -1 if it declares none."""
     length = headers.get(b"content-length", b"0")
     if length.isdigit() and b"transfer-encoding" not in headers:
         return int(length)
@@ -191,7 +191,7 @@ _ROWS = TypeAdapter(list[Any])
 
 
 def read_tokens(rows: Iterable[object]) -> tuple[list[Token], list[str]]:
-    """Read rows one by one: the tokens, and the names by which `revoke` removes rows that are none."""
+    """Read rows one by one: the tokens, and the names by which `revoke` removes damaged rows."""
     tokens: list[Token] = []
     damaged: list[str] = []
     for row in rows:
@@ -215,7 +215,7 @@ class Tokens:
         self.path = path
 
     def all(self) -> list[Token]:
-        """Return the tokens; a row that is none lets nobody in, and nobody else out."""
+        """Return the tokens. A damaged row lets nobody in, but doesn't lock anybody else out."""
         return read_tokens(self.rows())[0]
 
     def damaged(self) -> list[str]:
@@ -223,7 +223,7 @@ class Tokens:
         return read_tokens(self.rows())[1]
 
     def rows(self) -> list[Any]:
-        """Read the rows as they are written, damaged ones too; raises `ConfigError`."""
+        """Read the stored rows, including damaged ones; raises `ConfigError`."""
         try:
             return _ROWS.validate_json(self.path.read_bytes())
         except FileNotFoundError:
@@ -235,7 +235,7 @@ class Tokens:
             ) from None
 
     def create(self, name: str) -> str:
-        """Return a new token for `name`, to be shown once. Raises `UsageError` when there is one."""
+        """Create a token for `name`; it's shown only once. Raises `UsageError` if `name` has one already."""
         token = _PREFIX + secrets.token_urlsafe(_BYTES)
         try:
             made = Token(name=name, sha256=sha256_of(token), created=datetime.now(UTC))
@@ -255,7 +255,7 @@ class Tokens:
             rows[:] = left
 
     def holder(self, token: str) -> str | None:
-        # What can be learned from the time of comparing hashes is of no use.
+        # Comparing hashes takes time that depends on them, but an attacker can't make use of it.
         sha256 = sha256_of(token)
         for known in self.all():
             if known.sha256 == sha256:
@@ -264,7 +264,7 @@ class Tokens:
 
     @contextmanager
     def _changing(self) -> Iterator[list[Any]]:
-        """Hold the rows of tokens for a change, so that of two changes none is lost, and write them."""
+        """Hold the rows of tokens while they change, so no concurrent change is lost; then write them."""
         environment.private_folder(str(self.path.parent))
         with locks.file_lock(self.path.with_suffix(".lock"), timeout=_LOCK_SECONDS):
             rows = self.rows()

@@ -1,7 +1,7 @@
-"""Reads what the engine answers: one value, events as they come, or one value for each of many things.
+"""Reads the engine's answers: one value, events as they arrive, or one value for each of many things.
 
-Standard library only, but where the engine is busy. `many` asks on some connections at a time, in threads
-that wait and do little else.
+Standard library only, unless the engine is busy. `many` sends requests over several connections at a time, in
+threads that mostly wait.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 Thing = TypeVar("Thing")
 
-AHEAD = 4  # times as many things as are asked about at a time are held, so that a slow one holds up no others
-_PATIENCE = 24 * 3600.0  # seconds for one answer while the engine is healthy
+# Prepare this many times the concurrent requests, so that a slow one doesn't hold up the others
+AHEAD = 4
+_PATIENCE = 24 * 3600.0  # seconds for one answer, as long as the engine is healthy
 _BUSY_SECONDS = 60.0
 _BUSY_PAUSE = 1.0  # seconds, at most
 _OK = 200
@@ -41,7 +42,7 @@ _ERRORS: dict[str, type[Exception]] = {
 
 
 def value(response: Response) -> Any:  # noqa: ANN401 - any JSON
-    """Return the JSON of an answer; raises what this process would, or `NoEngine`."""
+    """Return the JSON of an answer; raises the error that this process would raise, or `NoEngine`."""
     answer = _json(response.read())
     if response.status != _OK:
         raise _error(answer)
@@ -125,7 +126,7 @@ class _EngineGone(Exception):  # noqa: N818 - a normal state, not an error
 
 
 class _Questions(Generic[Thing]):
-    """What an engine is asked, each on a connection and in a thread of `at_once`, and what it answered."""
+    """Requests to an engine, each on a connection and in a thread of `at_once`, and their answers."""
 
     def __init__(
         self, place: EngineAddress, path: str, body: Callable[[Thing], bytes], at_once: int
@@ -155,7 +156,7 @@ class _Questions(Generic[Thing]):
         return not self._answered.empty()
 
     def hand_on(self, on_answer: Callable[[Thing, Any], object], *, in_order: bool) -> None:
-        """Wait for an answer, and hand on each whose turn it is; raises the first that is an error."""
+        """Pass each answer on in turn; raises the first that's an error."""
         number, answer = self._answered.get()
         self._answers[number] = answer
         while True:
@@ -171,7 +172,7 @@ class _Questions(Generic[Thing]):
             on_answer(self.open.pop(number), answer)
 
     def close(self) -> None:
-        """End all threads, also those that wait for an answer."""
+        """End all threads, even those waiting for an answer."""
         self._over.set()
         for connection in list(self._connections):
             connection.abort()
@@ -184,7 +185,7 @@ class _Questions(Generic[Thing]):
             self._answered.put((number, self._answer(thing)))
 
     def _answer(self, thing: Thing) -> Any:  # noqa: ANN401 - any JSON
-        """Return an answer, or the error to raise where it is taken; `NoEngine` is the end for all."""
+        """Return an answer, or the error to raise in the caller's thread; `NoEngine` ends all requests."""
         try:
             ask = partial(self._post, self._body(thing))
             try:
@@ -193,7 +194,7 @@ class _Questions(Generic[Thing]):
                 if not busy.retry_after:
                     raise
             return _when_it_is_less_busy(ask, self._over)
-        except Exception as error:  # noqa: BLE001 - raised again where the answer is taken
+        except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
             if isinstance(error, NoEngine):
                 self._over.set()
             return error
@@ -210,7 +211,7 @@ class _Questions(Generic[Thing]):
 
 
 def _when_it_is_less_busy(ask: Callable[[], Any], over: threading.Event) -> Any:  # noqa: ANN401 - any JSON
-    """Return what `ask` returns, asked again while the engine asks for pauses, until all is `over`."""
+    """Call `ask` again as long as the engine asks for pauses, or until `over` is set."""
     from judgekit.providers import retrying  # noqa: PLC0415 - seldom needed
 
     def passes(failure: Exception, _: int) -> bool:

@@ -1,6 +1,6 @@
-"""The application behind the engine's socket: its operations, and what requests and errors look like.
+"""The application behind the engine's socket: its operations, and the form of requests and errors.
 
-An operation waits until the engine is ready, and ends when its caller goes.
+An operation waits until the engine is ready, and is cancelled if its caller disconnects.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 LINES = "application/x-ndjson"
-ALIVE_SECONDS = 2.0  # between signs of life while there is no other event
-_CLIENT_GONE = 499  # what servers log when the client has hung up; no client sees it
+ALIVE_SECONDS = 2.0  # between keep-alive events while nothing else happens
+_CLIENT_GONE = 499  # status for the log when the client has hung up; no client sees it
 _NO_BODY = "body, with Content-Type: application/json"
 router = APIRouter(prefix="/v1")
 
@@ -95,7 +95,7 @@ class ComparisonBody(Strict):
 
 
 class Carried(Strict):
-    """The base of what a local client sends; `client` tells apart those who are to get turns alike."""
+    """The base of a local client's requests; `client` identifies the callers that share turns fairly."""
 
     environ: dict[Raw, Raw]
     cwd: Raw
@@ -146,7 +146,7 @@ class CandidateBody(Strict):
     root: Raw
     place: Raw
     kind: Raw
-    text: Raw = ""  # of what a program found
+    text: Raw = ""  # a document from a user's program
 
 
 class SelectBody(Carried):
@@ -168,6 +168,7 @@ class GateBody(Carried):
 
 
 def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddleware:
+    """Build the engine's ASGI application; with a `token`, it only admits clients that send it."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.include_router(router)
     say_errors(app, log)
@@ -188,6 +189,7 @@ def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddl
 
 @router.get("/health")
 async def health(request: Request) -> dict[str, object]:
+    """Report the engine's state: version, process, readiness, requests, memory."""
     service = request.app.state.service
     admission = request.app.state.admission
     ready = service.ready.is_set() and not service.failure
@@ -265,7 +267,7 @@ async def select(request: Request, body: SelectBody) -> Response:
         candidates = []
         for sent in body.candidates:
             fields = sent.model_dump(exclude={"text"}) | {"tags": tuple(sent.tags)}
-            candidate = Candidate(**fields, updated=0.0)  # no model is told when it was changed
+            candidate = Candidate(**fields, updated=0.0)  # models aren't told when it was changed
             candidate.text = sent.text
             candidates.append(candidate)
         payload = {"transcript_path": body.transcript_path}
@@ -401,7 +403,7 @@ def say_errors(app: FastAPI, log: Log) -> None:
 
 
 def answer_to(error: Exception) -> Response:
-    """Return the answer that an error becomes: its name, its one line, and the exit code of a command."""
+    """Turn an error into an answer with its name, its one-line message, and the command's exit code."""
     headers: dict[str, str] = {}
     if isinstance(error, JudgekitError):
         wire_name = error.wire_name
@@ -419,7 +421,7 @@ def answer_to(error: Exception) -> Response:
         status = error.status_code
         exit_code = InputError.exit_code
         message = str(error.detail)
-        headers.update(error.headers or {})  # which methods are allowed
+        headers.update(error.headers or {})  # the allowed methods
     else:
         wire_name = JudgekitError.wire_name
         status = JudgekitError.status

@@ -1,7 +1,7 @@
-"""Where an engine listens and for whom, how it is started, and one HTTP request after the other to it.
+"""Finds and starts the user's engine, and sends it HTTP requests, one at a time.
 
-Standard library only, and little of it: the prompt hook imports this, and `http.client` alone would cost it
-more than a bare interpreter.
+It needs only a little of the standard library: the prompt hook imports this, and `http.client` alone would
+cost it more than a bare interpreter.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ MAX_PATH = 103  # bytes of a socket's path: macOS allows 104 with the zero at th
 CONNECT_SECONDS = 0.05  # a busy engine accepts connections, too
 START_SECONDS = 15.0
 SECONDS = 3600.0  # for an answer: the longest deadline that can be configured
-LOOK_SECONDS = 2.0  # of silence after which the engine's health is checked
+LOOK_SECONDS = 2.0  # of silence, then the engine's health is checked
 HEALTH_SECONDS = 3.0  # for that: it may be importing, and the machine busy
 VAIN_SECONDS = 600.0  # until `start_for_later` starts an engine again that did not come up
-TAKEN = 3  # exit code of an engine's process that finds another one in its place
+TAKEN = 3  # exit code of an engine that finds another one in its place
 _POLL = 0.005
 _TAKEN_POLL = 0.1
 _CHUNK = 65536
@@ -37,14 +37,16 @@ _MOST_ANSWER = 256_000_000  # bytes; a push of ten thousand files is a tenth of 
 _BUSY = 503
 _HEALTH = "/v1/health"
 _NO_HTTP = "lost the engine: its response is not HTTP"
-# The clients of providers read these from their own process, not from their arguments: one engine serves
+# Provider clients read these from their own process, not from arguments, so one engine serves callers with
+# the same values.
 # callers with the same values.
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 SHARED = (
     *(*_PROXIES, *map(str.lower, _PROXIES)),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
 )
-# The rest of an engine's environment: how to find Python's modules and its own files. No key, nothing of git.
+# The rest of an engine's environment: enough to find Python's modules and its own files. No keys, nothing of
+# git.
 _HANDED_ON = (
     *(
         "PATH",
@@ -73,7 +75,7 @@ _own_code = ""
 
 
 class NoEngine(Exception):  # noqa: N818 - a normal state, not an error
-    """Why a caller continues without the engine: this class where none answers, else a subclass."""
+    """The reason to continue without the engine; this class itself if none answers, else a subclass."""
 
 
 class EngineOff(NoEngine):
@@ -93,7 +95,7 @@ class EngineLost(NoEngine):
 
 
 class EngineAddress:
-    """The files of one engine in `folder`: of a user and network (`compat_key`) and a version (`code`)."""
+    """The files of one engine in `folder`, for one user and network (`compat_key`) and version (`code`)."""
 
     __slots__ = (
         "address_file",
@@ -124,7 +126,7 @@ class EngineAddress:
 
 
 def find(*, make: bool = False) -> EngineAddress | None:
-    """Return the place of the caller's engine, None where no folder can be trusted; `make` creates it."""
+    """Find the address of the caller's engine, or None if no folder can be trusted; `make` creates it."""
     global _own_code  # noqa: PLW0603 - `functools.cache` would have to be imported
     environ = environment.environ()
     if not _own_code:
@@ -164,7 +166,7 @@ def find(*, make: bool = False) -> EngineAddress | None:
 
 
 def private(folder: str) -> bool:
-    """Whether `folder` is a real folder of this user that others cannot look into."""
+    """Whether `folder` is a real folder of this user, closed to others."""
     try:
         state = os.lstat(folder)
     except OSError:
@@ -174,7 +176,7 @@ def private(folder: str) -> bool:
 
 
 def _stamp(package: str) -> str:
-    """Return what changes with every edit of a checkout."""
+    """Return a fingerprint of a checkout's sources."""
     count = size = newest = 0
     for folder, folders, files in os.walk(package):
         folders[:] = [name for name in folders if "." not in name and name != "__pycache__"]
@@ -188,7 +190,7 @@ def _stamp(package: str) -> str:
 
 
 class Response:
-    """A status, and a body whose pieces are read as they come; reading raises `EngineLost`."""
+    """A status, and a body whose pieces are read as they arrive; reading may raise `EngineLost`."""
 
     def __init__(self, status: int, pieces: Iterator[bytes]) -> None:
         self.status = status
@@ -199,9 +201,10 @@ class Response:
 
 
 class Connection:
-    """A connection to the engine at `place` for one request; closing it ends the engine's work on that.
+    """A connection to the engine at `place` for one request; closing it cancels that request.
 
-    After every `LOOK_SECONDS` of silence the engine's health is checked. Raises `NoEngine` where none is.
+    After every `LOOK_SECONDS` of silence the engine's health is checked. Raises `NoEngine` if none is
+    running.
     """
 
     def __init__(self, place: EngineAddress | None = None) -> None:
@@ -236,7 +239,7 @@ class Connection:
         self._socket.close()
 
     def abort(self) -> None:
-        """End the request of another thread on this connection, where it raises `EngineLost`."""
+        """Abort a request that another thread is waiting for, which raises `EngineLost` there."""
         try:
             self._socket.shutdown(_socket.SHUT_RDWR)
         except OSError:  # it has hung up already
@@ -286,7 +289,7 @@ class Connection:
     def _pieces(
         self, piece: bytes, length: int | None, deadline: float, look: float
     ) -> Iterator[bytes]:
-        """Yield the body as it comes; raises `EngineLost` where it is too long or ends too early."""
+        """Yield the body as it arrives; raises `EngineLost` if it's too long or ends too early."""
         have = len(piece)
         while True:
             if have > _MOST_ANSWER:
@@ -303,7 +306,7 @@ class Connection:
             raise EngineLost("lost the engine: its response ended too early")
 
     def _receive(self, deadline: float, look: float) -> bytes:
-        """Return what comes next, nothing where it hung up; raises `EngineLost` when that is too late."""
+        """Return the next bytes, b"" if the engine hung up; raises `EngineLost` after the deadline."""
         while (now := time.monotonic()) < deadline:
             try:
                 self._socket.settimeout(min(deadline - now, look))
@@ -350,7 +353,7 @@ def _busy(response: Response, headers: dict[str, str]) -> EngineBusy:
 
 
 def ours(connection: _socket.socket) -> bool:
-    """Whether the process at the other end of a Unix socket runs as the same user, as far as can be known."""
+    """Whether the process at the other end of a Unix socket runs as this user, as far as we can tell."""
     try:
         if sys.platform == "linux":
             # Pid, uid, gid.
@@ -358,7 +361,7 @@ def ours(connection: _socket.socket) -> bool:
         elif sys.platform == "darwin":
             raw = connection.getsockopt(0, 1, 76)  # SOL_LOCAL, LOCAL_PEERCRED: version, uid, groups
         else:
-            return True  # the folder's rights are what protects it
+            return True  # the folder's permissions protect it
     except OSError:
         return False
     return int.from_bytes(raw[4:8], sys.byteorder) == os.getuid()
@@ -370,7 +373,7 @@ def health(place: EngineAddress | None, seconds: float) -> bytes:
 
 
 def start(place: EngineAddress | None) -> int | None:
-    """Start an engine, detached; return the process that ends as soon as it listens or cannot, or None."""
+    """Start a detached engine. Returns the process, which ends once the engine listens or fails, or None."""
     if place is None or not sys.executable:
         return None
     kept = {}
@@ -397,7 +400,7 @@ def start(place: EngineAddress | None) -> int | None:
 
 
 def start_for_later() -> int | None:
-    """Start an engine that nobody waits for; raises `NoEngine` where that was in vain lately."""
+    """Start an engine without waiting for it; raises `NoEngine` if that failed recently."""
     place = find(make=True)
     if place is None:
         return None
@@ -417,7 +420,7 @@ def start_for_later() -> int | None:
 
 
 def connect_or_start(seconds: float = START_SECONDS) -> Connection:
-    """Return a connection to the engine, which is started if need be; raises `NoEngine` after `seconds`."""
+    """Connect to the engine, starting it if need be; raises `NoEngine` after `seconds`."""
     place = find()
     end = time.monotonic() + seconds
     starter: int | None = None
@@ -431,7 +434,7 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
         if ended == TAKEN:
             if starter is None:
                 place = find(make=True)
-            else:  # the other one is just beginning, or just leaving
+            else:  # the other engine is just starting, or just leaving
                 time.sleep(_TAKEN_POLL)
             starter = start(place)
         time.sleep(_POLL)
@@ -459,9 +462,9 @@ def call(
     seconds: float = SECONDS,
     warn: Callable[[str], None] | None = None,
 ) -> Value:
-    """Have the engine do an operation, and return what `read` makes of its response.
+    """Run an operation on the engine, and return the result of `read` on its response.
 
-    Where that fails, `locally` does it, and `warn` gets a line unless the user has switched the engine off.
+    If that fails, `locally` does it, and `warn` gets a line unless the user has switched the engine off.
     """
     try:
         if not (use and wanted()):
@@ -476,7 +479,7 @@ def call(
 
 
 def carried(project: str | None = None, *, git: bool = False) -> dict[str, object]:
-    """Return what every request contains; git's own variables only where `git` is true."""
+    """Return the fields that every request carries; git's own variables only with `git`."""
     environ = environment.environ()
     variables = {}
     for name, value in environ.items():

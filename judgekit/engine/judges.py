@@ -1,4 +1,4 @@
-"""What an engine keeps between requests: the imports of judging, a gateway, and the judges made so far."""
+"""The things an engine keeps between requests: imports, a gateway, and the judges made so far."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SECONDS = (
 )
 _MADE_OF = (".yaml", ".yml", ".json")
 _FOLDERS = ("rubrics", "providers", "calibrations")
-# What changes from one command to the next in the same shell, and means nothing here.
+# Variables that differ between commands of the same shell, and don't matter here.
 _PASSING = frozenset({"_", "PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES"})
 _UNBOUNDED = 1_000_000
 # For flows, which mostly wait for models; the event loop's own threads are for short work.
@@ -50,14 +50,14 @@ _threads = ThreadPoolExecutor(64, thread_name_prefix="judgekit-flow")
 
 
 class NotReady(JudgekitError):  # noqa: N818 - no error of the caller, who judges in its own process
-    """What judging needs cannot be loaded here; the text says why."""
+    """Judging's requirements can't be loaded here; the text says why."""
 
     wire_name = "not_ready"
     status = 503
 
 
 class Service:
-    """A gateway with its connections, and the judges made so far; `stop` is called when asked to leave."""
+    """A gateway with its connections, and the judges made so far; `stop` is called on a request to leave."""
 
     def __init__(self, stop: Callable[[float], None] = lambda _: None) -> None:
         self.stop = stop
@@ -69,14 +69,14 @@ class Service:
         self.since = datetime.now(UTC)
 
     async def prepare(self) -> None:
-        """Load what every judging needs; `failure` says why it cannot be, and no request waits any longer."""
+        """Load all that judging needs. If that fails, `failure` says why, and requests stop waiting."""
         try:
             await litellm.loaded()
         except Exception as error:  # noqa: BLE001 - the boundary: whatever fails, waiting clients learn it
             self.failure = short_line(f"{type(error).__name__}: {error}", 300)
         self.ready.set()
         with suppress(Exception):  # fails again, and is reported, when it is used
-            await asyncio.to_thread(secret_search.load)  # what a judging needs first
+            await asyncio.to_thread(secret_search.load)  # any judging needs this first
 
     async def usable(self) -> None:
         await self.ready.wait()
@@ -115,11 +115,11 @@ class Service:
             # In a thread, with this caller's environment: it reads files and asks local servers for models.
             self.kept[key] = asyncio.create_task(asyncio.to_thread(make)), now
         task, _ = self.kept[key]
-        judge: Value = await asyncio.shield(task)  # others may wait for it, too
+        judge: Value = await asyncio.shield(task)  # others may be waiting for it, too
         return judge
 
     async def judged(self, judge: Judge[Any, Subject, Record], subject: Subject) -> Record:
-        """Return the record on a subject; where its provider is limited, clients take turns."""
+        """Judge a subject and return its record; if its provider is limited, clients take turns."""
         limit = service.max_concurrency(judge, _UNBOUNDED)
         if limit == _UNBOUNDED:
             return await judge.judge(subject)
@@ -133,7 +133,7 @@ class Service:
 
 
 def _stamp(project: Path | None, request: JudgeRequest) -> frozenset[object]:
-    """Return what changes whenever a file changes that a judge is made of."""
+    """Return a fingerprint of every file that configures a judge."""
     paths = {str(file) for file in settings.sources(project)}
     rubric = request.rubric
     if rubric is not None and rubric.endswith((".yaml", ".yml")):
@@ -141,7 +141,7 @@ def _stamp(project: Path | None, request: JudgeRequest) -> frozenset[object]:
     folders = [environment.config_home()]
     if project:
         folders.append(os.path.join(project, ".judgekit"))
-    # It's done for each row: paths are texts here, and a folder that isn't there costs one look.
+    # This runs for each row: paths are plain texts here, and a missing folder costs one look-up.
     for folder in folders:
         for name in _names_in(folder):
             if name.endswith(_MADE_OF):
@@ -155,7 +155,7 @@ def _stamp(project: Path | None, request: JudgeRequest) -> frozenset[object]:
 
 
 def _names_in(folder: str) -> list[str]:
-    """Return the names in a folder; none if it can't be read."""
+    """List the names in a folder; an empty list if it can't be read."""
     with suppress(OSError):
         return os.listdir(folder)
     return []
@@ -170,12 +170,12 @@ def rss_bytes() -> int:
 
         return resource.getrusage(
             resource.RUSAGE_SELF
-        ).ru_maxrss  # bytes on macOS, which is what is left
+        ).ru_maxrss  # in bytes on macOS, the only other system
     return 0
 
 
 class ThreadGateway:
-    """The gateway of one event loop for a flow in another thread, whose calls `take_back` cancels."""
+    """Lends an event loop's gateway to a flow in another thread; `take_back` cancels its calls."""
 
     def __init__(self, gateway: Gateway, loop: asyncio.AbstractEventLoop) -> None:
         self._gateway = gateway
@@ -184,6 +184,7 @@ class ThreadGateway:
         self._is_back = False
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Complete a request on the gateway's own event loop."""
         call = asyncio.run_coroutine_threadsafe(
             self._gateway.complete(endpoint, request), self._loop
         )
@@ -204,7 +205,7 @@ class ThreadGateway:
 
 
 async def in_thread(gateway: Gateway, work: Callable[[], Value]) -> Value:
-    """Return what `work` returns in a thread with this gateway; its calls are cancelled with the caller."""
+    """Run `work` in a thread with this gateway; its calls are cancelled along with the caller."""
     loop = asyncio.get_running_loop()
     lent = ThreadGateway(gateway, loop)
     context = copy_context()

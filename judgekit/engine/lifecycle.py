@@ -1,4 +1,4 @@
-"""How long an engine lives: until it is idle, told to go, too large or lost."""
+"""Decides how long an engine lives: until it's idle, told to go, too large, or unreachable."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 MOST_RSS = (
     800_000_000  # bytes; a fresh engine has a quarter of it. Above, it leaves as soon as it is idle
 )
-DRAIN_SECONDS = 300  # for running requests when it is told to go
-_SUCCEEDED = 30.0  # seconds without a request after which an engine leaves that has a successor
+DRAIN_SECONDS = 300  # for running requests when it's told to go
+_SUCCEEDED = 30.0  # seconds without a request before an engine with a successor leaves
 _LONGEST = 86_400.0  # seconds; until the user's configuration has been read
 _KEEP_ALIVE = 75  # seconds that a client may keep a connection without asking
 _LATECOMERS = (
-    0.05  # seconds in which clients are refused that connected just before the socket went
+    0.05  # seconds in which clients that connected just before the socket went are refused
 )
 _LOOK = 10  # ticks of 0.1 s between two looks around
 
@@ -63,6 +63,7 @@ class Engine(uvicorn.Server):
         self._door: AdmissionMiddleware
 
     async def live(self) -> None:
+        """Serve requests until it's time to leave."""
         lock = self._engine_lock
         service = Service(self.leave)
         self.config.app = self._door = create_app(service, self._log, token=lock.token)
@@ -74,7 +75,7 @@ class Engine(uvicorn.Server):
 
     async def _prepare(self, service: Service) -> None:
         await service.prepare()
-        if service.failure:  # the next one may fare better, but not one at every prompt
+        if service.failure:  # the next one may fare better, but don't try one for every prompt
             self._log.add(f"not ready: {service.failure}")
             self._idle = _SUCCEEDED
             await asyncio.to_thread(Path(self._engine_lock.place.tried).touch, 0o600)
@@ -93,6 +94,7 @@ class Engine(uvicorn.Server):
         return await super().on_tick(counter)
 
     def look_around(self) -> None:
+        """Check whether it's time to leave: idle, too large, or its socket gone."""
         now = time.monotonic()
         inside = self._door.inside.total()
         if inside or self._door.requests != self._seen:

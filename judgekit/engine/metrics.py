@@ -62,6 +62,7 @@ class Metrics:
         return generate_latest(self._registry)
 
     def count(self, verdict: Verdict) -> None:
+        """Add a verdict to the counts of verdicts, rounds, seconds and cost."""
         self._verdicts.labels(
             verdict.verdict, f"{verdict.rubric.id}@{verdict.rubric.version}"
         ).inc()

@@ -1,6 +1,6 @@
-"""How one process becomes the engine of a place, and how others see and end it; its log.
+"""Makes a process the engine of its place, lets others see and end it, and keeps its log.
 
-Standard library only: an engine listens before it loads anything, so that its starter need not wait.
+Standard library only: an engine listens before it loads anything, so that its starter needn't wait.
 """
 
 from __future__ import annotations
@@ -25,18 +25,16 @@ from judgekit.text import short_line
 
 ANSWER_SECONDS = 2.0
 END_SECONDS = 5.0
-MAX_BYTES = 200_000  # of the log; then it becomes the older one, `.1`, and the older one goes
-AGAIN_SECONDS = (
-    60.0  # after which the same text is logged once more: strangers must not fill the log
-)
-_SIGN_SECONDS = 1.0  # from taking the lock to writing into it, which is milliseconds
+MAX_BYTES = 200_000  # of the log; then it becomes the older half, `.1`, replacing the previous one
+AGAIN_SECONDS = 60.0  # before the same text is logged again: strangers must not fill the log
+_SIGN_SECONDS = 1.0  # from taking the lock to writing into it, which takes milliseconds
 _POLL = 0.02
 _BACKLOG = 1024
 _TRIES = 10
 
 
 class EngineLock(NamedTuple):
-    """What makes a process the engine of its place: `lock` keeps others out, clients must send a `token`.
+    """The claim to be a place's engine: `lock` keeps other engines out; clients must send the `token`.
 
     `mark` identifies `entrance`, by which clients find the engine; another process may have replaced it.
     """
@@ -49,11 +47,11 @@ class EngineLock(NamedTuple):
     token: str = ""
 
     def taken_away(self) -> bool:
-        """Whether clients cannot find it any more."""
+        """Whether clients can't find the engine any more."""
         return _mark(self.entrance) != self.mark
 
     def leave(self) -> None:
-        """Make room for the next engine: from now on the lock tells that this one finishes its requests."""
+        """Make room for the next engine; from now on the lock says that this one finishes its requests."""
         with suppress(OSError):
             if not self.taken_away():
                 os.unlink(self.entrance)
@@ -68,7 +66,7 @@ class EngineLock(NamedTuple):
 
 
 def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> EngineLock | None:
-    """Become the engine of `place`, and listen; None when another process is. Raises `OSError`."""
+    """Become the engine of `place`, and listen; None if another process is. Raises `OSError`."""
     if not client.private(place.folder):
         raise PermissionError(f"{place.folder} is not private")
     held = take_lock(place.lock)
@@ -101,14 +99,15 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
 
 
 def take_lock(path: str) -> int | None:
-    """Take the lock at a path for good, and return its descriptor; None when another process has it."""
+    """Take the lock at a path for good, and return its descriptor; None if another process has it."""
     for _ in range(_TRIES):
         held = locks.take(path)
         if held is None:
             return None
         if _is_still_at(path, held):
             return held
-        os.close(held)  # removed between opening and locking: the next one is another file
+        # It was removed between opening and locking, so the next engine locks a different file
+        os.close(held)
     return None
 
 
@@ -132,13 +131,13 @@ class Running(NamedTuple):
 
 
 def engines(place: EngineAddress) -> list[Running]:
-    """Return the engines of all versions, ours first, leaving ones last; remove files of dead ones."""
+    """List the engines of all versions, ours first, leaving ones last; remove files of dead ones."""
     found: dict[int, Running] = {}
     stem = f"engine-{place.compat_key}-"
     for ending in (
         ".lock",
         ".leaving",
-    ):  # in this order: one that begins to leave meanwhile is not missed
+    ):  # in this order, so that one that starts leaving in between isn't missed
         for path in sorted(Path(place.folder).glob(f"{stem}*{ending}")):
             code = path.name.removeprefix(stem).partition(".")[0]
             other = EngineAddress(place.folder, place.compat_key, code)
@@ -197,7 +196,7 @@ def health(place: EngineAddress) -> dict[str, Any] | None:
 
 
 def start(seconds: float) -> Running | None:
-    """Start an engine unless there is one, and return it when it is ready; None when it is not in time."""
+    """Start an engine unless there is one, and return it once it's ready; None if it isn't in time."""
     end = time.monotonic() + seconds
     try:
         with client.connect_or_start(seconds) as connection:
@@ -215,7 +214,7 @@ def start(seconds: float) -> Running | None:
 
 
 def stop(engine: Running, *, at_once: bool = False) -> bool:
-    """End an engine, by force where it does not answer or `at_once`; False when it continues its work."""
+    """End an engine, by force if it doesn't answer or `at_once`; False if it continues its work."""
     try:
         if not (at_once or engine.leaving):
             _ask_to_leave(engine.place, ANSWER_SECONDS)
@@ -241,7 +240,7 @@ class Log(logging.Handler):
         self._written: dict[str, float] = {}
 
     def add(self, text: str) -> None:
-        """Write one line, with the time and the process; not again what was written just now."""
+        """Write one line, with the time and the process, unless the same line was just written."""
         now = time.monotonic()
         if now - self._written.get(text, -AGAIN_SECONDS) < AGAIN_SECONDS:
             return

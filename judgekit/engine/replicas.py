@@ -1,7 +1,8 @@
-"""One of several servers with one store: it judges each request once, within the team's budget.
+"""One of several servers sharing a store: it judges each request once, within the team's budget.
 
-A request belongs to one attempt at a time. What its client is told was committed before, and only the attempt
-that has the request can commit: one that lost it, since its replica seemed dead, tells nothing of its own.
+A request belongs to one attempt at a time. An answer is committed before its client gets it, and only the
+attempt that holds the request can commit: one that lost it, since its replica seemed dead, never sends an
+answer of its own.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 SERVED = "serve-000000000000"
-"""The ledger of verdicts that were told to clients, until these send lines of their own about them."""
-TOKEN_SECONDS = 1.0  # after which a revoked token is refused, at the latest
+"""The ledger of verdicts given to clients, until these send lines of their own about them."""
+TOKEN_SECONDS = 1.0  # at most, until a revoked token is refused
 BEAT_SECONDS = 3.0
 _TIDY_SECONDS = 600.0
-_SURELY_SECONDS = 15.0  # in which a verdict is tried to be stored, while the database restarts
+_SURELY_SECONDS = 15.0  # to keep trying to store a verdict, while the database restarts
 _AGAIN_SECONDS = 0.25
 _MOST_ENDINGS = 1000
-_SLACK = 30.0  # seconds beyond its deadline after which a judging is given up
+_SLACK = 30.0  # seconds beyond its deadline until a judging counts as abandoned
 
 
 class StoreTokens(Tokens):
@@ -75,7 +76,7 @@ class StoreTokens(Tokens):
 
 
 def tokens_of(settings: Config) -> Tokens:
-    """Return the tokens of the shared judge on this machine: in the store, where there is one."""
+    """Return the shared judge's tokens: from the store if there's one, else from this machine."""
     store = settings.server.store
     if store is None:
         return user_tokens()
@@ -83,7 +84,7 @@ def tokens_of(settings: Config) -> Tokens:
 
 
 class _Meter:
-    """A gateway that sums up what its calls cost, also those of a judging that does not end."""
+    """A gateway that adds up the cost of its calls, including those of a judging that doesn't finish."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -102,7 +103,7 @@ class _Meter:
 
 
 class Replica:
-    """This process among those with the same store; raises `ConfigError` where it cannot be one."""
+    """This process as one of the servers that share a store; raises `ConfigError` if it can't be one."""
 
     def __init__(
         self, settings: Config, database: Database, budget: Budget | None, log: Log
@@ -119,7 +120,7 @@ class Replica:
         self._reading: asyncio.Task[None] | None = None
         self._holders: dict[str, str] = {}
         self._damaged: list[str] = []  # tokens
-        # What is still to be told to the store, which could not take it.
+        # Endings that the store couldn't record yet.
         self._endings: deque[Callable[[], str]] = deque(maxlen=_MOST_ENDINGS)
         self._read = -TOKEN_SECONDS
         self._failure = ""
@@ -127,7 +128,7 @@ class Replica:
     async def run_in_thread(
         self, work: Callable[[], Value], turns: asyncio.Semaphore | None = None
     ) -> Value:
-        """Return what `work` with the store returns, in a thread; who is cancelled waits for its end."""
+        """Run `work` with the store in a thread; a cancelled caller still waits for its end."""
         async with turns or self._turns:
             task = asyncio.ensure_future(running.run_in_thread(work))
             try:
@@ -138,14 +139,14 @@ class Replica:
 
     @asynccontextmanager
     async def living(self) -> AsyncIterator[None]:
-        """Say, while inside, that this replica lives, so that others leave it its requests."""
+        """Report this replica as alive while inside, so that others leave its requests alone."""
         await running.run_in_thread(partial(self._pulse.beat, self.id))
         beating = asyncio.create_task(self._beat())
         try:
             yield
         finally:
             beating.cancel()
-            # Else a beat could come after the leave.
+            # Otherwise a beat could come after the leave.
             await asyncio.gather(beating, return_exceptions=True)
             with suppress(JudgekitError):
                 await self._catch_up()
@@ -181,7 +182,7 @@ class Replica:
         if time.monotonic() - self._read > TOKEN_SECONDS:
             if self._reading is None:
                 self._reading = asyncio.create_task(self._read_tokens())
-            await asyncio.shield(self._reading)  # who hangs up leaves it to the others
+            await asyncio.shield(self._reading)  # a caller that hangs up leaves it to the others
         if self._failure:
             raise StoreError(self._failure)
 
@@ -209,7 +210,10 @@ class Replica:
     async def answer(
         self, who: str, key: str | None, body: str, judge: DocumentJudge, judged: Judged
     ) -> bytes:
-        """Return what a request is answered, by `judged` or as before under `key`; raises `StoreError`."""
+        """Answer a request: by `judged`, or with the answer stored under `key`; raises `StoreError`.
+
+        A stored answer is committed before it's returned, so every attempt returns the same one.
+        """
         own = uuid.uuid4().hex
         if key is None:
             name = own
@@ -235,7 +239,7 @@ class Replica:
             else:
                 cache = ReplyCache(self.database)
             verdict = await judged(replace(judge, gateway=meter, cache=cache))
-            # As of a task: no gate's, until its client says so.
+            # Recorded as a task's verdict, not a gate's, until its client says so.
             line = verdict_line(verdict, text=self._text, of_task=True).model_copy(
                 update={"project": SERVED}
             )
@@ -243,7 +247,7 @@ class Replica:
             ending = partial(self.database.finish_attempt, attempt, meter.usd, answer, line)
             told = await self._surely(ending)
         except BaseException:
-            # Whoever asks again gets the verdict, or need not wait; what it cost is known.
+            # Retries get the stored verdict or can start at once, and the cost is on record.
             self._endings.append(
                 ending or partial(self.database.finish_attempt, attempt, meter.usd, None, None)
             )
@@ -255,8 +259,8 @@ class Replica:
         return told.encode()
 
     async def _surely(self, work: Callable[[], Value]) -> Value:
-        """Return what `work` returns, tried again for a while: what has been paid for is not thrown away."""
-        # What a failure asks clients to wait is no rule for this loop.
+        """Run `work`, retrying for a while: an answer that's been paid for mustn't get lost."""
+        # The pause that a failure suggests to clients doesn't bind this loop.
         tries = retrying.Tries(inf, (_AGAIN_SECONDS,), keeps_to_request=False)
 
         def passes(failure: Exception, _: int) -> bool:
@@ -284,7 +288,7 @@ def _budget(settings: Config) -> Budget | None:
 
 
 def joined(settings: Config, log: Log) -> Replica | None:
-    """Return this process as a replica of the configured store; None without one; raises `ConfigError`."""
+    """Join the configured store as a replica; None without a store; raises `ConfigError`."""
     budget = _budget(settings)
     if settings.server.store is None:
         return None

@@ -1,7 +1,7 @@
 """The engine's process: `python -m judgekit.engine.server FOLDER COMPAT_KEY CODE`, started by `client.start`.
 
-It becomes the one engine of its place and listens, lets its starter go on, and only then loads what judging
-needs; requests that come meanwhile wait.
+It becomes the only engine of its place and listens, releases its starter, and only then loads what judging
+needs; requests that arrive in between wait.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FAULT = 70  # of sysexits.h: unavailable, cannot create, software
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Be the engine, in a process of its own; return in the one that was started, as soon as it listens."""
+    """Run the engine in a new process; return in the starter's process as soon as it listens."""
     if os.name != "nt":
         # A reader that waits for the end of a pipe must not wait for the engine's.
         os.closerange(3, _MOST_DESCRIPTORS)
@@ -52,8 +52,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         os.pwrite(engine_lock.lock, f"{os.getpid()}\n".encode(), 0)
         log.add("listening")
-        gc.disable()  # what is imported now lives on: looking through it would only cost time
-        from judgekit.engine import lifecycle  # noqa: PLC0415 - half a second, in which requests may come
+        gc.disable()  # imports stay alive: collecting among them would only waste time
+        from judgekit.engine import lifecycle  # noqa: PLC0415 - half a second; requests may arrive
 
         gc.enable()
         lifecycle.run(engine_lock, log)

@@ -60,7 +60,7 @@ class TeamDocument(local.DocumentBody):
 class TeamRequest(Strict):
     """What a member of the team may ask for: a rubric of the server, and lower limits than its own."""
 
-    # An id alone: a path would be one of the server's.
+    # Only an id: a path would be one on the server.
     rubric: RubricId | None = None
     mode: ModeName | None = None
     deadline: float | None = Field(default=None, gt=0, le=3600)
@@ -71,7 +71,7 @@ class TeamRequest(Strict):
     explain: bool = False
 
 
-# Of a request: what `judge` below applies itself.
+# Fields of a request that `judge` below applies itself.
 _APPLIED_HERE = {"deadline", "max_cost_usd", "rubric_sha256"}
 
 
@@ -104,13 +104,13 @@ class CheckedRoute(APIRoute):
     """Refuses a request with a character that no ledger can hold, wherever in it, before it is looked at."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what answers a request: with 400, or as every route does."""
+        """Build the route's handler, which answers 400 to a text that can't be stored."""
         handle = super().get_route_handler()
 
         async def checked(request: Request) -> Response:
             problem = unstorable(dict(request.query_params))
             if not problem and await request.body():
-                # What is no JSON, or nested too deeply, `handle` refuses.
+                # `handle` refuses invalid JSON, and JSON that's nested too deeply.
                 with suppress(ValueError, RecursionError):
                     problem = unstorable(await request.json())
             if problem:
@@ -130,6 +130,7 @@ router = APIRouter(
 def create_team_app(
     service: Service, log: Log, tokens: Tokens | Replica, project: Path | None = None
 ) -> Metrics:
+    """Build the team server's ASGI application: the public routes, admission by token, and metrics."""
     app = FastAPI(title="judgekit", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(router)
     app.include_router(public)
@@ -208,7 +209,7 @@ async def judge(
         verdict = await judge_document()
         if unknown_fields == records.READS_ON:
             return verdict
-        # A client of an earlier version refuses a verdict with one field more.
+        # Clients of earlier versions refuse a verdict with an extra field.
         record = json.loads(verdict)
         records.drop_later_fields(record)
         return json.dumps(record, ensure_ascii=False).encode()
@@ -234,7 +235,7 @@ async def judge(
             return verdict
 
         if replica is not None:
-            # As it was sent: another version would write what it read in another way.
+            # Use the text as it was sent: other versions would serialise it differently.
             sent = (await request.body()).decode("utf-8", "surrogateescape")
             return await replica.answer(who, idempotency_key, sent, limited, judged)
         return (await judged(limited)).model_dump_json(by_alias=True).encode()
@@ -299,8 +300,8 @@ def lines(
                 del buffer[:_PART]
         yield bytes(buffer)
 
-    # What fails before anything is sent is an error of its own. Later the connection ends without the last
-    # chunk, so that the client knows that lines are missing.
+    # If it fails before anything is sent, the client gets an error of its own. Later, the connection ends
+    # without the last chunk, so that the client knows that lines are missing.
     rest = parts()
     first = next(rest)
     return StreamingResponse(chain([first], rest), media_type=local.LINES)

@@ -44,14 +44,14 @@ HEAD_SECONDS = 15.0  # for the head of a request, the wait for it included
 BODY_SECONDS = 60.0  # for the rest of it
 
 
-# In which a client reads all that waits for it, or as much as a full buffer (48 KB).
+# For a client to read everything that's waiting for it, or a full buffer (48 KB).
 WRITE_SECONDS = 30.0
 
 
-MOST_CONNECTIONS = 800  # above it, the one that has been idle for the longest makes room
+MOST_CONNECTIONS = 800  # beyond that, the connection that's been idle longest makes room
 
 
-DRAIN_SECONDS = 60  # for running requests when it is told to stop
+DRAIN_SECONDS = 60  # for running requests when it's told to stop
 
 
 _LOOK = 2.5
@@ -64,7 +64,7 @@ _DESCRIPTORS = 4096  # for connections, calls to providers and files
 
 
 class PatientProtocol(H11Protocol):
-    """uvicorn's, which itself waits for ever."""
+    """uvicorn's protocol with timeouts; uvicorn itself waits forever."""
 
     _looking: asyncio.TimerHandle | None = None
     _state: object = None
@@ -103,7 +103,7 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
-        """Answer a request that is no HTTP, or whose head is too long, as every other error is answered."""
+        """Answer malformed HTTP, or too long a head, in the same form as other errors."""
         body = error_body("input", _NO_REQUEST, Exit.BAD_INPUT)
         headers = [
             ("content-type", JSON),
@@ -171,7 +171,7 @@ def serve(
         service = Service()
         logging.getLogger().addHandler(log)  # or uvicorn's errors would go to stderr
         server.config.app = create_team_app(service, log, replica or user_tokens(), project)
-        await service.prepare()  # it raises nothing: what fails is the answer to each request
+        await service.prepare()  # it never raises: its failure is the answer to each request
         try:
             async with nullcontext() if replica is None else replica.living():
                 begun(f"judging at {url}: {who}")
@@ -184,7 +184,7 @@ def serve(
 
 
 def _check_tls(host: str, certificate: Path | None, key: Path | None) -> None:
-    """Raise `UsageError` where others could read what is sent, `ConfigError` for a damaged certificate."""
+    """Raise `UsageError` if others could read the traffic, `ConfigError` for a damaged certificate."""
     if bool(certificate) != bool(key):
         raise UsageError("--tls-cert and --tls-key must be given together")
     if certificate is not None:
