@@ -15,7 +15,7 @@ TIERS: tuple[TierName, ...] = ("quick", "deep", "tiebreaker")
 DepthName: TypeAlias = Literal["quick", "tiers", "panel", "peers"]  # the shallowest first
 AnyDepth: TypeAlias = Literal["auto", DepthName]
 Outcome: TypeAlias = Literal["accept", "improve", "reject"]
-TIE = "tie"  # the verdict on texts of which none is better
+TIE = "tie"  # the verdict that no text is better
 
 # The configuration's keys by section: here, too, because the models of `settings` take long to import.
 KEYS = {
@@ -33,21 +33,22 @@ KEYS = {
 
 
 def check(call: str, **values: object) -> None:
-    """Check arguments, any of which may be None; raises `UsageError` that names the call and the argument."""
+    """Check arguments that may be None; raises `UsageError` naming the call and the argument."""
     for name, value in values.items():
         if value is not None:
             require(call, **{name: value})
 
 
 def require(call: str, **values: object) -> None:
-    """Check arguments, none of which may be None; raises as `check` does."""
+    """Check arguments that must not be None; raises as `check` does."""
     for name, value in values.items():
         expected, is_sound = EXPECTED.get(name, _TEXT)
         if not is_sound(value):
             raise UsageError(f"{call}: {name} must be {expected}, got {_shown(value)}")
 
 
-_MOST = 1e12  # of a number: none of ours is that large, and Python cannot calculate with every larger one
+# Of a number: none of ours is that large, and Python can't calculate with every larger one
+_MOST = 1e12
 
 
 def _shown(value: object) -> str:
@@ -134,4 +135,4 @@ EXPECTED: dict[str, Expected] = {
     "always_confirm": _one_of(("accept",)),
     "payload": ("a mapping", lambda value: isinstance(value, Mapping)),
 }
-"""What each argument of a Python call must be, in words and as a check; any other one must be a text."""
+"""What each argument of a Python call must be, in words and as a check; unlisted ones must be texts."""

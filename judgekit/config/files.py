@@ -1,4 +1,4 @@
-"""The data folders of judgekit: where they stand, the files of provider profiles, and its extras."""
+"""The data folders of judgekit, the files of provider profiles, and the commands that install extras."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def profile_files() -> list[Path]:
-    """Return the files of provider profiles: the user's, and the bundled ones that they do not replace."""
+    """List the provider profiles: the user's, and bundled ones that the user hasn't replaced."""
     # Later wins, so the bundled folder comes first.
     folders = (folder("providers"), Path(environment.PROVIDERS.path()))
     paths = {}
@@ -31,5 +31,5 @@ def folder(name: str) -> Path:
 
 
 def install_extra(extra: str) -> str:
-    """Return what to run to have an extra; it names no package of an index, which could be a stranger's."""
+    """Return the command that installs an extra, without a package's name, which a stranger could own."""
     return f"pip install '.[{extra}]' in your checkout of judgekit"

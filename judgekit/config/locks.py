@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _POLL = (0.001, 0.01)
-_SLOW_POLL = (0.1, 0.2)  # of who has waited for a second already
+_SLOW_POLL = (0.1, 0.2)  # once it has waited for a second
 _LONGEST_NAME = 200  # bytes; a file system takes 255
-# A file system without locks, as some network ones are: appending is still one write.
+# File systems without locks, such as some network ones: appending is still one write there.
 _UNSUPPORTED = {
     errno.ENOLCK,
     errno.ENOSYS,
@@ -34,9 +34,9 @@ _UNSUPPORTED = {
 def file_lock(
     path: Path, *, timeout: float, on_wait: Callable[[], None] = lambda: None
 ) -> Iterator[None]:
-    """Hold the lock at `path`, for which it waits up to `timeout` seconds.
+    """Hold the lock at `path`, waiting up to `timeout` seconds for it.
 
-    `on_wait` is called once where another process holds it. Raises `TimeoutError` and `OSError`.
+    `on_wait` is called once if another process holds it. Raises `TimeoutError` and `OSError`.
     """
     start = time.monotonic()
     descriptor = take(path)
@@ -51,11 +51,11 @@ def file_lock(
     try:
         yield
     finally:
-        os.close(descriptor)  # which unlocks
+        os.close(descriptor)  # this unlocks it
 
 
 def take(path: Path | str) -> int | None:
-    """Take the lock at `path` until the descriptor is closed; None when it is held; raises `OSError`."""
+    """Take the lock at `path` until the descriptor is closed; None if it's held; raises `OSError`."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
         _lock(descriptor)
@@ -82,11 +82,11 @@ def _lock(descriptor: int) -> None:
 
 
 class HeldError(Exception):
-    """Another process writes to a file; the text says which one, if that is known."""
+    """Another process is writing to a file; the message names it, if it's known."""
 
 
 class _Holder(NamedTuple):
-    """Who holds a lock: the `kind` is a lock of the system, or a lease, which is nothing but its file."""
+    """The holder of a lock. The `kind` is a lock of the system, or a lease, which is just its file."""
 
     kind: str
     host: str
@@ -95,14 +95,14 @@ class _Holder(NamedTuple):
     @classmethod
     def here(cls, kind: str) -> _Holder:
         host = platform.node() or "unknown"
-        # Two containers may have one name, and number their processes alike.
+        # Two containers may have the same name, and number their processes alike.
         with suppress(OSError):  # only Linux has these
             host += f"/{Path('/proc/self/ns/pid').readlink()}"
         return cls(kind, "".join(host.split()), os.getpid())
 
     @classmethod
     def read(cls, descriptor: int) -> _Holder | None:
-        """Return who wrote the file of a lock; None if nobody did yet."""
+        """Read the holder from a lock's file; None if nobody has written it yet."""
         os.lseek(descriptor, 0, os.SEEK_SET)
         words = os.read(descriptor, 1000).decode("utf-8", "replace").split()
         if len(words) != len(cls._fields) or not words[2].isdecimal():
@@ -139,11 +139,11 @@ _HELD = "another run writes to it"
 
 @contextmanager
 def hold_beside(path: str) -> Iterator[None]:
-    """Hold a file or a folder alone, by the lock `.NAME.lock` beside it, which is gone afterwards.
+    """Hold a file or a folder exclusively by the lock `.NAME.lock` beside it, which is removed afterwards.
 
-    The path is one of `outputs.place_of`. The lock is beside it, because people and containers that share a
-    folder share no cache. If the file system has no locks, the file is a lease, which names its host and
-    process. Raises `HeldError`, and `OSError` if there is a link or a pipe, or the folder cannot be written.
+    The path is one of `outputs.place_of`. The lock is beside it because people and containers that share a
+    folder share no cache. If the file system has no locks, the file is a lease that names its host and
+    process. Raises `HeldError`, and `OSError` if there's a link or a pipe, or the folder can't be written.
     """
     place = Path(path)
     name = place.name
@@ -191,21 +191,21 @@ def _refuse_held(holder: _Holder | None, path: Path) -> None:
 
 
 def _kind_of_lock(descriptor: int) -> str:
-    """Lock a file, if its file system can. Returns what is to be had: a lock, or a lease."""
+    """Lock a file, or fall back to a lease if its file system has no locks. Returns the kind."""
     try:
         _lock(descriptor)
     except OSError as error:
         if error.errno in _UNSUPPORTED:
             return _LEASE
         holder = None
-        with suppress(OSError):  # Windows lets nobody read what is locked
+        with suppress(OSError):  # Windows doesn't let anybody read a locked file
             holder = _Holder.read(descriptor)
         raise HeldError(f"{_HELD} ({holder.describe()})" if holder else _HELD) from None
     return _LOCK
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Whether an open file still has this name: its holder may have removed it meanwhile."""
+    """Whether an open file still has this name: its holder may have removed it."""
     try:
         there = path.lstat()
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""File patterns that mean what they mean in `.gitignore`; of several that match the last one decides.
+"""File patterns with the meaning they have in `.gitignore`; of several matches, the last one decides.
 
 A project's patterns come with a clone, so none may cost more than its length times the path's: each wildcard
-but the last takes the least that will do, once and for all, which finds the same matches. Standard library
-only: the prompt hook reads patterns too.
+but the last takes the shortest match once and for all, which finds the same paths. Standard library only,
+since the prompt hook reads patterns too.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _MEMBER = re.compile(r"\[:(\w*):\]|\\?(.)(?:-\\?(.))?", re.DOTALL)  # a class, a
 class Patterns:
     """Patterns for paths relative to one folder, with `/` between their parts.
 
-    `**/*.md` matches at any depth, `docs/` everything below it, and `!CHANGELOG.md` takes back what an
-    earlier one matched. Raises `ValueError` for one that can match nothing.
+    `**/*.md` matches at any depth, `docs/` matches everything below it, and `!CHANGELOG.md` takes back a
+    match of an earlier pattern. Raises `ValueError` for a pattern that can't match anything.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns: list[tuple[re.Pattern[str], bool]] = []
         for pattern in filter(None, map(parse, patterns)):
-            # The group `below` is found where a folder above a file's path is meant.
+            # The group `below` only takes part if a pattern is for a folder above the file.
             mark = "(?P<below>/)"
             if pattern.folders_only:
                 end = mark
@@ -50,7 +50,7 @@ class Patterns:
             self._patterns.insert(0, (path, not pattern.takes_back))
 
     def match(self, path: str) -> bool:
-        """Whether `path` is meant; a pattern for a folder above it yields to one for the file."""
+        """Whether the patterns include `path`; a pattern for a folder above it yields to one for the file."""
         path = path.removeprefix("./")
         by_folder: bool | None = None
         for pattern, is_meant in self._patterns:
@@ -63,7 +63,7 @@ class Patterns:
 
 
 class Pattern:
-    """One pattern: `parts` are expressions, `entry` matches the whole path of what is meant."""
+    """One pattern: `parts` are expressions, and `entry` matches a whole path."""
 
     __slots__ = ("entry", "folders_only", "parts", "takes_back")
 
@@ -77,7 +77,7 @@ class Pattern:
 
 
 def parse(line: str) -> Pattern | None:
-    """Return the pattern in a line, None for none; raises `ValueError` for one that can match nothing."""
+    """Parse the pattern in a line, None if it has none; raises `ValueError` if it can't match anything."""
     text = line.rstrip(" ")
     if text != line and (len(text) - len(text.rstrip("\\"))) % 2:
         text += " "  # escaped, so it counts
@@ -99,7 +99,7 @@ def _parts(text: str, pattern: str) -> list[str]:
     parts = []
     start = 0
     place = 0
-    pieces = [""]  # of a part; between them any characters stand
+    pieces = [""]  # of a part; any characters may come between them
     while place < len(text):
         token = _TOKEN.match(text, place)
         if token is None:

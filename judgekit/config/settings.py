@@ -78,7 +78,7 @@ Jurors: TypeAlias = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string"}, _NAMES]}),
 ]
 
-# What sends text by itself: the user says `on` or `off`, or leaves it to the project.
+# Features that send text by themselves: the user says `on` or `off`, or leaves it to the project.
 CONSENTS = (("retrieval", "judge"), ("escalate", "issues"), ("stop", "judge"))
 
 
@@ -162,7 +162,7 @@ def _or_a_word(schema: dict[str, Any]) -> None:
 
 
 def _in_rules(value: object) -> object:
-    """Return the rules that a word stands for; the word of a variable comes in a list."""
+    """Turn a word into the rules it stands for; the word of a variable comes in a list."""
     if isinstance(value, list) and len(value) == 1:
         word = value[0]
     else:
@@ -268,7 +268,7 @@ class Config(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _in_full(cls, data: Any) -> Any:  # noqa: ANN401 - whatever stands in a file
+    def _in_full(cls, data: Any) -> Any:  # noqa: ANN401 - a file may contain anything
         """Leave empty sections out."""
         if not isinstance(data, dict):
             return data
@@ -300,7 +300,7 @@ _MODEL_VARIABLES = "JUDGEKIT_QUICK_MODEL, JUDGEKIT_DEEP_MODEL and JUDGEKIT_TIEBR
 
 @cache
 def _of_projects() -> dict[str, Any]:
-    """Return what projects may not say; `project.toml` explains it."""
+    """Return the settings that projects may not make; `project.toml` explains them."""
     return environment.table(__file__, "project.toml")
 
 
@@ -325,7 +325,7 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
     merged = user = _merge(_read(user_file()), variables)
     if project is not None:
         merged = _merge(user, _within_limits(_project(project), user))
-        # Settled: a variable must not undo what the project adds, or says where it is asked.
+        # Fix these: a variable mustn't undo the project's additions, or redirect its questions.
         for section, key in (*CONSENTS, ("judge", "author_family"), ("judge", "independence")):
             variables.get(section, {}).pop(key, None)
     config = Config.model_validate(_merge(merged, variables))
@@ -337,7 +337,7 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
 
 
 def disabling_folder(config: Config, project: Path) -> str:
-    """Return the folder of `retrieval.disabled_in` that a project is, or is in; "" if there's none."""
+    """Return the folder of `retrieval.disabled_in` that a project is in, or is itself; "" if there's none."""
     for folder in config.retrieval.disabled_in:
         path = Path(os.path.expanduser(folder))  # noqa: PTH111 - raises nothing for an unknown user
         if project.resolve().is_relative_to(path.resolve()):
@@ -346,7 +346,7 @@ def disabling_folder(config: Config, project: Path) -> str:
 
 
 def explain_off(project: Path) -> str:
-    """Say which file or variable switches the prompt hook off in a project; "" if it's on there."""
+    """Name the file or variable that switches the prompt hook off in a project; "" if it's on there."""
     config = load(project)
     if config.retrieval.enabled:
         return ""
@@ -359,7 +359,7 @@ def explain_off(project: Path) -> str:
 
 
 class Setting(NamedTuple):
-    """A key with the value that holds, and the file or variable that says so ("": nothing, the default)."""
+    """A key with its effective value, and the file or variable that sets it ("": none, it's the default)."""
 
     key: str
     value: object
@@ -408,9 +408,9 @@ def explained(project: Path) -> list[Setting]:
 
 
 def judge_without_effect(project: Path) -> str | None:
-    """Return a line where the project's own files ask for a judge of prompts that the user has not allowed.
+    """Warn if a project's own files ask for a judge of prompts that the user hasn't allowed; else None.
 
-    Another tool's switch, `judge.enabled` in memory-config.json, is one of them. Raises `ConfigError`.
+    Another tool's switch, `judge.enabled` in memory-config.json, is one of these. Raises `ConfigError`.
     """
     wanted = _project(project).get("retrieval", {}).get("judge")
     if wanted not in (True, "on") or load(project).retrieval.judge != "off":
@@ -438,7 +438,7 @@ def _flat(layer: Layer) -> Layer:
 
 
 def wrong(section: str, key: str, problem: str, project: Path | None) -> ConfigError:
-    """Return the error about a value that is of the right type and yet no use, naming where it is set."""
+    """Build the error about a well-typed but unusable value, naming the file or variable that sets it."""
     variable = _variable(section, key)
     if environment.environ().get(variable):
         return ConfigError(problem, key=variable)
@@ -449,19 +449,19 @@ def wrong(section: str, key: str, problem: str, project: Path | None) -> ConfigE
 
 
 def user_roots(environ: Mapping[str, str] | None = None) -> list[str] | None:
-    """Return the roots that the user names, which may lie anywhere; None when the user names none."""
+    """Return the roots that the user names, which may be anywhere; None if the user names none."""
     layer = _merge(_read(user_file()), _variables(environ))
     roots: list[str] | None = layer.get("retrieval", {}).get("roots")
     return roots
 
 
 def names_models(config: Config) -> bool:
-    """Whether a user's own configuration names models: a project's do not count then."""
+    """Whether a user's own configuration names models: if so, a project's don't count."""
     return any(config.judge.tiers.model_dump().values())
 
 
 def tiers_of_project(project: Path | None) -> frozenset[TierName]:
-    """Return the tiers whose model a project's files name: no wish of the user's, and none beside one."""
+    """Return the tiers whose model a project's files name: not the user's choice, so no model is added."""
     if project is None or names_models(load(None)):
         return frozenset()
     models = _project(project).get("judge", {}).get("tiers", {})
@@ -475,7 +475,7 @@ def _read(path: Path) -> Layer:
 
 
 def _project(project: Path) -> Layer:
-    """Return what a project's files say, where they may say it."""
+    """Read a project's files, and check that they only set what projects may set."""
     path = project_file(project)
     errors = []
     layer = _read(path) if yamlfile.check_own(path, project) else {}
@@ -512,13 +512,13 @@ def _project(project: Path) -> Layer:
 
 
 def list_reviewers(project: Path) -> list[str]:
-    """List `gate.reviewers` as a project's own file has them: no variable and no other file counts."""
+    """List `gate.reviewers` from a project's own file; variables and other files don't count."""
     reviewers: list[str] = _read(project_file(project)).get("gate", {}).get("reviewers", [])
     return reviewers
 
 
 def _wrong(path: Path, key: str, problem: str) -> ConfigError:
-    """Return the error about a key whose value has the right type and may yet not stand there."""
+    """Build the error about a well-typed key that isn't allowed there."""
     line = yamlfile.line_of(yamlfile.load_yaml(path), tuple(key.split(".")))
     return ConfigError(problem, path=path, line=line, key=key)
 
@@ -551,8 +551,8 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
 
 
 def _limit_judge(judge: Layer, user: Layer) -> None:
-    """Change what a project says of `judge` where it goes beyond what the user says of it."""
-    # A greater one sends opinions up, a smaller one makes close ones final.
+    """Restrict a project's `judge` settings to the limits of the user's."""
+    # A larger margin sends more opinions up, a smaller one makes close ones final.
     judge.pop("margin", None)
     if user.get("independence") == "require":
         judge["independence"] = "require"
@@ -560,10 +560,10 @@ def _limit_judge(judge: Layer, user: Layer) -> None:
         judge.pop("criteria", None)
     if any(user.get("tiers", {}).values()):
         judge.pop("tiers", None)
-    for tier, models in judge.get("tiers", {}).items():  # one a tier
+    for tier, models in judge.get("tiers", {}).items():  # one for each tier
         if isinstance(models, list):
             judge["tiers"][tier] = models[:1]
-    # A project adds families, and takes none.
+    # A project can add families, but never remove any.
     if user.get("author_family") and "author_family" in judge:
         words = f"{user['author_family']},{judge['author_family'] or ''}".split(",")
         families = {}
@@ -575,13 +575,13 @@ def _limit_judge(judge: Layer, user: Layer) -> None:
 
 
 def _limit_gate(gate: Layer, user: Layer) -> None:
-    """Leave out what a project says of `gate` where the user's own word is the stricter one."""
-    # A depth that the project asks for is weighed against the user's; to ask for none changes nothing.
+    """Drop a project's `gate` settings if the user's own are stricter."""
+    # A project's depth is weighed against the user's; asking for none changes nothing.
     for key in ("depth", "review"):
         if not gate.get(key):
             gate.pop(key, None)
     for key, strict in (("mode", "blocking"), ("undetermined", "block")):
-        # What holds up the user's pushes is not the clone's to let pass.
+        # A clone mustn't let pass what holds up the user's pushes.
         if user.get(key) == strict:
             gate.pop(key, None)
 
@@ -639,7 +639,7 @@ _SCORERS = {"title_tags": "keyword", "fts5_bm25": "fts5"}
 
 
 def _at(key: str) -> Any:  # noqa: ANN401 - as pydantic types a field
-    """Return a field that stands at a dotted key of the section `retrieval`, or of the whole file."""
+    """Declare a field for a dotted key of the section `retrieval`, or of the whole file."""
     path = key.split(".")
     places = AliasChoices(AliasPath("retrieval", *path), AliasPath(*path))
     return Field(None, validation_alias=places)
@@ -667,15 +667,15 @@ class _MemoryConfig(Strict, extra="ignore"):
 
 
 class _Listing(Strict, extra="ignore"):
-    """What a provider profile says of its models."""
+    """The models listed in a provider profile."""
 
     models: dict[str, str | None] = {}
 
 
 def _memory_config(project: Path) -> Layer:
-    """Return the settings as a configuration layer: only what the file says, under our names."""
+    """Read these settings as a configuration layer: only the keys in the file, under our names."""
     path = project / environment.MEMORY / environment.MEMORY_CONFIG
-    # A clone's store may be a link; what lies elsewhere is not the project's to say.
+    # A clone's store may be a link; a project can't speak for files elsewhere.
     is_inside = path.parent.resolve().is_relative_to(project.resolve())
     if not is_inside or not yamlfile.check_own(path, path.parent):
         return {}
@@ -694,7 +694,7 @@ def _memory_config(project: Path) -> Layer:
 
 
 def _listed_models() -> set[str]:
-    """Return every model that a provider profile lists: what a project may choose from."""
+    """Return all models listed in provider profiles: a project may choose among them."""
     models = set[str]()
     for path in files.profile_files():
         listing = yamlfile.read(path, _Listing, version_key="provider")

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_NODES = (
-    1_000_000  # of a document in which each alias is written out: no file without one has as many
+    1_000_000  # of a document after expanding its aliases: no file without aliases has as many
 )
-MOST_LEVELS = 50  # of lists and mappings in each other: a parser's time grows with their square
-# A mapping in the outermost one.
+MOST_LEVELS = 50  # nested lists and mappings: a parser's time grows with their square
+# A mapping inside the outermost one.
 _NESTED = re.compile(r"(?m)^[^\s#-].*+\n(?: *+(?:#.*)?\n)*+( +)[^\s#-]")
 _QUOTED = re.compile(r""" (["'])(?!<|[,\]}]')(?:(?!\1).)*(?:\1|$)""")
 
 
 def parsed(text: str, path: Path | None = None) -> Any:  # noqa: ANN401 - any YAML
-    """Return what a YAML 1.2 text says; raises `ConfigError` when it is none."""
+    """Parse a YAML 1.2 text; raises `ConfigError` if it isn't valid."""
     try:
         return _yaml().load(text)
     except (YAMLError, ValueError) as error:  # ValueError: a number of too many digits, no such day
@@ -71,7 +71,7 @@ class _Scanner(RoundTripScanner):
 
 
 class _Composer(Composer):
-    """Takes single values as keys, and aliases that stand for up to `MOST_NODES` values: more takes long."""
+    """Accepts only plain values as keys, and aliases that expand to up to `MOST_NODES` values."""
 
     def __init__(self, loader: Any = None) -> None:  # noqa: ANN401 - the loader of ruamel
         super().__init__(loader)
@@ -110,7 +110,7 @@ def _yaml() -> YAML:
 
 
 def _plainly(problem: str | None) -> str:
-    """Return what a YAML parser found wrong, without the words of its trade."""
+    """Rephrase a YAML parser's message in plain words."""
     words = (problem or "not valid YAML").partition("\n")[0]
     words = words.replace(
         "found character '\\t' that cannot start any token", "a tab; indent with spaces"
@@ -121,7 +121,7 @@ def _plainly(problem: str | None) -> str:
         return "this does not fit the block above it"
     if words.startswith("found duplicate key "):
         return words.partition(" with value ")[0]
-    # What stands in the file is quoted, as are the names of a parser's tokens: '<block end>'.
+    # The parser quotes the file's content, and the names of its tokens: '<block end>'.
     return _QUOTED.sub("", words)
 
 
@@ -136,7 +136,7 @@ def put(path: Path, section: str, key: str, value: object) -> None:
 
 
 def change(path: Path, change: Callable[[Any], None], instead: str, key: str) -> None:
-    """Write a `change` of a YAML file's mapping; raises `ConfigError` with what to do `instead`."""
+    """Apply a `change` to a YAML file's mapping; raises `ConfigError` with what to do `instead`."""
     text = path.read_bytes().decode() if path.exists() else ""
     parsed(text, path)
     try:
@@ -179,7 +179,7 @@ def edited(text: str, change: Callable[[Any], None]) -> str:
             changed = lines_of(written.getvalue())
     if not changed:
         raise ConfigError("cannot edit a file with this layout; change it by hand")
-    # The comments behind what was removed are kept, too.
+    # Keep the comments behind removed lines, too.
     comments = _comments(lines) - _comments(changed)
     line_end = "\r\n" if "\r\n" in text else "\n"
     return line_end.join([*changed, *comments.elements(), ""])
@@ -190,7 +190,7 @@ def _comments(lines: Iterable[str]) -> Counter[str]:
 
 
 def bundled() -> str:
-    """Return what `files.COMPILED` is to hold."""
+    """Build the content of `files.COMPILED`."""
     data = {}
     for kind in ("providers", "rubrics", "retrieval"):
         for path in files.folder(kind).glob("*.yaml"):

@@ -1,6 +1,6 @@
-"""Reads the YAML and JSON files that users tune into validated models; errors name file, line and key.
+"""Reads the YAML and JSON files that users edit into validated models; errors name file, line and key.
 
-One place reads the errors of pydantic and says them in plain words and the data's own keys.
+Only this module reads pydantic's errors; it rephrases them in plain words and the data's own keys.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 
 MAX_BYTES = 1_000_000  # far above any real file; keeps a YAML bomb from being parsed
 CONFIG_BYTES = (
-    32_000  # of what a clone may bring and every prompt waits for: a second and a half of CPU
+    32_000  # of files that a clone may bring and every prompt waits for: 1.5 seconds of CPU
 )
 
 
@@ -50,10 +50,10 @@ Model = TypeVar("Model", bound=BaseModel)
 def read(
     path: Path, model: type[Model], *, version_key: str | None = None, most: int = MAX_BYTES
 ) -> Model:
-    """Return the file at `path`, of `most` bytes, as a `model`; the same content is validated once.
+    """Read the file at `path`, of `most` bytes, as a `model`; the same content is validated only once.
 
-    Without the key `version_key` it is no such file, whatever else is wrong with it. Raises `ConfigError`
-    naming file, line, key, what was expected and what to do, for each thing that is wrong.
+    A file without the key `version_key` isn't of this kind, whatever else is wrong with it. Raises
+    `ConfigError` naming file, line, key, the expected value and the remedy, for each problem.
     """
     data: Model = _validated(_content(path, most), path, model, version_key)
     return data
@@ -101,7 +101,7 @@ def read_lines(path: Path, model: type[Model]) -> list[Model]:
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """Return the mapping in a YAML 1.2 file, or in JSON by its name; raises `ConfigError` when it is none."""
+    """Load the mapping in a YAML 1.2 file (or JSON, by its name); raises `ConfigError` if it isn't one."""
     return deepcopy(_parsed(_content(path, MAX_BYTES), path))
 
 
@@ -143,7 +143,7 @@ def _parsed(raw: bytes, path: Path) -> dict[str, Any]:
             why = getattr(error, "msg", error)
             raise ConfigError(f"{why}; correct the JSON", path=path, line=line) from None
     else:
-        from judgekit.config import yaml_text  # noqa: PLC0415 - what is bundled needs no parser
+        from judgekit.config import yaml_text  # noqa: PLC0415 - bundled files need no parser
 
         data = yaml_text.parsed(text, path)
     if data is not None and not isinstance(data, dict):
@@ -163,7 +163,7 @@ def _members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def line_of(data: object, location: Location) -> int | None:
-    """Return the line (from 1) of the deepest part of `location` that stands in the file."""
+    """Return the line (from 1) of the deepest part of `location` that's in the file."""
     line: int | None = None
     for part in location:
         marks = getattr(getattr(data, "lc", None), "data", None) or {}
@@ -175,7 +175,7 @@ def line_of(data: object, location: Location) -> int | None:
 
 
 def check_own(path: Path, project: Path) -> bool:
-    """Whether a project's file is there; raises `ConfigError` for a link on the way, a pipe or a device."""
+    """Whether a project's file exists; raises `ConfigError` for a link on the way, a pipe or a device."""
     step = project
     mode = 0
     for part in path.relative_to(project).parts:
@@ -196,7 +196,7 @@ def check_own(path: Path, project: Path) -> bool:
 
 
 class Problem(NamedTuple):
-    """What is wrong with data: where, in its own keys, and what was expected."""
+    """A problem in data: its place, in the data's own keys, and the expected value."""
 
     location: Location
     text: str
@@ -231,15 +231,15 @@ def problem(errors: Sequence[ErrorDetails], data: object) -> Problem:
 def problems(
     errors: Sequence[ErrorDetails], data: object, model: object = None
 ) -> Iterator[Problem]:
-    """Yield pydantic's errors about `data` in plain words, which repeat no value; `model` is what is wanted.
+    """Rephrase pydantic's errors about `data`, whose wanted type is `model`, without repeating values.
 
-    Where several kinds of value are possible, all that were expected there are named. What stands there may
-    be none of the reader's, since a file of a clone may lead to another one: its kind is said, never itself.
+    If several kinds of value are possible, all the expected ones are named. The value may not be the reader's
+    to see, since a file of a clone can lead to another one, so only its kind is named.
     """
-    # A misspelt key explains the missing one, so it comes first.
+    # A misspelt key explains a missing one, so it comes first.
     details = sorted(errors, key=lambda each: each["type"] != "extra_forbidden")
     left = [(error, _place(error, data)) for error in details]
-    misspelt = set()  # locations of keys that stand there with another spelling
+    misspelt = set()  # locations of keys that are there, but spelt differently
     while left:
         same = _alternatives([error for error, _ in left], left[0][1])
         alternatives = [left[number] for number in same]
@@ -273,7 +273,7 @@ def problems(
 
 
 def _join_expectations(errors: Iterable[ErrorDetails]) -> str:
-    """Return what was expected, as "expected A, B or C"."""
+    """Join the expected values of several errors: "expected A, B or C"."""
     expectations = list(dict.fromkeys(map(_expectation, errors)))
     first, *others = expectations
     others = [expectation.removeprefix("expected ") for expectation in others]
@@ -283,7 +283,7 @@ def _join_expectations(errors: Iterable[ErrorDetails]) -> str:
 
 
 def _got(error: ErrorDetails) -> str:
-    """Return ", got" and the kind of what stands there, or "" where the expectation says enough."""
+    """Return ", got" and the kind of the actual value, or "" if the expectation says enough."""
     kind = error["type"]
     value = error["input"]
     table = _faults()["got"]
@@ -301,7 +301,7 @@ def _similar(value: object, words: Sequence[str]) -> str | None:
 
 
 def _keys(model: object, location: Location) -> list[str]:
-    """Return the keys that a `model` has at `location`; of lists and mappings, those of what is in them."""
+    """List the keys of a `model` at `location`; for lists and mappings, the keys of their items."""
     models = _models(model)
     for part in location:
         fields = [outer.model_fields[part] for outer in models if part in outer.model_fields]
@@ -316,7 +316,7 @@ def _keys(model: object, location: Location) -> list[str]:
 
 
 def _models(kind: object) -> list[type[BaseModel]]:
-    """Return the models in an annotation, such as those of a union or of a list's items."""
+    """List the models in an annotation, such as those of a union or of a list's items."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         if issubclass(kind, RootModel):
             return _models(kind.model_fields["root"].annotation)
@@ -336,7 +336,7 @@ def problem_in(text: str | bytes, error: ValidationError) -> Problem:
 
 
 def _place(error: ErrorDetails, data: object) -> list[int]:
-    """Return which parts of an error's place are keys of `data`, or missing there; others name types."""
+    """List the parts of an error's location that are keys of `data` or missing there; others name types."""
     place = []
     location = error["loc"]
     for position, part in enumerate(location):
@@ -350,7 +350,7 @@ def _place(error: ErrorDetails, data: object) -> list[int]:
 
 
 def _alternatives(details: Sequence[ErrorDetails], place: Sequence[int]) -> list[int]:
-    """Return which errors are about the same value as the first: one or more for each kind it could be."""
+    """List the errors about the same value as the first: at least one for each kind it could be."""
     first = details[0]["loc"]
     for part in set(range(len(first))) - set(place):
         same = []
@@ -384,6 +384,7 @@ def _expectation(error: ErrorDetails) -> str:
 
 
 def kind_of(value: object) -> str:
+    """Describe the kind of a value in words, such as "a list of 3", without repeating it."""
     if isinstance(value, dict | list):
         kind = "list" if isinstance(value, list) else "mapping"
         if value:
