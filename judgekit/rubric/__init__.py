@@ -1,1 +1,1 @@
-"""Where rubrics are made: begun, checked, tried on their cases, and compared with one another."""
+"""Tools for making rubrics: begin, check, try on their cases, and compare them."""

@@ -1,4 +1,4 @@
-"""Looks a rubric and its cases over without asking a model: what is wrong, odd, or changed since another."""
+"""Checks a rubric and its cases without asking a model: what's wrong, odd, or changed."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
     from judgekit.rubric.schema import Case, Rubric
 
-FEW = 10  # cases, below which a share of agreement says next to nothing
+FEW = 10  # cases; with fewer, a share of agreement means next to nothing
 LEAST_SHARE = 0.2  # of the cases should be on either side of acceptance
 
 _MOST_COMBINATIONS = 100_000  # of scores that are gone through
 
 
 class Remark(NamedTuple):
-    """Something about a rubric: where, what, and whether it is `wrong` or only worth a thought."""
+    """A remark on a rubric: where, what, and whether it's `wrong` or only worth a thought."""
 
     path: Path
     key: str
@@ -48,7 +48,7 @@ class Remark(NamedTuple):
 def remarks(
     loaded: LoadedRubric, cases: Sequence[Case], wrong: Sequence[WrongCase] = ()
 ) -> list[Remark]:
-    """Return what is to be said about a rubric that was read, and about its cases; what is wrong first."""
+    """Collect the remarks on a loaded rubric and its cases, errors first."""
     remarks = [*_modes(loaded), *_cases(loaded, cases)]
     remarks += _lines(beside(loaded.path, "cases"), loaded.rubric, cases)
     remarks += _lines(beside(loaded.path, "leniency"), loaded.rubric, wrong)
@@ -58,7 +58,7 @@ def remarks(
 
 
 def outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
-    """Return which strict and lenient outcomes one set of whole scores can have; None if too many to try."""
+    """Find all (strict, lenient) outcomes that whole scores can have; None if there are too many to try."""
     points = []
     for dimension in rubric.dimensions.values():
         if dimension.scale:
@@ -161,7 +161,7 @@ def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
 
 
 def _lines(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark]:
-    """Yield the ids that are there twice, and what the rubric needs and a case lacks."""
+    """Yield remarks on ids that occur twice, and on things the rubric needs and a case lacks."""
     seen: dict[str, int] = {}
     for number, case in enumerate(cases, 1):
         first = seen.setdefault(case.id, number)
@@ -204,7 +204,7 @@ def _changes(key: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN40
 
 
 def _short(value: object) -> str:
-    """Return a value in words, all of it: texts are what a rubric is made of."""
+    """Return a value in words, but uncut: a rubric consists of its texts."""
     if isinstance(value, dict):
         parts = []
         for name, part in value.items():

@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Section: TypeAlias = Literal["judge", "gate", "retrieval"]
-"""Where a configuration names a rubric."""
+"""The sections of a configuration that name a rubric."""
 Starter: TypeAlias = Literal["score", "select", "compare"]
 _YAML = (".yaml", ".yml")
 _SCHEMA_FILE = "rubric.schema.json"
 _MODELINE = f"# yaml-language-server: $schema={_SCHEMA_FILE}\n"
 BY_FULL_NAME = {"groundedness@1.1.0", "kls@1.1.0"}
-"""Bundled versions that an id alone does not mean, so that calibrations, recordings and KPIs of it stay."""
+"""Bundled versions that an id alone doesn't select, so that its calibrations, recordings and KPIs stay."""
 _REFERENCE = re.compile(r"[a-z][a-z0-9-]*(@\d+\.\d+\.\d+)?")
 
 
 class LoadedRubric(NamedTuple):
-    """A rubric, the file it was read from, that file's SHA-256, and which folder it came from."""
+    """A rubric, its file, that file's SHA-256, and the folder it came from."""
 
     rubric: Rubric
     path: Path
@@ -53,7 +53,7 @@ class LoadedRubric(NamedTuple):
 
     @property
     def source(self) -> Literal["project", "user", "path"] | None:
-        """Where it comes from, if judgekit brings a rubric of this id and this is not it."""
+        """The origin of a rubric that replaces a bundled one with the same id, else None."""
         if self.origin == "bundled" or self.sha256 in published().values():
             return None
         for reference in published():
@@ -63,7 +63,7 @@ class LoadedRubric(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its id and version, and whose it is where that could be mistaken."""
+        """Its id and version, and its owner if that could be mistaken."""
         return rubric_name(self.rubric.ref, self.source)
 
 
@@ -93,7 +93,7 @@ def find_rubric(
 
 
 def _find_newest(reference: str, project: Path | None) -> LoadedRubric:
-    """Return the newest rubric for `ID` or `ID@VERSION` in the first folder that has one."""
+    """Find the newest rubric for `ID` or `ID@VERSION`, in the first folder that has one."""
     name, _, version = reference.partition("@")
     for origin, folder in folders("rubrics", project):
         paths = {}
@@ -102,7 +102,7 @@ def _find_newest(reference: str, project: Path | None) -> LoadedRubric:
             is_hidden = origin == "bundled" and not version and path.stem in BY_FULL_NAME
             if not numbers or is_hidden:
                 continue
-            # A file whose name has no version comes first, and is refused when it is read.
+            # A file without a version in its name comes first, and is refused when it's read.
             place: tuple[float, ...] = (inf,)
             if _REFERENCE.fullmatch(path.stem):
                 place = tuple(map(int, numbers.split(".")))
@@ -119,7 +119,7 @@ def _find_newest(reference: str, project: Path | None) -> LoadedRubric:
 
 
 def configured_rubric(section: Section, reference: str, project: Path | None) -> LoadedRubric:
-    """Return the rubric that a section of the configuration names; raises `ConfigError` saying where."""
+    """Load the rubric that a section of the configuration names; raises `ConfigError` naming the place."""
     if reference.endswith(_YAML) and not Path(reference).is_file():
         problem = "there is no such file; name an ID, ID@VERSION or a YAML file that exists"
         raise settings.wrong(section, "rubric", problem, project)
@@ -127,14 +127,14 @@ def configured_rubric(section: Section, reference: str, project: Path | None) ->
     try:
         return find_rubric(reference, project, (kind,))
     except UsageError as error:
-        # What stands in a file of a clone is not repeated.
+        # Don't repeat the content of a clone's file.
         problem = str(error).replace(f" {reference!r}", " of that name")
         problem = problem.replace(repr(reference), "the value")
         raise settings.wrong(section, "rubric", problem, project) from None
 
 
 def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
-    """Read one rubric file; refuses one that reuses a published id and version with other content."""
+    """Read one rubric file; refuses one that reuses a published id and version with different content."""
     if origin == "project":
         yamlfile.check_own(path, path.parents[2])
     rubric = yamlfile.read(path, RubricFile, version_key="rubric").root
@@ -150,7 +150,7 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
 
 
 def beside(rubric_path: Path, what: Literal["cases", "leniency"]) -> Path:
-    """Return where a rubric's cases or wrong texts (for leniency) are: `NAME.cases.jsonl` by `NAME.yaml`."""
+    """Return the path of a rubric's cases or wrong texts (leniency): `NAME.cases.jsonl` by `NAME.yaml`."""
     return rubric_path.with_name(f"{rubric_path.stem}.{what}.jsonl")
 
 
@@ -201,8 +201,8 @@ def begin(
 
 
 def _renamed_text(source: Path, ref: str) -> str:
-    """Return the text of a rubric's file as that of `ref`, which is ID@VERSION; raises `ConfigError`."""
-    from judgekit.config import yaml_text  # noqa: PLC0415 - to begin a rubric alone
+    """Rewrite a rubric's file for `ref`, which is ID@VERSION; raises `ConfigError`."""
+    from judgekit.config import yaml_text  # noqa: PLC0415 - only needed to begin a rubric
 
     text = source.read_text(encoding="utf-8")
     if not re.search("^version:", text, re.MULTILINE):  # it may be left out

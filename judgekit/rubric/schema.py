@@ -48,7 +48,7 @@ class ByMode(Strict, Generic[Value]):
     lenient: Value
 
 
-_FILLED: dict[str, JsonValue] = {"required": []}  # `in_full` adds what is left out
+_FILLED: dict[str, JsonValue] = {"required": []}  # `in_full` adds the omitted fields
 
 
 class Tier(Strict):
@@ -67,7 +67,7 @@ class TierLimits(Strict):
     tiebreaker: Tier = Tier(timeout=45)
 
 
-Tiers = TierLimits  # by its published name: what was pickled is found
+Tiers = TierLimits  # under its published name, so that pickles load
 
 
 class Instructions(Strict):
@@ -248,7 +248,7 @@ class _Rubric(Strict):
         return tuple(getattr(self, self._asked))
 
     def about(self, name: str) -> Self:
-        """Return the rubric with one of its dimensions or criteria only."""
+        """Reduce the rubric to a single dimension or criterion."""
         question = getattr(self, self._asked)[name]
         return self.model_copy(update={self._asked: {name: question}})
 
@@ -319,6 +319,7 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
         return self
 
     def mean(self, scores: Mapping[str, float]) -> float:
+        """Return the weighted mean of one score per dimension."""
         values = []
         weights = []
         for name, dimension in self.dimensions.items():
@@ -368,7 +369,7 @@ Rubric: TypeAlias = ScoreRubric | SelectRubric | CompareRubric
 
 
 def in_full(data: Any, validated: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever a file holds
-    """Return a rubric, where needed with what its file leaves out; what is of another kind stays as it is."""
+    """Fill in the fields that a rubric's file leaves out; data of any other kind stays as it is."""
     try:
         return validated(data)
     except ValidationError:

@@ -1,7 +1,7 @@
-"""Where rubrics and retrieval profiles lie: the project's folder, then the user's, then the bundled one.
+"""The folders for rubrics and retrieval profiles: the project's, then the user's, then the bundled one.
 
-Standard library only, so that rubrics can be listed without reading them: one whose bytes are those of a
-published version is sound (a test sees to it), and what a list shows of it stands at the beginning of lines.
+Standard library only, so that rubrics can be listed without parsing them: a file with the bytes of a
+published version is sound (a test checks that), and a list only needs values at the beginning of lines.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def published() -> dict[str, str]:
 
 
 def head(path: Path) -> Head | None:
-    """Return the head of a published rubric, read as text; None of any other file, to be read whole."""
+    """Read the head of a published rubric as text; None for any other file, which must be parsed."""
     try:
         if not path.is_file():  # a pipe may have no end
             return None

@@ -22,20 +22,20 @@ _Line: TypeAlias = tuple[str, str, str]
 """Where a term stands, the term, and its dimension."""
 
 MOST = 1_000  # terms of one file
-MOST_LETTERS = 60  # of a term: a remark holds no longer one
+MOST_LETTERS = 60  # of a term: remarks don't hold longer ones
 _THESAURUS = 'expected a thesaurus, {"name": ..., "data": {TERM: {"id": ..., "nterm": DIMENSION}}}'
 
 
 def read_terms(path: Path) -> list[tuple[str, str]]:
     """Read terms, each with the name of its dimension, from a list, a thesaurus or a folder of Markdown.
 
-    Raises `InputError` for a file that can't be read or says nothing.
+    Raises `InputError` for a file that's unreadable or contains no terms.
     """
     if not path.is_dir():
         return parse(_read_text(path), str(path))
     lines = []
     for file in sorted(path.rglob("*.md")):
-        if not file.is_symlink():  # a clone may have brought one that leads anywhere
+        if not file.is_symlink():  # one that came with a clone could lead anywhere
             lines += _parse_page(_read_text(file), file)
     if not lines:
         expected = "expected Markdown files, one a dimension, with lines `synonyms:: TERM, TERM`"
@@ -53,7 +53,7 @@ def _read_text(path: Path) -> str:
 
 
 def _parse_page(text: str, path: Path) -> list[_Line]:
-    """Read a page of a Markdown thesaurus: its name is the dimension, and it lists other words for it."""
+    """Parse a page of a Markdown thesaurus: its name is the dimension, and it lists other words for it."""
     lines = []
     for number, line in enumerate(lines_of(text), 1):
         key, separator, words = line.strip().lstrip("-* ").partition("::")
@@ -83,7 +83,7 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
 
 
 def _check(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
-    """Shorten terms and dimensions to one line each; raises `InputError` for what is none."""
+    """Check that terms and dimensions fit on one line each; raises `InputError` for any that don't."""
     if len(lines) > MOST:
         raise InputError(f"{name}: more than {MOST:,} terms; choose those that name a dimension")
     pairs = []
@@ -129,13 +129,13 @@ def add(
     def change(data: dict[str, Any]) -> None:
         dimensions = data["dimensions"]
         for name, terms in added.items():
-            if isinstance(dimensions[name], str):  # a question alone
+            if isinstance(dimensions[name], str):  # only a question
                 dimensions[name] = type(dimensions)({"question": dimensions[name]})
             dimension = dimensions[name]
             if not dimension.get("terms"):
                 dimension.pop("terms", None)
                 dimension.insert(min(1, len(dimension) - 1), "terms", [])
-            # A comment behind the last of a list belongs to what follows.
+            # A comment behind the last item of a list belongs to the next key.
             for term in reversed(terms):
                 dimension["terms"].insert(0, term)
 
