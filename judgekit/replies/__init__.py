@@ -1,1 +1,1 @@
-"""What a model said: the form of replies, and how an answer is read out of one."""
+"""Model replies: their form, and how to read the answer out of one."""

@@ -1,9 +1,8 @@
-"""Reads the one answer out of a model's reply: which object it is, and whether the reply gives another one.
+"""Finds the one answer in a model's reply, and checks that the reply doesn't give another one.
 
-A model copies from the text that it judges. That text may hold an answer, or quotes and brackets that make an
-answer of what stands around them. So the second check does not rely on how the scanner split the reply: if a
-key of the answer has another value anywhere in the reply, the reply gives two answers, and neither is
-certain.
+A model copies from the text that it judges. That text may hold an answer, or quotes and brackets that turn
+their surroundings into one. So the second check doesn't rely on how the scanner split the reply: if a key of
+the answer has a different value anywhere in the reply, the reply gives two answers, and neither is certain.
 """
 
 from __future__ import annotations
@@ -29,9 +28,7 @@ Model = TypeVar("Model", bound="BaseModel")
 MAX_MENTIONS = 250  # a reply that names keys of its answer more often is refused
 _MAX_READ = 200_000  # characters that are read of the values of all mentions together
 _LEAST_READ = 4_000  # and of each
-_LEAST_SCORES = (
-    2  # that make an assessment of numbers in prose: one beside an answer may be anything
-)
+_LEAST_SCORES = 2  # to treat numbers in prose as an assessment: a single one could be anything
 _FENCE = re.compile(r"```(?:json)?[^\S\n]*+\n(.*)```", re.DOTALL)
 _MENTION = re.compile(
     rf"(?<!\\)[{QUOTES}](?P<quoted>[^{QUOTES}\\\n]{{1,200}})[{QUOTES}]\s*+:"
@@ -46,11 +43,11 @@ _AMOUNT = re.compile(fit.WORDS["amount"])
 def extract(raw: str, model: type[Model]) -> Model:
     """Return the last object in `raw` that fits `model`, if `raw` gives no other answer.
 
-    A value that was begun and not ended is none; a field with a default keeps that then. Keys match exactly,
-    else without regard to case, spaces, underscores and hyphens where only one does. An object inside another
-    one is no answer, save under a key such as `result` or `answer`. Thoughts are no answer,
-    whatever they hold: an object in `<think>` or before a lone `</think>`. Answers that agree in the fields
-    which `model` requires are one answer.
+    A value that was cut off doesn't count; a field with a default then keeps it. Keys match exactly, or else
+    ignoring case, spaces, underscores and hyphens if only one key matches that way. An object inside another
+    one isn't an answer, except under a key such as `result` or `answer`. Thoughts aren't answers, whatever
+    they hold: an object in `<think>` or before a lone `</think>`. Answers that agree in the fields which
+    `model` requires are one answer.
 
     Raises `AmbiguousReply` if `raw` gives two answers that differ, and `InvalidReply` if it gives none; the
     message says what the last object lacked. `UsageError` says that an argument is of another type.
@@ -124,21 +121,21 @@ def _quote(raw: str) -> str:
 
 
 def _decisive(model: type[BaseModel]) -> list[str]:
-    """Return the fields by which answers differ: those that are required, or all."""
+    """List the fields that tell answers apart: the required ones, or all if none is required."""
     fields = model.model_fields
     return [name for name, field in fields.items() if field.is_required()] or list(fields)
 
 
-# Whether a key of the answer is given again with another value
+# Finding a key of the answer that's given again with another value
 
 _Places = dict[str, list[tuple[BaseModel, str]]]
-"""Which fields of an answer, and of the models in it, a key (plain) names."""
+"""Maps a plain key to the fields of an answer, and of its nested models, that the key names."""
 
 
 def _differing(
     raw: str, objects: Sequence[Object], answer: BaseModel, *, nested: bool
 ) -> str | None:
-    """Return a key of `answer` that `raw` gives again with another value, None where there is none."""
+    """Return a key of `answer` that `raw` gives again with another value, or None."""
     wanted = _decisive_places(answer)
     around = _texts_around(raw, objects)
     last = objects[0]
@@ -179,7 +176,7 @@ def _decisive_places(answer: BaseModel) -> _Places:
 
 
 def _texts_around(raw: str, objects: Sequence[Object]) -> list[str]:
-    """Return what stands around the objects that are exact JSON, from the last on."""
+    """Return the texts around the objects that are exact JSON, from the last one on."""
     around = []
     until = len(raw)
     for item in objects:
@@ -218,7 +215,7 @@ def _inside(value: Object | Array) -> Iterator[tuple[str, object]]:
 
 
 def _is_other(mention: object, places: list[tuple[BaseModel, str]], *, begins: bool) -> bool:
-    """Whether a value is one that the answer might have there, and does not have."""
+    """Whether a value would be valid there, but isn't the answer's."""
     is_cut = False
     is_known = False
     for holder, name in places:
@@ -233,7 +230,7 @@ def _is_other(mention: object, places: list[tuple[BaseModel, str]], *, begins: b
 
 
 def _is_amount(value: object, places: list[tuple[BaseModel, str]]) -> bool:
-    """Whether a value is an amount where a number is wanted, in a form or size that no answer has."""
+    """Whether a value is an amount in place of a number, in a form or size that no answer has."""
     parts = value if isinstance(value, Array) else [value]
     words = []
     for part in parts:
@@ -250,12 +247,12 @@ def _is_amount(value: object, places: list[tuple[BaseModel, str]]) -> bool:
 
 
 def _kind(holder: BaseModel, name: str) -> object:
-    """Return what the annotation of a field asks for."""
+    """Return the type that a field is annotated with."""
     return fit.strip(type(holder).model_fields[name].annotation)
 
 
 def _value(value: object, holder: BaseModel, name: str) -> object:
-    """Return what a field of `holder` is when this is given for it: `CUT` if cut, None if no value."""
+    """Validate a value for a field of `holder`: returns `CUT` if it's cut, None if it isn't valid."""
     model = type(holder)
     fields = {}
     for other in model.model_fields:
@@ -270,7 +267,7 @@ def _value(value: object, holder: BaseModel, name: str) -> object:
 
 
 def _otherwise_in_prose(texts: list[str], wanted: _Places) -> str | None:
-    """Return a key that prose or markup gives another number, if all keys that want one are given one."""
+    """Find a key that prose or markup gives a different number, if it gives every wanted key a number."""
     numbers = {}
     spellings = {}
     for key, places in wanted.items():

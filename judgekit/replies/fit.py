@@ -22,30 +22,30 @@ _VALUE_KEYS = frozenset(WORDS["values"].split())
 _MAXIMUM_KEYS = frozenset(WORDS["maximum"].split())
 _WRAPPERS = frozenset(WORDS["wrappers"].split())
 _MAX_WRAPPERS = 4  # objects around the answer: in `{"result": {"evaluation": {…}}}` there are two
-_SHORT = 40  # characters in which a scale is named, and that a message quotes
+_SHORT = 40  # characters of a scale's name, which a message quotes
 _FIGURE = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 _MISSING = object()
 
 
-class Misfit(Exception):  # noqa: N818 - says why an object is not the one; the caller goes on to the next
-    """An object is not of the wanted shape; the text says in a few words what is wrong."""
+class Misfit(Exception):  # noqa: N818 - explains a misfit; the caller tries the next object
+    """An object doesn't have the wanted shape; the message briefly says why."""
 
 
 class CutOff(Misfit):
     """The text ended, or went astray, within a value that is wanted."""
 
 
-# What a field is called, and what its annotation asks for
+# The names of fields, and the types their annotations ask for
 
 
 @lru_cache(maxsize=1024)
 def plain(key: str) -> str:
-    """Return what counts when keys are compared tolerantly: no case, spaces, underscores, hyphens."""
+    """Normalise a key for tolerant comparison: no case, spaces, underscores, hyphens."""
     return re.sub(r"[\s_-]+", "", key).casefold()
 
 
 def _keys_like(value: Object, keys: Collection[str]) -> list[str]:
-    """Return the keys of an object that are among plain ones, in any spelling."""
+    """Return the keys of an object that match one of the plain keys, in any spelling."""
     return [key for key in value if plain(key) in keys]
 
 
@@ -60,7 +60,7 @@ def _inner(model: type[BaseModel]) -> list[type[BaseModel]]:
     return list(filter(is_model, kinds))
 
 
-@lru_cache(maxsize=64)  # some models are made for one reply
+@lru_cache(maxsize=64)  # some models are made for a single reply
 def _inside(model: type[BaseModel]) -> frozenset[str]:
     """Return the keys (plain) of a model's fields, and of the models that are its fields."""
     keys = set()
@@ -80,7 +80,7 @@ def _maximum(model: type[BaseModel]) -> float | None:
 
 
 def strip(annotation: Any) -> Any:  # noqa: ANN401 - an annotation can be any object
-    """Return the annotation without `Annotated` and `| None`."""
+    """Remove `Annotated` and `| None` from an annotation."""
     while get_origin(annotation) is Annotated or len(_arms(annotation)) == 1:
         annotation = (_arms(annotation) or get_args(annotation))[0]
     return annotation
@@ -97,7 +97,7 @@ def is_model(kind: object) -> TypeGuard[type[BaseModel]]:
 
 
 def is_number(kind: object) -> bool:
-    """Whether a number is wanted, and nothing else."""
+    """Whether an annotation accepts numbers only."""
     return kind in (int, float) or set(_arms(kind)) == {int, float}
 
 
@@ -130,7 +130,7 @@ def _quote(value: object) -> str:
 
 
 def shape(value: object, annotation: object, where: str) -> object:
-    """Return `value` in the form that `annotation` takes; pydantic decides about what stays unlike it."""
+    """Bring `value` into the form that `annotation` takes; pydantic decides about the rest."""
     kind = strip(annotation)
     if value is CUT:
         raise CutOff(f"`{where}` is cut off")
@@ -140,7 +140,7 @@ def shape(value: object, annotation: object, where: str) -> object:
         return _number(value, where)
     choices = get_args(kind) if get_origin(kind) is Literal else ()
     arms = _arms(kind)
-    # A bool would be taken for a number, or for one that is offered.
+    # A bool would pass for a number, or for an offered one.
     if isinstance(value, bool) and (choices or ({int, float} & {*arms} and bool not in arms)):
         raise Misfit(f"`{where}` is {str(value).lower()}, which was not asked for")
     if isinstance(value, (Object, Array)) and not value.closed:
@@ -166,7 +166,7 @@ def shape(value: object, annotation: object, where: str) -> object:
 
 
 def _number(value: object, where: str) -> object:
-    """Return the number that `value` is, quotes, says under "score"; a bool or other text is none."""
+    """Read a number from `value`: bare, in quotes, or under "score"; bools and other texts aren't numbers."""
     if isinstance(value, Object):
         keys = _keys_like(value, _VALUE_KEYS)
         if _keys_like(value, _MAXIMUM_KEYS):
@@ -207,7 +207,7 @@ def _join(where: str, part: object) -> str:
 
 
 def _model(value: object, model: type[BaseModel], where: str) -> object:
-    """Shape an object, in which the answer may be wrapped, nested deeper or flatter than `model`."""
+    """Shape an object; the answer in it may be wrapped, nested deeper, or flatter than `model`."""
     keyed = _keyed(value)
     if keyed and _keys_like(keyed, _inside(model)):
         value = keyed
@@ -232,7 +232,7 @@ def _model(value: object, model: type[BaseModel], where: str) -> object:
         required = field.is_required()
         kind = field.annotation
         takes_none = kind in (Any, None, object) or NoneType in get_args(kind)
-        # Null means the default where a field has one, and null is no value of it.
+        # Null means the default if a field has one and doesn't accept null.
         if item is not _MISSING and (item is not None or required or takes_none):
             with suppress(*[] if required else [CutOff]):
                 key = key_of(name, model)
@@ -248,7 +248,7 @@ def _model(value: object, model: type[BaseModel], where: str) -> object:
 
 
 def _match(value: Object, name: str, model: type[BaseModel], where: str = "") -> str | None:
-    """Return the key of `value` that holds the field `name`: the same, else the only one that is alike."""
+    """Find the key of `value` for the field `name`: the exact one, or the only similar one."""
     key: str | None = key_of(name, model)
     if key not in value:
         wanted = plain(key_of(name, model))
@@ -267,7 +267,7 @@ def _match(value: Object, name: str, model: type[BaseModel], where: str = "") ->
 
 
 def _keyed(value: object) -> Object | None:
-    """Return a list of objects that each name what they rate as one object, by these names."""
+    """Turn a list of objects that each name what they rate into one object, keyed by these names."""
     if not isinstance(value, Array):
         return None
     whole = Object()
@@ -293,7 +293,7 @@ def _children(value: Object) -> Iterator[Object]:
 
 
 def _unwrapped(value: Object, model: type[BaseModel]) -> Object:
-    """Return the object in `value` that has keys of `model`; `value` itself when it has, or it is unclear."""
+    """Unwrap the object in `value` that has keys of `model`; `value` itself if it has some, or if unclear."""
     names = _inside(model)
     inner = value
     for _ in range(_MAX_WRAPPERS + 1):
@@ -308,7 +308,7 @@ def _unwrapped(value: Object, model: type[BaseModel]) -> Object:
 
 
 def _elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
-    """Return a required field that `model` wants elsewhere: from beside, or from one object inside."""
+    """Find a required field in another place than `model` has it: one level up, or in one nested object."""
     field = model.model_fields[name]
     if not field.is_required():
         return _MISSING
@@ -332,7 +332,7 @@ def _elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
 
 
 def _flat(value: Object, model: type[BaseModel]) -> Object | None:
-    """Return the part of `value` that is a `model`, when all that it requires stands there."""
+    """Return the part of `value` that's a `model`, if it holds all required fields."""
     part = Object()
     for name, field in model.model_fields.items():
         key = _match(value, name, model)
@@ -345,7 +345,7 @@ def _flat(value: Object, model: type[BaseModel]) -> Object | None:
 
 
 def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
-    """Refuse an object that names another maximum beside its numbers than the one they were asked on."""
+    """Refuse an object that names another maximum beside its numbers than the requested one."""
     # A total beside several scores is their sum.
     keys = _keys_like(value, _MAXIMUM_KEYS - {"total"} - _inside(model))
     most = _maximum(model) if keys else None
@@ -356,7 +356,7 @@ def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
 
 
 def is_quoted(item: Object, model: type[BaseModel]) -> bool:
-    """Whether an object that was found in a string of others may be a quote, not an answer begun again."""
+    """Whether an object found in a string of another may be a quote, not a restarted answer."""
     outer = item.around
     behind = item.tail.strip()
     if outer is None or behind.startswith(tuple(QUOTES)) or "}" in behind or "]" in behind:
@@ -370,7 +370,7 @@ def is_quoted(item: Object, model: type[BaseModel]) -> bool:
 
 
 def _keys(item: Object, *, whole: bool = False) -> Iterator[str]:
-    """Yield the keys of an object and of objects in it; with `whole` those whose value is not cut."""
+    """Yield the keys of an object and its nested objects; with `whole`, only those of complete values."""
     for holder in (item, *item.values()):
         if isinstance(holder, Object):
             for key, value in holder.items():

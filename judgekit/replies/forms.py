@@ -25,16 +25,16 @@ from judgekit.rubric.schema import YesNo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Characters beyond which a text of a reply is cut, not refused: it decides nothing.
+# Characters; longer texts of a reply are cut, not refused, since they decide nothing.
 MAX_REASONING = 8_000
 MAX_TEXT = 2_000
 MAX_WORD = 80
-KEEP = "keep"  # the one key of a reply to a rubric with a single criterion
+KEEP = "keep"  # the only key of a reply about a single criterion
 _NO_WINNER = (TIE, "both", "neither", "equal", "none")
 
 
 def _text(value: object, most: int) -> str:
-    """Return as one text what a model gave as a text, as a list, or by dimension."""
+    """Join a model's text, which may come as a list or by dimension, into one text."""
     if isinstance(value, dict):
         lines = [f"{key}: {_text(item, most)}" for key, item in value.items()]
         value = "\n".join(lines)
@@ -46,7 +46,7 @@ def _text(value: object, most: int) -> str:
 
 
 def _listed(value: object) -> object:
-    """Return findings as a list: of texts, of one object, or by dimension are other ways to give them."""
+    """Return findings as a list; models also give them as texts, as one object, or by dimension."""
     if isinstance(value, str):
         if value.strip().casefold() in ("", "none", "n/a"):
             value = []
@@ -70,7 +70,7 @@ def _listed(value: object) -> object:
 
 
 def _findings_by_dimension(value: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the findings of an object whose keys are dimensions, each with its dimension."""
+    """Return the findings of an object keyed by dimension, each with its dimension."""
     findings = []
     for name, items in value.items():
         for item in items if isinstance(items, list) else [items]:
@@ -84,7 +84,7 @@ def _label(text: str) -> str:
 
 
 def _in_list(value: object) -> object:
-    """Return a label that comes without its list in one."""
+    """Put a label that comes without its list into one."""
     if isinstance(value, str) and value.strip():
         return [value]
     return value
@@ -114,7 +114,7 @@ class ReplyForm(BaseModel, serialize_by_alias=True):
 
 
 class FindingReply(BaseModel):
-    """One problem that a model found; everything may be left out."""
+    """One problem that a model found; every field may be left out."""
 
     dimension: _Text = ""
     location: _Text = ""
@@ -159,7 +159,7 @@ class ReviewReply(ReplyForm):
     checks: list[OnErrorOmit[CheckReply]]
 
 
-@functools.lru_cache(maxsize=16)  # making one takes 9 ms, and a push has hundreds of files
+@functools.lru_cache(maxsize=16)  # creating one takes 9 ms, and a push has hundreds of files
 def score_reply_model(
     dimensions: tuple[str, ...], least: int, most: int, binary: frozenset[str] = frozenset()
 ) -> type[ScoreReply]:
@@ -190,7 +190,7 @@ def score_reply_model(
 
 
 def select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> type[ReplyForm]:
-    """Return the model of a reply about `labels`; unknown ones alone are invalid, not none."""
+    """Create the model of a reply about `labels`; unknown labels alone make it invalid, rather than empty."""
     offered = {_label(label): label for label in labels}
 
     def keep_offered(words: list[str]) -> list[str]:
@@ -215,7 +215,7 @@ def select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> type[R
 
 
 def compare_reply_model(labels: Sequence[str]) -> type[CompareReply]:
-    """Return the model of a reply about two texts: the label of the better one, or a tie."""
+    """Create the model of a reply about two texts: the label of the better one, or a tie."""
     offered = dict.fromkeys(_NO_WINNER, TIE) | {_label(label): label for label in labels}
 
     def read_label(word: str) -> str:

@@ -1,8 +1,8 @@
-"""Says which part of a reply may be its answer: the layouts of an answer are listed, all else is none.
+"""Decides which part of a reply may be its answer: only the listed layouts count.
 
-A reply is the answer, or has thoughts before it in one of the forms in `reply_words.toml`. What stands
-between marks that aren't listed as an answer's is no answer, nor is what is before a lone end of thoughts or
-behind thoughts that nothing ends.
+A reply is the answer, or has thoughts before it in one of the forms in `reply_words.toml`. Text between marks
+that aren't listed as an answer's isn't one, nor is text before a lone end of thoughts, or behind thoughts
+that never end.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _MARK = re.compile(
     r"|<\|(?P<opened>[a-z_]{1,30})>|<(?P<closed>[a-z_]{1,30})\|>"
     r"|\[(?P<square>/?[A-Z][A-Z_ ]{2,40})\]"
     r"|[\u25c1\u27e8](?P<triangle>/?\w{1,30})[\u25b7\u27e9]"
-    # Granite says it in words, and Pangu by two tokens without names.
+    # Granite says it in words, Pangu with two nameless tokens.
     r"|(?m:^)[ \t]*Here(?:['\u2019]s| is) my (?P<spoken>thought process|response):"
     r"|\[(?P<unnamed>unused1[67])\]"
 )
-_WORDLESS = {  # whether a mark begins thoughts that no name says
+_WORDLESS = {  # marks that begin thoughts without a name
     "thought process": True,
     "response": False,
     "unused16": True,
@@ -45,15 +45,13 @@ _CHANNEL = (
     "channel "  # before its name: a turn in harmony's form has several, and `final` is the answer
 )
 _BEHIND_CHANNEL = re.compile(r"\s*+(?P<name>\w{0,40})")
-_LINE = 80  # characters before a mark in which its line begins, if there are only blanks
+_LINE = 80  # characters before a mark, if all are blank, that keep it at the start of its line
 _MOST_MARKS = 1000  # a reply with more is a flood
-_MOST_OBJECTS = (
-    64  # that are passed over; marks in a text with more of them count wherever they stand
-)
+_MOST_OBJECTS = 64  # to skip; in a text with more objects, marks count anywhere
 
 
 class Mark(NamedTuple):
-    """A mark in a reply: `opens` is None for one that only ends something."""
+    """A mark in a reply; `opens` is None for one that only ends something."""
 
     name: str
     start: int
@@ -100,13 +98,13 @@ def thoughts_in(raw: str) -> list[Span]:
 def _close(raw: str, spans: list[Span], opened: list[Mark], mark: Mark) -> None:
     begun = opened.pop()
     if not _is_transparent(begun.name):
-        # A mark that begins a channel ends another one, and is no part of it.
+        # A mark that begins a channel also ends the previous one, and isn't part of it.
         end = mark.start if mark.opens else mark.end
         spans.append(Span(begun.start, end, raw[mark.start : mark.end]))
 
 
 def _is_transparent(name: str) -> bool:
-    """Whether what stands between marks of this name is read as if they weren't there."""
+    """Whether marks of this name are ignored, and the text between them is read normally."""
     return name in _ANSWERING or name in _PROSE or name == f"{_CHANNEL}final"
 
 
@@ -122,12 +120,12 @@ def after_thoughts(raw: str) -> str:
 
 
 def is_in_thoughts(spans: list[Span], place: int) -> bool:
-    """Whether a place of a reply lies in a part that is no answer."""
+    """Whether a position in a reply is in a part that isn't the answer."""
     return any(span.start <= place < span.end for span in spans)
 
 
 def _marks(raw: str) -> list[Mark]:
-    """Find the marks that stand outside of objects that are exact JSON, whose texts may quote any mark."""
+    """Find the marks outside of exact JSON objects, whose texts may quote any mark."""
     found = []
     quoted_until = 0
     objects = 0
@@ -147,7 +145,7 @@ def _marks(raw: str) -> list[Mark]:
 
 
 def _read_mark(raw: str, match: re.Match[str]) -> Mark | None:
-    """Say what a mark means; None for a word of the prose, and for a mark that means nothing here."""
+    """Interpret a mark; None for a word of the prose, and for a mark without meaning here."""
     start, end = match.span()
     text = next(filter(None, match.groups()), "").lower()
     is_special = bool(match["special"])
@@ -169,7 +167,7 @@ def _read_mark(raw: str, match: re.Match[str]) -> Mark | None:
         return None
     opens = not (side and (side["closes"] or side["closes_behind"]))
     is_known = name in _ANSWERING or bool(_THOUGHT.search(name)) or is_special or match["opened"]
-    # Prose names tags, too; a mark that nobody knows yet stands at the beginning of a line.
+    # Prose names tags, too, so an unknown mark must be at the start of a line.
     line = raw[max(0, start - _LINE) : start].rpartition("\n")[2]
     if not is_known and (not match["tag"] or name in _PROSE or line.strip()):
         return None
@@ -181,11 +179,11 @@ def _plain(name: str) -> str:
 
 
 def exact_end(raw: str, start: int) -> int | None:
-    """Find the end of the JSON object that begins at `start`; None if it's not JSON to the letter."""
+    """Find the end of the JSON object that begins at `start`; None if it isn't strictly JSON."""
     with suppress(ValueError, RecursionError):
         return _DECODER.raw_decode(raw, start)[1]
     return None
 
 
-# NaN and infinities, which are no JSON, are no whole numbers either: `int` raises.
+# NaN and infinities aren't JSON, and aren't whole numbers either: `int` raises.
 _DECODER = json.JSONDecoder(object_pairs_hook=with_different_keys, parse_constant=int)

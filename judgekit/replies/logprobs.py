@@ -1,7 +1,7 @@
-"""Scores by the probabilities of a reply's tokens: a 4 may have been nearly a 3.
+"""Scores by the probabilities of a reply's tokens: a 4 may have nearly been a 3.
 
-Where a provider gives the alternatives of each token, a score is the expectation over the scale's points at
-the place of its number. The number itself stays where any of this is in doubt.
+If a provider gives the alternatives of each token, a score is the expectation over the scale's points at the
+position of its number. If any of this is in doubt, the number itself stays.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Reply
     from judgekit.replies.forms import ScoreReply
 
-# Alternatives of each token that are requested: five points and other ways to write them. xAI gives no more.
+# Alternatives to request for each token: five points and other spellings of them. xAI gives no more.
 ALTERNATIVES = 8
-# With less probability on the scale's points, the model was about to write something else there.
+# With less probability on the scale's points, the model was about to write something else.
 LEAST_MASS = 0.8
 # An expectation nearer than this to the number is the number: whole thresholds are not missed by a hair.
 SURE = 0.05
-_MOST_PLACES = 32  # in a text with more numbers that may be scores, none is looked for
-_SLACK = 0.01  # how far above 1 rounding may bring a sum of probabilities
+_MOST_PLACES = 32  # with more candidate numbers in a text, none is examined
+_SLACK = 0.01  # how far rounding may push a sum of probabilities above 1
 _BEFORE = " \t\r\n\"'“”:"
 _BEHIND = " \t\r\n\"'“”,}]"
 _NUMBER = re.compile(r""":\s*+["'“]?(\d{1,4})(?=["'”]?\s*+(?:[,}\n]|\Z))""")
@@ -38,7 +38,7 @@ def expectations(reply: Reply, answer: ScoreReply, points: range) -> dict[str, f
     """Return the mean of the `points`, weighted by their probabilities, of each score that is certain."""
     if not reply.tokens or len(reply.tokens) != len(reply.logprobs):
         return {}
-    # Servers cut blanks, thinking before the text and marks behind it out of the one and not of the other.
+    # Servers strip blanks, leading thoughts and trailing marks from one of the two, but not the other.
     core = reply.text.strip()
     at = "".join(reply.tokens).rfind(core)
     if not core or at < 0:
@@ -58,7 +58,7 @@ def expectations(reply: Reply, answer: ScoreReply, points: range) -> dict[str, f
 
 
 def places(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int, int]]:
-    """Return where in `text` scores stand: another number there changes this one score of the reply alone."""
+    """Locate the scores in `text`: numbers whose change would change just this score of the reply."""
     scores: dict[str, int] = answer.model_dump()["scores"]
     numbers = []
     for match in _NUMBER.finditer(text):
@@ -83,7 +83,7 @@ def places(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int,
 
 
 def expectation(token: str, beside: Mapping[str, float], value: int, points: range) -> float | None:
-    """Return the expected point where `token` stands for `value`; None where too little is on `points`."""
+    """Return the expected point if `token` spells `value`; None if too little probability is on `points`."""
     if token.lstrip(_BEFORE).rstrip(_BEHIND) != str(value) or token not in beside:
         return None
     mass = dict.fromkeys(points, 0.0)
@@ -93,8 +93,8 @@ def expectation(token: str, beside: Mapping[str, float], value: int, points: ran
         if point is not None and logprob <= _SLACK:
             mass[point] += math.exp(logprob)
     total = sum(mass.values())
-    # A point that counts may be the beginning of a longer one, as 1 is of 10. It is not where a longer one is
-    # among the alternatives: then numbers are single tokens.
+    # A point may be the start of a longer number, as 1 is of 10, unless a longer one is among the
+    # alternatives: then numbers are single tokens.
     begun = 0.0
     has_longer = False
     for text, point in texts.items():

@@ -1,4 +1,4 @@
-"""Reads a model's reply into the form that was requested, and says why one cannot be read."""
+"""Reads a model's reply into the requested form, or says why it can't be read."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 Form = TypeVar("Form", bound=ReplyForm)
 
 _REFUSING = re.compile(WORDS["refusing"])
-_READ = 400  # characters of a beginning in which a refusal is said
+_READ = 400  # characters at the start in which a refusal is recognised
 
 
 def read_reply(reply: Reply, form: type[Form]) -> Form:
-    """Return the answer in a reply: the whole of one that was held to the schema, else the one that it gives.
+    """Read the answer from a reply: all of it if a schema was enforced, else the one it contains.
 
-    A reply that does not keep to the schema shows that its provider holds none to it. Raises `InvalidReply`.
+    A reply that breaks the schema shows that its provider doesn't enforce it. Raises `InvalidReply`.
     """
     if reply.schema_enforced:
         try:
@@ -49,7 +49,7 @@ def failure_kind(raw: str) -> FailureKind:
         return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY
     last = objects[-1]
     tail = last.tail.strip()
-    # What follows an object that broke off is a string without an end, if the text ended there.
+    # An object that broke off is followed by an unclosed string if the text ended there.
     in_string = tail[:1] in QUOTES and "}" not in tail and "```" not in tail
     is_cut = not last.closed and (not tail or in_string)
     return FailureKind.TRUNCATED if is_cut else FailureKind.INVALID_REPLY

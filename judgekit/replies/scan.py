@@ -17,7 +17,7 @@ from judgekit.errors import InvalidReply
 MAX_DEPTH = 64  # objects nested deeper are no reply; keeps memory and recursion small
 MAX_ENTRIES = 50_000  # a text with more objects, keys and items is a flood, not a reply
 MAX_OBJECTS = 256  # that are considered, counted from the end of a reply
-MAX_RESCUES = 8  # readings of one reply from an object that an unclosed string had swallowed
+MAX_RESCUES = 8  # rescans of one reply from an object that an unclosed string had swallowed
 
 _DOUBLE = '"“”„'
 _SINGLE = "'\u2018\u2019"
@@ -29,7 +29,7 @@ _QUOTED = "|".join(
 )
 _BARE = r"[A-Za-z_][\w-]{0,80}+"
 _COMMENT = r"//|/\*|\#"
-# A comment that nothing ends is none: it would hide whatever stands behind the object.
+# An unclosed comment isn't one: it would hide everything behind the object.
 _NOTE = r"(?://|\#)[^\n]{0,500}+\n|/\*[^*]{0,500}+\*/"
 
 _KEY = re.compile(rf"(?:(?P<quoted>{_QUOTED})|(?P<bare>{_BARE}))\s*+:")
@@ -44,7 +44,7 @@ _COMMA = r",[\s,]*+"
 _NEXT_KEY = rf"(?:{_QUOTED})\s*+(?::|\Z)|[{QUOTES}][^{QUOTES}]*+\Z"
 _NEXT_ITEM = rf"[{QUOTES}{{\[\]]|-?[0-9]|(?:true|false|null|True|False|None)\b"
 
-_AFTER_WORD = {  # what ends a number or word, in an object (True) and in an array
+_AFTER_WORD = {  # what may end a number or word, in an object (True) and in an array
     # A comma counts only before something that can follow it: `4,5` and `2, or 3` are not 4 and 2.
     True: re.compile(
         rf"[^\S\n]*+(?:\}}|\n|{_COMMENT}|{_COMMA}(?:\Z|\}}|{_COMMENT}|[{QUOTES}]|{_BARE}\s*+:)|,[^\S\n]*+\n"
@@ -54,7 +54,7 @@ _AFTER_WORD = {  # what ends a number or word, in an object (True) and in an arr
 }
 
 
-# What follows a quote that ends a string, and not one inside it: in an object, and whether keys may be bare.
+# The text behind a quote that ends a string, unlike one inside it: in an object, and if keys may be bare.
 def _ends_in_object(next_key: str) -> str:
     behind_comma = rf"{_COMMA}(?:\Z|\}}|{_COMMENT}|{next_key})"
     return rf"\s*+(?:\}}|//|/\*|{behind_comma}|(?<=\s)(?:{_QUOTED})\s*+:)"
@@ -69,7 +69,7 @@ def _first_quote(closing: str) -> re.Pattern[str]:
     return re.compile(rf"{_BODY.format(closing)}*+[{closing}]")
 
 
-# A string's text up to its first unescaped quote, by opening quote: where JSON ends it.
+# A string's text up to its first unescaped quote, by opening quote: its end according to JSON.
 _FIRST_QUOTE = {
     **dict.fromkeys(_DOUBLE, _first_quote(_DOUBLE)),
     **dict.fromkeys(_SINGLE, _first_quote(_SINGLE)),
@@ -80,7 +80,7 @@ _FIRST_QUOTE = {
 
 @cache
 def _last_quote(opening: str, *, in_object: bool, bare_keys: bool) -> re.Pattern[str]:
-    """Return the pattern of a string's text up to the first quote behind which something ends a string."""
+    """Build the pattern of a string's text up to the first quote followed by an end of a string."""
     quotes = _DOUBLE if opening in _DOUBLE else _SINGLE
     ends = _ENDS_IN_ARRAY
     if in_object:
@@ -103,7 +103,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def number(text: str) -> float:
-    """Return the value of a text that `SPELT_NUMBER` matches: an int where it is written as one."""
+    """Convert a text that `SPELT_NUMBER` matches: to an int if it's written as one."""
     if text.lstrip("+-").isdigit():
         return int(text)
     return float(text)
@@ -119,7 +119,7 @@ def _unescape(escape: re.Match[str]) -> str:
 
 
 def _decoded(text: str) -> str:
-    """Return a string's text with its escapes replaced and surrogates joined, or replaced where alone."""
+    """Replace a string's escapes, joining surrogate pairs; lone surrogates are replaced."""
     text = _ESCAPE.sub(_unescape, text)
     if _SURROGATE.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -127,7 +127,7 @@ def _decoded(text: str) -> str:
 
 
 CUT = object()
-"""Stands for a value that was begun and of which the end was not seen."""
+"""Marks a value that was begun, but whose end wasn't seen."""
 
 
 class Object(dict[str, Any]):
@@ -159,7 +159,7 @@ class Object(dict[str, Any]):
 
 
 class Array(list[Any]):
-    """An array of the reply; `closed` says whether its bracket was seen and nothing in it is cut."""
+    """An array of the reply; `closed` if its bracket was seen and nothing in it is cut."""
 
     closed = cut = False
 
@@ -178,7 +178,7 @@ def scan(raw: str) -> deque[Object]:
             if start == reader.rescued:
                 around = before
             elif not set(QUOTES).isdisjoint(before.tail):
-                # What swallowed the object before goes on.
+                # The object that swallowed the previous one goes on.
                 around = before.around
         objects.append(reader.read(start))
         objects[-1].around = around
@@ -190,12 +190,12 @@ def scan(raw: str) -> deque[Object]:
 
 
 def value_at(text: str) -> object:
-    """Return the value that `text`, which follows a key, begins with; `CUT` where its end is not seen."""
+    """Read the value at the start of `text`, which follows a key; `CUT` if its end isn't seen."""
     return _Reader(f'{{"":{text}').read(0).get("", CUT)
 
 
 class _Reader:
-    """Reads one object after the other; `rescued` is where the last one began that a string had swallowed."""
+    """Reads objects one after the other; `rescued` is the start of the last one swallowed by a string."""
 
     def __init__(self, raw: str) -> None:
         self.raw = raw
@@ -209,7 +209,7 @@ class _Reader:
         self.bare_key = False
 
     def read(self, start: int) -> Object:
-        """Read the object that begins at `start`; `pos` and `end` stand behind it, or where it breaks off."""
+        """Read the object that begins at `start`; moves `pos` and `end` behind it or to its break."""
         top = Object()
         open_: list[Object | Array] = [top]
         self.pos = start + 1
@@ -244,7 +244,7 @@ class _Reader:
             self.pos = match.end()
 
     def _entry(self, box: Object | Array) -> object:
-        """Read a key and value, or an array's item, add it and return the value; of no entry None."""
+        """Read a key and value, or an array's item; add it and return the value, or None without an entry."""
         if isinstance(box, Array):
             before = self.pos
             value = self._value(in_object=False)
