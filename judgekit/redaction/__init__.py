@@ -1,1 +1,1 @@
-"""What leaves the machine: secrets are looked for in texts, and left out."""
+"""Keeps secrets on the machine: finds them in texts before these are sent, and leaves them out."""

@@ -58,7 +58,7 @@ def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
 
 
 def _has_head_cell(line: str) -> bool:
-    """Whether a cell of a line is what a password is called."""
+    """Whether a cell of a line contains a name for passwords."""
     return bool(RE["marked_head_cell"].search(f"|{line}"))
 
 
@@ -79,12 +79,12 @@ def _codes(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
 
 
 def _phrases(lower: str) -> Iterator[SecretMatch]:
-    """Yield the words that a wallet's key is made from: under their name, or as many alone on a line."""
-    # How many words, and the share of them with an ending.
+    """Yield the word lists of wallet keys: under a name for them, or alone on a line in the right number."""
+    # The number of words, and the share of them with an ending.
     ways = [("lone_phrase", _PHRASE_WORDS, 1 / 6)]
     if any(map(lower.__contains__, _PHRASE_NAMES)):
         ways.append(("named_phrase", (*_PHRASE_WORDS, 11, 13, 25), 1))
-    # Each line behind a break, which `re` finds faster than the beginning of one.
+    # Each line starts behind a break, which `re` finds faster than the beginning of one.
     lines = f"\n{lower}"
     for name, counts, largest_share in ways:
         for match in RE[name].finditer(lines):
@@ -98,7 +98,7 @@ def _phrases(lower: str) -> Iterator[SecretMatch]:
                 yield SecretMatch(start - 1, end - 1, PHRASE)
 
 
-_JWK_REACH = 12_000  # characters before and behind its kind in which a key's members stand
+_JWK_REACH = 12_000  # characters around a key's kind that are searched for its members
 
 
 def _jwk_members(lower: str) -> Iterator[SecretMatch]:

@@ -1,8 +1,8 @@
-"""Letters that look like others: what a text with such letters reads like.
+"""Letters that look like others, and the plain reading of texts with such letters.
 
 A word with a Cyrillic or Greek letter among Latin ones, or in mathematical, circled, full-width or small
 capital letters, reads like the plain word to a person and to many a model, and passes any check of its
-letters. Words of one script stay as they are, and so do symbols: a mathematical letter alone, a Greek one
+letters. Words in one script stay as they are, and so do symbols: a single mathematical letter, or a Greek one
 behind Latin capitals.
 """
 
@@ -34,7 +34,7 @@ _CATEGORIES = {
 _STYLED_LEAST = 2  # letters in a word: a single one is a symbol
 _CAPITALS_LEAST = 3
 _CIRCLED = "\u24b6-\u24e9\U0001f130-\U0001f189"
-# It begins where no letter stands before it: a long word of ASCII is read once, not once for each letter.
+# It starts without a letter before it: a long ASCII word is read once, not once for each letter.
 _FOREIGN_WORD = re.compile(
     rf"(?<![A-Za-z0-9])[A-Za-z0-9]*+(?:[^\x00-\x7f\W]|[{_CIRCLED}])[\w{_CIRCLED}]*+"
 )
@@ -43,27 +43,27 @@ _STRUCK = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
 
 
 def plain(text: str) -> str:
-    """Return the text with the words that imitate plain ones in plain letters; strokes through letters go."""
+    """Rewrite words that imitate plain ones in plain letters; strokes through letters go."""
     if text.isascii():
         return text
     return _STRUCK.sub("", _FOREIGN_WORD.sub(lambda match: _plain_word(match[0]), text))
 
 
 def skeleton(text: str) -> str:
-    """Return what a text looks like in small letters of ASCII, each character in its place."""
+    """Replace each character by the small ASCII letter it looks like, keeping its position."""
     if text.isascii():
         return text
     return "".join(map(_unstyled, text)).translate(_SKELETON)
 
 
 def folded(text: str) -> str:
-    """Return how a text reads in ASCII, each character in its place; NUL for a mark over a letter."""
+    """Fold a text to its ASCII reading, keeping positions; a mark over a letter becomes NUL."""
     return _NOT_ASCII.sub(lambda match: "".join(map(_folded, match[0])), text)
 
 
 @functools.lru_cache(4096)
 def _unstyled(char: str) -> str:
-    """Return the letter or digit that a character is a style of, else the character."""
+    """Return the letter or digit that a character is a styled form of, or else the character."""
     plain = unicodedata.normalize("NFKC", char)
     if len(plain) == 1 and plain.isascii() and plain.isalnum():
         return plain
@@ -101,7 +101,7 @@ def _plain_word(word: str) -> str:
         if any(char.isascii() and char.isalpha() for char in word):
             return latin
         return word
-    # Greek letters stand in symbols of Latin ones: only a word in small letters is an imitation.
+    # Symbols combine Greek letters with Latin ones: only a word in small letters is an imitation.
     rest = "".join(char for char in latin if char.isascii())
     letters = latin.translate(_GREEK)
     imitates = (

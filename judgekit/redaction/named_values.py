@@ -1,6 +1,6 @@
-"""Finds values that are secrets by their name: `password: x`, `API_KEY=x`.
+"""Finds values whose name makes them secrets: `password: x`, `API_KEY=x`.
 
-A name says how much a value must look like a secret.
+The name decides how much a value must look like a secret.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SHORT, _ENDINGS = (frozenset(RULES["words"][name].split()) for name in ("short"
 
 @functools.lru_cache(4096)
 def strength_of(name: str) -> str:
-    """Say what a name promises: a password, a short word for one, a secret, perhaps one; or nothing."""
+    """Classify a name: of a password, a short word for one, a secret, a possible secret, or none."""
     words = []
     for word in RE["separator"].split(RE["hump"].sub(r"\1_\2", name).lower()):
         if word:
@@ -58,7 +58,7 @@ def strength_of(name: str) -> str:
 
 
 def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
-    """Return the secret that a name and a value are; `match` is one in small letters."""
+    """Return the secret in a name and its value; `match` is from the lower-case text."""
     strength = strength_of(_name_of(text, match))
     if not strength:
         return None
@@ -81,7 +81,7 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
     )
     if not is_phrase_value and not is_generated(value):
         is_name_of_setting = is_strong and value.isupper() and not value.isalnum()
-        # The name of a password decides, except over what stands for one.
+        # A password's name decides, unless the value is a placeholder.
         is_sentence = any(map(str.isspace, value))
         if is_quoted and is_strong and not is_sentence:
             is_raw = text[start - 2 : start - 1] in ("r", "R")
@@ -120,14 +120,14 @@ def _name_of(text: str, match: re.Match[str]) -> str:
 
 
 def _is_hyphened_phrase(match: re.Match[str], value: str) -> bool:
-    """Whether a value is words with hyphens under the name of a secret: `maple-river-candle-orbit`."""
+    """Whether a value is hyphenated words under the name of a secret: `maple-river-candle-orbit`."""
     if not value.islower() or "-" not in value or " " in value or not is_phrase(value):
         return False
     return bool(RE["secret_name"].search(match["core"] + match["tail"]))
 
 
 def _end_of_setting(text: str, match: re.Match[str], end: int) -> int:
-    """Return where a value ends: without quotes it is the rest of its line in a file of settings."""
+    """Find the end of a value: without quotes, a settings file's value is the rest of its line."""
     if RE["setting"].fullmatch(_line_before(text, match.start())):
         rest = RE["to_blank"].match(text, end)
         if rest and any(map(str.isalnum, rest[0])):
@@ -136,7 +136,7 @@ def _end_of_setting(text: str, match: re.Match[str], end: int) -> int:
 
 
 def _line_before(text: str, at: int) -> str:
-    """Return what stands on a line before a place; of much the end."""
+    """Return the text before a position on its line; if that's long, only the end."""
     first = max(0, at - 2 * _LONGEST_NAME)
     return text[max(first, text.rfind("\n", first, at) + 1) : at]
 
@@ -158,7 +158,7 @@ def _quoted_secret(text: str, match: re.Match[str], value: str, strength: str) -
 
 
 def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
-    """Whether a value without quotes is a secret: in code it is a name more often than not."""
+    """Whether a value without quotes is a secret: in code it's usually a name."""
     is_behind_colon = text[match.start() - 1 : match.start()] == ":"
     if is_behind_colon or is_code(value) or RE["choice"].match(value):
         return False
@@ -189,7 +189,7 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
 
 
 def _is_secret_token(text: str, match: re.Match[str], value: str, *, is_alone: bool) -> bool:
-    """Whether a value without quotes is one under a name like `secret` or `token`."""
+    """Whether an unquoted value under a name like `secret` or `token` is one."""
     if is_snake_case(value):
         return False
     name = text[match.start("core") : match.end("tail")]
@@ -202,7 +202,7 @@ def _is_secret_token(text: str, match: re.Match[str], value: str, *, is_alone: b
 
 
 def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
-    """Whether a word is a value all the same: `DB_PASSWORD=x`, `Pwd=x;`, `password: x`, `passwd=x` alone."""
+    """Whether even a plain word is a value: `DB_PASSWORD=x`, `Pwd=x;`, `password: x`, `passwd=x` alone."""
     operator = match["operator"]
     gap = text[match.end("operator") : match.start("value")]
     after = text[match.end() : match.end() + 1]

@@ -1,4 +1,4 @@
-"""Finds private keys between their header and their end, whatever stands before each line of them."""
+"""Finds private keys between their header and their end, whatever prefix their lines have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_OTHERS = 12
 
 
 def private_keys(text: str, lower: str) -> Iterator[Span]:
-    """Yield from where to where private keys stand; of one with prose within it, what is before and after."""
+    """Yield the spans of private keys; a key with prose inside yields the parts before and after it."""
     if "begin" in lower or "private-lines" in lower:
         yield from _keys_with_header(text, lower)
     if "private" in lower:
@@ -38,7 +38,7 @@ def _keys_with_header(text: str, lower: str) -> Iterator[Span]:
 
 
 def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Iterator[Span]:
-    """Yield a span and the pieces behind it, as one where no more is between than lines begin with."""
+    """Yield a span and the pieces behind it, joined if only line prefixes are in between."""
     for first, last in pieces:
         between = text[end:first]
         if between and not (
@@ -71,7 +71,7 @@ def _may_be_key(text: str) -> bool:
 
 
 def _line_break(text: str, start: int) -> Span:
-    """Return where a line ends, and where the next one begins; the break may be escaped."""
+    """Return the end of a line, and the start of the next; the break may be escaped."""
     found = RE["break"].search(text, start)
     if found:
         return found.span()
@@ -79,7 +79,7 @@ def _line_break(text: str, start: int) -> Span:
 
 
 def _material(text: str, start: int, stop: int) -> tuple[list[Span], int]:
-    """Return where the parts of a key stand behind its header, and from where to look for the next."""
+    """Return the spans of a key behind its header, and the position to search on from."""
     pieces: list[Span] = []
     others = 0
     at = start
@@ -93,7 +93,7 @@ def _material(text: str, start: int, stop: int) -> tuple[list[Span], int]:
             last = end.start()
         else:
             last = header.start() if header else stop
-        line = text[at:last]  # what stands before it may be the letter of an escaped line break
+        line = text[at:last]  # the character before it may be the letter of an escaped line break
         spans = [match.span() for match in RE["material"].finditer(line)]
         field = RE["field"].match(line)
         if field and all(stop - start < _LEAST_IN_FIELD for start, stop in spans):
@@ -121,7 +121,7 @@ def _material(text: str, start: int, stop: int) -> tuple[list[Span], int]:
 
 
 def _last(text: str, start: int, end: int) -> list[Span]:
-    """Return where the last, short line of a key stands, before its end."""
+    """Return the span of a key's short last line, which is right before its end marker."""
     found = RE["last"].search(text, max(start, end - 60), end)
     if found and RE["between"].fullmatch(text, start, found.start()):
         return [found.span()]

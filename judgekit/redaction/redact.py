@@ -1,9 +1,9 @@
-"""Leaves secrets out of text before it is sent to a model: keys, tokens and passwords become `[redacted: …]`.
+"""Replaces secrets in texts before they're sent to a model: keys, tokens, passwords: `[redacted: …]`.
 
-The text is read as a model would read it: letters that only look like others count as those, and what is
-encoded, escaped or in pieces is read too. Of the lines with such a thing a view is made, which is searched as
-a text is. A view is never longer than what it is made of, and no step takes time that grows faster than the
-text. `judgekit.redaction.secret_search` says what a secret is. Reasons and measurements are in
+The text is read as a model would read it: lookalike letters count as the letters they resemble, and encoded,
+escaped or split text is decoded, too. The lines around it become a view, which is searched like a text. A
+view is never longer than its source, and no step takes more than linear time.
+`judgekit.redaction.secret_search` defines secrets. Reasons and measurements are in
 docs/decisions/redaction.md.
 """
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     Record = TypeVar("Record", bound=BaseModel)
 
 MARGIN = 4_000  # characters behind a cut that are looked at too: no secret is split
-MARK = "[redacted: "  # the beginning of what replaces a secret
-DEPTH = 3  # how often encoded text may be encoded again
-_PASSES = 4  # what stood behind a secret may be found when that is gone
+MARK = "[redacted: "  # the beginning of a replacement
+DEPTH = 3  # how many layers of encoding are read
+_PASSES = 4  # removing a secret may reveal another one behind it
 
 
 class Redacted(NamedTuple):
@@ -41,12 +41,12 @@ class Redacted(NamedTuple):
 
 
 def redact(text: str) -> Redacted:
-    """Return the visible text with each secret replaced by its kind, and how many; line breaks stay."""
+    """Replace each secret in the visible text by its kind, and count them; line breaks stay."""
     if not text:
         return Redacted("", 0)
     text = visible(text)
     secrets = 0
-    for _ in range(_PASSES):  # what is left out may have hidden another
+    for _ in range(_PASSES):  # a replaced secret may have hidden another
         matches = sorted(_find_nested(text, DEPTH), key=lambda match: (match.start, -match.end))
         text, count = _replace(text, matches)
         if not count:
@@ -56,12 +56,12 @@ def redact(text: str) -> Redacted:
 
 
 def _replace(text: str, matches: Sequence[SecretMatch]) -> tuple[str, int]:
-    """Return a text with marks for secrets, in their order, and how many marks; of two that overlap one."""
+    """Replace secrets, given in order, by marks; return the text and the number of marks."""
     parts: list[str] = []
     count = 0
     at = 0
     for start, end, kind in matches:
-        if start >= at:  # where two overlap, the first names the kind
+        if start >= at:  # if two overlap, the first one's kind is shown
             parts.append(text[at:start])
             parts.append(f"{MARK}{kind}]")
             count += 1
@@ -73,14 +73,14 @@ def _replace(text: str, matches: Sequence[SecretMatch]) -> tuple[str, int]:
 
 
 def _find_nested(text: str, depth: int) -> Iterator[SecretMatch]:
-    """Yield the secrets in a text and in what it says encoded; in what that says encoded, and so on."""
+    """Yield the secrets in a text and in the text encoded in it, layer by layer."""
     from judgekit.redaction import secret_search  # noqa: PLC0415 - compiles its patterns
 
     if not text.isascii():
         text = folded(text)
     inner: Iterator[View] = iter(())
     if "\0" in text:
-        # NUL may stand between any two letters: the same text without it is searched, at the same depth.
+        # NUL may separate any two letters, so also search the text without it, at the same depth.
         marks = [(*match.span(), "") for match in re.finditer("\0+", text)]
         inner = iter([_view(text, 0, len(text), marks)])
     else:
@@ -100,10 +100,10 @@ def words(text: str) -> str:
 
 
 def without_secrets(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Return what JSON can hold with the secrets in its texts left out; the same where there are none."""
+    """Return a JSON value without the secrets in its texts; the same object if it has none."""
     texts = []
     waiting = [value]
-    for item in waiting:  # which grows meanwhile
+    for item in waiting:  # it grows inside the loop
         if isinstance(item, str):
             texts.append(item)
         elif isinstance(item, dict | list | tuple):
@@ -125,10 +125,10 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - as above
 
 # Text that is encoded, escaped, joined or broken over lines
 
-_FAR = 200  # characters around a list in which its parts are joined
+_FAR = 200  # characters around a list that are searched for the code joining it
 _SHORTEST_ENCODED = 16  # characters of encoded text without blanks
 _LEAST_DIGITS = 12  # of text encoded in numbers
-# What the beginnings have of secrets that a line's end may cut in two, as the pattern `broken` knows them.
+# What the start of a secret looks like if a line break may split it, as the pattern `broken` knows it.
 _BROKEN_BEGINNINGS = (
     *(
         "sk-",
@@ -164,14 +164,14 @@ _PRINTED = string.printable.encode()
 
 
 class View(NamedTuple):
-    """A part of a text as it is read: where pieces begin, where they stand in the text, and if unchanged."""
+    """A part of a text in readable form: each piece's start, its place in the text, and if it's unchanged."""
 
     text: str
     starts: Sequence[int]
     pieces: Sequence[tuple[int, int, bool]]
 
     def place(self, at: int) -> tuple[int, int]:
-        """Return from where to where in the text a character of the view stands."""
+        """Return the span in the text of one character of the view."""
         number = bisect.bisect_right(self.starts, at) - 1
         start, end, same = self.pieces[number]
         here = start + at - self.starts[number]
@@ -181,7 +181,7 @@ class View(NamedTuple):
 
 
 def views(text: str) -> Iterator[View]:
-    """Yield what parts of a text say that are encoded, escaped, joined or broken over lines."""
+    """Yield views of the encoded, escaped, joined and line-broken parts of a text."""
     from judgekit.redaction.secret_rules import RE  # noqa: PLC0415 - compiles its patterns
 
     for start, end, matches in _windows(text, RE["escaped"]):
@@ -210,7 +210,7 @@ def _encodings(text: str) -> Iterator[str]:
 
 
 def _windows(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, int, list[re.Match[str]]]]:
-    """Yield the lines in which a pattern is found, with one before and one after, and what was found."""
+    """Yield the lines with matches of a pattern, with one line before and after, and the matches."""
     start = 0
     end = 0
     matches: list[re.Match[str]] = []
@@ -218,7 +218,7 @@ def _windows(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, int, li
         if not matches or match.end() > end:
             line = text.rfind("\n", end, match.start())
             line_before = text.rfind("\n", end, line) if line >= 0 else -1
-            if matches and line_before >= 0:  # a line lies between the last ones and this one
+            if matches and line_before >= 0:  # there's a line between the last ones and this one
                 yield start, end, matches
                 matches = []
             if not matches:
@@ -237,7 +237,7 @@ def _end_of_next_line(text: str, at: int) -> int:
 
 
 def _view(text: str, start: int, end: int, changes: list[tuple[int, int, str]]) -> View:
-    """Return the part of a text from `start` to `end`, other words in the place of some."""
+    """View the part of a text from `start` to `end` with some words replaced."""
     texts: list[str] = []
     pieces: list[tuple[int, int, bool]] = []
     at = start
@@ -259,7 +259,7 @@ def _view(text: str, start: int, end: int, changes: list[tuple[int, int, str]]) 
 
 
 def _unescape(written: str) -> str:
-    """Return what an escape says; nothing for what joins two literals or lines."""
+    """Decode an escape; "" if it only joins two literals or lines."""
     kind = written[0]
     rest = written[1:]
     if kind == "%":
@@ -281,12 +281,12 @@ def _unescape(written: str) -> str:
 
 
 def _printed(data: bytes) -> str:
-    """Return what bytes say in UTF-8; an unprintable one reads as a mark that is no letter."""
+    """Decode bytes as UTF-8; invalid ones become a mark that isn't a letter."""
     return data.decode("utf-8", "replace")
 
 
 def _dumps(text: str) -> Iterator[View]:
-    """Yield what dumps say, such as those of `xxd` and `hexdump`: pairs of digits in lines with an offset."""
+    """Yield the bytes in dumps, such as those of `xxd` and `hexdump`: hex pairs in lines with an offset."""
     from judgekit.redaction.secret_rules import RE  # noqa: PLC0415 - compiles its patterns
 
     if not RE["dump_hint"].search(text):
@@ -328,7 +328,7 @@ def _swap_pairs(data: bytes) -> bytes:
 
 
 def _decoded(written: str, kind: str) -> str:
-    """Return encoded text, in UTF-16 as PowerShell has it too; nothing where it is no text."""
+    """Decode text, including UTF-16 as PowerShell encodes it; "" if the result isn't text."""
     decode = {"numbers": _decode_numbers, "base32": _decode_base32, "base64": _decode_base64}
     data = decode.get(kind, _decode_hex)(written)
     is_utf_16 = not any(data[1::2])
@@ -351,7 +351,7 @@ def _decode_numbers(written: str) -> bytes:
 def _decode_base32(written: str) -> bytes:
     letters = re.sub("[^A-Z2-7]+", "", written)
     whole = len(letters) - len(letters) % 8
-    if len(letters) % 8 in (2, 4, 5, 7):  # what an encoding may end with
+    if len(letters) % 8 in (2, 4, 5, 7):  # valid lengths of the last group
         whole = len(letters)
     return base64.b32decode(letters[:whole] + "=" * (-whole % 8))
 
@@ -359,7 +359,7 @@ def _decode_base32(written: str) -> bytes:
 def _decode_base64(written: str) -> bytes:
     letters = re.sub("[^A-Za-z0-9+/_-]+", "", written).replace("-", "+").replace("_", "/")
     whole = len(letters)
-    if whole % 4 == 1:  # what no encoding ends with
+    if whole % 4 == 1:  # not a valid length
         whole -= 1
     return base64.b64decode(letters[:whole] + "=" * (-whole % 4))
 

@@ -1,7 +1,6 @@
-"""Tells what stands in the place of a secret from a secret: a reference, a call, a type or a placeholder.
+"""Tells secrets from their stand-ins: references, calls, types and placeholders.
 
-Where a name says that its value is a password, the name decides: whatever isn't one of these is the secret,
-whatever it looks like.
+Under a name for passwords, the name decides: anything but one of these is the secret, whatever it looks like.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _SHUFFLED = 0.4  # share of changes between kinds of characters; names of code h
 
 @functools.lru_cache(4096)
 def is_reference(value: str) -> bool:
-    """Whether a value says where a secret is, or will be, or of what kind it is."""
+    """Whether a value refers to a secret: its place, its future place, or its kind."""
     text = value.strip().rstrip(".,;:").strip("\"'`")
     if not any(map(str.isalnum, text)):
         return True
@@ -42,20 +41,20 @@ def is_reference(value: str) -> bool:
 
 
 def _is_expression(text: str) -> bool:
-    """Whether a call, an attribute or a type begins with a name, and not with random letters."""
+    """Whether a call, an attribute or a type begins with a name, not with random letters."""
     text = text.lstrip("&*!-")
     head = RE["bracket"].split(text, maxsplit=1)[0]
     names = RE["member"].split(head)
     if any(map(is_variable, names)):
         return True
-    if text[len(head) :] in ("(", "["):  # the arguments stand in the next lines
+    if text[len(head) :] in ("(", "["):  # the arguments are on the next lines
         return True
     is_closed = text.count("(") == text.count(")")
     return is_closed and share_of_changes("".join(names)) < _SHUFFLED and not is_mixed(head)
 
 
 def _is_shell_variable(name: str) -> bool:
-    """Whether a name behind `$` is one that a person gave: `$DB_PASSWORD`, `$password`."""
+    """Whether a name behind `$` looks chosen by a person: `$DB_PASSWORD`, `$password`."""
     if is_variable(name) or "_" in name.strip("_"):
         return True
     return not is_mixed(name) and (name.isupper() or name.islower() or name.istitle())
@@ -63,9 +62,9 @@ def _is_shell_variable(name: str) -> bool:
 
 @functools.lru_cache(4096)
 def is_variable(value: str) -> bool:
-    """Whether a bare word is a variable or a word for something, not a password.
+    """Whether a bare word is a variable or an ordinary word, not a password.
 
-    A word of code is part of it: one of these is in a random text of twelve letters once in 400 times.
+    A code word inside it is enough: a random text of twelve letters contains one only once in 400 times.
     """
     if not _IDENTIFIER.fullmatch(value):
         return False

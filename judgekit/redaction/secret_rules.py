@@ -1,7 +1,7 @@
-"""The rules of `secret_rules.toml`, read and compiled: what the search for secrets looks for.
+"""Reads and compiles the rules of `secret_rules.toml`, which define what counts as a secret.
 
-A pattern names parts that several patterns share, as `(?&NAME)`. The names of passwords in other languages
-are one table, which becomes such a part: each word as it reads once letters that look alike are folded.
+A pattern includes parts that several patterns share, as `(?&NAME)`. The names of passwords in other languages
+are one table, which becomes such a part, with lookalike letters folded in each word.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ class SecretMatch(NamedTuple):
     kind: str
 
 
-# As people write letters that have no accent to leave out.
+# Common spellings of letters whose accent can't be left off.
 _TYPED = str.maketrans("łøđðəıß", "loddeis")
 
 
 def _spellings(word: str) -> set[str]:
-    """Return how a word reads in a folded text in small letters, whatever the size of its letters was."""
+    """List the spellings of a word in a folded lower-case text, whatever its original case."""
     sizes = (word, word.lower(), word.upper(), word.capitalize())
     spellings = {folded(size).replace("\0", "").lower() for size in sizes}
     spellings |= {word.lower(), word.lower().translate(_TYPED)}
-    # A small sigma has another form at the end of a word, and what ends one depends on what follows.
+    # A small sigma has another form at the end of a word, and the end depends on the following text.
     return spellings | {spelling.replace("\u03c2", "\u03c3") for spelling in spellings}
 
 
 def _all_spellings(words: Iterable[str]) -> list[str]:
-    """Return the spellings of words, longer ones first: none hides another that begins with it."""
+    """List the spellings of words, longer ones first, so that none hides another that begins with it."""
     spellings: set[str] = set()
     for word in words:
         spellings |= _spellings(word)
@@ -59,7 +59,7 @@ def _all_spellings(words: Iterable[str]) -> list[str]:
 
 
 def _add_languages() -> None:
-    """Add the parts that the table of languages stands for."""
+    """Add the parts made from the table of languages."""
     words: list[str] = []
     for row in RULES["languages"].values():
         words += row.split()
@@ -75,7 +75,7 @@ def _add_languages() -> None:
     verbs = _all_spellings(RULES["verbs"]["is"].split())
     RULES["parts"]["VERBS"] = "|".join(map(re.escape, verbs))
     RULES["parts"]["LANGUAGE_NOUN"] = f"(?:{RULES['parts']['LANGUAGES']})\\w{{0,5}}"
-    # Names are looked for without these words where a text has none: there are many.
+    # If a text has none of these many words, names are searched without them.
     RULES["names"]["pattern_of_languages"] = RULES["names"]["pattern"].replace(
         "(?&OTHER)", "|(?&LANGUAGES)"
     )
@@ -83,7 +83,7 @@ def _add_languages() -> None:
 
 
 def _language_words() -> list[str]:
-    """Return the longest word of each spelling: a text with a password's name has one of these."""
+    """Return the longest part of each spelling: any text with a password's name contains one."""
     words: set[str] = set()
     for row in RULES["languages"].values():
         for spelling in _all_spellings(row.split()):
@@ -103,7 +103,7 @@ def whole(text: str) -> str:
 
 
 class _Patterns(dict[str, re.Pattern[str]]):
-    """The patterns by their names; each is compiled when it is first asked for."""
+    """The patterns by name; each is compiled on first use."""
 
     def __missing__(self, name: str) -> re.Pattern[str]:
         pattern = re.compile(whole(_PATTERNS[name]))
@@ -112,7 +112,7 @@ class _Patterns(dict[str, re.Pattern[str]]):
 
 
 def read_rows(section: str) -> list[tuple[str, tuple[str, ...], str]]:
-    """Return the rows of a section; after one with a noun follows the same with those of other languages."""
+    """Read the rows of a section; a row with a noun is repeated with those of other languages."""
     rows: list[tuple[str, tuple[str, ...], str]] = []
     for kind, words, pattern in RULES[section]:
         rows.append((kind, tuple(whole(words).split(" ")), whole(pattern)))

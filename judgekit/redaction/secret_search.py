@@ -1,10 +1,10 @@
-"""Finds the secrets that stand in a text as it is: by their form, by their name, by their place.
+"""Finds the secrets in a text as it is: by their form, their name, or their place.
 
-The rules are in `secret_rules.toml`; with them go the plugins of detect-secrets that know a secret by its
-form. Nothing is guessed from how random a text looks: hashes, identifiers and encoded images are part of what
-is judged. A name or a place says how much a value must look like a secret: made by a generator, or chosen by
-a person. Tables, manifests, phrases, codes and private keys take more than a word and its name. A private key
-is found between its header and its end, whatever stands before each line of it.
+The rules are in `secret_rules.toml`, along with the plugins of detect-secrets that recognise a secret by its
+form. Randomness alone is never taken for a secret: hashes, identifiers and encoded images are part of the
+text to judge. A name or a place decides how much a value must look like a secret: made by a generator, or
+chosen by a person. Tables, manifests, phrases, codes and private keys take more than a word and its name. A
+private key is found between its header and its end, whatever prefix its lines have.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from judgekit.redaction.word_index import AnyWord, WordIndex
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    # A kind of secret, words of which every text with one has at least one, and its form or place.
+    # A kind of secret, words of which every text with such a secret has one, and its form or place.
     Rule = tuple[str, tuple[str, ...], str | re.Pattern[str]]
 
 PRIVATE_KEY = "private key"
 # Kinds that are found behind a letter too: their beginning and length do not come about by chance.
 _UNMISTAKABLE = frozenset({"GitHub token", "Anthropic key"})
 _SHORTEST_FORM = 17  # characters of a secret with a form of its own
-_LINES_BEHIND = 3  # a value may stand in them that the line before names
+_LINES_BEHIND = 3  # they may hold a value named on the line before
 _SMALL = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 _FORMS = read_rows("forms")
@@ -65,7 +65,7 @@ _WITH_BLANKS = (
 @functools.cache
 def load() -> list[Rule]:
     """Return the rules for secrets with a form of their own; importing the plugins takes 0.1 s of CPU."""
-    from detect_secrets import plugins  # noqa: PLC0415 - only where something is sent
+    from detect_secrets import plugins  # noqa: PLC0415 - only needed before text is sent
 
     rules: list[Rule] = [*_FORMS]
     for kind, words, name in RULES["plugins"]:
@@ -82,7 +82,7 @@ def _form_index() -> WordIndex:
 
 @functools.cache
 def _place_index(*, in_languages: bool) -> WordIndex:
-    """Return the index of places; without those that only a name in another language has."""
+    """Build the index of places, without those that only names in other languages have."""
     rows = [words for _, words, _ in _PLACES]
     if not in_languages:
         languages = set(LANGUAGE_WORDS)
@@ -91,9 +91,9 @@ def _place_index(*, in_languages: bool) -> WordIndex:
 
 
 def find(text: str) -> Iterator[SecretMatch]:
-    """Yield the secrets in a text, in no order; what one is part of, another may be."""
+    """Yield the secrets in a text, in no order; they may overlap."""
     lower = text.lower()
-    if len(lower) != len(text):  # a letter became two: names are made of those of ASCII
+    if len(lower) != len(text):  # some letter became two, but names only have ASCII letters
         lower = text.translate(_SMALL)
     yield from (SecretMatch(*span, PRIVATE_KEY) for span in private_keys(text, lower))
     yield from _long_words(text)
@@ -130,7 +130,7 @@ def _places(text: str, lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
 
 
 def _long_words(text: str) -> Iterator[SecretMatch]:
-    """Yield the secrets with a form of their own, and other tokens of vendors: all have a long word."""
+    """Yield secrets with a form of their own, and vendors' other tokens: all contain a long word."""
     long = " ".join([word for word in text.split() if len(word) >= _SHORTEST_FORM])
     if not long:
         return
@@ -145,7 +145,7 @@ def _long_words(text: str) -> Iterator[SecretMatch]:
 
 @functools.cache
 def _is_within_word(pattern: str | re.Pattern[str]) -> bool:
-    """Whether a form has no blanks: where no long word has it, the text has not."""
+    """Whether a form has no blanks, so that it only matches inside a long word."""
     if isinstance(pattern, str):
         written = pattern
     else:
@@ -171,7 +171,7 @@ def _forms(text: str, long: str) -> Iterator[SecretMatch]:
 
 
 def _lines(lower: str) -> list[Span]:
-    """Return from where to where lines stand in which a value may be a secret by its name or place."""
+    """Return the spans of lines that may hold a secret by its name or place."""
     named = set()
     for pattern in (_LINE_WORDS.pattern_for(lower), *_LINE_PATTERNS):
         at = 0

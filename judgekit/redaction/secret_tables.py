@@ -1,7 +1,7 @@
 """Finds passwords in tables: of Markdown, CSV, reStructuredText, Org, Jira, AsciiDoc and MediaWiki.
 
-A column whose head is what a password is called has passwords in its cells; in a table of two columns, so has
-the cell behind such a name. Everything is looked for in small letters.
+A column headed by a name for passwords has passwords in its cells; in a table of two columns, so has the cell
+behind such a name. Everything is searched in lower case.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ LONGEST_ROW = 2000
 _CELL_EDGE = " \t*`\"'_"
 _LEAST_CELL = 4
 _MOST_ROWS = 500
-_MOST_CHARACTERS = 40_000  # of a table whose cells stand in lines of their own
+_MOST_CHARACTERS = 40_000  # of a table whose cells have lines of their own
 
 
 def find_in_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
-    """Yield the secrets of the table whose first row, or of the row of two cells, that stands there."""
+    """Yield the secrets of a table, given its first row, or of a single row with two cells."""
     line = lower[start:stop]
     following = lower[stop + 1 : line_end(lower, stop + 1)][:LONGEST_ROW]
     mark = next(mark for mark in "|,;\t" if mark in line)
@@ -104,7 +104,7 @@ def _heads_of_wiki_row(line: str) -> list[str]:
 
 
 def find_wiki_pairs(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
-    """Yield the cells behind a head of a row that is what a password is called: `||Password|…|`."""
+    """Yield the cells behind a row's head that names passwords: `||Password|…|`."""
     for pair in RE["wiki_pair"].finditer(lower, start, end):
         value = pair["value"].strip(_CELL_EDGE)
         if " " not in value and any(map(str.isalnum, value)):
@@ -113,7 +113,7 @@ def find_wiki_pairs(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
 
 
 def find_in_marked_tables(lower: str) -> Iterator[SecretMatch]:
-    """Yield the secrets of AsciiDoc's and MediaWiki's tables, whose cells may stand in lines of their own."""
+    """Yield the secrets of AsciiDoc's and MediaWiki's tables, whose cells may be on separate lines."""
     if "===" in lower:
         at = 0
         while opening := RE["asciidoc"].search(lower, at):
@@ -135,7 +135,7 @@ def find_in_marked_tables(lower: str) -> Iterator[SecretMatch]:
 
 
 def _cells_in_order(lower: str, start: int, end: int, mark: str) -> Iterator[SecretMatch]:
-    """Yield the secrets of cells that follow each other, as many a row as the first line has."""
+    """Yield the secrets among consecutive cells; the first line tells the number of columns."""
     end = min(end, start + _MOST_CHARACTERS)
     cells: list[tuple[int, str]] = []
     columns = 0
@@ -145,7 +145,8 @@ def _cells_in_order(lower: str, start: int, end: int, mark: str) -> Iterator[Sec
         line = lower[at:stop]
         first = 0
         parts = line.split(mark)
-        is_between_cells = mark in ",:"  # else it stands before each, and nothing before the first
+        # Otherwise it precedes each cell, with nothing before the first
+        is_between_cells = mark in ",:"
         for number, part in enumerate(parts):
             if is_between_cells or number > 0:
                 cells.append((at + first, part))
@@ -153,7 +154,7 @@ def _cells_in_order(lower: str, start: int, end: int, mark: str) -> Iterator[Sec
         if not columns and cells:
             columns = len(cells)
         at = stop + 1
-    if columns == 1:  # one cell a line: rows are parted by blank lines
+    if columns == 1:  # one cell a line: blank lines separate rows
         heads = lower[start:end].strip().partition("\n\n")[0]
         columns = heads.count(mark)
     yield from _below_heads(cells, columns)
@@ -185,7 +186,7 @@ def _below_heads(
     columns: int,
     heads: list[str] | None = None,
 ) -> Iterator[SecretMatch]:
-    """Yield the cells whose column has a password's name at its head; without heads, the first cells are."""
+    """Yield the cells in columns headed by a password's name; by default the first cells are the heads."""
     if not columns:
         return
     if heads is None:

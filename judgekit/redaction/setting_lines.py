@@ -1,8 +1,8 @@
-"""Finds secrets in lines that set a name to a value: of files of settings, shells, XML and lists.
+"""Finds secrets in lines that set a name to a value, in settings files, shells, XML and lists.
 
 In `NAME=value`, `name: value`, `<name>value</name>` or `set -gx NAME value` the name decides. The value is a
-secret unless it's a reference, a call, a type or a placeholder; in code, where a bare word is a variable more
-often than not, unless it's that.
+secret unless it's a reference, a call, a type or a placeholder. In code, where a bare word is usually a
+variable, it also mustn't be one.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
 
 
 def _singular(match: re.Match[str]) -> str:
-    """Return the name of a line as that of one value: `api_keys` has several."""
+    """Return a line's name in the singular: `api_keys` has several values."""
     return match["name"].rstrip("sS")
 
 
 def _is_code(match: re.Match[str], value: str) -> bool:
-    """Whether a line may as well be one of a program, in which a bare word is a variable."""
+    """Whether a line could be program code, in which a bare word is a variable."""
     if match["command"]:
         return False
     is_tight = match["separator"] == "="
@@ -113,7 +113,7 @@ def _check(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[Secre
 
 
 def _is_drawn(value: str, name: str, *, is_code: bool) -> bool:
-    """Whether a value of letters or digits alone is a secret because its name says so: `JWT_SECRET=`."""
+    """Whether letters or digits alone are a secret because the name says so: `JWT_SECRET=`."""
     if not value.isalnum() or is_placeholder(value):
         return False
     is_of_both_cases = not (value.islower() or value.isupper() or value.istitle())
@@ -126,7 +126,7 @@ def _is_drawn(value: str, name: str, *, is_code: bool) -> bool:
 
 
 def _is_token(value: str) -> bool:
-    """Whether a value can be a token: letters and digits, or so shuffled or long as no word is."""
+    """Whether a value can be a token: letters and digits, or more shuffled or longer than any word."""
     if RE["format"].search(value) or (is_placeholder(value) and not is_generated(value)):
         return False
     if RE["choice"].match(value) or RE["code"].match(value):

@@ -1,4 +1,4 @@
-"""What a value looks like: drawn by a generator, chosen by a person, a name, code, or a placeholder."""
+"""Classifies values by their looks: generated, chosen by a person, a name, code, or a placeholder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEAST_BARE_TOKEN = 16
 _LEAST_WEAK = 20
 _LEAST_WORDS = 4
 _CHANGED_OFTEN = 4
-_SHUFFLED = 0.45  # what is drawn at random has 0.6, camelCase with words of five letters 0.4
+_SHUFFLED = 0.45  # random values have 0.6, camelCase with words of five letters 0.4
 _SHUFFLED_WEAK = 0.35
 
 
@@ -24,7 +24,7 @@ def is_mixed(value: str) -> bool:
 
 
 def fits(value: str, wanted: str) -> bool:
-    """Whether a value is what the group of a place's pattern wants; `secret_rules.toml` explains them."""
+    """Whether a value fits the group of a place's pattern; `secret_rules.toml` explains the groups."""
     if wanted == "phrase":
         return is_phrase(value)
     if wanted == "sure":
@@ -46,14 +46,14 @@ def fits(value: str, wanted: str) -> bool:
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether a value says where a secret will stand, or names the place where it is kept."""
+    """Whether a value is a placeholder for a secret, or names the place it's kept in."""
     if RE["placeholder"].match(value) or RE["name"].match(value):
         return True
     return any(map(str.isspace, value))
 
 
 def is_generated(value: str) -> bool:
-    """Whether a value is such a mixture that only a generator makes, whatever it begins with."""
+    """Whether a value is a mixture that only generators make, whatever it begins with."""
     if len(value) < LEAST_TOKEN or RE["format"].search(value) or any(map(str.isspace, value)):
         return False
     symbols = len(_SYMBOLS.intersection(value[1:-1]))
@@ -68,12 +68,12 @@ def is_generated(value: str) -> bool:
 
 
 def share_of_changes(value: str) -> float:
-    """Return how often a value changes from one class of characters to another, as a part of its length."""
+    """Return the changes between classes of characters in a value, relative to its length."""
     return count_changes(value) / max(len(value) - 1, 1)
 
 
 def is_snake_case(value: str) -> bool:
-    """Whether a value is a name of several words, as code has them."""
+    """Whether a value is a name of several words, as in code."""
     return value.isidentifier() and "_" in value.strip("_") and not is_generated(value)
 
 
@@ -82,7 +82,7 @@ def is_code(value: str) -> bool:
 
 
 def is_weak_secret(value: str) -> bool:
-    """Whether a value is a secret under a name like `key` or `session`, which many others have too."""
+    """Whether a value is a secret under a name like `key` or `session`, which other things have too."""
     long = len(value) >= _LEAST_WEAK and is_mixed(value) and not is_snake_case(value)
     return long and not RE["hex_or_id"].match(value) and share_of_changes(value) >= _SHUFFLED_WEAK
 
@@ -94,14 +94,14 @@ def _kind_of_character(char: str) -> str:
 
 
 def is_strange(value: str) -> bool:
-    """Whether letters, digits and symbols are mixed within a value as in no name, version or measure."""
+    """Whether letters, digits and symbols are mixed as they never are in names, versions or measures."""
     core = value.strip("\"'`*.,;:!?)")
     if not is_mixed(core):
         has_both_cases = any(map(str.isupper, core[1:])) and any(map(str.islower, core))
         has_symbol = bool(_SYMBOLS.intersection(core[1:-1]))
         return has_both_cases and has_symbol and len(core) >= LEAST_TOKEN
     kinds = "".join(map(_kind_of_character, core))
-    runs = re.sub(r"(.)\1+", r"\1", kinds)  # of several alike one stays
+    runs = re.sub(r"(.)\1+", r"\1", kinds)  # collapse repeats
     is_mixture = (
         len(runs) >= _CHANGED_OFTEN
         or runs == "a0"
@@ -113,7 +113,7 @@ def is_strange(value: str) -> bool:
 
 
 def is_chosen(value: str) -> bool:
-    """Whether a value is what people choose behind the word password: letters with digits, no standard."""
+    """Whether a value is something people choose as a password: letters with digits, no standard."""
     core = value.strip("\"'`*_.,;:?)")
     if len(core) < _LEAST_STRANGE or not is_mixed(core):
         return False
@@ -121,7 +121,7 @@ def is_chosen(value: str) -> bool:
 
 
 def is_phrase(value: str) -> bool:
-    """Whether a value is four words or more, none of which a sentence has."""
+    """Whether a value is four words or more, none of them typical of a sentence."""
     words = value.lower().replace("-", " ").split()
     many = len(words) >= _LEAST_WORDS
     phrase = " ".join(words)

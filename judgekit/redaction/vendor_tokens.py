@@ -1,9 +1,9 @@
-"""Finds tokens by what a vendor begins them with: a beginning, a separator, and a long random tail.
+"""Finds tokens by their vendor's prefix: the prefix, a separator, and a long random tail.
 
-The beginnings are in `secret_rules.toml`, under `tokens`. A tail is random where letters and digits, or great
-and small letters, change as they do in no word, name, date or version. A beginning that is no vendor's counts
-too where a word such as `sk`, `pat` or `live` stands behind it, or where the tail is longer still. Hashes and
-identifiers are none.
+The prefixes are in `secret_rules.toml`, under `tokens`. A tail is random if letters and digits, or upper and
+lower case, alternate as they never do in a word, name, date or version. An unknown prefix counts too if a
+word such as `sk`, `pat` or `live` follows it, or if the tail is even longer. Hashes and identifiers don't
+count.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _KINDS = frozenset(_WORDS["kinds"].split())
 _SURE_KINDS = frozenset(_WORDS["sure_kinds"].split())
 _IDENTIFIERS = frozenset(_WORDS["identifiers"].split())
 
-_LEAST_OF_VENDOR = 14  # random characters behind what begins nothing else
+_LEAST_OF_VENDOR = 14  # random characters behind a prefix that only tokens have
 _LEAST_OF_WORD = 20  # behind a usual word
 _LEAST_OF_KIND = 24  # behind a beginning that is not in the table, with a word for a kind of key
-_LEAST_OF_UNKNOWN = 32  # behind any other
-_LEAST_OF_HEX = 32  # hexadecimal digits, where they may be a hash
+_LEAST_OF_UNKNOWN = 32  # behind any other prefix
+_LEAST_OF_HEX = 32  # hexadecimal digits, if they may be a hash
 _SHORT_PIECE = 5
-_RANDOM = 0.2  # how often letters and digits change in what is drawn at random
+_RANDOM = 0.2  # share of changes between letters and digits in random text
 _SHUFFLED = 0.45  # and letters of both sizes; camelCase with words of five letters has 0.4
 _SHUFFLED_WITH_DIGITS = 0.4
 _HEX = frozenset("0123456789abcdefABCDEF")
@@ -47,7 +47,7 @@ def find_vendor_tokens(text: str) -> Iterator[SecretMatch]:
 
 
 def is_vendor_token(token: str) -> bool:
-    """Whether a word begins as a vendor's tokens do and goes on as nothing but a token does."""
+    """Whether a word begins like a vendor's token and goes on as only tokens do."""
     pieces = RE["piece"].findall(token)
     beginning = pieces[0]
     if beginning.lower() in _IDENTIFIERS or RE["publishable"].match(token):
@@ -78,7 +78,7 @@ _PIECES_OF_UUID = 5
 
 
 def _is_before_uuid(pieces: list[str]) -> bool:
-    """Whether what stands before a UUID begins a token rather than naming what it identifies."""
+    """Whether the text before a UUID begins a token, rather than naming the thing it identifies."""
     before = pieces[:-_PIECES_OF_UUID]
     if not before:
         return False
@@ -91,7 +91,7 @@ _UUID_WORDS = frozenset(("access", "api", "mob", "sdk", "key", "secret"))
 
 
 def is_random_piece(piece: str) -> bool:
-    """Whether letters and digits follow each other in a piece as in no word, number, date or version."""
+    """Whether letters and digits alternate as they never do in a word, number, date or version."""
     if len(piece) < _SHORT_PIECE or is_word(piece):
         return False
     changes = count_changes(piece) / (len(piece) - 1)
@@ -108,7 +108,7 @@ def is_word(piece: str) -> bool:
 
 
 def count_changes(value: str) -> int:
-    """Return how often a value changes from one class of characters to another."""
+    """Count a value's changes from one class of characters to another."""
     kinds = []
     for char in value:
         kinds.append((char.islower(), char.isupper(), char.isdigit()))
@@ -116,7 +116,7 @@ def count_changes(value: str) -> int:
 
 
 def _count_random(tail: list[str]) -> int:
-    """Return how many characters of a tail are random, or none where most of them are words."""
+    """Count the random characters of a tail; 0 if most of it is words."""
     random = 0
     plain = 0
     is_random = False
@@ -134,7 +134,7 @@ def _count_random(tail: list[str]) -> int:
 
 
 def _is_shuffled(value: str) -> bool:
-    """Whether a value has great and small letters and digits that change as a generator's do."""
+    """Whether letters of both cases and digits alternate in a value as generators mix them."""
     classes = (str.isupper, str.islower, str.isdigit)
     if not all(any(map(is_of_class, value)) for is_of_class in classes):
         return False

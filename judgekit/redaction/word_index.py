@@ -1,8 +1,8 @@
-"""Which of many words a text has, in one pass over it: rules whose words it lacks are not tried.
+"""Finds which of many words a text contains, in one pass; rules without a word in it aren't tried.
 
-The words become one pattern, a tree of their letters, which is looked for at every place. Of two words that
-begin alike the longer one matches, and stands for the shorter one too. Words of a single character stand in
-most texts: these are looked for as they are.
+The words become one pattern, a tree of their letters, which is tried at every position. Of two words that
+begin alike, the longer one matches and stands for the shorter one too. Words of a single character are in
+most texts, so they're searched directly.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _pattern_of(node: dict[str, Any]) -> str:
 
 
 class WordIndex:
-    """The words of rules: `rules_of` returns the numbers of those that a text has a word of."""
+    """The words of rules; `rules_of` returns the numbers of the rules with a word in a text."""
 
     def __init__(self, words_of_rules: Sequence[tuple[str, ...]]) -> None:
         self._rules_by_word: dict[str, set[int]] = {}
@@ -59,6 +59,7 @@ class WordIndex:
         return rules
 
     def rules_of(self, text: str) -> list[int]:
+        """Return the numbers of the rules with a word in the text, in order."""
         rules: set[int] = set()
         for word in set(self._pattern.findall(text)):
             rules |= self._rules_by_match[word]
@@ -68,12 +69,12 @@ class WordIndex:
         return sorted(rules)
 
 
-# Letters in the order in which texts have them; what is not among them is rare.
+# Letters by their frequency in texts; all others are rare.
 _BY_FREQUENCY = " etaoinsrhldcumfpgwybvkxjqz"
 
 
 class AnyWord:
-    """Any of many words: where a text has one, the pattern for it matches."""
+    """Any of many words: its pattern matches if a text contains one."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
@@ -81,8 +82,9 @@ class AnyWord:
         self._of_ascii: re.Pattern[str] | None = None
 
     def pattern_for(self, text: str) -> re.Pattern[str]:
-        """Return the pattern for a text; it is compiled when it is first needed, which takes a moment."""
-        # No cached property: before Python 3.12 it holds a lock, for which a child forked meanwhile waits.
+        """Return the pattern for a text, compiled on first use, which takes a moment."""
+        # Not a cached property: before Python 3.12 it holds a lock, and a child forked in the meantime would
+        # hang on it.
         if text.isascii():
             if self._of_ascii is None:
                 # The words that such a text can have: `re` passes over letters faster then.
