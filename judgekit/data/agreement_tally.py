@@ -170,6 +170,7 @@ class AgreementTally:
     _strong: list[Call] = field(default_factory=list)
 
     def add(self, row: PromisedRow) -> None:
+        """Count a row that was judged under the promise."""
         promise = row.promise
         self.share = promise.share
         self.first_tier = promise.first_tier

@@ -1,7 +1,7 @@
-"""Judges rows in a provider's batches: every row waits in its call until what waits is sent as one batch.
+"""Judges rows in a provider's batches: each row's call waits until all waiting calls go out as one batch.
 
-A row's judging is the ordinary one. When no row can go on without an answer, the requests of all of them are
-submitted: so there is a batch for each tier, and one for each round of what is asked again.
+Rows are judged just as they are without batches. When no row can go on without an answer, the requests of
+all rows are submitted, so there's a batch for each tier, and another for each round of repeated requests.
 """
 
 from __future__ import annotations
@@ -49,17 +49,20 @@ if TYPE_CHECKING:
     from judgekit.data.runs import DatasetRun
     from judgekit.judging.request import JudgeRequest
     from judgekit.providers.base import Endpoint, Reply, Request
+    from judgekit.providers.batches import BatchAnswer
 
 Fallback: TypeAlias = Literal["live", "none"]
 
-AT_ONCE = 50_000  # rows that are being judged: as many as a batch has requests
-SECONDS = (5.0, 60.0)  # between looks at batches, at first and at most
-SETTLED = 0.2  # seconds for further calls of a row that waits already
-_MOST_FAILURES = 60  # in a row, before the run ends; its batches go on
+AT_ONCE = 50_000  # rows being judged at a time: as many as a batch may have requests
+SECONDS = (5.0, 60.0)  # between polls of the batches, at first and at most
+SETTLED = 0.2  # seconds in which a waiting row may make further calls
+_MOST_FAILURES = (
+    60  # consecutive failures before the run ends; its batches carry on at the provider
+)
 _STATUS_CHARS = 40
-_EARLY = 5  # looks at a batch that is complete but has no files yet
-_MAKING = 8  # requests that are made at a time: each takes a thread
-# After these it is not known whether the provider did what it was asked for.
+_EARLY = 5  # polls of a batch that's complete but has no files yet
+_MAKING = 8  # requests built at a time: each takes a thread
+# After one of these we don't know if the provider did what we asked.
 _UNCERTAIN = {
     FailureKind.TIMEOUT,
     FailureKind.CONNECTION,
@@ -67,7 +70,7 @@ _UNCERTAIN = {
     FailureKind.SERVER_ERROR,
     FailureKind.OVERLOADED,
 }
-# After these the provider does not have what it was asked about, or not for this key.
+# After one of these the provider doesn't have the thing we asked about, or not for this key.
 _GONE = {FailureKind.NOT_FOUND, FailureKind.PERMISSION, FailureKind.BAD_REQUEST}
 _PASSING = _UNCERTAIN | {FailureKind.RATE_LIMIT}
 _MISSING = {"expired": "its batch expired", "cancelled": "its batch was cancelled"}
@@ -75,12 +78,12 @@ _RUNNING = {"validating", "in_progress", "finalizing", "cancelling"}
 
 
 class Unanswered(Exception):  # noqa: N818 - what happened to a row, and no error of the program
-    """A row is left to the next run: why; without a reason, the cost limit was reached before it."""
+    """Leaves a row to the next run. The argument is the reason; without one, the cost limit was reached."""
 
 
 @dataclass(eq=False)
 class _Row:
-    """A row that is being judged: how many of its calls wait, and which answers it has had."""
+    """A row being judged: the number of its waiting calls, and the answers it has used."""
 
     waits: int = 0
     is_over: bool = False
@@ -91,14 +94,14 @@ _row: ContextVar[_Row] = ContextVar("row")
 
 
 class _Waiting(NamedTuple):
-    """A request that waits for its answer, and the rows that wait for it."""
+    """The answer to come for a request, and the rows waiting for it."""
 
     future: asyncio.Future[str | None]
     rows: list[_Row]
 
 
 class KeepOnly(ReplyCache):
-    """Keeps replies; the gateway looks for them, after the answers that were paid for."""
+    """A cache that only stores: the gateway looks replies up itself, after the answers we've paid for."""
 
     def find(self, _endpoint: Endpoint, _request: Request) -> Reply | None:
         return None
@@ -110,7 +113,7 @@ def _as_it_is(judge: Any) -> Any:  # noqa: ANN401 - one of three kinds
 
 @dataclass(frozen=True)
 class BatchRun:
-    """What is judged in batches, and how; the manifest is beside `out`."""
+    """A run in batches and its settings; its manifest lies beside `out`."""
 
     project: Path
     request: JudgeRequest
@@ -120,13 +123,13 @@ class BatchRun:
     work: DatasetRun
     note: Callable[[str], None]
     is_fresh: bool = False
-    is_trusted: bool = False  # what is beside `out`, whoever wrote it
+    is_trusted: bool = False  # trust the manifest beside `out`, whoever wrote it
     adapt: Callable[[Any], Any] = _as_it_is
-    """Makes the judge that is asked of the usual one."""
+    """Turns the usual judge into the one that's asked."""
 
 
 class BatchGateway:
-    """Answers the calls of rows from batches, which `drive` submits and collects."""
+    """Answers the rows' calls from batches, which `drive` submits and collects."""
 
     def __init__(self, run: BatchRun, manifest: Manifest) -> None:
         self._run = run
@@ -138,45 +141,44 @@ class BatchGateway:
         self._makers = asyncio.Semaphore(_MAKING)
         self._askers = asyncio.Semaphore(run.at_once)
         self._is_reading_rows = True
-        self._is_manifest_needed = False  # by the next run
+        self._is_manifest_needed = False  # whether the next run needs it
         self._open_rows = 0
-        self._waiting_rows = 0  # of the open ones
+        self._waiting_rows = 0  # how many of the open rows are waiting
         self._requests_in_making = 0
-        self._waiting: dict[str, _Waiting] = {}  # by the custom id of the request
+        self._waiting: dict[str, _Waiting] = {}  # by the request's custom id
         self._spent = 0.0  # US dollars
         self._charged = set[str]()  # custom ids
         self._answers_of_written_rows = list[str]()  # custom ids
-        self._costs: dict[str, float] = {}  # estimates of what is not answered yet, by custom id
-        # By address: the usual style, then weaker ones.
+        self._costs: dict[str, float] = {}  # estimates for unanswered requests, by custom id
+        # For each address the usual style, then weaker ones.
         self._styles: dict[tuple[str | None, str], list[CallStyle]] = {}
-        self._max_requests: dict[BatchPlace, int] = {}  # of one batch, where more were refused
-        self._max_batches: dict[BatchPlace, int] = {}  # at a time, where one more was refused
-        self._last_of_round = 0  # the number of the last request that is submitted now
-        self._failures = 0  # one after another
-        self._looks_without_files = 0  # at batches that are completed
+        self._max_requests: dict[BatchPlace, int] = {}  # in a batch, after more were refused
+        self._max_batches: dict[BatchPlace, int] = {}  # at a time, after one more was refused
+        self._last_of_round = 0  # the number of the last request to submit in this round
+        self._failures = 0  # consecutive ones
+        self._looks_without_files = 0  # polls of completed batches that had no files
 
-    # What rows ask
+    # Rows' calls
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Reply from the cache, a batch or a live call; if a style is refused, ask in a weaker one."""
         address = endpoint.api_base, endpoint.model
         styles = self._styles.setdefault(address, [CallStyle(endpoint.output)])
         refused: list[CallStyle] = []
         while True:
             style = self._choose_style(endpoint, request, styles, refused)
             custom_id = _custom_id(endpoint, request, style)
-            if self._cache is not None and not self._manifest.has(custom_id):
-                kept = await running.run_in_thread(partial(self._cache.find, endpoint, request))
-                if kept is not None:
-                    return kept
+            kept = await self._find_kept(custom_id, endpoint, request)
+            if kept is not None:
+                return kept
             while (answer := self._manifest.answer(custom_id)) is None:
                 why_missing = await self._wait_for_answer(custom_id, endpoint, request, style)
                 if why_missing is not None:
                     return await self._ask_live(endpoint, request, why_missing)
             _row.get().used.append(custom_id)
             try:
-                reply = await batches.reply(endpoint, request, style, answer)
+                reply = await self._read_answer(custom_id, endpoint, request, style, answer)
             except GatewayError as failure:
-                failure.usage = self._charge(custom_id, usage_of_failed_call(failure))
                 weaker_style = style.adapted(failure, endpoint, request)
                 if weaker_style is None or len(refused) == MOST_CHANGES:
                     raise
@@ -184,9 +186,31 @@ class BatchGateway:
                 if weaker_style not in styles:
                     styles.append(weaker_style)
             else:
-                distrust = partial(self._distrust, styles, style)
-                usage = self._charge(custom_id, reply.usage)
-                return replace(reply, usage=usage, distrust=distrust)
+                return replace(reply, distrust=partial(self._distrust, styles, style))
+
+    async def _find_kept(
+        self, custom_id: str, endpoint: Endpoint, request: Request
+    ) -> Reply | None:
+        """Look a reply up in the cache, unless a batch has the request already."""
+        if self._cache is None or self._manifest.has(custom_id):
+            return None
+        return await running.run_in_thread(partial(self._cache.find, endpoint, request))
+
+    async def _read_answer(
+        self,
+        custom_id: str,
+        endpoint: Endpoint,
+        request: Request,
+        style: CallStyle,
+        answer: BatchAnswer,
+    ) -> Reply:
+        """Turn a batch's answer into a reply, and charge it; raises `GatewayError` for a failed call."""
+        try:
+            reply = await batches.reply(endpoint, request, style, answer)
+        except GatewayError as failure:
+            failure.usage = self._charge(custom_id, usage_of_failed_call(failure))
+            raise
+        return replace(reply, usage=self._charge(custom_id, reply.usage))
 
     def _choose_style(
         self,
@@ -195,7 +219,7 @@ class BatchGateway:
         styles: Sequence[CallStyle],
         refused: Sequence[CallStyle],
     ) -> CallStyle:
-        """Return in which style a request was asked before, which is paid for; else the latest of them."""
+        """Choose the style in which the request was already sent (it's paid for), else the latest one."""
         left = [style for style in styles if style not in refused]
         for style in left:
             if self._manifest.has(_custom_id(endpoint, request, style)):
@@ -203,7 +227,7 @@ class BatchGateway:
         return left[-1]
 
     def _distrust(self, styles: list[CallStyle], style: CallStyle) -> None:
-        """Ask in a weaker format from now on: in this one the address does not hold replies to a schema."""
+        """Ask in a weaker format from now on: with this one the address doesn't hold replies to a schema."""
         if styles[-1].mode == style.mode and style.mode in WEAKER:
             styles.append(styles[-1]._replace(mode=WEAKER[style.mode]))
 
@@ -211,7 +235,7 @@ class BatchGateway:
         await self._router.aclose()
 
     def _charge(self, custom_id: str, usage: Usage) -> Usage:
-        """Return the usage of an answer; that of a kept reply for a second row that asked the same."""
+        """Charge an answer once and return its usage; a second row with the same request has it for free."""
         if custom_id in self._charged:
             return KEPT
         self._charged.add(custom_id)
@@ -221,7 +245,7 @@ class BatchGateway:
     async def _wait_for_answer(
         self, custom_id: str, endpoint: Endpoint, request: Request, style: CallStyle
     ) -> str | None:
-        """Wait until the manifest has the answer to a request; return None then, else why it has none."""
+        """Wait until the manifest has a request's answer. Returns None, or the reason if none will come."""
         if not self._manifest.has(custom_id):
             self._requests_in_making += 1
             try:
@@ -229,7 +253,9 @@ class BatchGateway:
                     path, body = await batches.body_of(endpoint, request, style)
             finally:
                 self._requests_in_making -= 1
-            if not self._manifest.has(custom_id):  # an equal one may have come meanwhile
+            if not self._manifest.has(
+                custom_id
+            ):  # another row may have added the same one meanwhile
                 place = BatchPlace(
                     endpoint.profile.provider, endpoint.api_base or "", endpoint.model, path
                 )
@@ -237,7 +263,7 @@ class BatchGateway:
                 self._run.work.waits_for = f"all requests ({len(self._waiting) + 1:,} so far)"
                 if self._limit is not None:
                     self._costs[custom_id] = batches.estimate(endpoint, body)
-            del body  # the manifest has it, and the row may wait for hours
+            del body  # frees memory: the manifest has it, and the row may wait for hours
         row = _row.get()
         waiting = self._waiting.get(custom_id)
         if waiting is None:
@@ -251,10 +277,10 @@ class BatchGateway:
         return await asyncio.shield(waiting.future)
 
     async def _ask_live(self, endpoint: Endpoint, request: Request, why_missing: str) -> Reply:
-        """Ask at the usual price what no batch answered.
+        """Make a call that no batch answered, at the usual price.
 
-        Raises `Unanswered` where the row is left to the next run, and `GatewayError` where the limit on the
-        cost ends a row of which some calls are answered.
+        Raises `Unanswered` if the row is left to the next run, and `GatewayError` if the cost limit stops a
+        row after some of its calls were answered.
         """
         is_spent = why_missing == FailureKind.BUDGET
         limit = self._limit
@@ -271,12 +297,12 @@ class BatchGateway:
         self._spent += reply.usage.cost_usd or 0.0
         return reply
 
-    # What a run does
+    # The run
 
     async def judge(
         self, pending: PendingRow, judge_of: Callable[[Any], Any], on_record: OnRecord
     ) -> None:
-        """Judge a row as usual, and hand on its record: its calls wait for answers of batches."""
+        """Judge a row as usual and pass its record to `on_record`; its calls wait for batches."""
         row = _Row()
         self._open_rows += 1
         _row.set(row)
@@ -301,14 +327,14 @@ class BatchGateway:
             self._changed.set()
 
     def all_came(self) -> None:
-        """Learn that no further row comes."""
+        """Note that all rows have been read."""
         self._is_reading_rows = False
         self._changed.set()
 
     async def drive(self) -> None:
-        """Submit, wait and collect until all rows are judged; raises `InputError` where that cannot go on."""
+        """Submit, wait and collect until all rows are judged; raises `InputError` if that can't go on."""
         while await self._wait_until_blocked():
-            # With a limit, what batches at work cost must be known before more is chosen.
+            # Under a limit, the cost of the running batches must be known before we choose more requests.
             if self._limit is None or not self._awaited_batches():
                 self._choose_requests()
             shortest, longest = SECONDS
@@ -326,17 +352,17 @@ class BatchGateway:
         return bool(self._batches_to_submit() or self._awaited_batches())
 
     def _batches_to_submit(self) -> list[tuple[BatchPlace, Sequence[str]]]:
-        """Return the batches that are to be submitted."""
+        """Group this round's unsent requests into batches."""
         return self._manifest.split_unsent(self._last_of_round, self._max_requests)
 
     def _may_go_on(self, failure: Exception, _: int) -> bool:
-        """Whether to go on after a failure; counts those in a row."""
+        """Whether to go on after a failure; counts consecutive ones."""
         self._failures += 1
         is_passing = isinstance(failure, GatewayError) and failure.kind in _PASSING
         return is_passing and self._failures <= _MOST_FAILURES
 
     async def _wait_until_blocked(self) -> bool:
-        """Wait until no row can go on before a request is answered; return whether there is a row."""
+        """Wait until every open row waits for an answer. Returns False if all rows are done."""
         while self._is_reading_rows or self._open_rows:
             self._changed.clear()
             has_all = not self._is_reading_rows or self._open_rows >= AT_ONCE
@@ -346,7 +372,7 @@ class BatchGateway:
             if not is_blocked:
                 await self._changed.wait()
                 continue
-            try:  # one row may make several calls
+            try:  # a row may make several calls
                 async with asyncio.timeout(SETTLED):
                     await self._changed.wait()
             except TimeoutError:
@@ -354,7 +380,7 @@ class BatchGateway:
         return False
 
     def _open_batches(self) -> list[tuple[Submitted, BatchCalls]]:
-        """Return the batches whose answers are not here, at addresses that the settings lead to."""
+        """List the batches not yet collected, at addresses that the settings lead to."""
         reachable = []
         for batch in self._manifest.batches():
             if batch.provider_files is None:
@@ -364,7 +390,7 @@ class BatchGateway:
         return reachable
 
     def _awaited_batches(self) -> list[tuple[Submitted, BatchCalls]]:
-        """Return the open batches that rows wait for."""
+        """List the open batches that rows are waiting for."""
         active = []
         for batch, calls in self._open_batches():
             if any(custom_id in self._waiting for custom_id in self._manifest.requests(batch)):
@@ -372,10 +398,10 @@ class BatchGateway:
         return active
 
     def _choose_requests(self) -> None:
-        """Choose what is submitted now: what rows wait for, as far as the limit reaches."""
+        """Choose the requests of this round: those that rows wait for, as far as the cost limit allows."""
         planned_usd = self._spent
         max_usd = inf if self._limit is None else self._limit * (1 + INEXACT)
-        dropped: dict[str, str] = {}  # why, by custom id
+        dropped: dict[str, str] = {}  # reasons by custom id
         for custom_id, *_ in self._manifest.unsent():
             cost = self._costs.get(custom_id, 0.0)
             if custom_id in self._waiting and planned_usd + cost <= max_usd:
@@ -385,15 +411,15 @@ class BatchGateway:
         self._manifest.forget(dropped)
         self._last_of_round = self._manifest.last_number()
         if not dropped and not self._is_under_way():
-            # The file was changed, or came from elsewhere.
+            # The manifest was changed, or came from elsewhere.
             problem = f"{self._manifest.path} leads to no batch of this address"
             dropped = dict.fromkeys(self._waiting, problem)
         for custom_id, why in dropped.items():
             self._resolve(custom_id, why)
 
     async def _advance_batches(self, seconds: float) -> bool:
-        """Submit what can be, wait, and look at the batches; return whether one of them was over."""
-        if not self._is_under_way():  # what failed may have ended the last one
+        """Submit as much as we can, wait, then poll the batches. Returns True if one of them is over."""
+        if not self._is_under_way():  # a failed submission may have been the last one
             return True
         await self._recover()
         for place, custom_ids in self._batches_to_submit():
@@ -422,10 +448,10 @@ class BatchGateway:
         return None in states
 
     async def _look(self, submitted: Submitted, calls: BatchCalls) -> Batch | None:
-        """Return a batch as its provider shows it.
+        """Fetch a batch's state from its provider.
 
-        One that the provider does not know is an error that says what to do: with another key or project it
-        may be there. Under `--fresh` it is forgotten (None), and its requests are submitted anew.
+        If the provider doesn't know the batch, the error says what to do: it may be there with another key
+        or project. Under `--fresh` the batch is forgotten (None), and its requests are submitted anew.
         """
         try:
             return await calls.retrieve(str(submitted.id))
@@ -442,7 +468,7 @@ class BatchGateway:
         return None
 
     async def _submit(self, place: BatchPlace, custom_ids: Sequence[str], at_work: int) -> bool:
-        """Submit a batch; return False where too much waits at the provider already."""
+        """Submit a batch. Returns False if too much is already waiting at the provider."""
         calls = _calls(place)
         batch = self._manifest.intend(uuid.uuid4().hex, place, custom_ids)
         assert calls is not None  # noqa: S101 - a row has just asked there
@@ -452,7 +478,7 @@ class BatchGateway:
             batch_id = await calls.create(file, place.path, batch.tag)
         except GatewayError as failure:
             if batch.file and failure.kind in _UNCERTAIN:
-                raise  # the next step is to find out
+                raise  # the next step finds out if the batch was made
             await self._release(batch, calls)
             is_busy = batch.file and failure.kind is FailureKind.RATE_LIMIT
             if not (is_busy or batches.is_limit(failure.message)):
@@ -468,10 +494,10 @@ class BatchGateway:
         return True
 
     def _wait_for_place(self, place: BatchPlace, count: int, at_work: int, why: str) -> None:
-        """Submit nothing more before one of the batches at work is over.
+        """Hold back further submissions until one of the running batches is over.
 
-        Where none is, a batch of so many requests is too large by itself: the next one is half as large, and
-        a `GatewayError` has it tried later.
+        If none is running, a batch of this size is too large by itself: the next one is half as large, and a
+        `GatewayError` makes us try it later.
         """
         self._max_batches[place] = at_work
         if at_work == 0:
@@ -479,18 +505,18 @@ class BatchGateway:
             raise GatewayError(FailureKind.RATE_LIMIT, why)
 
     async def _release(self, batch: Submitted, calls: BatchCalls) -> None:
-        """Forget a batch of which nothing was asked, and delete the provider's copy of its requests."""
+        """Forget a batch that asked nothing, and delete the provider's copy of its requests."""
         self._manifest.release(batch)
         if not batch.is_ours:
             return
         with suppress(GatewayError):
-            # An upload that broke off may have arrived, although nobody learned the file's id.
+            # An interrupted upload may have arrived, although we never learned the file's id.
             file = batch.file or await calls.find_file(_file_name(batch))
             if file:
                 await calls.delete(file)
 
     async def _recover(self) -> None:
-        """Find the batches that may have been made although their making broke off: none is made twice."""
+        """Look for batches whose submission was interrupted: they may exist, and must not be made twice."""
         for batch, calls in self._open_batches():
             if batch.id:
                 continue
@@ -508,7 +534,7 @@ class BatchGateway:
     async def _collect(
         self, submitted: Submitted, calls: BatchCalls, batch: Batch, at_work: int
     ) -> str | None:
-        """Return how far a batch is; None for one that is over, whose answers are handed on."""
+        """Describe a running batch's progress; if it's over, pass its answers on and return None."""
         custom_ids = [*self._manifest.requests(submitted)]
         if batch.status == "failed":
             await self._release(submitted, calls)
@@ -546,7 +572,7 @@ class BatchGateway:
         return None
 
     def _resolve(self, custom_id: str, why_missing: str | None) -> None:
-        """Let the rows go on that wait for a request; None says that the manifest has its answer."""
+        """Wake the rows waiting for a request; `why_missing` is None if the manifest has its answer."""
         self._costs.pop(custom_id, None)
         waiting = self._waiting.pop(custom_id, None)
         if waiting is None:
@@ -558,7 +584,7 @@ class BatchGateway:
         waiting.future.set_result(why_missing)
 
     async def _tidy(self) -> None:
-        """Have the files deleted at the provider whose answers are here."""
+        """Delete the provider's copies of batches we've already collected."""
         for batch in self._manifest.batches():
             calls = _calls(batch.place)
             if calls is None or batch.provider_files is None:
@@ -593,7 +619,7 @@ class BatchGateway:
 
 
 def _is_over(batch: Batch) -> bool:
-    """Whether nothing more comes of a batch: a status that nobody knows ends it at its deadline."""
+    """Whether a batch is over. A batch with an unknown status is over at its deadline."""
     if batch.status in ("completed", *_MISSING):
         return True
     is_late = batch.deadline is not None and time.time() > batch.deadline
@@ -601,12 +627,12 @@ def _is_over(batch: Batch) -> bool:
 
 
 def _file_name(batch: Submitted) -> str:
-    """Name the file of a batch's requests as its provider shows it."""
+    """Name a batch's request file, as the provider shows it."""
     return f"judgekit-{batch.tag}.jsonl"
 
 
 def _reason_of_missing(status: str) -> str:
-    """Say why a request of a batch that is over has no answer."""
+    """Explain why a request has no answer although its batch is over."""
     if status == "completed":
         return "its batch brought no answer"
     return _MISSING.get(status) or f"its batch ended as {short_line(status, _STATUS_CHARS)!r}"
@@ -617,15 +643,15 @@ def _count(place: BatchPlace, active: Iterable[tuple[Any, ...]]) -> int:
 
 
 def _custom_id(endpoint: Endpoint, request: Request, style: CallStyle) -> str:
-    """Return what stands for all that is sent but for the fence's nonce; a second ask differs."""
+    """Hash everything that's sent except the fence's nonce; a second ask gets another id."""
     text = f"{hash_of_call(endpoint, request)} {'reask' in request.call_key.part} {style.stamp()}"
     return hashlib.sha256(text.encode()).hexdigest()[:48]
 
 
 def _calls(place: BatchPlace) -> BatchCalls | None:
-    """Return the calls of a place; None where the user's own settings lead to another address.
+    """Find the batch calls for a place; None if the user's own settings lead to another address.
 
-    The manifest may have come with a repository: it never says alone where a key is sent.
+    The manifest may have come with a repository, so it never decides alone where a key is sent.
     """
     with suppress(UsageError):
         endpoint = endpoint_of(registry.find(place.provider), place.model, environ())

@@ -1,8 +1,8 @@
-"""One budget and one pace for all workers of a run: what is spent and reserved, and whose turn it is to call.
+"""One budget and one pace for all workers of a run: tracks spending and decides who may call next.
 
-A worker's `BrokerClient` tells the `Broker` a few times a second what it spent and how many turns it wants.
-It may then spend up to a share of what is left, and uses its turns for one call after another. What it holds
-comes back when it says nothing any more.
+A few times a second, a worker's `BrokerClient` tells the `Broker` how much it has spent and how many turns it
+wants. It may then spend up to a share of the rest, and uses its turns for one call after another. If it goes
+silent, its turns and its money are taken back.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
     from judgekit.providers.base import Endpoint, Reply, Request
 
-SILENT = 10.0  # seconds after which a worker that says nothing is taken for dead
+SILENT = 10.0  # seconds of silence after which a worker counts as dead
 _BEAT = 0.25
-_SOON = 0.02  # seconds between two beats, and when a call waits for one
+_SOON = 0.02  # seconds between two beats at least
 
 
 class PaceReport(NamedTuple):
-    """What a worker tells of a provider since its last beat.
+    """A worker's report on a provider since its last beat.
 
-    How many turns more it wants, how many it holds, how many answers came, and which pauses the provider
-    wants: why, and for how many seconds.
+    It has the number of turns that the worker wants in addition, the number it holds, the number of answers,
+    and the pauses that the provider asked for: the reason and the seconds of each.
     """
 
     wanted: int
@@ -46,7 +46,7 @@ class PaceReport(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """So many turns more for a worker, how many it may use for further calls, and when there are others."""
+    """A worker's additional turns, the number it may keep for further calls, and the wait for others."""
 
     more: int
     lasting: int
@@ -54,7 +54,7 @@ class Turns(NamedTuple):
 
 
 class Orders(NamedTuple):
-    """For a worker: its turns at each provider, the sum that it may spend, and whether to end."""
+    """Orders for a worker: its turns at each provider, the sum it may spend, and whether to end."""
 
     turns: dict[Whom, Turns]
     cap_usd: float
@@ -64,7 +64,7 @@ class Orders(NamedTuple):
 
 @dataclass
 class _Account:
-    """What a worker holds; `cap_usd` is what it may have spent when it asks again."""
+    """A worker's share of the run; by its next report it may have spent `cap_usd` in all."""
 
     seen: float
     held: Counter[Whom] = field(default_factory=Counter)
@@ -79,7 +79,7 @@ class _Account:
 
 
 class Broker:
-    """Holds the paces of all providers, and the accounts of `workers` that may spend `max_cost_usd`."""
+    """Keeps each provider's pace and each worker's account; together they may spend `max_cost_usd`."""
 
     def __init__(self, max_cost_usd: float | None = None, workers: int = 1) -> None:
         self._limit = max_cost_usd
@@ -90,11 +90,11 @@ class Broker:
         self._job = b""
 
     def stop(self) -> None:
-        """Have the workers begin no more rows."""
+        """Let the workers begin no more rows."""
         self._is_stopped = True
 
     def spent(self) -> float:
-        """Return what all calls cost (USD)."""
+        """Return the cost of all calls in US dollars."""
         return sum(account.spent_usd for account in self._accounts.values())
 
     def alive(self) -> list[str]:
@@ -103,11 +103,11 @@ class Broker:
         return [name for name in accounts if now - accounts[name].seen <= SILENT]
 
     def learn(self, job: bytes) -> None:
-        """Keep what workers must know."""
+        """Keep the job that workers will ask for."""
         self._job = job
 
     def begin(self, worker: str) -> bytes:
-        """Note a worker, `PLACE PROCESS`, and return its job; who worked in its place before is dead."""
+        """Register a worker, `PLACE PROCESS`, and return its job; its predecessor in that place is dead."""
         place, _, _ = worker.partition(" ")
         for name, account in self._accounts.items():
             if name.partition(" ")[0] == place:
@@ -118,7 +118,7 @@ class Broker:
     def beat(
         self, worker: str, spent_usd: float, reserved_usd: float, reports: Mapping[Whom, PaceReport]
     ) -> Orders:
-        """Note what a worker has spent, reserved and used; drop what silent workers hold."""
+        """Take a worker's report and give it orders; take back the turns and money of silent workers."""
         account = self._accounts[worker]
         now = time.monotonic()
         account.seen = now
@@ -134,7 +134,7 @@ class Broker:
         return Orders(turns, cap, self._is_over, self._is_stopped)
 
     def _lent(self, account: _Account, limit: float) -> float:
-        """Let a worker spend, of what is not spent, reserved or lent, half, where there are others."""
+        """Lend a worker the free money (not spent, reserved or lent), or half of it if there are others."""
         accounts = self._accounts.values()
         used = sum(other.used_usd for other in accounts)
         self._is_over |= used >= limit * (1 - INEXACT)
@@ -145,7 +145,7 @@ class Broker:
         return account.cap_usd
 
     def _turns(self, account: _Account, whom: Whom, report: PaceReport) -> Turns:
-        """Learn how a provider answered, and give a worker turns, up to its share of them."""
+        """Adjust a provider's pace to its answers, and give a worker turns, up to its share."""
         if whom not in self._paces:
             self._paces[whom] = Pace(whom.most or AT_ONCE * self._workers, whom.per_minute)
         pace = self._paces[whom]
@@ -156,7 +156,7 @@ class Broker:
                 pace.was_too_much(seconds)
             else:
                 pace.pause(seconds, reason)
-        # Below 0 where the worker was silent, so that its turns were taken back, and is there again.
+        # Negative if the worker was silent, lost its turns, and has come back.
         given_back = account.held[whom] - report.held
         pace.give(given_back)
         account.held[whom] = report.held
@@ -165,16 +165,18 @@ class Broker:
         for other in self._accounts.values():
             if other.held[whom] + other.wanted[whom] > 0:
                 users += 1
-        share = 0  # with more users than turns, they have one after another
+        share = 0  # if there are more users than turns, they take turns one after another
         if pace.limit() >= users:
             share = ceil(pace.limit() / max(1, users))
         wait = pace.wait()
         allowed = share
-        if share == 0 and given_back <= 0:  # what a worker gave back is for another one first
+        if (
+            share == 0 and given_back <= 0
+        ):  # a turn that was given back goes to another worker first
             allowed = 1
         more = pace.take(min(report.wanted, allowed - report.held))
         account.held[whom] += more
-        # Where calls are counted by the minute, each needs a turn of its own.
+        # If calls are limited per minute, each one needs a turn of its own.
         lasting = 0 if whom.per_minute else share
         return Turns(more, lasting, wait)
 
@@ -188,7 +190,7 @@ class Broker:
 
 
 class SharedPace(Pace):
-    """The turns of a worker to ask one provider, which all workers share."""
+    """A worker's turns at one provider that all workers share."""
 
     def __init__(self, report_now: asyncio.Event) -> None:
         super().__init__(0)
@@ -199,14 +201,14 @@ class SharedPace(Pace):
 
     @asynccontextmanager
     async def turn(self, end: float = inf) -> AsyncIterator[None]:
-        """Give a turn for one call; the broker is asked for more at once where none is left."""
+        """Hold a turn for one call; if none is left, ask the broker for more at once."""
         if self._in_flight >= self.limit():
             self._report_now.set()
         async with super().turn(end):
             try:
                 yield
             finally:
-                if self._limit > self._lasting_turns:  # the turn was for one call, and is used up
+                if self._limit > self._lasting_turns:  # the turn was for one call only
                     self._limit -= 1
                     if self._queues:
                         self._report_now.set()
@@ -220,13 +222,14 @@ class SharedPace(Pace):
     def pause(
         self, seconds: float | None, reason: FailureKind = FailureKind.RATE_LIMIT, why: str = PAUSED
     ) -> None:
+        """Pause this worker's calls, and report the pause to the broker at once."""
         super().pause(seconds, reason, why)
         self._refusals.append((reason, seconds))
         self._lasting_turns = 0
         self._report_now.set()
 
     def take_report(self) -> PaceReport:
-        """Return what happened since the last report, and give half of the unused turns back."""
+        """Report on the time since the last report, and give half of the unused turns back."""
         waiting = sum(map(len, self._queues.values()))
         needed = self._in_flight + waiting
         unused = max(0, self.limit() - needed)
@@ -243,6 +246,7 @@ class SharedPace(Pace):
         return report
 
     def allow(self, turns: Turns) -> None:
+        """Add the turns that the broker gave, and take over a pause that it tells of."""
         self._limit = self._limit + turns.more
         self._lasting_turns = turns.lasting
         if turns.wait[0]:
@@ -260,7 +264,7 @@ class SharedPaces(Paces):
 
 
 class BrokerClient:
-    """A worker's side, for one event loop: `beat` reaches the broker, `lost` says why it does so no more."""
+    """A worker's side, for one event loop: `beat` reaches the broker, `lost` says why it no longer does."""
 
     def __init__(self, beat: Callable[..., Awaitable[Orders]], worker: str) -> None:
         self._beat = beat
@@ -276,11 +280,11 @@ class BrokerClient:
 
     @property
     def is_ending(self) -> bool:
-        """Whether no more rows are to be begun."""
+        """Whether the worker should begin no more rows."""
         return self.is_stopped or self.is_over
 
     async def beats(self) -> None:
-        """Tell the broker what is spent and wanted, and hear what may be, until it is lost."""
+        """Send reports to the broker and follow its orders until the connection is lost."""
         while not self.lost:
             paces = {}
             reports = {}
@@ -311,7 +315,7 @@ class BrokerClient:
         return self.spent_usd / self._calls if self._calls else 0.0
 
     async def reserve(self) -> None:
-        """Wait until a call may be paid; raises `GatewayError` when the limit of the run is reached."""
+        """Wait until there's money for a call; raises `GatewayError` when the run's limit is reached."""
         while self.spent_usd + self._in_flight * self._mean >= self._cap_usd:
             if self.is_over or self.lost:
                 problem = "the limit of the run is reached"
@@ -321,14 +325,14 @@ class BrokerClient:
         self._in_flight += 1
 
     def settle(self, usage: Usage) -> None:
-        """Put what a call took in the place of its reservation."""
+        """Replace a call's reservation by its actual usage."""
         self._in_flight -= 1
         self._calls += usage.cost_usd is not None
         self.spent_usd += usage.cost_usd or 0.0
 
 
 class SharedGateway(Router):
-    """Reaches every kind of provider, within the budget and the pace of the run."""
+    """Reaches every kind of provider within the run's budget and pace."""
 
     def __init__(self, client: BrokerClient) -> None:
         paces = client.paces
@@ -338,6 +342,7 @@ class SharedGateway(Router):
         self._client = client
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Reserve money for a call, make it, and settle its cost, also if it fails."""
         await self._client.reserve()
         usage = Usage()
         try:

@@ -1,6 +1,6 @@
 """Random numbers about rows that nobody can choose: only the user's key, a nonce and the row's id decide.
 
-Who writes rows doesn't know the key, so they can't have one of theirs drawn or left out.
+Somebody who writes rows doesn't know the key, so they can't get one of theirs drawn or left out.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _SEAL_KIND = "nonce"
 
 
 class Draws(NamedTuple):
-    """What draws: the user's key, and the nonce of a run."""
+    """The source of a run's draws: the user's key, and the run's nonce."""
 
     key: str
     nonce: str
 
     def draw(self, row_id: str | int, purpose: str) -> float:
-        """Return a number from 0 to 1 for a row, another one for each purpose.
+        """Draw a number from 0 to 1 for a row, a different one for each purpose.
 
-        Copies of a text have independent ones.
+        Copies of a text get independent numbers.
         """
         text = json.dumps([self.nonce, purpose, id_key(row_id)])
         key = self.key.encode("utf-8", "surrogateescape")
@@ -46,7 +46,7 @@ class Draws(NamedTuple):
 
 
 def require_key(what: str) -> str:
-    """Return the user's key; raises `ConfigError` if there is none, which says `what` is drawn with it."""
+    """Return the user's key. If there's none, raises a `ConfigError` that says `what` needs it."""
     key = seals.state_key()
     if key is None:
         problem = (
@@ -62,7 +62,7 @@ def new_nonce() -> str:
 
 
 def keep_nonce(path: str, key: str, *, is_fresh: bool) -> str:
-    """Return the nonce in a file that this user wrote, or a new one, which the file then has.
+    """Read the nonce from a file that this user wrote, or write a new one to it.
 
     Raises `InputError` if it can't be written, `UsageError` for a link.
     """
@@ -90,6 +90,6 @@ def _read_nonce(place: str, key: str) -> str | None:
 
 
 def fingerprint_rows(rows: Iterable[PendingRow]) -> str:
-    """Return a fingerprint of rows: their ids, in order, and all that's judged of each."""
+    """Hash rows: their ids, in order, and everything that's judged in each."""
     everything = [[str(row.row_id), row.fingerprint.current] for row in rows]
     return seals.fingerprint_of(json.dumps(everything)).current

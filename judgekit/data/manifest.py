@@ -1,7 +1,7 @@
-"""The manifest of a run in batches: which requests are in which batch, and the answers that were paid for.
+"""The manifest of a run in batches: the requests in each batch, and the answers that were paid for.
 
-A file beside OUT, which only its owner can read. What it says is on the disk before the next step is taken,
-so that a run that was killed at any point goes on from there. It holds no key.
+It's a file beside OUT that only its owner can read. Each entry is on the disk before the next step begins,
+so a run can be killed at any point and go on from there. It holds no key.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ CREATE TABLE IF NOT EXISTS request (
     seal TEXT);
 CREATE INDEX IF NOT EXISTS of_batch ON request (batch);
 """
-_ADDED = (  # to a file of an earlier version
+_ADDED = (  # columns missing in a file of an earlier version
     "ALTER TABLE batch ADD COLUMN is_ours INTEGER",
     "ALTER TABLE batch ADD COLUMN seal TEXT",
     "ALTER TABLE request ADD COLUMN seal TEXT",
 )
 _OBJECTS = {"batch", "request", "of_batch", "sqlite_sequence"}
 _ALL = 2**62
-_AROUND = 200  # bytes around a body in a file, at most
+_AROUND = 200  # bytes that a file adds around a body, at most
 
 
 class BatchPlace(NamedTuple):
-    """Whom a batch asks, and for what: requests to the same place may be in one batch."""
+    """The provider, address, model and path of a batch: requests to one place may share a batch."""
 
     provider: str
     base: str
@@ -57,9 +57,9 @@ class BatchPlace(NamedTuple):
 
 
 class Submitted(NamedTuple):
-    """A batch of ours; without an `id` it is not known whether the provider has it.
+    """A batch of ours; without an `id`, the provider may or may not have it.
 
-    When its answers are here, `provider_files` are those to be deleted at the provider; None before.
+    Once its answers are collected, `provider_files` are the files to delete at the provider; None before.
     """
 
     number: int
@@ -72,11 +72,11 @@ class Submitted(NamedTuple):
 
 
 def open_manifest(path: str, *, is_fresh: bool, is_trusted: bool) -> Manifest:
-    """Return the manifest of a run.
+    """Open the manifest of a run.
 
-    Raises `InputError` for a damaged file, `UsageError` for one with entries that this user's key did not
-    seal. With `is_fresh` such a file is replaced; one that is sound stays, so that no batch is paid twice.
-    With `is_trusted` its entries are sealed, and none of the files that they name is deleted.
+    Raises `InputError` for a damaged file, `UsageError` for entries that this user's key didn't seal. With
+    `is_fresh` such a file is replaced; a sound one stays, so that no batch is paid for twice. With
+    `is_trusted` the entries are sealed, and none of the files they name is deleted.
     """
     manifest = Manifest(path)
     try:
@@ -101,7 +101,7 @@ def open_manifest(path: str, *, is_fresh: bool, is_trusted: bool) -> Manifest:
 
 class Manifest:
     def __init__(self, path: str) -> None:
-        """Open the file, or make it; raises `InputError`."""
+        """Open the file or create it; raises `InputError`."""
         self.path = path
         self.left_behind: list[str] = []
         self._key = seals.state_key()
@@ -119,7 +119,7 @@ class Manifest:
             raise InputError(f"{path}: cannot be used ({error}); {remedy}") from None
 
     def _prepare(self) -> None:
-        """Make the tables, unless they are there; raises `InputError` for anything that is none of ours."""
+        """Create the tables unless they exist; raises `InputError` for a database that isn't ours."""
         self._table.execute("PRAGMA trusted_schema = OFF")
         self._check_objects()
         self._table.executescript(_CREATE)
@@ -134,7 +134,7 @@ class Manifest:
         return None
 
     def has(self, custom_id: str) -> bool:
-        """Whether a request is in a batch, or will be in the next."""
+        """Whether a request is in a batch or waits for the next one."""
         return self._row("SELECT 1 FROM request WHERE custom_id = ?", custom_id) is not None
 
     def add(self, custom_id: str, place: BatchPlace, body: bytes) -> None:
@@ -150,7 +150,7 @@ class Manifest:
         return int(row[0] or 0) if row else 0
 
     def unsent(self, last: int = _ALL) -> Iterator[tuple[str, BatchPlace, int]]:
-        """Yield the requests up to the `last` that are in no batch, with the bytes of each, in order."""
+        """Yield unsent requests up to number `last`, in order: custom id, place and size in bytes."""
         query = (
             "SELECT custom_id, place, length(body) FROM request"
             " WHERE batch IS NULL AND rowid <= ? ORDER BY rowid"
@@ -161,12 +161,14 @@ class Manifest:
     def split_unsent(
         self, last: int, max_requests: Mapping[BatchPlace, int]
     ) -> list[tuple[BatchPlace, Sequence[str]]]:
-        """Return the requests up to the `last` that are in no batch, in parts that a batch may have.
+        """Split the unsent requests up to number `last` into parts small enough for a batch.
 
-        `max_requests` are those of a batch at places that take fewer than usual.
+        `max_requests` are the limits of places that take smaller batches than usual.
         """
         parts: list[tuple[BatchPlace, Sequence[str]]] = []
-        open_parts: dict[BatchPlace, tuple[list[str], int]] = {}  # with their bytes
+        open_parts: dict[
+            BatchPlace, tuple[list[str], int]
+        ] = {}  # custom ids and their size in bytes
         for custom_id, place, size in self.unsent(last):
             part, part_size = open_parts.get(place, ([], 0))
             line_size = size + _AROUND
@@ -180,7 +182,7 @@ class Manifest:
         return parts
 
     def intend(self, tag: str, place: BatchPlace, custom_ids: Sequence[str]) -> Submitted:
-        """Note that a batch of these requests is about to be submitted."""
+        """Record that a batch of these requests is about to be submitted."""
         with self._table:
             insert = "INSERT INTO batch (tag, place, is_ours) VALUES (?, ?, 1)"
             number = int(self._table.execute(insert, (tag, json.dumps(place))).lastrowid or 0)
@@ -190,7 +192,7 @@ class Manifest:
         return Submitted(number, tag, place)
 
     def content(self, batch: Submitted) -> bytes:
-        """Return the file of a batch."""
+        """Build a batch's request file."""
         query = "SELECT custom_id, body FROM request WHERE batch = ? ORDER BY rowid"
         line = b'{"custom_id": "%s", "method": "POST", "url": "/v1%s", "body": %s}\n'
         rows = self._table.execute(query, (batch.number,))
@@ -198,7 +200,7 @@ class Manifest:
         return b"".join(line % (custom_id.encode(), path, body) for custom_id, body in rows)
 
     def store(self, batch: Submitted) -> Submitted:
-        """Note what is new about a batch, and return it."""
+        """Save the changes to a batch, and return it."""
         with self._table:
             self._update(batch)
         return batch
@@ -213,6 +215,7 @@ class Manifest:
         self._row(change, *values, seal, batch.number)
 
     def batches(self) -> list[Submitted]:
+        """List all batches, from old to new."""
         query = "SELECT number, tag, place, file, id, rest, is_ours FROM batch ORDER BY number"
         batches = []
         for number, tag, place, file, batch_id, files, is_ours in self._table.execute(query):
@@ -233,8 +236,8 @@ class Manifest:
         return (custom_id for (custom_id,) in self._table.execute(query, (batch.number,)))
 
     def collect(self, batch: Submitted, answers: Iterable[tuple[str, BatchAnswer | None]]) -> None:
-        """Keep the answers of a batch that is over; forget requests with none, or with two that differ."""
-        first_meanings: dict[str, str] = {}  # by custom id
+        """Keep the answers of a finished batch; forget requests with no answer, or with two that differ."""
+        first_meanings: dict[str, str] = {}  # of each request's first answer, by custom id
         contradicted = set()
         place = json.dumps(batch.place)
 
@@ -261,7 +264,7 @@ class Manifest:
             self.store(batch)
 
     def release(self, batch: Submitted) -> None:
-        """Forget a batch that the provider does not have: its requests are in none."""
+        """Forget a batch that the provider doesn't have: its requests are unsent again."""
         with self._table:
             self._row(
                 "UPDATE request SET batch = NULL WHERE batch = ? AND answer IS NULL", batch.number
@@ -269,7 +272,7 @@ class Manifest:
             self.end(batch)
 
     def end(self, batch: Submitted) -> None:
-        """Forget a batch whose answers are here, and of which the provider keeps nothing."""
+        """Forget a collected batch, once the provider keeps nothing of it."""
         with self._table:
             self._row("DELETE FROM batch WHERE number = ?", batch.number)
 
@@ -284,7 +287,7 @@ class Manifest:
             Path(self.path).unlink(missing_ok=True)
 
     def count_unsealed(self) -> int:
-        """Return how many batches and requests this user's key did not write."""
+        """Count the batches and requests that this user's key didn't seal."""
         batches = self._table.execute("SELECT tag, place, file, id, rest, is_ours, seal FROM batch")
         count = 0
         for *values, seal in batches:
@@ -296,7 +299,7 @@ class Manifest:
         return count
 
     def trust(self) -> None:
-        """Seal all that is here, as the user says; none of the files that it names counts as ours."""
+        """Seal every entry because the user says so; none of the files it names counts as ours."""
         for batch in self.batches():
             if batch.provider_files is None:
                 self.store(batch._replace(is_ours=False))
@@ -320,7 +323,7 @@ class Manifest:
         )
 
     def _check_objects(self) -> None:
-        """Raise `InputError` for a database with more in it, such as a trigger, which runs by itself."""
+        """Raise `InputError` for a database that holds anything else, such as a trigger, which would run."""
         names = {name for (name,) in self._table.execute("SELECT name FROM sqlite_master")}
         strange = {name for name in names - _OBJECTS if not name.startswith("sqlite_autoindex_")}
         kinds = {kind for (kind,) in self._table.execute("SELECT type FROM sqlite_master")}
@@ -333,7 +336,7 @@ class Manifest:
 
 
 def _meaning(answer: BatchAnswer) -> str:
-    """Return what stands for the words of an answer: a reply that is given twice may have two ids."""
+    """Hash an answer without its id: a reply that's delivered twice may have two ids."""
     body = answer.body
     words = body.get("choices", body) if isinstance(body, dict) else body
     return hashlib.sha256(json.dumps([answer.status, words], sort_keys=True).encode()).hexdigest()
@@ -342,8 +345,8 @@ def _meaning(answer: BatchAnswer) -> str:
 def _request(
     custom_id: str, place: str, body: bytes | str | None, answer: str | None
 ) -> list[str | None]:
-    """Return what is sealed of a request."""
-    # Text, where somebody else wrote it.
+    """List the fields of a request that its seal covers."""
+    # It's text if somebody else wrote it.
     raw = body.encode() if isinstance(body, str) else body
     sha256 = None if raw is None else hashlib.sha256(raw).hexdigest()
     return [custom_id, place, sha256, answer]

@@ -1,7 +1,7 @@
-"""Judges rows on Ray: Ray Data reads them, a pool of workers judges them, and each block is a file at once.
+"""Judges rows on Ray: Ray Data reads them, a pool of workers judges them, and each block becomes a file.
 
-The driver checks all rows first, as on one machine, and counts what the workers say. Which rows are kept is
-read from the results themselves. The only module that imports Ray.
+The driver first checks all rows, as on one machine, and adds up the workers' reports. The results themselves
+tell which rows to keep. It's the only module that imports Ray.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from judgekit.providers.gateway import is_recording, is_replaying, open_gateway
 from judgekit.rubric.schema import ScoreRubric
 from judgekit.text import encodable, short_line
 
-os.environ |= {  # before the import, which reads them
+os.environ |= {  # before importing Ray, which reads them
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
@@ -56,15 +56,15 @@ if TYPE_CHECKING:
     from judgekit.judging.request import JudgeRequest
 
 _WORKER_CPU = 0.4
-_READ_CPU = 0.1  # so that a machine that is left can take the workers of one that is gone
-_DRAIN_SECONDS = 20.0  # for what is under way when a run ends early
-_THREAD_SECONDS = 5.0  # for a thread of Ray's to end
-_FILES = 64  # that are looked at in one task
+_READ_CPU = 0.1  # little, so that the remaining machines can take over the workers of a lost one
+_DRAIN_SECONDS = 20.0  # to finish blocks under way when a run ends early
+_THREAD_SECONDS = 5.0  # for one of Ray's threads to end
+_FILES = 64  # files read in one task
 
 
 @contextmanager
 def connected(address: str | None) -> Iterator[None]:
-    """Use the cluster at an address or in RAY_ADDRESS; else start Ray here. Raises `InputError`."""
+    """Connect to the cluster at an address or in RAY_ADDRESS, else start Ray here; raises `InputError`."""
     where = address or environment.environ().get("RAY_ADDRESS") or "local"
     options = (
         {"include_dashboard": False, "_node_ip_address": "127.0.0.1"} if where == "local" else {}
@@ -79,7 +79,7 @@ def connected(address: str | None) -> Iterator[None]:
         ) from None
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
-    context.target_max_block_size = 1  # what the reader yields is a block of its own
+    context.target_max_block_size = 1  # so each item the reader yields is a block of its own
     for name in ("ray", "ray.data"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
@@ -90,7 +90,7 @@ def connected(address: str | None) -> Iterator[None]:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Keep what is written to standard error, also by what is not Python, away from the user."""
+    """Hide everything written to standard error from the user, also by code that isn't Python."""
     kept = os.dup(2)
     with Path(os.devnull).open("wb") as nothing:
         os.dup2(nothing.fileno(), 2)
@@ -102,7 +102,7 @@ def _silent() -> Iterator[None]:
 
 
 class RayRun:
-    """A run over a dataset on Ray: first `check`, then `judge`, at last `finish`. `work` counts."""
+    """A run over a dataset on Ray: call `check`, then `judge`, then `finish`. `work` counts the rows."""
 
     def __init__(
         self,
@@ -138,10 +138,10 @@ class RayRun:
         self._columns = tables.ColumnKinds(OURS)
         self._merges = list[Any]()
         self._parts = list[str]()
-        # By worker, how many blocks it had begun by each.
+        # For each worker, the number of blocks it had begun, as reported with each block.
         self._heard = defaultdict[str, list[int]](list)
-        self._held = ExitStack()  # what no other run may write to meanwhile
-        self._deadline: float | None = None  # for what is under way when the run ends early
+        self._held = ExitStack()  # locks that keep other runs out
+        self._deadline: float | None = None  # for blocks under way when the run ends early
 
     def __enter__(self) -> Self:
         return self
@@ -150,10 +150,9 @@ class RayRun:
         self._held.close()
 
     def check(self, types: pa.Schema | None) -> int:
-        """Return how many rows there are, and note where each file begins and what its columns hold.
+        """Count the rows; note the number of each file's first row and its columns' types.
 
-        `types` are those of the columns of the input. Raises `InputError` for the first row that cannot be
-        read.
+        `types` are the types of the input's columns. Raises `InputError` for the first unreadable row.
         """
         types_by_column = {}
         for column in types or ():
@@ -161,14 +160,14 @@ class RayRun:
                 types_by_column[column.name] = column.type
         self._shared = ray.put((self._dataset, self._files, types_by_column))
         checked = dict(self._check_files(wanted_ids=frozenset()))
-        row_count = 0  # of the files so far
+        row_count = 0  # in the files so far
         first_bad: UnreadableRow | None = None
         bad = 0
         misfits = set[str]()
         for path, file in checked.items():
             self._starts_and_counts[path] = row_count, file.count
             if file.first_unreadable and first_bad is None:
-                # It was numbered from the beginning of its own file.
+                # Its number counts from the beginning of its own file.
                 numbered: Any = self._files.numbered(file.first_unreadable, row_count, path)
                 first_bad = numbered
             bad += file.unreadable
@@ -186,7 +185,7 @@ class RayRun:
         return row_count
 
     def _check_files(self, wanted_ids: frozenset[int]) -> Iterator[tuple[str, Checked]]:
-        """Yield what each file has; under a limit one file after another, until there are as many rows."""
+        """Yield the check of each file; under a row limit, one file after another until it's reached."""
         paths = self._files.paths
         left = self._dataset.limit
         if left is None:
@@ -203,8 +202,8 @@ class RayRun:
                 return
 
     def _doubles(self, checked: dict[str, Checked]) -> list[UnreadableRow]:
-        """Return the rows with an id that an earlier row has."""
-        # Digests are short, so ids that differ may have the same: the ids behind them are read and compared.
+        """List the rows that repeat an earlier row's id."""
+        # Digests are short, so two ids may share one: we read the ids behind them and compare.
         repeated_digests = frozenset(parts.doubles(file.ids for file in checked.values()))
         if not repeated_digests:
             return []
@@ -221,9 +220,9 @@ class RayRun:
         return doubles
 
     def prepare(self, *, fresh: bool, trust: bool = False) -> None:
-        """Find out what FOLDER has, or empty it; raises `UsageError` where it is not ours, or taken.
+        """Read the results in FOLDER, or empty it; raises `UsageError` if it isn't ours, or is in use.
 
-        Rows that do not verify are such an error, unless the user says `trust`.
+        Rows that don't verify are such an error, too, unless the user says `trust`.
         """
         self._held.enter_context(hold_alone(self._folder.lockable(), self._folder.name))
         self._key = parts.Key(seals.state_key())
@@ -238,9 +237,9 @@ class RayRun:
             raise seals.refused(self._folder.name, unsealed)
 
     def _scanned(self, names: list[str], first: int) -> tuple[list[str], Any, set[pa.Schema]]:
-        """Return these files, numbered from `first`, with their lines and columns.
+        """Read these files, numbered from `first`; returns their names, lines and columns.
 
-        Files that a killed run left behind, although others replace them, are removed.
+        Removes files that have been replaced by others, but were left behind by a killed run.
         """
         groups = []
         for start in range(0, len(names), _FILES):
@@ -263,7 +262,7 @@ class RayRun:
         return names, lines[~np.isin(lines["file"], gone)], schemas
 
     def judge(self) -> None:
-        """Judge the rows that are not kept, until it is stopped, or the limit on the cost is reached."""
+        """Judge the rows that aren't kept, until the run is stopped or the cost limit is reached."""
         self._folder.make()
         judge_of = runners.judges(open_gateway({}), self._project, self._request)
         for kind, subject in self._kinds.items():
@@ -316,18 +315,18 @@ class RayRun:
             ray.kill(broker)
 
     def _broker(self, workers: int) -> Any:  # noqa: ANN401 - a handle of Ray's
-        """Start the actor that all workers share, on this machine."""
+        """Start the broker, an actor on this machine that all workers share."""
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         make = ray.remote(Broker).options(num_cpus=0, scheduling_strategy=here, max_task_retries=-1)
         broker = make.remote(self.work.max_cost_usd, workers)
-        # Keys go from process to process, and are in no object of Ray's that may be written to a disk.
+        # Keys go from process to process: an object of Ray's might be written to a disk.
         ray.get(broker.learn.remote(cloudpickle.dumps(self._job())))
         return broker
 
     def _job(self) -> Job:
         judges = {}
         for kind, judge in self._judges.items():
-            # A worker has its own gateway and cache, and knows the other providers that are here.
+            # A worker has its own gateway and cache, and knows the other providers of this machine.
             others = partial(tuple, judge.settings.others())
             judges[kind] = replace(judge.with_settings(others=others), gateway=None, cache=None)
         all_variables = environment.environ()
@@ -350,7 +349,7 @@ class RayRun:
         )
 
     def _follow(self, judged: Any, broker: Any) -> None:  # noqa: ANN401 - a dataset and a handle of Ray's
-        """Count what the workers say, and put small files together, until all is said."""
+        """Add up the workers' reports and merge small files until all reports are in."""
 
         def stop() -> None:
             self.work.stopped.wait()
@@ -369,7 +368,7 @@ class RayRun:
                     break
         finally:
             batches.close()
-            # One that uses Ray when that has ended would end this process.
+            # A thread that used Ray after it has ended would end this process.
             for thread in threading.enumerate():
                 if thread not in earlier_threads:
                     thread.join(_THREAD_SECONDS)
@@ -387,14 +386,14 @@ class RayRun:
             self._parts = []
 
     def _is_at_end(self, broker: Any) -> bool:  # noqa: ANN401 - a handle of Ray's
-        """Whether a run that ends early has heard of all that is under way, or waited long enough for it."""
+        """Whether all blocks under way were reported, or the time for that is up, when a run ends early."""
         if not (self.work.is_spent or self.work.stopped.is_set()):
             return False
         if self._deadline is None:
             self._deadline = time.monotonic() + _DRAIN_SECONDS
         has_all = True
         for name in ray.get(broker.alive.remote()):
-            # A worker says with each block how many it had begun: it owes the rest of them, or its first.
+            # With each block a worker reports how many it had begun: it owes us the rest, or its first.
             begun_counts = self._heard[name]
             if len(begun_counts) < max(begun_counts, default=1):
                 has_all = False
@@ -406,7 +405,7 @@ class RayRun:
         )
 
     def finish(self) -> None:
-        """Leave each row once in FOLDER, in files of one form; raises `InputError`."""
+        """Leave each row once in FOLDER, in files with the same columns; raises `InputError`."""
         with _naming_errors(written=self._folder.name):
             ray.get(self._merges)
             if len(self._lines):
@@ -419,13 +418,13 @@ class RayRun:
             ray.get(self._merges)
 
     def _settle(self) -> None:
-        """Drop the lines of an earlier run that a later one supersedes; give old files the new columns."""
+        """Drop the lines that a later run has superseded, and give old files the new columns."""
         names_now = self._folder.names()
         new_names = [name for name in names_now if name not in self._names]
         _, new_lines, _ = self._scanned(new_names, len(self._names))
         _, superseded = parts.newest(np.concatenate([self._lines, new_lines]))
         numbered_names = [*self._names, *new_names]
-        # The rows to drop by file; a file with none is written anew as it is, sealed and in the new form.
+        # Rows to drop by file; a file without any is rewritten as it is, sealed and with the new columns.
         dropped: dict[str, list[int]] = {}
         if any(schema != self._shape.schema for schema in self._before):
             for name in self._names:
@@ -433,7 +432,7 @@ class RayRun:
                     dropped[name] = []
         for file_number, row in superseded[["file", "row"]].tolist():
             dropped.setdefault(numbered_names[file_number], []).append(row)
-        unsealed_lines = self._lines[~self._lines["sealed"]]  # which the user trusts
+        unsealed_lines = self._lines[~self._lines["sealed"]]  # the user trusts them
         for file_number in set(unsealed_lines["file"].tolist()):
             dropped.setdefault(numbered_names[file_number], [])
         calls = []
@@ -448,7 +447,7 @@ def _check(shared: Any, path: str, limit: int | None, wanted: frozenset[int]) ->
 
 
 def _run_remotely(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) -> list[Any]:
-    """Return what a function returns for each of the arguments, on any machine; raises what it raises."""
+    """Call a function with each of the arguments, on any machine, and list the results; raises its errors."""
     task = ray.remote(num_cpus=_READ_CPU)(function)
     with _naming_errors():
         return ray.get([task.remote(*arguments) for arguments in calls])  # type: ignore[no-any-return]  # Ray's
@@ -456,9 +455,9 @@ def _run_remotely(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) 
 
 @contextmanager
 def _naming_errors(written: str | None = None) -> Iterator[None]:
-    """Raise an error of Ray's as what is behind it: an error of ours, of a file, or Ray's own.
+    """Replace an error of Ray's by its cause: an error of ours, one about a file, or Ray's own.
 
-    `written` is the folder that the work writes to; work without one only reads.
+    `written` is the folder that the work writes to; None if it only reads.
     """
     try:
         yield
@@ -474,7 +473,7 @@ def _naming_errors(written: str | None = None) -> Iterator[None]:
 
 
 def _cause_of(error: Exception) -> BaseException:
-    """Return the innermost error that says something, or the first of ours or of a file on the way there."""
+    """Find the first error of ours or about a file among the causes, else the innermost with a message."""
     cause: BaseException = error
     while not isinstance(cause, JudgekitError | OSError):
         # Ray keeps what a worker raised in `cause`.
@@ -495,12 +494,12 @@ def _describe_file_problem(error: OSError, written: str | None) -> str:
 
 
 def _last_words(error: BaseException) -> str:
-    """Return an error's message, which Ray puts behind a worker's traceback."""
+    """Cut an error's message out of Ray's text, which puts it behind a worker's traceback."""
     return str(error).rpartition("Error: ")[2]
 
 
 class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to be checked
-    """The blocks of the files of a dataset."""
+    """Yields the blocks of a dataset's files to Ray Data."""
 
     def __init__(self, files: RowFiles, known: Any) -> None:  # noqa: ANN401 - a reference of Ray's
         super().__init__(list(files.paths), filesystem=files.system)
@@ -538,5 +537,5 @@ class _Actor:
             )
         except (
             ray.exceptions.RayError
-        ):  # this machine reaches the broker no more; Ray has another one do it
+        ):  # this machine has lost the broker; Ray retries on another one
             os._exit(1)

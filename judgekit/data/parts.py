@@ -1,8 +1,8 @@
-"""Results in a folder of Parquet files: which rows a second run keeps, and how each is there once in the end.
+"""Results in a folder of Parquet files: finds the rows that a second run keeps, and merges files.
 
-A few rows that were judged together are a file at once, `part-RUN-ROW.parquet`. Many of these become one,
-`rows-RUN-ROW.parquet`, which names them: what a killed run left behind is known. A row that is judged again
-has two lines for a while; that of the later run counts, and the other goes at the end.
+A few rows judged together become a file at once, `part-RUN-ROW.parquet`. Many of these are merged into
+`rows-RUN-ROW.parquet`, which names them, so we can tell the leftovers of a killed run. A row that's judged
+again has two lines for a while: the later run's counts, and the other one is dropped at the end.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
     from judgekit.data.seals import Fingerprint
 
-MERGED = 256  # files of a few rows that become one
+MERGED = 256  # part files merged into one
 _WORDS = ("accept", "improve", "reject", "escalate", TIE, *LETTERS)
 _READ = ("id", "fingerprint", "verdict", "error")
 _ROWS = 5000
-_BYTES = 64_000_000  # of a row group
+_BYTES = 64_000_000  # in a row group
 _NAME = re.compile(r"(?:part|rows)-(\d+)-\d+\.parquet")
-_PARTS = b"judgekit.parts"  # of the metadata of a file: which it replaces
+_PARTS = b"judgekit.parts"  # metadata key: the files that this one replaces
 _LINE: list[tuple[str, str]] = [
     ("id", "u8"),
     ("first", "u8"),  # half of the fingerprint, and
@@ -55,7 +55,7 @@ NOTHING = np.array([], _LINE)
 
 
 class Shape(NamedTuple):
-    """The columns of all files: `renamed` are called like a score, `given` have a type of the input."""
+    """The columns of all files: `renamed` are called like a score, `given` have the input's types."""
 
     schema: pa.Schema
     renamed: Mapping[str, str]
@@ -63,14 +63,14 @@ class Shape(NamedTuple):
 
 
 class Key:
-    """The key of seals on its way to another machine; no message shows it."""
+    """The seals' key on its way to another machine; no message shows it."""
 
     def __init__(self, key: str | None) -> None:
         self.key = key
 
 
 class Found(NamedTuple):
-    """What is in some files: a line for each row, the columns, and the files that they replace."""
+    """The content of some files: a line for each row, the columns, and the files that they replace."""
 
     lines: np.ndarray[Any, Any]
     schemas: list[pa.Schema]
@@ -79,7 +79,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Folder:
-    """Where results go."""
+    """A folder that results are written to."""
 
     name: str
     root: str
@@ -99,9 +99,10 @@ class Folder:
             self.system.create_dir(self.root)
 
     def lockable(self) -> str:
-        """Return what a run locks that writes to the folder, which need not be there; raises `InputError`.
+        """Return the path that a run locks before it writes to the folder, which needn't exist yet.
 
-        A bucket has no locks: there only the runs of one user on one machine notice each other.
+        A bucket has no locks: there, only one user's runs on one machine notice each other. Raises
+        `InputError`.
         """
         try:
             if isinstance(self.system, LocalFileSystem):
@@ -112,7 +113,7 @@ class Folder:
             raise InputError(f"{self.name}: cannot be written ({error.strerror})") from None
 
     def names(self) -> list[str]:
-        """Return the names of its files, from old to new; raises `UsageError` for one that is not ours."""
+        """List the names of its files, from old to new; raises `UsageError` for one that isn't ours."""
         names = []
         for info in self.system.get_file_info(FileSelector(self.root, allow_not_found=True)):
             if info.base_name.startswith((".", "_")):
@@ -136,8 +137,8 @@ class Folder:
                 self.system.delete_file(self.path(name))
 
     def write(self, name: str, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
-        """Write a file, all of it at once; raises `OSError`."""
-        # Elsewhere a file is there when it is closed.
+        """Write a file atomically; raises `OSError`."""
+        # In other file systems a file appears only when it's closed.
         is_local = isinstance(self.system, LocalFileSystem)
         place = self.path(f".{name}.{os.urandom(8).hex()}" if is_local else name)
         with (
@@ -156,7 +157,7 @@ class Folder:
             return parquet.ParquetFile(file).read(columns)
 
     def rows(self, name: str) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a file; raises `InputError` for one that takes too much memory."""
+        """Yield the rows of a file; raises `InputError` if it would take too much memory."""
         with self.system.open_input_file(self.path(name)) as file:
             for row in rows_in(file, name):
                 if isinstance(row, UnreadableRow):
@@ -175,7 +176,7 @@ def run_of(name: str) -> int:
 
 
 def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Found:
-    """Return what is in these files, the first of which has the number `first`; raises `UsageError`."""
+    """Read the content of these files, numbered from `first`; raises `UsageError`."""
     lines = []
     schemas: dict[pa.Schema, None] = {}
     replaced = []
@@ -193,7 +194,7 @@ def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Foun
 
 
 def _line_of(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple[int, ...]:
-    """Return what is kept in memory of a result, as `_LINE` lists it."""
+    """Build the line that's kept in memory for a result, with the fields of `_LINE`."""
     word = cells["verdict"]
     is_done = cells["error"] is None and word != UNDETERMINED and word in _WORDS
     word_number = _WORDS.index(word) if is_done else 0
@@ -203,7 +204,7 @@ def _line_of(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple[i
 
 
 def _halves(fingerprint: str) -> tuple[int, int]:
-    """Return a fingerprint as two numbers of 64 bits; (0, 0) for one that nobody has."""
+    """Split a fingerprint into two 64-bit numbers; (0, 0) if it isn't a fingerprint."""
     try:
         return int(fingerprint[:16] or "0", 16), int(fingerprint[16:32] or "0", 16)
     except ValueError:
@@ -215,7 +216,7 @@ def _digest(row_id: str | int) -> int:
 
 
 def newest(lines: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return the line that counts of each row, in the order of their ids, and those that are superseded."""
+    """Split lines into the current one for each row, in the order of ids, and the superseded ones."""
     ordered = lines[np.lexsort((lines["file"], lines["id"]))]
     is_last: Any = np.ones(len(ordered), bool)
     is_last[:-1] = ordered["id"][1:] != ordered["id"][:-1]
@@ -223,14 +224,14 @@ def newest(lines: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarra
 
 
 def doubles(digests: Iterable[bytes]) -> list[int]:
-    """Return the digests of ids that are there twice; those of each file are given as bytes."""
+    """Find the digests that occur twice; each item holds the digests of one file's ids as bytes."""
     ordered = np.sort(np.concatenate([np.frombuffer(file, "u8") for file in digests]))
     is_repeated = ordered[1:] == ordered[:-1]
     return [int(digest) for digest in np.unique(ordered[1:][is_repeated])]
 
 
 class Digests(Ids):
-    """Notes the ids of some rows as digests, which are compared when those of all rows are there."""
+    """Collects digests of ids, which are compared once those of all rows are there."""
 
     def __init__(self, wanted: Collection[int] = ()) -> None:
         self.found = bytearray()
@@ -238,6 +239,7 @@ class Digests(Ids):
         self._wanted = wanted
 
     def add(self, row_id: str | int, number: int) -> int | None:
+        """Add the digest of an id, and note the row's number if the digest is wanted."""
         digest = _digest(row_id)
         self.found += digest.to_bytes(8, "little")
         if digest in self._wanted:
@@ -245,23 +247,24 @@ class Digests(Ids):
         return None
 
     def close(self) -> None:
-        """Keep what was found."""
+        """Do nothing: the digests stay for the comparison."""
 
 
 class KeptLines(Results):
-    """The verdicts that a second run keeps: `lines` of rows that are done, in the order of their ids."""
+    """The verdicts that a second run keeps; `lines` are those of finished rows, in the order of ids."""
 
     def __init__(self, lines: np.ndarray[Any, Any]) -> None:
         self._lines = lines
 
     def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
+        """Return the verdict's word if there's one for this row and fingerprint, else None."""
         digest = _digest(row_id)
         table = self._lines
         place = int(np.searchsorted(table["id"], np.uint64(digest)))
         if place == len(table) or int(table["id"][place]) != digest:
             return None
         fingerprint_halves = int(table["first"][place]), int(table["second"][place])
-        if fingerprint_halves == (0, 0):  # the row has none
+        if fingerprint_halves == (0, 0):  # the row has no fingerprint
             return None
         is_same = fingerprint_halves in [_halves(variant) for variant in fingerprint]
         return _WORDS[table["word"][place]] if is_same else None
@@ -270,10 +273,10 @@ class KeptLines(Results):
 def shape_of(
     columns: tables.ColumnKinds, types: Mapping[str, pa.DataType], before: Iterable[pa.Schema]
 ) -> Shape:
-    """Return the columns that hold these rows and those of the files `before`.
+    """Find columns that can hold these rows and those of the files `before`.
 
-    A column has its type of the input (`types`), or that which all its values share. Where an earlier file
-    has another type, whole numbers become decimal ones, and all else text.
+    A column has its type in the input (`types`), or else the one that all its values share. If an earlier
+    file has another type, whole numbers become decimal ones, and everything else becomes text.
     """
     kinds, renamed = columns.named()
     types_of_input = {}
@@ -304,7 +307,7 @@ def write_part(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], sha
 
 
 def rewrite(folder: Folder, name: str, dropped: Collection[int], shape: Shape, key: Key) -> None:
-    """Write a file in these columns, without some of its rows; seal those that the user trusts."""
+    """Rewrite a file in these columns without the `dropped` rows; seal the rows that the user trusts."""
     dropped = frozenset(dropped)
     rows = []
     for number, row in enumerate(folder.rows(name)):
@@ -317,7 +320,7 @@ def rewrite(folder: Folder, name: str, dropped: Collection[int], shape: Shape, k
 
 
 def merge(folder: Folder, names: Sequence[str]) -> None:
-    """Put several files of a few rows into one; what was begun before is finished."""
+    """Merge several part files into one, and finish a merge that was interrupted."""
     target = f"rows{names[0].removeprefix('part')}"
     existing = [name for name in names if folder.exists(name)]
     if not folder.exists(target) and existing:

@@ -1,8 +1,8 @@
-"""Where results go: what a row of OUT holds, which rows a second run keeps, and how no row is lost or double.
+"""Writes results to OUT: builds its rows, finds those a second run keeps, and neither loses nor repeats any.
 
-A line of JSON is written for each row as soon as it is judged: to OUT itself where that is JSON Lines, else
-to `OUT.part.jsonl`, from which OUT is written at the end. A second run rests on these lines. It does not read
-a finished CSV file, in which numbers and nested values have become text.
+Each row is written as a line of JSON as soon as it's judged: to OUT itself if that's JSON Lines, else to
+`OUT.part.jsonl`, from which OUT is written at the end. A second run reads these lines, not a finished CSV
+file, because numbers and nested values have become text in it.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ RECORD_COLUMNS = ("fingerprint", "judged")
 """Those of `OURS` that programs read and people don't: a lean table leaves them out."""
 UNDETERMINED = "undetermined"
 VARIANTS = "variants"
-"""The key of a record with the verdicts by name, of a row that was judged in several ways."""
+"""The record's key for the verdicts by name, if a row was judged in several ways."""
 RUN = "run"
-"""The column with the name of the run, if it has one."""
+"""The column with the run's name, if it has one."""
 _MOST_IN_MEMORY = 20_000  # ids of at most 1,000 characters
 _JUDGE_CHARS = 200
-_WORDS = ("verdict", "fingerprint")  # what makes a line one of ours, beside its id
+_WORDS = ("verdict", "fingerprint")  # besides the id, a line of ours has both
 _NO_RESULT = b"?"
-_LONGEST = 8 * MAX_BYTES  # of a line: JSON writes some characters with six
+_LONGEST = 8 * MAX_BYTES  # of a line: JSON writes some characters as six
 _ROWS = """CREATE TABLE rows (
     id TEXT PRIMARY KEY,
     place INTEGER,  -- in the input; null for a row that it no longer has
@@ -87,9 +87,9 @@ _IN_ORDER = (
 
 
 class TakenNames(NamedTuple):
-    """Names that a column of the rows cannot keep in OUT: `OURS`, and `more` that this run writes.
+    """Names that an input column can't keep in OUT: `OURS`, and `more` that this run writes.
 
-    The column that gives ids keeps the name `id`: there theirs is ours.
+    A column that gives the ids keeps the name `id`, since its values are our ids.
     """
 
     more: frozenset[str] = frozenset()
@@ -114,10 +114,10 @@ def result(
     taken: TakenNames = ONLY_OURS,
     run: str | None = None,
 ) -> dict[str, Any]:
-    """Return a row of OUT: the row's own columns, then `OURS`; a number that JSON cannot say becomes null.
+    """Build a row of OUT: the row's own columns, then `OURS`; a number that JSON can't hold becomes null.
 
     An own column with a `taken` name becomes `row.NAME`, whatever it holds. `record` is that of a verdict or
-    of a comparison, None for a row that could not be judged. A `run` with a name has a column for it.
+    a comparison, None if the row couldn't be judged. If the `run` has a name, a column holds it.
     """
     judged = record or {}
     verdict = judged.get("verdict", UNDETERMINED)
@@ -153,7 +153,7 @@ def result(
 
 
 def variant_column(name: str) -> str:
-    """Name the column with the verdicts of one variant."""
+    """Name the column for a variant's verdicts."""
     return f"verdict.{name}"
 
 
@@ -174,7 +174,7 @@ def _deciding_models(comparison: Mapping[str, Any]) -> str | None:
 
 
 def _free_name(name: str, taken: TakenNames, columns: Mapping[str, Any]) -> str:
-    """Return the name under which a column stands beside ours: its own, or `row.NAME` where that is taken."""
+    """Return the name for an input column in OUT: its own, or `row.NAME` if that's taken."""
     free_name = name
     while free_name in taken or (free_name != name and free_name in columns):
         free_name = f"row.{free_name}"
@@ -182,7 +182,7 @@ def _free_name(name: str, taken: TakenNames, columns: Mapping[str, Any]) -> str:
 
 
 def judge_named(columns: Mapping[str, Any]) -> str:
-    """Return who judged a row of OUT: rubric, mode and model; "" where it has no record of ours."""
+    """Name the judge of a row of OUT by rubric, mode and model; "" if the row has no record of ours."""
     judged = columns.get("judged")
     if not isinstance(judged, dict) or not str(judged.get("schema")).startswith("judgekit/"):
         return ""
@@ -196,10 +196,10 @@ def judge_named(columns: Mapping[str, Any]) -> str:
 
 
 class Ids:
-    """The ids that were met, by `id_key`, with the numbers of their rows.
+    """The ids read so far, by `id_key`, with the numbers of their rows.
 
-    Many are in a temporary file, so that a million need no more memory than a thousand. A few are in memory:
-    a process that is forked while SQLite opens such a file waits for it in vain.
+    Many are kept in a temporary file, so a million take no more memory than a thousand. A few are kept in
+    memory: a process forked while SQLite opens such a file would wait for it in vain.
     """
 
     def __init__(self) -> None:
@@ -207,7 +207,7 @@ class Ids:
         self._table: sqlite3.Connection | None = None
 
     def add(self, row_id: str | int, number: int) -> int | None:
-        """Note the id of a row; returns the number of the row that has it already, if there is one."""
+        """Note a row's id. If an earlier row has the same id, returns that row's number, else None."""
         name = id_key(row_id)
         if self._table is not None:
             return _add_to(self._table, name, number)
@@ -237,10 +237,10 @@ def _add_to(table: sqlite3.Connection, name: str, number: int) -> int | None:
 
 
 class Results:
-    """Where results go; this class prints them as JSON Lines, and keeps nothing.
+    """The destination of results; this class prints them as JSON Lines, and keeps none of earlier runs.
 
-    For each row, ask `kept` first, in the order of the input: that is the order of OUT, too. Rows that are
-    not kept and never added stay as they were.
+    Call `kept` for each row first, in the order of the input, which becomes the order of OUT. Rows that
+    aren't kept and never added stay as they were.
     """
 
     name = "standard output"
@@ -256,31 +256,31 @@ class Results:
         return None
 
     def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
-        """Return the word of the verdict where OUT has one for this row and this fingerprint.
+        """Return the verdict's word if OUT has one for this row and this fingerprint.
 
-        An undetermined row, and one with an error, is to be judged again: None.
+        Returns None for an undetermined row or one with an error, since these are judged again.
         """
 
     def count_earlier(self) -> int:
-        """Count the rows that earlier runs have left."""
+        """Count the rows left by earlier runs."""
         return 0
 
     def add(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """Seal a row of `result`, write it whole or not at all, and return it; raises `InputError`."""
+        """Seal a row built by `result`, write it whole or not at all, and return it; raises `InputError`."""
         row = seals.sealed_row(columns, self._key)
         self._write(_line(row).decode().removesuffix("\n"))
         return row
 
     def write_out(self) -> None:
-        """Put the rows in the order of the input, each once, and write OUT if it is no JSON Lines."""
+        """Put the rows in the order of the input, each once, and write OUT unless it's JSON Lines."""
 
     def others(self) -> Counter[str]:
-        """Return by judge how many rows OUT has, when finished, that this run did not come to."""
+        """Count, by judge, the rows of the finished OUT that this run didn't come to."""
         return Counter()
 
 
 class _File(Results):
-    """Results in a file; see the module."""
+    """Results in a file, as the module describes."""
 
     def __init__(
         self,
@@ -297,25 +297,25 @@ class _File(Results):
         self._fresh = fresh
         self._key = seals.state_key()
         self._path = Path(place_of(out))
-        self._writer = tables.writer_of(str(self._path))  # None where OUT is JSON Lines
+        self._writer = tables.writer_of(str(self._path))  # None if OUT is JSON Lines
         is_lean = not full and tables.is_lean(str(self._path))
         self._left_out = RECORD_COLUMNS if is_lean else ()
         if self._writer is None:
             self._part = self._path
         else:
             self._part = part_file_of(self._path)
-        # What is judged again waits here: a reader of OUT finds no row twice, and no verdict is lost before
-        # the next one is there, be it that the run is killed, or that it asked a model by mistake.
+        # Rows judged again wait here, so that a reader of OUT finds no row twice. Old verdicts stay until the
+        # new ones are there, even if the run is killed or asked a wrong model by mistake.
         self._again_file = self._path.with_name(f"{self._path.name}.again.jsonl")
         self._refuse_links()
         self._refuse_file_of(source)
         self._schema = None if source is None else source.schema
-        # A thread may still read rows when a run has ended: it must not use what is being closed.
+        # A thread may still be reading rows when a run has ended: it mustn't use files that are being closed.
         self._use = threading.Lock()
         self._is_closed = False
         self._rows_met = 0
         self._has_written = False
-        self._end = 0  # of the last line in the part file that is noted
+        self._end = 0  # of the last line noted in the part file
         with ExitStack() as opened:
             self._stamp_file = _stamp_file_of(os.path.realpath(out))
             opened.enter_context(hold_alone(str(self._path), self.name))
@@ -328,7 +328,7 @@ class _File(Results):
                 self._descriptor = outputs.open_to_append(str(self._part))
             except OSError as error:
                 raise self._write_error(error) from None
-            # The descriptor is another one after the file was replaced.
+            # After the file was replaced, this is another descriptor.
             opened.callback(lambda: os.close(self._descriptor))
             self._opened = opened.pop_all()
 
@@ -341,12 +341,12 @@ class _File(Results):
             self._part.unlink(missing_ok=True)
 
     def _refuse_links(self) -> None:
-        """Raise `UsageError` where a file beside OUT is a link that a clone may have brought."""
+        """Raise `UsageError` if a file beside OUT is a link: a clone may have brought it."""
         for path in (self._part, self._again_file):
             place_of(str(path))
 
     def _refuse_file_of(self, source: Rows | None) -> None:
-        """Raise `UsageError` where the rows are read from a file that results would be written to."""
+        """Raise `UsageError` if results would be written to the file that rows are read from."""
         if source is None:
             return
         for path in (self._path, self._part, self._again_file):
@@ -355,7 +355,7 @@ class _File(Results):
                 raise UsageError(f"{self.name}: {problem}; choose another --out")
 
     def _resume(self, *, trust: bool) -> None:
-        """Note the rows of earlier runs; raises `UsageError` for rows that this user's key did not write."""
+        """Note the rows of earlier runs; raises `UsageError` for rows that this user's key didn't seal."""
         self._check_table()
         self._note_lines(self._again_file, in_again_file=True)
         self._note_lines(self._part, in_again_file=False)
@@ -364,7 +364,7 @@ class _File(Results):
             raise seals.refused(self.name, unsealed)
 
     def _unsealed(self) -> int:
-        """Return how many rows of OUT this user's key did not write."""
+        """Count the rows of OUT that this user's key didn't seal."""
         count = self._rows.execute(
             "SELECT count(*) FROM rows WHERE start IS NOT NULL AND NOT sealed"
         )
@@ -383,7 +383,7 @@ class _File(Results):
         query = "SELECT fingerprint, word, failed, start FROM rows WHERE id = ?"
         row = self._rows.execute(query, (key,)).fetchone()
         old_fingerprint, word, failed, start = row
-        if start is None:  # OUT has no line of it
+        if start is None:  # OUT has no line for it
             return None
         is_decided = not failed and word != UNDETERMINED
         if is_decided and seals.is_of(old_fingerprint, fingerprint):
@@ -412,10 +412,10 @@ class _File(Results):
                     os.ftruncate(self._descriptor, start)
         except OSError as error:
             raise self._write_error(error) from None
-        if written < len(raw):  # the system says why only when nothing at all could be written
+        if written < len(raw):  # the system gives a reason only if nothing at all could be written
             raise self._write_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         self._note(row, in_again_file=False, start=start, size=len(raw))
-        # Else an interrupted call wrote a line before it that was not noted; `_put_in_order` notes it.
+        # Otherwise an interrupted call wrote a line that wasn't noted; `_put_in_order` will note it.
         if start == self._end:
             self._end += len(raw)
 
@@ -429,7 +429,7 @@ class _File(Results):
             raise self._write_error(error) from None
 
     def _put_in_order(self) -> None:
-        """Have the lines in the order of the input, each once and sealed."""
+        """Put the lines in the order of the input, each once and sealed."""
         self._clean()
         if os.fstat(self._descriptor).st_size > self._end:
             self._note_lines(self._part, in_again_file=False, start=self._end)
@@ -438,7 +438,7 @@ class _File(Results):
         self._again_file.unlink(missing_ok=True)
 
     def _is_in_order(self) -> bool:
-        """Whether the part file has all lines, one behind the other in the order of the input, and sealed."""
+        """Whether the part file holds all lines without gaps, in the order of the input, and sealed."""
         end = 0
         lines = self._rows.execute(_IN_ORDER.format("start IS NOT NULL"))
         for _, in_again_file, start, size, sealed in lines:
@@ -450,21 +450,21 @@ class _File(Results):
         return True
 
     def _write_table(self, writer: TableWriter, *, is_changed: bool) -> None:
-        """Write OUT from the lines, unless it holds just these."""
+        """Write OUT from the lines, unless it holds exactly these."""
         time_of_lines = self._part.stat().st_mtime_ns
         if not is_changed and self._written() == time_of_lines and self._is_as_written():
             return
         tables.write_table(
             writer, self._part, self._path, OURS, self._schema, left_out=self._left_out
         )
-        # The same time is the sign that it holds just these rows.
+        # The two files' equal times show that OUT holds exactly these rows.
         os.utime(self._path, ns=(time_of_lines, time_of_lines))
         if self._stamp_file is not None:
             self._stamp_file.write_text(self._stamp(), encoding="ascii")
 
     def others(self) -> Counter[str]:
         counts = Counter[str]()
-        # A row that is to be judged again keeps its old verdict until the run comes to it.
+        # A row to be judged again keeps its old verdict until the run comes to it.
         query = "SELECT start, size FROM rows WHERE (place IS NULL OR again) AND start IS NOT NULL"
         lines = self._rows.execute(f"{query} AND NOT in_again_file").fetchall()
         if not lines:
@@ -477,13 +477,13 @@ class _File(Results):
         return counts
 
     def _written(self) -> int:
-        """Return when OUT was written, in nanoseconds; 0 where it was not."""
+        """Return the time when OUT was written, in nanoseconds; 0 if it doesn't exist."""
         if self._path.exists():
             return self._path.stat().st_mtime_ns
         return 0
 
     def _is_as_written(self) -> bool:
-        """Whether OUT is the very file that this user wrote: a clone may bring another one as old."""
+        """Whether OUT is the very file that this user wrote: a clone's file may have the same time."""
         try:
             file = self._stamp_file
             return file is not None and file.read_text(encoding="ascii") == self._stamp()
@@ -491,12 +491,12 @@ class _File(Results):
             return False
 
     def _stamp(self) -> str:
-        """Describe OUT as it is now, and what it leaves out; raises `OSError`."""
+        """Describe OUT's present state and the columns it leaves out; raises `OSError`."""
         stamp = repr(environment.stamp(str(self._path)))
         return f"{stamp} without {','.join(self._left_out)}" if self._left_out else stamp
 
     def _check_table(self) -> None:
-        """Raise `UsageError` for a CSV or Parquet file with rows that are not in the part file."""
+        """Raise `UsageError` for a CSV or Parquet file with rows that aren't in the part file."""
         written_at = self._written()
         if self._writer is None or not written_at:
             return
@@ -510,19 +510,19 @@ class _File(Results):
         raise UsageError(f"{self.name}: {problem}; {remedy}")
 
     def _holds_the_lines(self) -> bool:
-        """Whether OUT is just the table that the lines make, whatever the times say: a copy has others."""
+        """Whether OUT equals the table made from the lines. Times can't tell, because a copy has new ones."""
         assert self._writer is not None  # noqa: S101 - as it was asked before
         try:
             with tempfile.TemporaryDirectory() as folder:
                 table = Path(folder) / f"table{self._path.suffix}"
-                # An earlier run may have written it with or without the whole verdicts.
+                # An earlier run may have written it with whole verdicts or without.
                 for left_out in ((), RECORD_COLUMNS):
                     tables.write_table(
                         self._writer, self._part, table, OURS, self._schema, left_out=left_out
                     )
                     if filecmp.cmp(table, self._path, shallow=False):
                         return True
-        except (OSError, ValueError):  # a torn line, say
+        except (OSError, ValueError):  # such as a torn line
             pass
         return False
 
@@ -530,16 +530,16 @@ class _File(Results):
         return write_error(self.name, str(self._path.parent), error)
 
     def _note_lines(self, path: Path, *, in_again_file: bool, start: int = 0) -> None:
-        """Note the lines of a file from a place on; raises `UsageError` for one that is not ours."""
+        """Note the lines of a file from byte `start` on; raises `UsageError` for a line that isn't ours."""
         with suppress(FileNotFoundError), path.open("rb") as file:
             file.seek(start)
             for number, line in enumerate(bounded_lines(file, _LONGEST), 1):
-                raw = _NO_RESULT if line is None else line  # None is a line that is too long
+                raw = _NO_RESULT if line is None else line  # None stands for a line that's too long
                 is_ended = line is None or raw.endswith(b"\n")
                 row, is_torn = _read(raw)
                 begins_like_ours = raw[:2] == b'{"'[: len(raw)]
                 if is_torn and not is_ended and begins_like_ours:
-                    break  # its writer was killed
+                    break  # the last line is unfinished: its writer was killed
                 if row is None and raw.strip():
                     problem = f"line {number} is no result of judgekit"
                     remedy = (
@@ -548,7 +548,7 @@ class _File(Results):
                     raise UsageError(f"{encodable(str(path))}: {problem}; {remedy}")
                 size = file.tell() - start
                 if not is_ended:
-                    size += 1  # `_clean` ends it
+                    size += 1  # for the line break that `_clean` will add
                 if row is not None:
                     self._refuse_other_run(row)
                     self._note(row, in_again_file=in_again_file, start=start, size=size)
@@ -557,7 +557,7 @@ class _File(Results):
                     self._end = start
 
     def _refuse_other_run(self, row: Mapping[str, Any]) -> None:
-        """Raise `UsageError` for a row of a run with another name; without a name any goes on."""
+        """Raise `UsageError` for a row of a run with another name; a run without one continues any file."""
         other = row.get(RUN)
         if self._run is None or other is None or other == self._run:
             return
@@ -565,7 +565,7 @@ class _File(Results):
         raise UsageError(f"{self.name}: {problem}; choose another --out, or lose them with --fresh")
 
     def _note(self, row: Mapping[str, Any], *, in_again_file: bool, start: int, size: int) -> None:
-        """Note where the line of a result is, and what counts of it."""
+        """Note the position of a result's line, and what later decisions need of it."""
         values = {
             "id": id_key(row["id"]),
             "in_again_file": in_again_file,
@@ -579,7 +579,7 @@ class _File(Results):
         self._rows.execute(_NOTE, values)
 
     def _clean(self) -> None:
-        """Cut off a torn last line, or add the line break that it lacks; empty the files for a fresh run."""
+        """Cut off a torn last line, or add its missing line break; empty the files for a fresh run."""
         if self._has_written:
             return
         self._has_written = True
@@ -588,7 +588,7 @@ class _File(Results):
         size = os.fstat(self._descriptor).st_size
         if size > self._end:  # a fresh run has noted no line, so this empties the file
             os.ftruncate(self._descriptor, self._end)
-        elif size < self._end:  # the last line was noted with the break that it lacks
+        elif size < self._end:  # the last line's missing break was counted in
             os.write(self._descriptor, b"\n")
 
     def _begin(self) -> None:
@@ -602,13 +602,13 @@ class _File(Results):
             self._rewrite(self._part, which="NOT in_again_file")
 
     def _rewrite(self, target: Path, which: str) -> None:
-        """Replace one of the two files, at once, by the lines of some rows in the order of the input.
+        """Atomically replace one of the two files by the lines of some rows, in the order of the input.
 
-        `which` is a condition in SQL.
+        `which` is a condition in SQL that selects the rows.
         """
         self._rows.execute("UPDATE rows SET moved = NULL")
         self._again_file.touch(0o600)
-        os.close(self._descriptor)  # Windows replaces no file that is open
+        os.close(self._descriptor)  # Windows can't replace an open file
         new_start = 0
         try:
             with (
@@ -621,7 +621,7 @@ class _File(Results):
                     source = again_file if in_again_file else part
                     source.seek(start)
                     line = source.read(size)
-                    if self._key and not sealed:  # the user trusts it
+                    if self._key and not sealed:  # the user trusts this row
                         line = _line(seals.sealed_row(json.loads(line), self._key))
                     file.write(line)
                     is_sealed = bool(self._key) or sealed
@@ -646,17 +646,17 @@ def open_results(
     source: Rows | None = None,
     run: str | None = None,
 ) -> Results:
-    """Return where results go: a file that is resumed, unless `fresh`, or JSON Lines by `stdout` for None.
+    """Open the destination of results: a file, continued unless `fresh`, or for None JSON Lines to `stdout`.
 
-    With `full` a table for people has the whole verdict of each row, too.
+    With `full`, a table for people also holds each row's whole verdict.
 
-    A `run` with a name goes on in no file that has rows of another one.
+    A `run` with a name can't continue a file that has rows of another run.
 
-    With `trust`, rows count that do not verify, and are sealed; else they are a `UsageError`.
+    With `trust`, rows that don't verify count, and get sealed; otherwise they're a `UsageError`.
 
-    `source` are the rows that are judged: their file cannot be OUT, too. Raises `UsageError` for an ending
-    that names no format, for a file that holds no results, and where another run writes to it; `InputError`
-    where it cannot be read or written.
+    `source` are the rows to judge: OUT can't be their file. Raises `UsageError` for an ending that names no
+    format, for a file that doesn't hold results, and if another run writes to it; `InputError` if it can't be
+    read or written.
     """
     if out is None:
         return Results(stdout)
@@ -665,19 +665,19 @@ def open_results(
         raise UsageError(f"{out}: unknown ending of a file of results; expected {expected}")
     writer = tables.writer_of(out)
     if writer is not None:
-        writer.check(out)  # what is missing is said before anything is judged
+        writer.check(out)  # report a missing library before anything is judged
     return _File(out, fresh=fresh, trust=trust, full=full, source=source, run=run)
 
 
 def part_file_of(table: Path) -> Path:
-    """Return the file with a line for each row from which a table is written."""
+    """Return the path of the file of lines from which a table is written."""
     return table.with_name(f"{table.name}.part.jsonl")
 
 
 def lines_behind(path: str) -> str:
-    """Return the lines from which a table that leaves something out was written, else the path itself.
+    """Return the path of the lines behind a table that leaves something out, else `path` itself.
 
-    They have whole verdicts. A table that was changed or copied since stands for itself.
+    The lines have whole verdicts. If the table was changed or copied since, it's read itself.
     """
     if not tables.is_lean(path):
         return path
@@ -690,7 +690,7 @@ def lines_behind(path: str) -> str:
 
 
 def place_of(out: str) -> str:
-    """Return where a file of results is; raises `UsageError` for a link of a clone, a pipe or a device."""
+    """Resolve the path of a results file; raises `UsageError` for a clone's link, a pipe or a device."""
     try:
         return outputs.place_of(out)
     except outputs.RefusedOutputError as error:
@@ -714,7 +714,7 @@ def write_error(name: str, folder: str, error: OSError, option: str = "--out") -
 
 
 def _stamp_file_of(place: str) -> Path | None:
-    """Return the file that tells which table this user wrote at `place`; None if no cache can be kept."""
+    """Return the path of the file that identifies this user's table at `place`; None without a cache."""
     try:
         return Path(environment.RESULTS.make()) / environment.file_name_for(place)
     except OSError:
@@ -723,9 +723,9 @@ def _stamp_file_of(place: str) -> Path | None:
 
 @contextmanager
 def hold_alone(path: str, name: str, option: str = "--out") -> Iterator[None]:
-    """Hold a file alone that an option names.
+    """Lock the file that an option names against other runs.
 
-    Raises `UsageError` if another run has it, `InputError` if its folder cannot be written.
+    Raises `UsageError` if another run has it, `InputError` if its folder can't be written.
     """
     with ExitStack() as held:
         try:
@@ -741,7 +741,7 @@ def hold_alone(path: str, name: str, option: str = "--out") -> Iterator[None]:
 
 
 def _temporary(table: str) -> sqlite3.Connection:
-    """Return a database with a table, in a file that SQLite removes when it is closed or its process dies."""
+    """Open a database with a table, in a file that SQLite removes when it's closed or the process dies."""
     database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
     database.execute(table)
     database.execute("BEGIN")
@@ -753,7 +753,7 @@ def _line(row: Mapping[str, Any]) -> bytes:
 
 
 def _read(raw: bytes) -> tuple[dict[str, Any] | None, bool]:
-    """Return the row of OUT that a line holds, None for any other line, and whether it is no JSON."""
+    """Parse a line into a row of OUT (None for any other line); the flag says if it isn't JSON."""
     try:
         row = json.loads(raw)
     except (ValueError, RecursionError):

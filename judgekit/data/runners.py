@@ -1,4 +1,4 @@
-"""What judges the rows of a run: this process, or the engine."""
+"""Runners, which judge the rows of a run: in this process, or in the engine."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Gateway
 
     OnRecord: TypeAlias = Callable[[PendingRow, Record | None], object]
-    # Judges rows as they come, and hands on the record of each as it is complete.
+    # Judges rows as they come, and passes each record on when it's complete.
     Runner: TypeAlias = Callable[[Iterable[PendingRow], OnRecord], None]
 
 MANY_ROWS = 1_000
-"""So many take less CPU in a process that loads all it needs than in the engine, which is handed each row."""
+"""For so many rows, loading everything in this process takes less CPU than handing each to the engine."""
 
 
 def kind_of(subject: Document | ComparisonInput) -> tuple[int, int] | None:
-    """Return what makes another judge necessary: of texts to compare how many there are, and are distinct."""
+    """Return the key by which judges are shared: for texts to compare, their number and how many differ."""
     if isinstance(subject, Document):
         return None
     return (len(subject.files), len(subject.distinct))
@@ -51,7 +51,7 @@ def judges(
     request: JudgeRequest,
     adapt: Callable[[Any], Any] = lambda judge: judge,
 ) -> Callable[[Document | ComparisonInput], Any]:
-    """Return what gives the judge of a subject, one for each kind, which `adapt` makes of the usual one."""
+    """Return a function that finds a subject's judge: one for each kind, changed by `adapt`."""
     judges_by_kind = {}
 
     def judge_of(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds
@@ -77,9 +77,9 @@ async def judged(
     in_order: bool,
     is_ready: bool = False,
 ) -> AsyncGenerator[tuple[PendingRow, Record | None], None]:
-    """Yield each row with its verdict's record (None where it cannot be judged), judged in this process.
+    """Judge rows in this process, and yield each with its record (None if it can't be judged).
 
-    Rows that are `is_ready` keep nobody waiting.
+    `is_ready` says that the rows can be read without waiting.
     """
     stream = judgements(rows, project, request, at_once, in_order=in_order, is_ready=is_ready)
     async with aclosing(stream):
@@ -97,7 +97,7 @@ async def judgements(
     is_ready: bool = False,
     adapt: Callable[[Any], Any] = lambda judge: judge,
 ) -> AsyncGenerator[tuple[PendingRow, Any], None]:
-    """Yield each row with its verdict or comparison, by judges that `adapt` makes; None for none."""
+    """Yield each row with its verdict or comparison, or None; `adapt` changes the judges."""
     async with aclosing(open_gateway(environment.environ())) as gateway:
         make_judge = judges(gateway, project, request, adapt)
         judges_by_kind: dict[tuple[int, int] | None, Any] = {}
@@ -105,7 +105,7 @@ async def judgements(
         async def judge_of(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds
             kind = kind_of(subject)
             if kind not in judges_by_kind:
-                # In a thread: it reads files, may ask local servers for models, and loads litellm for prices.
+                # In a thread, because it reads files, may ask local servers for models, and loads litellm.
                 judges_by_kind[kind] = await running.run_in_thread(partial(make_judge, subject))
             return judges_by_kind[kind]
 
@@ -116,7 +116,7 @@ async def judgements(
             judgement: Verdict | Comparison = await row_judge.judge(row.subject)
             return judgement
 
-        # How many are judged at once depends on the models that the first of them is for.
+        # How many are judged at once depends on the models of the first row's judge.
         head = []
         rest = iter(rows)
         limit = at_once
@@ -142,9 +142,9 @@ async def judged_rows(
     *,
     in_order: bool,
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield a row of results for each of `rows`, judged in this process, until the cost limit is reached.
+    """Judge `rows` in this process, and yield a row of results for each, until the cost limit is reached.
 
-    Raises `InputError` for a row that is no mapping, and as `open_dataset` does.
+    Raises `InputError` for a row that isn't a mapping, and the errors of `open_dataset`.
     """
     dataset, _, _ = open_dataset(Mappings(rows), options, project, request)
     nowhere = Results(lambda _: None)
@@ -160,7 +160,7 @@ async def judged_rows(
 
 
 def here(project: Path, request: JudgeRequest, at_once: int, *, is_ready: bool = False) -> Runner:
-    """Build a runner that judges rows in this process; rows that are `is_ready` keep nobody waiting."""
+    """Build a runner that judges rows in this process; `is_ready` rows can be read without waiting."""
 
     def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
         async def run() -> None:
@@ -169,7 +169,7 @@ def here(project: Path, request: JudgeRequest, at_once: int, *, is_ready: bool =
                 async for row, record in stream:
                     on_record(row, record)
 
-        # In the loop that asks models: between two loops each call would change threads twice.
+        # In the event loop that asks models: from another one each call would change threads twice.
         running.run(running.inside(run, patience=running.END_SECONDS))
 
     return runner
@@ -184,7 +184,7 @@ def by_engine(
     *,
     is_ready: bool = False,
 ) -> Runner:
-    """Build a runner that has the engine judge rows, and judges in this process those that are left."""
+    """Build a runner that lets the engine judge rows, and judges the remaining ones in this process."""
     thing = "document" if task == "judge" else "comparison"
 
     def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:

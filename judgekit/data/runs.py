@@ -1,4 +1,4 @@
-"""A run over a dataset: which rows are judged now, what has become of each, and when the run ends."""
+"""A run over a dataset: chooses the rows to judge, counts their outcomes, and decides when the run ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _MOST_LABELS = 10_000
 _OTHER_LABEL = "…"
-HOPELESS = 20  # rows that are sent: where all of them are refused, the others would be, too
+HOPELESS = 20  # if the first rows sent are all refused, the others would be, too
 _REFUSALS = {
     FailureKind.AUTHENTICATION,
     FailureKind.PERMISSION,
@@ -40,17 +40,16 @@ _NUMBERS = re.compile(r"\d+")
 
 @dataclass
 class Tally:
-    """What has become of rows: their verdicts, how many were `judged` or `kept`, and what that cost.
+    """The outcomes of rows: their verdicts, the number `judged` or `kept`, and the cost.
 
-    `failed` says why a row has no verdict, if one of the `failures` has none. `labels` counts labels, as they
-    are written, with the verdicts of their rows. Of `priced` rows a cost is known,
-    `unpriced` ones have calls of unknown cost.
+    `failed` says why one of the `failures` has no verdict. `labels` counts pairs of a label, as it's written,
+    and its row's verdict. The cost of `priced` rows is known; `unpriced` ones have calls of unknown cost.
 
-    `thoughts` are blocks of a model's thoughts that were left out of its outputs.
+    `thoughts` counts blocks of a model's thoughts that were left out of its outputs.
 
-    Of the rows that were `sent` so many were `refused`: by the key, a permission, for money,
-    because there is no such model, or as wrong requests in the same `refused_words`; `refusal` says which.
-    `doubled` are the models that gave opinions in several tiers, `rounds` how many there were in all.
+    Among the rows that were `sent`, `refused` counts those refused because of the key, a permission, money or
+    an unknown model, or as wrong requests in the same `refused_words`; `refusal` says which. `doubled` are
+    the models that gave opinions in several tiers, and `rounds` is the number of all rounds.
     """
 
     verdict_counts: Counter[str] = field(default_factory=Counter)
@@ -76,23 +75,23 @@ class Tally:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether the first rows that were sent were all refused, so that the others would be, too."""
+        """Whether all of the first rows sent were refused, so that the others would be, too."""
         return self.refused >= HOPELESS and self.refused == self.sent
 
     def add(self, other: Tally) -> None:
-        """Add what another tally counted; of two words or two flags the first that is set stays."""
+        """Add another tally's counts; a word or flag that's already set stays."""
         for part in fields(Tally):
             ours = getattr(self, part.name)
             theirs = getattr(other, part.name)
             if isinstance(ours, Counter | set):
                 ours.update(theirs)
-            elif isinstance(ours, str | bool):  # asked before the sum: a bool is an int, too
+            elif isinstance(ours, str | bool):  # before the sum, because a bool is an int, too
                 setattr(self, part.name, ours or theirs)
             else:  # a number, or `Deciders`
                 setattr(self, part.name, ours + theirs)
 
     def taken(self) -> Tally:
-        """Return what has been counted since the last time."""
+        """Take the counts since the last call, and start again from zero."""
         counted = Tally()
         counted.add(self)
         empty = Tally()
@@ -112,12 +111,12 @@ def _find_doubled(rounds: Sequence[Record]) -> set[str]:
 
 @dataclass
 class DatasetRun(Tally):
-    """What has become of each row so far, and which are still to be judged.
+    """The outcomes of a dataset's rows so far, and the rows still to judge.
 
-    Reading ends early when `stopped` is set, or when the rows judged and at work cost `max_cost_usd`:
-    `is_spent` says so. `problem` is what could not be read of a stream. `expected` returns
-    the label of a row. `run` is the name that the user gave. `waits_for` says what the rows wait for. A run
-    that cannot succeed `gave_up`.
+    Reading ends early when `stopped` is set, or when the rows judged and at work cost `max_cost_usd`; then
+    `is_spent` is set. `problem` is the error that ended a stream. `expected` returns a row's label. `run` is
+    the name that the user gave. `waits_for` describes what rows are waiting for. A run that can't succeed
+    `gave_up`.
     """
 
     dataset: Dataset = field(kw_only=True)
@@ -134,7 +133,7 @@ class DatasetRun(Tally):
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def pending(self) -> Iterator[PendingRow]:
-        """Yield the rows that are not kept, also those that cannot be judged."""
+        """Yield the rows that aren't kept, including those that can't be judged."""
         first_bad = None
         bad = 0
         for row in self.dataset:
@@ -149,7 +148,7 @@ class DatasetRun(Tally):
             self.problem = unreadable(self.dataset.name, first_bad, bad - 1)
 
     def _take(self, pending: PendingRow) -> bool:
-        """Count a row as kept or at work; return whether it is to be judged."""
+        """Count a row as kept or at work; returns True if it's to be judged."""
         return self.keep(pending) is None and self.start()
 
     def keep(self, pending: PendingRow) -> str | None:
@@ -182,9 +181,9 @@ class DatasetRun(Tally):
     def on_record(
         self, pending: PendingRow, record: Record | None, *, is_paid: bool = False
     ) -> dict[str, Any]:
-        """Return the row of results that was written for a record, or for a row that cannot be judged.
+        """Write the result of a row, and return it; `record` is None if the row can't be judged.
 
-        If it `is_paid`, `note_calls` has counted the calls behind it.
+        If it `is_paid`, `note_calls` has already counted the calls behind it.
         """
         written = result(
             pending.row,
@@ -218,7 +217,7 @@ class DatasetRun(Tally):
             self.give_up()
 
     def _note_record(self, record: Record, error: str) -> None:
-        """Count what a verdict cost, what was left out of it, and whether its models refused."""
+        """Count a verdict's cost, its redactions, and its models' refusals."""
         self.spent_usd += record["cost_usd"] or 0.0
         self.priced += record["cost_usd"] is not None
         self.unpriced += record["cost_usd"] is None or not record["cost_complete"]
@@ -237,13 +236,13 @@ class DatasetRun(Tally):
             self.refusal = self.refusal or error
 
     def _is_told_alike(self, message: str) -> bool:
-        """Whether a request is refused in the words of the first one: a row's own text may be the cause."""
+        """Whether a request is refused in the first one's words; else the row's own text may be the cause."""
         words = _NUMBERS.sub("N", message)
         self.refused_words = self.refused_words or words
         return words == self.refused_words
 
     def doubled_note(self) -> str | None:
-        """Say that one model fills several tiers, and how often a row asks it; None if none does."""
+        """Say that one model fills several tiers, and how often a row asks it; None if no model does."""
         if not self.doubled:
             return None
         names = ", ".join(sorted(self.doubled))
@@ -251,13 +250,13 @@ class DatasetRun(Tally):
         return f"{names} fills several tiers: {calls:.1f} calls a row; --depth quick asks once"
 
     def give_up(self) -> None:
-        """End a run that cannot succeed; what was judged is kept, and a later run goes on."""
+        """End a run that can't succeed; its results are kept, and a later run goes on."""
         if self.is_hopeless and not self.stopped.is_set():
             self.gave_up = True
             self.stopped.set()
 
     def problem_of_all(self) -> ConfigError:
-        """Return why a run was given up."""
+        """Build the error that says why the run was given up."""
         why = f"the first {self.sent} rows that were sent failed alike: {self.refusal}"
         return ConfigError(f"stopped: {why}; mend that, and run the same again to go on")
 
@@ -265,6 +264,6 @@ class DatasetRun(Tally):
         self.verdict_counts[word] += 1
         label = self.expected(row)
         if label is not None:
-            if len(self.labels) > _MOST_LABELS:  # texts of their own, and no labels
+            if len(self.labels) > _MOST_LABELS:  # so many different texts aren't labels
                 label = _OTHER_LABEL
             self.labels[label, word] += 1

@@ -1,8 +1,8 @@
-"""Seals on what stands beside OUT: who has no key of the user can write no row, batch or answer that counts.
+"""Seals for the files beside OUT: without the user's key nobody can write a row, batch or answer that counts.
 
-A clone may bring results, a manifest or a folder of results. Without the key nobody can write a verdict into
-them that a run keeps, or name a file of the provider that a run deletes. The key is in the user's folder, or
-in JUDGEKIT_STATE_KEY, where several machines are to trust each other.
+A clone may bring results, a manifest or a folder of results. Without the key nobody can plant a verdict in
+them that a run would keep, or name a provider's file that a run would delete. The key lies in the user's
+folder, or in JUDGEKIT_STATE_KEY if several machines should trust each other.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VARIABLE = "JUDGEKIT_STATE_KEY"
-FINGERPRINT = "fingerprint"  # the column of a row that holds what was judged, and the seal
+FINGERPRINT = "fingerprint"  # the column with the hash of the judged content, and the seal
 _SHORTEST = 16  # characters of a key
-_FEWEST_DIFFERENT = 5  # among them; 32 random hexadecimal digits have fewer once in 10^15
+_FEWEST_DIFFERENT = 5  # different ones; 32 random hexadecimal digits have fewer once in 10^15
 _SEAL_CHARS = 32
 _WHOLE_NUMBER = re.compile(r"(-?\d+)\.0")
 
 
 class Fingerprint(NamedTuple):
-    """What stands for all that was judged: text, rubric, mode, models. `former` is what 0.1.0 wrote."""
+    """A hash of everything that was judged: text, rubric, mode, models. `former` is the form 0.1.0 wrote."""
 
     current: str
     former: str = ""
 
 
 def fingerprint_of(judged: str) -> Fingerprint:
-    """Return what stands for a text, which nobody can find another text for."""
+    """Hash a text, so that nobody can find another text with the same fingerprint."""
     whole = hashlib.sha256(judged.encode("utf-8", "surrogatepass")).hexdigest()
     return Fingerprint(current=whole[:32], former=environment.digest(judged))
 
 
 def is_of(written: str, judged: Fingerprint) -> bool:
-    """Whether the fingerprint of a row of OUT stands for what is to be judged."""
+    """Whether the fingerprint written in a row of OUT matches the one to judge now."""
     what = what_of(written)
     return bool(what) and what in judged
 
 
 def what_of(written: str) -> str:
-    """Return a row's fingerprint without its seal."""
+    """Cut the seal off a row's fingerprint."""
     return written.partition(".")[0]
 
 
@@ -89,7 +89,7 @@ def state_key() -> str | None:
 
 
 def _weakness_of(key: str) -> str:
-    """Say why a key can be guessed; "" if it can't be told to be weak."""
+    """Say why a key can be guessed; "" if it doesn't look weak."""
     if len(key) < _SHORTEST:
         return f"expected at least {_SHORTEST} characters, got {len(key)}"
     different = len(set(key))
@@ -99,7 +99,7 @@ def _weakness_of(key: str) -> str:
 
 
 def seal_of(key: str, kind: str, content: object) -> str:
-    """Return the seal of a value that JSON can say; another `kind` of thing never has the same."""
+    """Compute the seal of a JSON value; no two kinds of things have the same seal."""
     text = json.dumps([kind, content], ensure_ascii=True, sort_keys=True, default=repr)
     return hmac.new(key.encode("utf-8", "surrogateescape"), text.encode(), "sha256").hexdigest()[
         :_SEAL_CHARS
@@ -111,7 +111,7 @@ def is_valid(key: str | None, kind: str, content: object, seal: str | None) -> b
 
 
 def sealed_row(row: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-    """Seal a row of OUT behind its fingerprint; without a key it gets no seal."""
+    """Add a seal to the fingerprint of a row of OUT, if there's a key."""
     return _sealed(row, key, "line", _line_content(row))
 
 
@@ -120,7 +120,7 @@ def is_row_valid(row: Mapping[str, Any], key: str | None) -> bool:
 
 
 def sealed_cells(cells: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-    """Seal a row of a Parquet file, as `sealed_row` seals a line."""
+    """Seal a row of a Parquet file, as `sealed_row` does for a line."""
     return _sealed(cells, key, "cells", _cells_content(cells))
 
 
@@ -139,9 +139,9 @@ def _seal_in(row: Mapping[str, Any]) -> str:
 
 
 def _line_content(row: Mapping[str, Any]) -> list[str]:
-    """Build what is sealed of a line of JSON: every name with its own value.
+    """List the content of a JSON line for its seal: every name with its own value.
 
-    Two rows that read differently never share this form: if names were shortened or cells sorted, a column
+    Two rows that read differently never give the same list. If we shortened names or sorted cells, a column
     of the data could change places with our verdict.
     """
     others = {name: value for name, value in row.items() if name != FINGERPRINT}
@@ -150,10 +150,10 @@ def _line_content(row: Mapping[str, Any]) -> list[str]:
 
 
 def _cells_content(cells: Mapping[str, Any]) -> list[Any]:
-    """Build what is sealed of a row of Parquet: each name of a column with its cell as text.
+    """List the content of a Parquet row for its seal: each column's name with its cell as text.
 
-    As text, because columns get wider when files are joined: a number in a column of texts is text. An empty
-    cell is null.
+    It's text because a column may get a wider type when files are joined, and numbers then turn into text.
+    An empty cell is null.
     """
     filled = []
     for name, value in cells.items():
@@ -180,12 +180,12 @@ def _text(value: object) -> str | None:
 
 
 def _as_written(text: str) -> str:
-    """Replace half a surrogate pair, as a file does."""
+    """Replace lone surrogates, as writing to a file does."""
     return text.encode("utf-8", "replace").decode()
 
 
 def refused(name: str, unsealed: int, thing: str = "row", things: str = "rows") -> UsageError:
-    """Return the error for state that this user's key did not write; nothing has been sent."""
+    """Build the error for state that this user's key didn't seal; nothing has been sent yet."""
     do = "does" if unsealed == 1 else "do"
     problem = f"{counted(unsealed, thing, things)} {do} not verify"
     why = f"edited, or written by an earlier version, by another user or under another {VARIABLE}"

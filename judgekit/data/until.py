@@ -1,4 +1,4 @@
-"""Judges rows in a drawn order until a condition on all of them is settled: `--until`."""
+"""Judges rows in a random order until a condition on all of them is settled: `--until`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDING = ".until.json"
 
 
 class UntilJob(NamedTuple):
-    """What is to be settled, by which rows, and who judges them."""
+    """The condition to settle, the rows, and their judge."""
 
     condition: Condition
     rows: Sequence[PendingRow]
@@ -35,7 +35,7 @@ class UntilJob(NamedTuple):
 
 
 class UntilRun:
-    """Judges rows in a drawn order, and ends when the answer is certain enough or no row is left."""
+    """Judges rows in a random order, and ends when the answer is certain enough or no row is left."""
 
     def __init__(self, job: UntilJob, work: DatasetRun) -> None:
         """Raise `ConfigError` without a key, `InputError` if the nonce can't be kept beside OUT."""
@@ -47,7 +47,7 @@ class UntilRun:
         self.answer = Answer(job.condition, len(job.rows))
 
     def __call__(self) -> None:
-        """Judge rows. Those at work when the answer is there are finished: they're paid for."""
+        """Judge rows. Those at work when the answer is certain are finished, since they're paid for."""
         self._note_kept()
         pending = self._pending()
         while True:
@@ -58,7 +58,7 @@ class UntilRun:
             self._job.runner(chain([first], islice(pending, size - 1)), self._on_record)
 
     def _note_kept(self) -> None:
-        """Note what OUT has already. It's asked in the order of the input, which OUT keeps."""
+        """Note the verdicts that OUT has already, in the order of the input, which OUT keeps."""
         for row in self._job.rows:
             word = self._work.keep(row)
             place = self._places.get(id_key(row.row_id))
@@ -82,20 +82,20 @@ class UntilRun:
 
 
 def choose_wave(rows: int, at_once: int) -> int:
-    """Choose how many rows are judged before all of them must be there, once so many count.
+    """Choose the size of the next wave after `rows` rows; all of it is judged before another begins.
 
-    A row that takes long holds up the count of those behind it. Without waves they'd run far ahead of it, and
-    cost what may never be needed: with 64 at a time and slow rejections 30 % of the rows of recorded judges,
-    instead of 6 %. In a long run waves that grow take little more time.
+    A slow row holds up the count of those behind it. Without waves the others would run far ahead of it, and
+    we'd pay for rows that may never be needed: with 64 at a time and slow rejections, 30 % of the rows of
+    recorded judges instead of 6 %. Growing waves take little more time in a long run.
     """
     return max(at_once, rows // 2)
 
 
 def draw_order(rows: Sequence[PendingRow], draws: Draws) -> list[PendingRow]:
-    """Put rows into an order that rests on all of them: if one changes, another order is drawn.
+    """Put rows into a random order that depends on all of them: if one changes, the order does.
 
-    Otherwise somebody who saw which rows were judged could make the others worse, and the same rows would
-    speak for them again.
+    Otherwise somebody who saw which rows were judged could make the others worse, and the same rows would be
+    drawn to stand for them again.
     """
     purpose = f"order of {fingerprint_rows(rows)}"
     return sorted(rows, key=lambda row: draws.draw(row.row_id, purpose))
