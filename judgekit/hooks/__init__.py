@@ -1,1 +1,1 @@
-"""What other programs call."""
+"""The entry points that other programs call: clients' prompt hooks and git's pre-push hook."""

@@ -1,9 +1,9 @@
 """The hooks of Claude Code, Codex and Gemini: JSON on stdin, context for the agent on stdout, exit code 0.
 
 Any other exit code would lose the user's prompt or our answer, so every failure is one line on stderr. The
-JSON names the event, which Gemini calls by other names: a prompt is answered, a session's start warms the
-engine, an edited memory is indexed, what an agent leaves when it stops may be judged, and every other event
-is met with silence.
+JSON names the event, for which Gemini has other names. A prompt gets an answer, a session's start warms the
+engine, an edited memory is indexed, and the files that an agent leaves when it stops may be judged. Any other
+event gets no answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # For everything, unless an event is known to have longer; with Python's start less than 10.
 SECONDS = 9.0
-# Beside its deadline in which a stop is judged, for imports, files and the ledger.
+# Added to the deadline for judging a stop: time for imports, files and the ledger.
 STOP_GRACE = 8.0
 MAX_INPUT = 50_000_000  # bytes
 _BOM = b"\xef\xbb\xbf"
@@ -34,7 +34,7 @@ PROMPT = "UserPromptSubmit"
 GEMINI_PROMPT = "BeforeAgent"
 TOOLS = ("Edit", "Write", "MultiEdit", "NotebookEdit", "write_file", "replace")
 _MOST_SHOWN = 60  # characters of an argument
-MIN_PROMPT = 10  # characters; a shorter one ("yes, go on") asks for nothing that is stored
+MIN_PROMPT = 10  # characters; a shorter prompt ("yes, go on") asks for nothing stored
 # The event also fires for texts that no person wrote.
 NOTIFICATIONS = (
     "<task-notification>",
@@ -42,16 +42,16 @@ NOTIFICATIONS = (
     "[SYSTEM NOTIFICATION",
     "<cross-session-message",
 )
-FORGETTING = ("compact", "clear")  # sources of a session's start after which its context is gone
+FORGETTING = ("compact", "clear")  # how a session can start after its context is gone
 _WHO = "coding agents give their hooks"
 
 
 class BadInputError(Exception):
-    """The text on stdin is not what the client sends; the message says what was expected."""
+    """The text on stdin isn't a client's event; the message says what was expected."""
 
 
 def run() -> None:
-    """Answer one event as the process that `judgekit.hooks.entries` describes, and end the process."""
+    """Answer one event as the process described in `judgekit.hooks.entries`, then end the process."""
     gc.set_threshold(_GARBAGE)
     environment.ends_at_once = True
     os._exit(guarded([]))  # the interpreter's own tidying up would cost a tenth of its start
@@ -59,7 +59,7 @@ def run() -> None:
 
 def guarded(arguments: list[str] | None = None) -> int:
     """Do as `main` does, and end this process after `SECONDS`, whatever is going on then."""
-    from judgekit.hooks import watchdog  # noqa: PLC0415 - where this answers in a program, nothing is limited
+    from judgekit.hooks import watchdog  # noqa: PLC0415 - inside another program, nothing is limited
 
     watchdog.limit(SECONDS, _end)
     return main(arguments)
@@ -71,7 +71,7 @@ def _end() -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Answer one event, or report to a person; return 0 whatever happens. `arguments` are those of `hook`."""
+    """Answer one event, or report to a person; always return 0. `arguments` are those of `hook`."""
     if environment.is_on("JUDGEKIT_DISABLE"):
         return 0
     unknown_option = ""
@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _respond(arguments: list[str]) -> tuple[str, list[str]]:
-    """Return what the hook prints, and its lines for stderr: a report for a person, or an event's answer."""
+    """Return the hook's output and its lines for stderr: a report for a person, or an event's answer."""
     if _is_explain(arguments):
         from judgekit.hooks import explain  # noqa: PLC0415 - for people, not for the client
 
@@ -110,13 +110,13 @@ def _respond(arguments: list[str]) -> tuple[str, list[str]]:
 
 
 def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Do what an event asks for, and return what the hook prints, and its lines for stderr."""
+    """Handle an event; return the hook's output and its lines for stderr."""
     event = payload.get("hook_event_name")
     if event in (None, PROMPT, GEMINI_PROMPT):
         return answer(payload)
     if event in ("Stop", "AfterAgent"):
         return _answer_stop(payload)
-    # Gemini sends the trigger "auto" with every prompt, whether it compacts or not.
+    # Gemini sends the trigger "auto" with every prompt, whether it's compacting or not.
     is_compacted = event == "PostCompact" or (
         event == "PreCompress" and payload.get("trigger") == "manual"
     )
@@ -135,8 +135,8 @@ def _is_explain(arguments: list[str]) -> bool:
 
 
 def _find_unknown_option(arguments: list[str]) -> str:
-    """Say which argument is no option of `hook`; "" where there is none."""
-    if _is_explain(arguments):  # the others are the prompt
+    """Return a message about an unknown option of `hook`; "" if all are known."""
+    if _is_explain(arguments):  # the other arguments are the prompt
         return ""
     for argument in arguments:
         if argument not in ("--stats", "--json"):
@@ -146,7 +146,7 @@ def _find_unknown_option(arguments: list[str]) -> str:
 
 
 def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Return what the hook prints, and its lines for stderr; raises `BadInputError` without a prompt."""
+    """Answer a prompt: return the output and lines for stderr; raises `BadInputError` without a prompt."""
     started = time.monotonic()
     prompt = _prompt_of(payload)
     if is_silent(prompt):
@@ -165,7 +165,7 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         session.hold_back(ranked, prompt)
     shown = context.choose_without_judge(ranked, configured)
     if configured["judge"] == "on" and ranked.fallback is None:
-        from judgekit.hooks import judged  # noqa: PLC0415 - imports pydantic; only where judging is on
+        from judgekit.hooks import judged  # noqa: PLC0415 - imports pydantic; only needed for judging
 
         shown = judged.choose_by_judge(prompt, ranked, payload, configured, notes) or shown
     has_matches = any(shown) or ranked.repeated
@@ -200,7 +200,7 @@ def _prompt_of(payload: Mapping[str, Any]) -> str:
 
 
 def _has_store(configured: Settings) -> bool:
-    """Whether there is anything to search: a program of the user's, or a folder."""
+    """Whether there's anything to search: a user's program, or a folder."""
     from judgekit.retrieval import search  # noqa: PLC0415 - loaded already
 
     if configured["command"]:
@@ -210,7 +210,7 @@ def _has_store(configured: Settings) -> bool:
 
 
 def is_silent(prompt: str) -> bool:
-    """Whether a prompt gets no answer: too short, or not written by a person."""
+    """Whether a prompt gets no answer, because it's too short or wasn't written by a person."""
     text = prompt.strip()
     return len(text) < MIN_PROMPT or text.startswith(NOTIFICATIONS)
 
@@ -219,18 +219,18 @@ def _start_engine(project: str) -> None:
     """Start the engine, unless it runs or prompts are not judged here."""
     from judgekit.hooks import settings  # noqa: PLC0415 - many prompts need no settings
 
-    configured, _ = settings.load(project)  # what is wrong there the first prompt says
+    configured, _ = settings.load(project)  # the first prompt reports any problem
     if configured["enabled"] and configured["judge"] == "on" and settings.engine_wanted(configured):
-        from judgekit.engine import client  # noqa: PLC0415 - where prompts are not judged, no engine is needed
+        from judgekit.engine import client  # noqa: PLC0415 - without judging, no engine is needed
 
         try:
             client.start_for_later()
-        except client.NoEngine:  # in vain lately; the first prompt says so
+        except client.NoEngine:  # it failed recently; the first prompt reports it
             return
 
 
 def _forget_session(payload: Mapping[str, Any]) -> None:
-    from judgekit.hooks import repeats  # noqa: PLC0415 - most sessions start anew
+    from judgekit.hooks import repeats  # noqa: PLC0415 - few sessions begin with a cleared context
 
     repeats.forget(str(payload.get("session_id")))
 
@@ -258,23 +258,23 @@ def _refresh_indexes(payload: Mapping[str, Any]) -> None:
 
 
 def _answer_stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Return what the hook prints when an agent stops, and its lines for stderr; a failure lets it stop."""
+    """Judge the work when an agent stops; return the output and lines for stderr. A failure lets it stop."""
     goes_on_already = payload.get("stop_hook_active")
     if goes_on_already:  # because of a hook: never twice in a row
         return "", []
     from judgekit.hooks import settings  # noqa: PLC0415 - a second stop ends above
 
     project = _project_of(payload)
-    loaded, _ = settings.load(project)  # what is wrong there the next prompt says
+    loaded, _ = settings.load(project)  # the next prompt reports any problem
     configured = loaded.values.get("stop", {})
     if configured.get("judge") != "on":
         return "", []
-    from judgekit import programs  # noqa: PLC0415 - only where it is switched on
+    from judgekit import programs  # noqa: PLC0415 - only if it's switched on
     from judgekit.hooks import watchdog  # noqa: PLC0415 - the same
 
     watchdog.extend(configured["deadline"] + STOP_GRACE)
     programs.make_importable()
-    from judgekit.hooks import stop  # noqa: PLC0415 - imported only after what it needs can be
+    from judgekit.hooks import stop  # noqa: PLC0415 - must wait until its packages can be imported
 
     return stop.answer(payload, project, configured)
 

@@ -1,4 +1,4 @@
-"""The coding agents that run the prompt hook: where each reads its hooks, and what an entry looks like."""
+"""The coding agents that run the prompt hook: the places of their hooks, and the form of an entry."""
 
 from __future__ import annotations
 

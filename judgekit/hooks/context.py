@@ -1,6 +1,7 @@
-"""Which memories answer a prompt, and the text that the agent gets of them.
+"""Finds the memories that answer a prompt, and writes the text that the agent gets.
 
-It holds facts, not orders, and nothing like markup. What is wrong with a store's files is said once a day.
+The text contains facts, not orders, and nothing like markup. Problems with a store's files are reported once
+a day.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
-    # What is injected in full, and what is mentioned as a hint.
+    # The memories to inject in full, and those to mention as a hint.
     Shown: TypeAlias = tuple[list[Candidate], list[Candidate]]
 
 PATIENCE = 5.0  # seconds for reading new files; with a judge's the client waits longer than both
@@ -30,7 +31,7 @@ LIMIT = 10_000  # characters that the client takes
 PINNED = "pinned"
 JOINED = " > "  # between a title and the section
 PROGRAM = "judgekit"
-AGAIN = 86_400  # seconds after which what is still wrong is said once more
+AGAIN = 86_400  # seconds before a persisting problem is reported again
 _TITLE = 200
 _PATH = 400
 _TAG = 40
@@ -45,7 +46,7 @@ _MOST = 200  # notices that are remembered
 
 
 def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
-    """Return what the user's search program, or the stores, find for a prompt, and what is pinned."""
+    """Return the results of the user's search program or of the stores for a prompt, and the pins."""
     from judgekit.retrieval import confidence, search  # noqa: PLC0415 - many prompts end before
 
     limit = max(configured["pool"], configured["max_inject"])
@@ -60,7 +61,7 @@ def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
         "patience": PATIENCE,
     }
     if configured["command"]:
-        from judgekit.retrieval import command  # noqa: PLC0415 - starts a program, where the user names one
+        from judgekit.retrieval import command  # noqa: PLC0415 - starts a program, if the user names one
 
         seconds = min(configured["timeout"], configured["deadline"], command.HOOK_SECONDS)
         return command.search(prompt, configured["command"], configured["roots"], seconds, options)
@@ -68,7 +69,7 @@ def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
 
 
 def suggest_pins(notes: list[str], ranked: RankedCandidates, configured: Settings) -> list[str]:
-    """Return notes; those about pins without a memory name the one that may be meant."""
+    """Return the notes; those about pins without a memory suggest the nearest one."""
     if ranked.pin_by_note.keys().isdisjoint(notes):
         return notes
     from judgekit.retrieval import pins  # noqa: PLC0415 - once a day, if a pin is wrong
@@ -77,7 +78,7 @@ def suggest_pins(notes: list[str], ranked: RankedCandidates, configured: Setting
 
 
 def session_of(payload: Mapping[str, Any], configured: Settings) -> HookSession | None:
-    """Return what the conversation was told lately; None where nothing is held back."""
+    """Return the record of recent answers in this conversation; None if nothing is held back."""
     session = payload.get("session_id")
     prompts = configured["repeat_after"]
     is_repeating = not prompts or configured["inject"] == "top_k"
@@ -89,7 +90,7 @@ def session_of(payload: Mapping[str, Any], configured: Settings) -> HookSession 
 
 
 def drop_repeats(shown: Shown, session: HookSession | None, prompt: str) -> Shown:
-    """Return what is shown, without what was mentioned lately and no more than is read."""
+    """Leave out mentions that were given recently or exceed the limit."""
     injected, mentioned = shown
     if session is not None:
         mentioned = session.unmentioned(mentioned, prompt)
@@ -97,7 +98,7 @@ def drop_repeats(shown: Shown, session: HookSession | None, prompt: str) -> Show
 
 
 def choose_without_judge(ranked: RankedCandidates, configured: Settings) -> Shown:
-    """Return which candidates are shown where no model decides; what is pinned comes on top of them."""
+    """Choose the candidates to show if no model decides. Pinned ones are added to them."""
     from judgekit.retrieval import confidence  # noqa: PLC0415 - many prompts end before
 
     return confidence.choose_shown(
@@ -114,10 +115,10 @@ def render(
     project: str,
     descriptions: Mapping[str, Mapping[str, str]],
 ) -> str:
-    """Return the context of a prompt: what is pinned and injected in full, what is mentioned as a hint.
+    """Render a prompt's context: pinned and injected memories in full, mentioned ones as a hint.
 
-    `descriptions` are those of the categories, by root. What does not fit into `LIMIT` characters is left out
-    from the end. What is pinned was not found by the prompt: `pinned` stands for its confidence.
+    `descriptions` are those of the categories, by root. Text beyond `LIMIT` characters is dropped from the
+    end. The prompt didn't find the pinned memories, so they show `pinned` in place of a confidence.
     """
     injected, mentioned = shown
     labelled = [(candidate, PINNED) for candidate in pinned]
@@ -153,7 +154,7 @@ def _render_head(
 
 
 def _render_store(head: str, of_store: Sequence[tuple[Candidate, str]], room: int) -> str:
-    """Return the memories of a store that fit into `room` characters; "" where none does."""
+    """Render as many memories of a store as fit into `room` characters; "" if none does."""
     foot = "</memory-context>"
     room -= len(head) + len(foot) + 1
     lines = []
@@ -184,7 +185,7 @@ def _render_memory(candidate: Candidate, confidence: str) -> str:
     line = (
         f'<result category="{category}" confidence="{confidence}"{marks}>{escape(title)} -> {path}'
     )
-    # A comma in a tag would look like two tags.
+    # A comma inside a tag would look like a separator.
     tags = [short_line(tag.replace(",", " "), _TAG) for tag in candidate.tags[:_MAX_TAGS]]
     listed = ",".join(tag for tag in tags if tag)
     if listed:
@@ -193,7 +194,7 @@ def _render_memory(candidate: Candidate, confidence: str) -> str:
 
 
 def _render_nudge(mentioned: list[Candidate], project: str, *, is_more: bool) -> str:
-    """Return the hint that names the mentioned memories, `is_more` beside others; "" where there are none."""
+    """Render the hint about mentioned memories; `is_more` if others were injected; "" if there are none."""
     if not mentioned:
         return ""
     mentioned = mentioned[:MAX_MENTIONED]
@@ -207,9 +208,9 @@ def _render_nudge(mentioned: list[Candidate], project: str, *, is_more: bool) ->
 
 
 def _render_topic(candidate: Candidate, program: str) -> str:
-    """Return the title of a memory, and how the agent gets more: by a search, or else by its path."""
+    """Return a memory's title and the agent's way to read more: a search, or else its path."""
     title = short_line(candidate.title, _TOPIC)
-    # Words alone: the agent may give them to a shell.
+    # Only words, since the agent may pass them to a shell.
     words = " ".join("".join([char if char.isalnum() else " " for char in title]).split())
     if program and words:
         return f'{escape(title)} ({program} search "{words}")'
@@ -225,17 +226,17 @@ def _has_skill(project: str) -> bool:
 
 
 def render_nothing_found() -> str:
-    """Return the hint that no memory matches, with the search that tries other words, where it can run."""
+    """Render the hint that no memory matches, with a search for other words if the agent can run it."""
     program = search_program()
     hint = f'; {program} search "other words" searches again' if program else ""
     return f"<memory-nudge>No stored memory matches this prompt{hint}.</memory-nudge>"
 
 
 def search_program() -> str:
-    """Return how an agent calls this program: by its name, else by its path; empty where it cannot.
+    """Return the command by which an agent calls this program: its name, its path, or "" if neither works.
 
-    The path is that of the program beside this interpreter. One that a shell would read as more than a word
-    is not named.
+    The path is that of the program beside this interpreter. A path that isn't a single plain word to a shell
+    is never used.
     """
     if os.environ.get("CLAUDE_PLUGIN_ROOT"):  # its programs are on the PATH of the client's agent
         return PROGRAM
@@ -254,7 +255,7 @@ def _is_program(path: str) -> bool:
 
 
 def format_output(text: str, titles: list[str], *, is_gemini: bool = False) -> str:
-    """Return a context as the client reads it: Gemini JSON, others JSON only for a message with `titles`."""
+    """Format a context for the client: JSON for Gemini; for others, JSON only for a message with `titles`."""
     if not text:
         return ""
     if is_gemini:
@@ -283,7 +284,7 @@ def escape(text: str) -> str:
 
 
 def name_store(root: str, project: str) -> str:
-    """Return the name of a store: relative to the project, else to the home folder, else absolute."""
+    """Return a store's path: relative to the project, or else to the home folder, or else absolute."""
     is_program = os.path.isfile(root)
     end = "" if is_program else "/"
     for folder, sign in ((project, ""), ("~", "~/")):
@@ -297,8 +298,8 @@ def name_store(root: str, project: str) -> str:
 
 
 def take_due_notes(project: str, notes: list[str], now: float | None = None) -> list[str]:
-    """Return the notes that were not said within the last day, and remember them; all where that fails."""
-    from judgekit import outputs  # noqa: PLC0415 - only where something is written
+    """Return the notes not reported within the last day, and remember them; all of them if that fails."""
+    from judgekit import outputs  # noqa: PLC0415 - only needed to write
 
     if now is None:
         now = time.time()

@@ -1,9 +1,9 @@
-"""judgekit's entries in a client's settings: which hooks are ours, and settings with and without them.
+"""judgekit's entries in a client's settings: recognises our hooks, adds them and removes them.
 
-Of a bare `python -c pass`, looking through site-packages for start-up files (`site`) is a quarter; a script
+Looking through site-packages for start-up files (`site`) takes a quarter of a bare `python -c pass`; a script
 or `python -m` pays for it, and for finding itself, before the first line of ours runs. So the hook's
 interpreter is started isolated (`-I`: no `PYTHON*` variables, nothing from the current folder) and without
-`site` (`-S`), and is given the place of the package. What needs third-party packages adds their folder later.
+`site` (`-S`), and is told the package's folder. Code that needs third-party packages adds their folder later.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from judgekit.programs import OWN_PYTHON, ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Whose settings, or hooks, an installation is in.
+# The owner of the settings, or hooks, of an installation.
 Scope: TypeAlias = Literal["user", "project", "local"]
 HookEntry: TypeAlias = tuple[str, object, dict[str, Any]]  # the event, its tools, and the hook
 
 OPTIONS = ("-I", "-S", "-c")
-TIMEOUT = 30  # seconds, after which the client goes on without an answer; its default for a prompt
-# Where an agent stops, `stop.deadline` is 60 at most, and litellm is imported; the others ask no model.
+# Seconds, after which the client continues without an answer; its default for a prompt
+TIMEOUT = 30
+# At an agent's stop, `stop.deadline` is 60 at most, and litellm is imported; the other events ask no model.
 TIMEOUTS = {"PostToolUse": 10, "AfterTool": 10, "Stop": 75, "AfterAgent": 75, "SessionStart": 10}
 
 # For settings that others share: it names no path of this machine and says nothing where judgekit is not
@@ -55,7 +56,7 @@ def command(python: str | None = None) -> list[str]:
 
 def code(root: str = ROOT) -> str:
     """Return the one line of Python that runs the hook of the package in the folder `root`."""
-    # It takes `root` off the path again: a package beside ours must not stand in for a standard library's.
+    # It takes `root` off the path again: a package beside ours mustn't replace one of the standard library.
     return (
         f"import sys; sys.path.insert(0, {root!a}); "
         "from judgekit.hooks.claude_code import run; del sys.path[0]; run()"
@@ -63,7 +64,7 @@ def code(root: str = ROOT) -> str:
 
 
 def fastest(python: str | None = None, client: Client = CLAUDE_CODE) -> dict[str, Any]:
-    """Return the hook that starts fastest with an interpreter of this machine (this one)."""
+    """Build the entry for the fastest start, with an interpreter of this machine (by default, this one)."""
     program, *arguments = command(python)
     if client.shell:
         return portable(client) | {"command": shlex.join([program, *arguments])}
@@ -80,12 +81,12 @@ def portable(client: Client = CLAUDE_CODE) -> dict[str, Any]:
 
 
 def is_ours(hook: object) -> bool:
-    """Whether a hook of the client runs judgekit's prompt hook and nothing else, in whichever form."""
+    """Whether a client's hook runs judgekit's prompt hook and nothing else, in any of its forms."""
     return _OURS.search("\0".join(argument_vector(hook))) is not None
 
 
 def argument_vector(hook: object) -> list[str]:
-    """Return what one plain command starts, nothing for others; the portable form is what it starts."""
+    """Split a hook into the arguments of its single command (even from the portable form); [] for others."""
     if not isinstance(hook, dict) or hook.get("type") != "command":
         return []
     line = hook.get("command")
@@ -119,7 +120,7 @@ def list_ours(settings: dict[str, Any]) -> list[HookEntry]:
 
 
 def _groups(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each group of hooks with its event; what the client could not read is passed over."""
+    """Yield each group of hooks with its event; groups that the client couldn't read are skipped."""
     hooks = settings.get("hooks")
     for event, groups in hooks.items() if isinstance(hooks, dict) else ():
         for group in groups if isinstance(groups, list) else ():
@@ -128,9 +129,9 @@ def _groups(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE_CODE) -> str:
-    """Return the text with `hook` on each event of the client, given its time, and no other entry of ours.
+    """Add `hook` to each event of the client, with its timeout, replacing any entries of ours.
 
-    Raises `ConfigError` when `hooks` or one of our events has a shape that cannot take an entry.
+    Raises `ConfigError` if `hooks` or one of our events has a shape that can't take an entry.
     """
     wanted = []
     for event, matcher in client.events.items():
@@ -152,7 +153,7 @@ def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE
 
 
 def _check_groups(groups: object, event: str, path: str) -> None:
-    """Raise `ConfigError` where an event of the settings has a shape that the client could not read."""
+    """Raise `ConfigError` if an event's settings have a shape that the client couldn't read."""
     if not isinstance(groups, list):
         raise _shape_error(path, f"hooks.{event}", "an array of matchers")
     for number, group in enumerate(groups):
@@ -163,14 +164,14 @@ def _check_groups(groups: object, event: str, path: str) -> None:
 
 
 def remove_hooks(text: str, path: str) -> str:
-    """Return the text without our entries and what they leave empty; "" when nothing else is left."""
+    """Remove our entries, and any containers they leave empty, from the text; "" if nothing else is left."""
     settings = parse_settings(text, path)
     _take_out(settings)
     return _format(settings, text) if settings else ""
 
 
 def _take_out(settings: dict[str, Any]) -> None:
-    """Take our entries out of settings, and the groups, the events and the section that had nothing else."""
+    """Remove our entries from settings, and any groups, events and section they leave empty."""
     for event, group in list(_groups(settings)):
         rest = [hook for hook in group["hooks"] if not is_ours(hook)]
         was_empty = not group["hooks"]
@@ -206,7 +207,7 @@ def _format(settings: dict[str, Any], like: str) -> str:
 
 
 def parse_settings(text: str, path: str) -> dict[str, Any]:
-    """Return what a settings file says; raises `ConfigError` where it is not JSON or not an object."""
+    """Parse a settings file; raises `ConfigError` if it isn't JSON or isn't an object."""
     if not text.strip(_BLANKS):
         return {}
     try:

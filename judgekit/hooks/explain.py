@@ -1,8 +1,8 @@
-"""Why the hook answers a prompt as it does (`judgekit hook --explain PROMPT`), and the log of its answers.
+"""Explains the hook's answer to a prompt (`judgekit hook --explain PROMPT`), and keeps a log of answers.
 
-The explanation is for a person who does not know how the hook works. The log is off unless the user's own
-configuration says `retrieval: {log: true}`. It holds one JSON line a prompt: its beginning and the titles of
-memories. It stays on this machine, readable by its owner alone, and is bounded in size.
+The explanation is for a person who doesn't know how the hook works. The log is off unless the user's own
+configuration says `retrieval: {log: true}`. It has one JSON line for each prompt, with its beginning and the
+titles of memories. It stays on this machine, only its owner can read it, and its size is limited.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from judgekit.retrieval.parts import Part
 
 PROMPT_CHARS = 200
-MAX_BYTES = 1_000_000  # of the log; then it becomes the older one, and the older one goes
+MAX_BYTES = 1_000_000  # of the log; then it becomes the older half, replacing the previous one
 _LOGGED = 3  # lines about a prompt that are shown
 _HOW = {repeats.INJECTED: "injected", repeats.MENTIONED: "mentioned"}
 _NOUNS = ("memory", "memories")
 _TITLE = 70
 _PART = 90
-_ALIKE = 3  # memories that say the same, and are named
+_ALIKE = 3  # similar memories to name
 _LOGGED_TITLE = 100  # characters
 _REPEATED = (
     "{} in the latest session, prompts ago: {}; it comes back after {} (retrieval.repeat_after),"
@@ -44,7 +44,7 @@ _JUDGE = "on: in the hook, a model decides about these; without its answer, the 
 
 
 def report(prompt: str, folder: str, *, silent: bool = False) -> str:
-    """Return, for a prompt typed in `folder`, the stores, the terms, and what becomes of each candidate."""
+    """Report the stores, the terms, and the outcome for each candidate, for a prompt typed in `folder`."""
     project = environment.project_root(folder)
     configured, notes = settings.load(project)
     lines = [f"project: {project}", *(f"note: {note}" for note in notes)]
@@ -74,7 +74,7 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
 def _explain_candidates(
     prompt: str, ranked: RankedCandidates, configured: Settings, *, has_several_parts: bool
 ) -> list[str]:
-    """Return what becomes of each candidate, and why."""
+    """Describe the outcome for each candidate, and the reason."""
     session = _latest_session(configured)
     if session is not None:
         session.hold_back(ranked, prompt)  # moves repeats from the candidates to `ranked.repeated`
@@ -146,7 +146,7 @@ def _cut(prompt: str, configured: Settings) -> list[Part]:
 
 
 def _latest_session(configured: Settings) -> repeats.HookSession | None:
-    """Return the session in this project that was told something last; None where nothing is held back."""
+    """Return this project's most recently answered session; None if nothing is held back."""
     prompts = configured["repeat_after"]
     if configured["inject"] == "top_k" or not prompts:
         return None
@@ -162,7 +162,7 @@ def _describe_repeat(candidate: Candidate, how: str, session: repeats.HookSessio
 
 
 def _judge_without_effect(project: str) -> list[str]:
-    """Return a line where a judge that the project asks for is off; what is wrong there was said before."""
+    """Return a line if a judge that the project asks for is off; other problems were reported before."""
     from judgekit import programs  # noqa: PLC0415 - for people, not for the client
 
     programs.make_importable()
@@ -171,7 +171,7 @@ def _judge_without_effect(project: str) -> list[str]:
 
         from judgekit.config.settings import judge_without_effect  # noqa: PLC0415 - the same
         from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
-    except ImportError:  # the plugin alone, without packages
+    except ImportError:  # the plugin by itself, without packages
         return []
     try:
         line = judge_without_effect(Path(project))
@@ -181,7 +181,7 @@ def _judge_without_effect(project: str) -> list[str]:
 
 
 def _describe_log(prompt: str, configured: Settings) -> list[str]:
-    """Return what became of a prompt by the memories and settings of the time when it was answered."""
+    """Describe how a prompt was answered before, with the memories and settings of that time."""
     if not configured["log"]:
         return [
             "log: off (set retrieval.log: true in your own configuration to log each injection)"
@@ -212,7 +212,7 @@ def _list_titles(line: dict[str, Any], *keys: str) -> str:
 def _describe_outcome(
     candidate: Candidate, shown: context.Shown, configured: Settings
 ) -> tuple[str, str]:
-    """Return what becomes of a candidate, and why."""
+    """Return the outcome for a candidate, and the reason."""
     injected, mentioned = shown
     if candidate in injected:
         outcome = "injected"
@@ -270,7 +270,7 @@ def _name_place(candidate: Candidate, project: str) -> str:
 
 
 def _describe_evidence(candidate: Candidate, project: str, *, has_several_parts: bool) -> list[str]:
-    """Say what a candidate has in common with the prompt, and its numbers, which docs/hook.md explains."""
+    """List a candidate's matches with the prompt, and its numbers, which docs/hook.md explains."""
     if not candidate.features:  # a pin found it
         return []
     lines = []
@@ -298,14 +298,14 @@ def _describe_words(candidate: Candidate, part: Part) -> str:
         text += f"; in its title or tags: {', '.join(titled)}"
     rivals = round(1 / candidate.features["alone"]) - 1
     if len(words) < SEVERAL_TERMS:
-        rivals -= 1  # one word counts as a rival itself
+        rivals -= 1  # a single word counts as a rival itself
     if rivals > 0:
         text += f"; {counted(rivals, 'other fits', 'others fit')} about as well"
     return text
 
 
 def log_file() -> str:
-    """Return where the log is kept; `.1` is appended to the name of the older half."""
+    """Return the path of the log; the older half has `.1` at the end of its name."""
     return environment.INJECTIONS.path()
 
 
@@ -317,9 +317,9 @@ def add_to_log(
     cost: tuple[int, int],
     session: object = None,
 ) -> None:
-    """Write down what became of a prompt; where that cannot be, nothing is lost but the line.
+    """Log the answer to a prompt; on failure, only the line is lost.
 
-    Its `cost` is how many characters were added to it, and how many milliseconds that took.
+    The `cost` is the number of characters added to the prompt, and the milliseconds that took.
     """
     injected, mentioned = shown
     line: dict[str, Any] = {
@@ -339,7 +339,7 @@ def add_to_log(
     line["judged"] = ranked.judged
     line["dropped"] = ranked.dropped
     line["characters"], line["ms"] = cost
-    from judgekit import outputs  # noqa: PLC0415 - only where something is written
+    from judgekit import outputs  # noqa: PLC0415 - only needed to write
 
     try:
         outputs.append(log_file(), f"{quickjson.dumps(line)}\n", MAX_BYTES)
@@ -362,7 +362,7 @@ def _describe_memories(hits: list[Candidate]) -> list[dict[str, Any]]:
 
 
 def read_log(project: str) -> list[dict[str, Any]]:
-    """Return what was logged in a project, the newest line first."""
+    """Read a project's log, newest line first."""
     lines: list[dict[str, Any]] = []
     for path in (log_file(), f"{log_file()}.1"):
         try:

@@ -1,6 +1,6 @@
-"""Writes another program's file: whole or not at all, and never over somebody else's edit.
+"""Writes other programs' files: completely or not at all, and never over somebody else's edit.
 
-What the file held before is recorded, so that uninstalling leaves nothing behind.
+A file's previous content is recorded, so that uninstalling leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _FOLDERS = (".claude", ".codex", ".gemini")  # of clients, in a project
 
 
 class FileChange(NamedTuple):
-    """What would become of one file; None stands for no file.
+    """The planned change of one file; None stands for no file.
 
-    `original` is its content without judgekit. `backup` is where another program's file is moved to, or back
-    from. `not_executable`: the file is a program without its run bit. `is_users`: the file is the user's
-    own, for all projects, and may be a link; a link in the place of a project's file came with the project.
+    `original` is its content without judgekit. `backup` is the path to move another program's file to, or
+    back from. `not_executable`: the file is a program without its run bit. `is_users`: the file is the user's
+    own, for all projects, and may be a link; a link in place of a project's file came with the project.
     """
 
     path: Path
@@ -43,7 +43,7 @@ class FileChange(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What is remembered of a file: what it held before an installation, and the SHA-256 of what we wrote."""
+    """The record of a file: its content before an installation, and the SHA-256 of the content we wrote."""
 
     before: bytes | None
     sha256: str
@@ -93,14 +93,14 @@ def find_record(file: Path) -> Record | None:
 
 
 def is_as_written(file: Path, content: bytes | None) -> bool:
-    """Whether a file is as the installation wrote it, so that what it held before can come back."""
+    """Whether a file is as the installation wrote it, so that its former content can be restored."""
     record = find_record(file)
     sha256 = hashlib.sha256(content or b"").hexdigest()
     return record is not None and content is not None and record.sha256 == sha256
 
 
 def names_in_code(content: bytes | None, word: str) -> bool:
-    """Whether a line of a program or a configuration has a word; one that is commented out doesn't count."""
+    """Whether a line of a program or a configuration has a word; commented-out lines don't count."""
     for line in lines_of(os.fsdecode(content or b"")):
         if word in line and not line.lstrip().startswith(("#", "//")):
             return True
@@ -112,7 +112,7 @@ def location() -> Path:
 
 
 def read(path: Path) -> bytes | None:
-    """Return a file's content, None where there is no file; raises `InputError` when it cannot be read."""
+    """Read a file; None if it doesn't exist; raises `InputError` if it can't be read."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -124,11 +124,11 @@ def read(path: Path) -> bytes | None:
 def replace(
     path: Path, before: bytes | None, after: bytes | None, *, is_users: bool = False
 ) -> list[Path]:
-    """Make the content of `path` what `after` says (None: no file) and return the folders that this made.
+    """Write `after` to `path` (None deletes it). Returns the directories created.
 
-    Links are followed where the file is the user's; mode, owner and extended attributes stay. Raises
-    `InputError` when the file's content is not `before` any more, and when it cannot be written; then nothing
-    has changed.
+    Links are followed if the file is the user's; mode, owner and extended attributes stay. Raises
+    `InputError` if the file's content isn't `before` any more, or if it can't be written; then nothing has
+    changed.
     """
     new_folders: list[Path] = []
     try:
@@ -183,7 +183,7 @@ def remove_folders(folders: list[Path]) -> None:
 def _move(path: Path, target: Path, *, is_users: bool) -> None:
     try:
         if not is_users:
-            # Raises where a folder above is a link. The file may be one, which is moved and not followed.
+            # Raises if a folder above is a link. The file itself may be one: it's moved, not followed.
             outputs.place_of(str(path.with_name("no such file")))
         path.replace(target)
     except OSError as error:
@@ -212,7 +212,7 @@ def _load() -> tuple[list[str], dict[str, Record]]:
 
 
 def _save(folders: list[str], records: dict[str, Record]) -> None:
-    """Write the records, or remove them when there are none; an installation does not fail for their sake."""
+    """Write the records, or remove their file if there are none; a failure doesn't stop an installation."""
     path = location()
     files = {}
     for name, (before, sha256) in records.items():

@@ -1,4 +1,4 @@
-"""Fits thresholds to what people said of memories, and writes them: those of a store, and of a model."""
+"""Fits thresholds to people's answers about memories, and writes them: for a store, and for a model."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 WIDEST = 0.3  # interval of a precision that a threshold may rest on
 HIGH = "high"
 INJECT_ABOVE = "inject_above"
-EVEN = 0.5  # where a model's yes begins
-_MOST = 1_000  # labels that a user is told to give
+EVEN = 0.5  # the least probability of a model's yes
+_MOST = 1_000  # labels to ask a user for
 
 
 class Fit(ReportPart):
@@ -50,7 +50,7 @@ class Fit(ReportPart):
 
 
 class _Threshold(NamedTuple):
-    """A threshold that was tried: what it injects is relevant how often, and for how many prompts."""
+    """A threshold that was tried: the precision of its injections, and the number of prompts they cover."""
 
     value: float
     precision: Share
@@ -72,7 +72,7 @@ def fit(
     labels: Mapping[str, dict[str, float]],
     most: int,
 ) -> Fit:
-    """Fit the thresholds of `kind`: most prompts get something relevant, at a precision of `BAR`.
+    """Fit the thresholds of `kind`: cover as many prompts as possible at a precision of `BAR`.
 
     `labels` are those of every kind; a prompt gets `most` memories. A threshold is tried only if every memory
     that it injects has an answer.
@@ -81,7 +81,7 @@ def fit(
     thresholds = _try_thresholds(kind, trials, answers, labels, most)
     unchanged = Fit(kind=kind, before=before, after=before)
     fitted = _choose_threshold(unchanged, HIGH, thresholds, present=before[HIGH])
-    # The lower thresholds never stand above the highest.
+    # The lower thresholds never exceed the highest.
     highest = fitted.after[HIGH]
     lowered = {name: min(value, highest) for name, value in fitted.after.items()}
     return fitted.model_copy(update={"after": lowered})
@@ -94,9 +94,9 @@ def fit_model(
     present: float | None,
     most: int,
 ) -> Fit:
-    """Fit the probability above which memories are injected that `model` keeps, by the same rule as `fit`.
+    """Fit the threshold on `model`'s probability of keeping a memory, by the same rule as `fit`.
 
-    A prompt gets the `most` likeliest memories. `present` is the threshold that holds today, if there's one.
+    A prompt gets the `most` likeliest memories. `present` is the current threshold, if there's one.
     """
     before = {} if present is None else {INJECT_ABOVE: present}
     judged = [trial for trial in trials if trial.model == model]
@@ -117,7 +117,7 @@ def fit_model(
 def _choose_threshold(
     unchanged: Fit, name: str, thresholds: Sequence[_Threshold], present: float
 ) -> Fit:
-    """Put the best threshold under `name` if the labels support it, or else say why it stays."""
+    """Put the best threshold under `name` if the labels support it, or else explain why it stays."""
     if not thresholds:
         reason = "no threshold has an answer about each injection"
         return unchanged.model_copy(update={"refused": reason})
@@ -196,7 +196,7 @@ def _measure(
             if pair not in answers:
                 return None
             relevant += answers[pair] is True
-            irrelevant += answers[pair] is False  # None: a person could not say
+            irrelevant += answers[pair] is False  # None: the person couldn't tell
     precision = share(relevant, relevant + irrelevant)
     coverage = share(covered_prompts, len(injections))
     if precision is None or coverage is None:
@@ -205,7 +205,7 @@ def _measure(
 
 
 def _choose_best(thresholds: Sequence[_Threshold], present: float) -> _Threshold:
-    """Return the one that covers most prompts among those precise enough, or else the most precise one.
+    """Return the precise enough threshold that covers most prompts, or else the most precise one.
 
     Of several that cover as many, the most precise one is best, and of equals the nearest to the present one,
     so that nothing changes without a reason.
@@ -223,7 +223,7 @@ def _choose_best(thresholds: Sequence[_Threshold], present: float) -> _Threshold
 
 
 def more_needed(precision: Share | None) -> int | None:
-    """Return how many more labels with the same share let a threshold be chosen; None beyond `_MOST`."""
+    """Estimate how many more labels with the same share allow a threshold; None beyond `_MOST`."""
     if precision is None:
         return FEWEST
     for labels in range(max(precision.of, FEWEST), _MOST):
@@ -234,9 +234,9 @@ def more_needed(precision: Share | None) -> int | None:
 
 
 def write_labels(fitted: Fit, project: Path) -> Fit:
-    """Write thresholds into the user's own profile, keep a copy of the old one, and return where both are.
+    """Write thresholds into the user's own profile, keep a copy of the old one, and note both paths.
 
-    Raises `ConfigError` when it cannot, also where the project has a profile, which comes before the user's.
+    Raises `ConfigError` if it can't, or if the project has a profile, which takes precedence over the user's.
     """
     source = profiles.find(fitted.kind, project)
     users_file = Path(environment.STORE_PROFILES.path(f"{fitted.kind}.yaml"))
@@ -245,10 +245,10 @@ def write_labels(fitted: Fit, project: Path) -> Fit:
         problem = f"this file comes before yours, so none is written; set {{{labels}}} here"
         raise ConfigError(problem, path=source, key="labels")
     written = [str(users_file)]
-    copy = users_file  # without a file of the user's own, a copy of the bundled one becomes it
+    copy = users_file  # without a file of the user's own, copy the bundled one
     if users_file.exists():
         moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        copy = users_file.with_name(f"{users_file.name}.{moment}")  # the old one, to be kept
+        copy = users_file.with_name(f"{users_file.name}.{moment}")  # keeps the old file
         written.append(str(copy))
     try:
         outputs.make_folder(str(users_file.parent), private=True)
@@ -262,7 +262,7 @@ def write_labels(fitted: Fit, project: Path) -> Fit:
 
 
 def write_model_threshold(fitted: Fit) -> Fit:
-    """Write a model's threshold into the user's configuration, and return where it is.
+    """Write a model's threshold into the user's configuration, and note its path.
 
     Raises `ConfigError` if the file can't be written or edited.
     """

@@ -1,4 +1,4 @@
-"""judgekit as git's pre-push hook: which hook git runs, what is written there, and what was there before."""
+"""judgekit as git's pre-push hook: finds the hook that git runs, plans its installation and removal."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 HOOK = "pre-push"
 HOOKS_PATH = "core.hooksPath"
-KEPT = "pre-push.before-judgekit"  # a hook that was there before, which ours runs first
-BESIDE = ".before-judgekit"  # after the name of the hooks folder: where that one finds all it had beside it
-LEGACY = "pre-push.legacy"  # what the pre-commit framework makes of ours when it is installed later
-_NAMES = (HOOK, LEGACY, "pre-push.old")  # the last is what lefthook makes of it
+KEPT = "pre-push.before-judgekit"  # an earlier hook, which ours runs first
+# Added to the hooks folder's name: there the earlier hook finds its neighbours
+BESIDE = ".before-judgekit"
+LEGACY = "pre-push.legacy"  # the pre-commit framework's name for ours if it's installed later
+_NAMES = (HOOK, LEGACY, "pre-push.old")  # the last is lefthook's name for it
 
 _HEAD = re.compile(rb"\A#!/bin/sh\r?\n# judgekit: git's pre-push hook ([0-9a-f]{16})\r?\n")
 _INSTALLATION = re.compile(r"^python=(.*)\n(?:root=(.*)\n)?(?:before|hooks)=", re.MULTILINE)
@@ -45,18 +46,19 @@ Owner: TypeAlias = Literal["none", "ours", "edited", "foreign"]
 class HooksFolder(NamedTuple):
     """The folder of a repository's hooks, and its working tree; `shared` if others may use it too.
 
-    `usual` is where they are without `core.hooksPath`. `is_off`: that names no folder, so git runs none.
+    `usual` is their folder without `core.hooksPath`. `is_off`: that setting names no folder, so git runs
+    none.
     """
 
     hooks: Path
-    tree: Path | None  # none for a bare repository
+    tree: Path | None  # None for a bare repository
     shared: bool
     usual: Path | None = None
     is_off: bool = False
 
 
 def find_hooks(folder: Path) -> HooksFolder:
-    """Return where git looks for hooks of the repository around `folder`; raises `UsageError` without one."""
+    """Find the folder of hooks for the repository around `folder`; raises `UsageError` without one."""
     try:
         tree = _rev_parse(Repository(folder), folder, "--show-toplevel")
         repository = Repository(tree)
@@ -64,21 +66,21 @@ def find_hooks(folder: Path) -> HooksFolder:
         tree = None
         bare = Repository(folder, bare=True)
         repository = Repository(_rev_parse(bare, folder, "--absolute-git-dir"), bare=True)
-    # Relative paths in git's configuration count from where hooks are run.
+    # Relative paths in git's configuration count from the folder in which hooks run.
     hooks = _rev_parse(repository, repository.folder, "--git-path", "hooks")
     common = _rev_parse(repository, repository.folder, "--git-common-dir")
     real_hooks = hooks.resolve()
     is_in_git_folder = real_hooks.is_relative_to(common.resolve())
     is_in_tree = tree is not None and real_hooks.is_relative_to(tree.resolve())
     is_elsewhere = not is_in_git_folder and not is_in_tree
-    # Git takes the empty path for the root of the file system, where nobody has hooks.
+    # Git takes the empty path as the root of the file system, where nobody has hooks.
     is_no_folder = hooks.exists() and not hooks.is_dir()
     is_off = is_no_folder or _read_setting(folder, HOOKS_PATH) == ""
     return HooksFolder(hooks, tree, shared=is_elsewhere, usual=common / "hooks", is_off=is_off)
 
 
 def _rev_parse(repository: Repository, base: Path, *words: str) -> Path:
-    """Return the path that `git rev-parse` names; raises `UsageError` where there is no repository."""
+    """Return the path that `git rev-parse` prints; raises `UsageError` outside of a repository."""
     try:
         raw = repository.ask("rev-parse", *words)
     except GitError as error:
@@ -87,7 +89,7 @@ def _rev_parse(repository: Repository, base: Path, *words: str) -> Path:
 
 
 def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
-    """Return where the hook of a scope is installed; raises `UsageError` where there is no such place."""
+    """Return the folder for the hook of a scope; raises `UsageError` if there's none."""
     if scope == "project":
         instead = "use judgekit install pre-commit, or add a line to the project's hook manager"
         raise UsageError(f"git does not share hooks with clones: {instead} (docs/gate-install.md)")
@@ -101,7 +103,7 @@ def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
     users_path = _read_setting(folder, HOOKS_PATH, "--global", "--type=path")
     if users_path is not None and Path(users_path).is_absolute():
         return HooksFolder(Path(users_path), tree=None, shared=True)
-    # A relative path, or one that the repository or the machine sets: what it comes to is seen from here.
+    # A relative path, or one from the repository's or machine's configuration: resolve it from here.
     with contextlib.suppress(UsageError):
         place = find_hooks(folder)
         _refuse_if_off(place, folder)
@@ -118,14 +120,14 @@ def _refuse_if_off(place: HooksFolder, folder: Path) -> None:
 
 
 def _describe_off(folder: Path) -> str:
-    """Say that git runs no hooks because of its configuration, and where that is."""
+    """Say that git runs no hooks because of its configuration, and name the file."""
     source, _, value = (_read_setting(folder, HOOKS_PATH, "--show-origin") or "").partition("\t")
     what = value or "empty"
     return f"{HOOKS_PATH} is {what} ({source}), which is no folder: git runs no hooks here"
 
 
 def _read_setting(folder: Path, key: str, *options: str) -> str | None:
-    """Return the value of a key of git's configuration, None where it is not set."""
+    """Read a key of git's configuration; None if it isn't set."""
     try:
         raw = Repository(folder).ask("config", *options, "--get", key)
     except GitError:
@@ -134,7 +136,7 @@ def _read_setting(folder: Path, key: str, *options: str) -> str | None:
 
 
 def render(python: str | None = None, root: str = programs.ROOT) -> bytes:
-    """Return the hook that runs the judgekit in the folder `root` with an interpreter (None: this one)."""
+    """Build the hook that runs the judgekit in the folder `root` with an interpreter (None: this one)."""
     template = (data_folder("hooks") / "git-pre-push.sh").read_text(encoding="utf-8")
     values = {
         "PYTHON": shlex.quote(python or sys.executable or ""),
@@ -152,7 +154,7 @@ def render(python: str | None = None, root: str = programs.ROOT) -> bytes:
 
 
 def owner_of(content: bytes | None) -> Owner:
-    """Say whose hook this is; `edited` is one of ours that was changed by hand."""
+    """Identify a hook's owner; `edited` is one of ours that was changed by hand."""
     if content is None:
         return "none"
     head = _HEAD.match(content)
@@ -168,7 +170,7 @@ def _checksum(body: bytes) -> bytes:
 
 
 def read_installation(content: bytes) -> tuple[str, str]:
-    """Return the interpreter that a hook of ours runs, and the folder of its judgekit; "" for none."""
+    """Return the interpreter of a hook of ours, and its judgekit's folder; "" for other hooks."""
     match = _INSTALLATION.search(os.fsdecode(content))
     if match is None:
         return "", ""
@@ -189,7 +191,7 @@ def _our_file(hooks: Path) -> Path:
 
 
 def plan_install(place: HooksFolder, python: str | None = None) -> FileChange:
-    """Return what installing the hook would change.
+    """Plan the installation of the hook.
 
     Raises `UsageError` for an edited hook of ours, for two of other programs, and in husky's own folder.
     """
@@ -200,7 +202,7 @@ def plan_install(place: HooksFolder, python: str | None = None) -> FileChange:
     before, owner = _read_hook(path)
     backup = path.with_name(KEPT)
     is_foreign = owner == "foreign"
-    # Git LFS writes its hook anew, over ours: then both are the same, and the backup gives way.
+    # Git LFS writes its hook again, over ours: then both are the same, and the backup isn't needed.
     if is_foreign and os.path.lexists(backup) and files.read(backup) != before:
         both = (
             f"{path} belongs to another program, and so does {backup}, which ran before judgekit's"
@@ -217,7 +219,7 @@ def plan_install(place: HooksFolder, python: str | None = None) -> FileChange:
 
 
 def plan_uninstall(place: HooksFolder) -> FileChange:
-    """Return what taking the hook out would change: the hook that it replaced comes back.
+    """Plan the removal of the hook, which restores the one it replaced.
 
     Raises `UsageError` for an edited hook of ours.
     """
@@ -257,7 +259,7 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
 
 
 def _folders_of(place: HooksFolder) -> list[Path]:
-    """Return the folders of this repository alone in which a hook of ours may be."""
+    """List the folders of this repository alone that may contain a hook of ours."""
     folders = []
     if not place.shared and not place.is_off:
         folders.append(place.hooks)
@@ -287,7 +289,7 @@ def _plan_removal(path: Path, backup: Path | None, *, is_users: bool) -> FileCha
 
 
 def list_other_callers(folder: Path) -> Iterator[str]:
-    """Yield what else in a repository still runs the gate before a push."""
+    """Yield remarks on other programs in a repository that still run the gate before a push."""
     place = find_hooks(folder)
     if place.is_off:
         return
@@ -311,7 +313,7 @@ def uninstall(change: FileChange) -> None:
 
 
 def _remove_links(folder: Path) -> None:
-    """Remove the folder that our hook made; what somebody else put into it stays."""
+    """Remove the folder that our hook made, but keep files that somebody else put there."""
     if folder.is_symlink() or not folder.is_dir():
         return
     for path in folder.iterdir():
@@ -321,10 +323,10 @@ def _remove_links(folder: Path) -> None:
 
 
 def _read_hook(path: Path) -> tuple[bytes | None, Owner]:
-    """Return what the hook's file holds, and whose it is; raises `UsageError` for an edited hook of ours."""
+    """Read the hook's file, and identify its owner; raises `UsageError` for an edited hook of ours."""
     content = files.read(path)
     is_dangling_link = content is None and path.is_symlink()
-    if is_dangling_link:  # we make no links, so it is another program's, whose file is away
+    if is_dangling_link:  # we don't make links, so it's another program's, whose file is missing
         return None, "foreign"
     owner = owner_of(content)
     if owner == "edited":
@@ -334,7 +336,7 @@ def _read_hook(path: Path) -> tuple[bytes | None, Owner]:
 
 
 def list_notes(place: HooksFolder) -> Iterator[str]:
-    """Yield what to know about a folder of hooks before and after a hook of ours is in it."""
+    """Yield remarks on a folder of hooks, before or after our hook is installed."""
     tree = place.tree
     hook = str(place.hooks / HOOK)
     may_be_in_tree = not place.shared and ".git" not in place.hooks.parts
@@ -352,7 +354,7 @@ def list_notes(place: HooksFolder) -> Iterator[str]:
 
 
 def _find_lefthook(tree: Path | None) -> Path | None:
-    """Return the file that configures lefthook in a working tree, None if there's none."""
+    """Find the file that configures lefthook in a working tree, None if there's none."""
     if tree is None:
         return None
     for start in ("lefthook", ".lefthook", ".config/lefthook"):
@@ -365,7 +367,7 @@ def _find_lefthook(tree: Path | None) -> Path | None:
 
 
 def check_git_hook(folder: Path) -> Iterator[Finding]:
-    """Yield what there is to say about the pre-push hook; what is `wrong` keeps the gate from running."""
+    """Yield findings on the pre-push hook; a `wrong` one keeps the gate from running."""
     for state, line in _describe_hook(folder):
         yield state, "git hook", line
 
@@ -408,7 +410,7 @@ def _describe_configured_hooks(folder: Path) -> Iterator[Remark]:
     """Yield the hooks that git 2.54 and newer run from its configuration."""
     try:
         raw = Repository(folder).ask("config", "--get-regexp", r"^hook\..*\.event$", "^pre-push$")
-    except GitError:  # there is none
+    except GitError:  # it has none
         return
     for line in lines_of(os.fsdecode(raw)):
         name = line.split(" ")[0].removeprefix("hook.").removesuffix(".event")
@@ -417,13 +419,13 @@ def _describe_configured_hooks(folder: Path) -> Iterator[Remark]:
 
 
 def _describe_foreign(place: HooksFolder, path: Path, content: bytes | None) -> Iterator[Remark]:
-    """Yield what to say where there is no hook (None), or another program's."""
+    """Yield remarks on a missing hook (None), or another program's."""
     if content is None:
         yield "note", f"no {path}; install it with judgekit install git"
     else:
         runs_gate = files.names_in_code(content, "judgekit")
         if not runs_gate and place.tree is not None:
-            with contextlib.suppress(InputError):  # no regular file: the framework says so
+            with contextlib.suppress(InputError):  # not a regular file: the framework reports it
                 runs_gate = _manager_runs_gate(content, place.tree)
         if runs_gate:
             yield "ok", f"{path} belongs to another program and runs the gate"
@@ -439,7 +441,7 @@ def _describe_foreign(place: HooksFolder, path: Path, content: bytes | None) -> 
 
 
 def _manager_runs_gate(content: bytes, tree: Path) -> bool:
-    """Whether a hook is that of pre-commit, prek or lefthook, whose configuration lists the gate."""
+    """Whether a hook belongs to pre-commit, prek or lefthook, and their configuration lists the gate."""
     if b"pre-commit.com" in content or b"prek" in content:
         return pre_commit.runs_gate(tree)
     configuration = _find_lefthook(tree) if b"lefthook" in content else None

@@ -1,4 +1,4 @@
-"""husky, which manages a project's folder of hooks: which file it runs, and whether that runs the gate."""
+"""husky, which manages a project's folder of hooks: finds its pre-push file, and whether it runs the gate."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from judgekit.hooks.pre_commit import BLOCKED
 if TYPE_CHECKING:
     from pathlib import Path
 
-# husky runs a hook with `sh -e`, where a command that fails ends it: so its code is looked at at once. Where
-# there is no judgekit, the shell's own code is none that stops a push.
+# husky runs a hook with `sh -e`, which ends at a failing command, so check the exit code at once. If judgekit
+# isn't there, the shell's own code isn't one that stops a push.
 LINE = f'judgekit gate --pre-push "$1" "$2" --blocked-code {BLOCKED} || [ $? -ne {BLOCKED} ]'
 _HOOK = "pre-push"
 _SET_UP = "npx husky (or npm install)"
 
 
 def file_of(hooks: Path) -> Path | None:
-    """Return the file that husky runs before a push; None where husky does not manage the folder `hooks`.
+    """Find the file that husky runs before a push; None if husky doesn't manage the folder `hooks`.
 
-    A new worktree has no such folder yet: `git worktree` makes only what is committed, and husky's own
-    programs are not.
+    A new worktree has no such folder yet: `git worktree` only creates committed files, and husky's own
+    programs aren't committed.
     """
-    if _is_version_9(hooks):  # what stands in that folder is husky's, and is written again
+    if _is_version_9(hooks):  # the files in that folder are husky's, and are overwritten
         return hooks.parent / _HOOK
     is_version_5_to_8 = hooks.name == ".husky" or (hooks / "_" / "husky.sh").is_file()
     if is_version_5_to_8:
@@ -40,12 +40,12 @@ def runs_gate(file: Path) -> bool:
 
 
 def is_set_up(hooks: Path) -> bool:
-    """Whether husky's own programs are there; without them git runs no hook of husky's."""
+    """Whether husky's own programs are installed; without them git doesn't run its hooks."""
     return any((hooks / name).is_file() for name in ("h", "husky.sh", "_/husky.sh"))
 
 
 def describe_setup(hooks: Path, file: Path) -> str:
-    """Return in a sentence what is left to do until husky, by `file`, runs the gate."""
+    """Describe in a sentence the remaining steps until husky runs the gate by `file`."""
     steps = []
     if not is_set_up(hooks):
         steps.append(f"git runs no hook of husky's here until you run {_SET_UP}")

@@ -1,4 +1,4 @@
-"""Installs the prompt hook: which settings file, what it would hold, and whether the client would run it."""
+"""Installs the prompt hook: plans changes of settings files, and checks that clients would run it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MANAGED = {
     "darwin": "/Library/Application Support/ClaudeCode",
     "win32": r"C:\Program Files\ClaudeCode",
 }
-DEADLINE = 10.0  # seconds: a prompt for which no model is asked
+DEADLINE = 10.0  # seconds for a prompt that asks no model
 
 
 def settings_file(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> Path:
@@ -48,7 +48,7 @@ def _list_places(project: Path, client: Client) -> Iterator[tuple[Scope, Path]]:
 
 
 def settings(path: Path) -> dict[str, Any]:
-    """Return what stands in a settings file; nothing where it cannot be read."""
+    """Load a settings file; {} if it can't be read."""
     try:
         return entries.parse_settings(path.read_bytes().decode(), str(path))
     except (OSError, UnicodeDecodeError, ConfigError):
@@ -56,10 +56,10 @@ def settings(path: Path) -> dict[str, Any]:
 
 
 def plan_install(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> FileChange:
-    """Return what installing the hook would change.
+    """Plan the installation of the hook.
 
-    Raises `ConfigError` when the file is not what the client reads, `InputError` when it cannot be read, and
-    `UsageError` when the project's file is the user's own.
+    Raises `ConfigError` if the client couldn't read the file, `InputError` if we can't, and `UsageError` if
+    the project's file is the user's own.
     """
     path = settings_file(scope, project, client)
     if scope != "user" and path.resolve() == settings_file("user", project, client).resolve():
@@ -78,10 +78,10 @@ def plan_install(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> F
 
 
 def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> FileChange:
-    """Return what taking the hook out would change: a file that holds nothing else goes.
+    """Plan the removal of the hook; a file with nothing else in it goes.
 
-    Without our entries the file is what it was before, byte for byte, where nobody has changed it since.
-    Raises `ConfigError` when the file is not what the client reads, and `InputError` when it cannot be read.
+    Without our entries the file is as it was before, byte for byte, if nobody has changed it since. Raises
+    `ConfigError` if the client couldn't read the file, and `InputError` if we can't.
     """
     path = settings_file(scope, project, client)
     before = files.read(path)
@@ -98,7 +98,7 @@ def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) ->
 
 
 def _without_ours(path: Path, before: bytes, text: str) -> bytes | None:
-    """Return what is left of a settings file without our entries; None for no file."""
+    """Return the content of a settings file without our entries; None for no file."""
     record = files.find_record(path)
     if record is not None and files.is_as_written(path, before):
         return record.before
@@ -110,12 +110,12 @@ def _without_ours(path: Path, before: bytes, text: str) -> bytes | None:
 
 
 def _encode(text: str) -> bytes:
-    # Half of a pair of surrogates can only stand escaped.
+    # Half of a surrogate pair can only be written escaped.
     return text.encode("utf-8", "backslashreplace")
 
 
 def list_notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
-    """Yield what keeps a client from running the hook at all, and why it answers a prompt twice."""
+    """Yield obstacles that keep a client from running any hook, and causes of double answers."""
     if client is CLAUDE_CODE:
         yield from _list_managed_switches()
     yield from list_obstacles(project, client)
@@ -127,7 +127,7 @@ def list_notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
 
 
 def _list_managed_switches() -> Iterator[str]:
-    """Yield what an organisation's settings switch off."""
+    """Yield remarks on an organisation's settings that switch hooks off."""
     managed = Path(MANAGED.get(sys.platform, "/etc/claude-code"))
     more_files = sorted((managed / "managed-settings.d").glob("*.json"))
     for path in (managed / "managed-settings.json", *more_files):
@@ -137,7 +137,7 @@ def _list_managed_switches() -> Iterator[str]:
 
 
 def list_obstacles(project: Path, client: Client) -> Iterator[str]:
-    """Yield what keeps a client from running our hooks by its rules: settings, trust, a file's form."""
+    """Yield obstacles that a client's rules put in the way of our hooks: settings, trust, a file's form."""
     prompt_hooks: list[dict[str, Any]] = []
     for _, path in _list_places(project, client):
         data = settings(path)
@@ -161,7 +161,7 @@ def list_obstacles(project: Path, client: Client) -> Iterator[str]:
 def _list_disabled(
     where: str, key: str, names: list[Any], prompt_hooks: list[dict[str, Any]], client: Client
 ) -> Iterator[str]:
-    """Yield that a hook of ours is on the list of those that a client skips."""
+    """Yield a remark for each of our hooks on a client's list of disabled hooks."""
     for hook in prompt_hooks[:1]:
         name = hook.get("name") or hook.get("command")
         if name in names:
@@ -169,7 +169,7 @@ def _list_disabled(
 
 
 def _list_strange(path: Path, data: dict[str, Any], client: Client) -> Iterator[str]:
-    """Yield what makes a client ignore a whole file of hooks."""
+    """Yield the flaws that make a client ignore a whole file of hooks."""
     effect = f"{client.title} ignores the whole file, with all its hooks"
     keys = ", ".join(key for key in data if key != "hooks")
     if keys:
@@ -190,7 +190,7 @@ def _is_group(group: object) -> bool:
 
 
 def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
-    """Yield what Codex has noted of our hook: that it isn't trusted, or is switched off."""
+    """Yield Codex's notes about our hook: that it isn't trusted, or is switched off."""
     file, general = _read_switches(settings_file("user", project, CODEX), CODEX)
     states = _value_at(general, "hooks.state")
     names = (f"{path}:", f"{path.resolve()}:")
@@ -212,7 +212,7 @@ def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
 
 
 def _list_switches(project: Path, client: Client) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield the files that may switch hooks off, and what they say; that of the whole machine, too."""
+    """Yield the files that may switch hooks off, and their content; the whole machine's, too."""
     for _, path in _list_places(project, client):
         yield _read_switches(path, client)
     if client.machine:
@@ -222,7 +222,7 @@ def _list_switches(project: Path, client: Client) -> Iterator[tuple[Path, dict[s
 
 
 def list_left_hooks(project: Path, client: Client) -> Iterator[str]:
-    """Yield where hooks of ours still are, and what the client still has noted of them."""
+    """Yield the places that still have hooks of ours, and notes about them that the client still keeps."""
     for scope, path in _list_places(project, client):
         if entries.list_ours(settings(path)):
             remedy = f"judgekit uninstall {client.command} --scope {scope} removes it"
@@ -237,13 +237,13 @@ def list_left_hooks(project: Path, client: Client) -> Iterator[str]:
 
 
 def _list_answering_places(project: Path, client: Client) -> list[str]:
-    """Return where a hook stands that answers prompts; of equal commands, which clients merge, the first."""
+    """List the places of hooks that answer prompts; clients merge equal commands, so these count once."""
     places: dict[str, str] = {}
     for scope, path in _list_places(project, client):
         for event, _, hook in entries.list_ours(settings(path)):
             if event == client.prompt:
                 command = json.dumps([hook.get("command"), hook.get("args")])
-                key = scope if client is CODEX else command  # Codex merges none
+                key = scope if client is CODEX else command  # Codex doesn't merge them
                 places.setdefault(key, f"the {scope} settings")
     if client is CLAUDE_CODE and plugin_enabled(project):
         places["plugin"] = "the plugin"
@@ -251,7 +251,7 @@ def _list_answering_places(project: Path, client: Client) -> list[str]:
 
 
 def _read_switches(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:
-    """Return the file beside the hooks that may switch them off, and what it says."""
+    """Return the file beside the hooks that may switch them off, and its content."""
     if client is not CODEX:
         return path, settings(path)
     file = path.with_name("config.toml")
@@ -262,7 +262,7 @@ def _read_switches(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:
 
 
 def _value_at(data: object, keys: str) -> object:
-    """Return the value at a dotted key, None where there is none."""
+    """Return the value at a dotted key, None if there's none."""
     for key in keys.split("."):
         if isinstance(data, dict):
             data = data.get(key)
@@ -272,7 +272,7 @@ def _value_at(data: object, keys: str) -> object:
 
 
 def plugin_enabled(project: Path) -> bool:
-    """Whether our plugin is switched on; the narrower scope's word holds."""
+    """Whether our plugin is switched on; the narrower scope decides."""
     enabled: dict[str, Any] = {}
     for scope in SCOPES:
         plugins = settings(settings_file(scope, project)).get("enabledPlugins")
@@ -282,7 +282,7 @@ def plugin_enabled(project: Path) -> bool:
 
 
 def check_prompt_hooks(project: Path) -> Iterator[Finding]:
-    """Yield what there is to say about the prompt hook; each that may be run is asked once, for 10 s."""
+    """Yield findings on the prompt hook; each hook that may run is tried once, for at most 10 s."""
     problems: list[Finding] = []
     details: list[Finding] = []
     notes: list[Finding] = []
@@ -320,7 +320,7 @@ def check_prompt_hooks(project: Path) -> Iterator[Finding]:
 
 
 def check_agent_command() -> Finding:
-    """Try, in a login shell that knows nothing of this one, what the hints tell an agent to run."""
+    """In a fresh login shell, try the command that hints tell an agent to run."""
     subject = "an agent's search"
     shell = os.environ.get("SHELL") or "/bin/sh"
     bare_environ = {"PATH": os.defpath, "SHELL": shell}
@@ -350,7 +350,7 @@ def _ends_well(words: list[str], environ: dict[str, str]) -> bool:
 def _describe_hooks(
     client: Client, scope: Scope, hooks: dict[str, dict[str, Any]]
 ) -> Iterator[tuple[State, str]]:
-    """Yield in which form our hooks of a settings file are, whether the prompts' answers, and which lack."""
+    """Yield the form of our hooks in a settings file, whether they answer prompts, and which are missing."""
     hook = hooks.get(client.prompt) or next(iter(hooks.values()))
     program, *arguments = entries.argument_vector(hook)
     is_portable = hook == entries.portable(client)
@@ -378,7 +378,7 @@ def _describe_hooks(
 
 
 def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
-    """Run a hook of ours on a tiny store of its own, `deadline` seconds at most; return what is wrong."""
+    """Try a hook of ours on a tiny store, for at most `deadline` seconds; return the problem, if any."""
     words = entries.argument_vector(hook)
     absence = _describe_absence(words[0])
     if absence:
@@ -417,7 +417,7 @@ def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None
 
 
 def _describe_absence(program: str) -> str | None:
-    """Say that a program is not there; None where it is."""
+    """Say that a program is missing; None if it's there."""
     if Path(program).is_absolute():
         if Path(program).is_file():
             return None

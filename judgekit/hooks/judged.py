@@ -1,6 +1,7 @@
-"""The hook with a judge: models decide what of a prompt's candidates is shown.
+"""The hook with a judge: models decide which of a prompt's candidates to show.
 
-The engine asks them, so that this process imports nothing. Where none runs, one is started for later prompts.
+The engine asks them, so that this process imports nothing. If none is running, one is started for later
+prompts.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ if TYPE_CHECKING:
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
-    # What is kept, what is left undecided and why, by place how likely a decision model keeps it, and whether
+    # The kept and undecided candidates, why these are undecided, a decision model's probabilities by index,
+    # and whether models only drop.
     # models only drop.
     Judged: TypeAlias = tuple[
         list[Candidate], list[Candidate], str | None, Mapping[int, float], bool
     ]
 
 MOST_SECONDS = 20.0  # the client ends a hook at 30, and its answer would be lost
-_SLACK = 1.0  # seconds that an answer takes which the engine gives at the deadline
+_SLACK = 1.0  # seconds for the engine's answer at the deadline to arrive
 # Seconds beside the deadline for a process without an engine: 10 in all, as it is set up.
 _IMPORTS = 1.8
 _OK = 200
 ONLY_DROPS = "the model that judges prompts decides without a calibration: it only drops what BM25 would show"
-JUDGED = "judged"  # in place of the confidence of what a model kept
+JUDGED = "judged"  # replaces the confidence of candidates that a model kept
 _SENT = ("id", "title", "category", "root", "place", "kind")  # of a candidate
 _BM25 = "showing the BM25 result"
 
@@ -42,8 +44,8 @@ def choose_by_judge(
     configured: Settings,
     notes: list[str],
 ) -> Shown | None:
-    """Return what is shown after judging; None, and why in `notes`, when no model could be asked."""
-    # What is damaged may be retired, and what is pinned is shown anyway.
+    """Choose the candidates to show by judging; None, and why in `notes`, if no model could be asked."""
+    # Damaged memories may be retired, and pinned ones are shown anyway.
     candidates = [hit for hit in confidence.in_force(ranked.candidates) if not hit.damaged]
     if not candidates:
         return None
@@ -90,12 +92,12 @@ def choose_decided(
     configured: Settings,
     labels: Mapping[int, str],
 ) -> Shown:
-    """Return what is shown of what models kept, part of which they left undecided.
+    """Choose the candidates to show from those that models kept or left undecided.
 
-    What they decided to keep is labelled as judged, or with how likely a decision model keeps it: `labels`,
-    by Python's `id` of the candidate.
+    Those that models decided to keep are labelled as judged, or with a decision model's probability of
+    keeping them: `labels`, by Python's `id` of the candidate.
     """
-    # An undecided hit without a confidence has only a rank, and a rank alone injects nothing.
+    # An undecided hit without a confidence only has a rank, which isn't enough to inject it.
     injectable = [hit for hit in kept if hit.rated or hit not in undecided]
     injected = injectable[: configured["max_inject"]]
     for candidate in injected:
@@ -106,7 +108,7 @@ def choose_decided(
     not_judged = []
     for hit in confidence.in_force(ranked.candidates):
         is_left_open = hit in undecided and hit not in injected
-        if hit.damaged or is_left_open:  # no model sees a damaged one
+        if hit.damaged or is_left_open:  # models never see damaged ones
             not_judged.append(hit)
     return injected, [candidate for candidate in not_judged if candidate.worth_mentioning]
 
@@ -119,7 +121,7 @@ def parts_of(candidates: Sequence[Candidate]) -> list[str]:
 def _judge(
     prompt: str, candidates: list[Candidate], payload: Mapping[str, Any], configured: Settings
 ) -> Judged | str:
-    """Ask the engine, or judge here where there is none; where no model could be asked, return why."""
+    """Ask the engine, or judge in this process without one; returns the reason if no model could be asked."""
     seconds = min(configured["deadline"], MOST_SECONDS)
     parts = parts_of(candidates)
 
@@ -161,11 +163,11 @@ def _judge(
                 return f"not judged: the engine was not running and is starting; {_BM25}"
         except client.NoEngine as error:
             return f"not judged: no engine is running ({error}); {_BM25}"
-        from judgekit import programs  # noqa: PLC0415 - not needed where there is an engine
+        from judgekit import programs  # noqa: PLC0415 - not needed with an engine
 
         watchdog.extend(seconds + _IMPORTS)
         programs.make_importable()
-        from judgekit.judging import search  # noqa: PLC0415 - imported only after what it needs can be
+        from judgekit.judging import search  # noqa: PLC0415 - must wait until its packages can be imported
 
         choice = search.judged_hook(prompt, candidates, parts, payload, configured.project)
         if isinstance(choice, str):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FILE = ".pre-commit-config.yaml"
 OTHER_FILE = ".pre-commit-config.yml"
-PREK_FILE = "prek.toml"  # which prek reads instead of these two
+PREK_FILE = "prek.toml"  # prek reads it instead of these two
 ID = "judgekit-gate"
 # No exit code of ours, of Python (1, 2, 120), of a shell (126 and more) or of sysexits (64 to 78).
 BLOCKED = 85
@@ -104,7 +104,7 @@ def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
 
 
 def is_for_prek(project: Path) -> bool:
-    """Whether prek's own file is the only one in which a project lists its hooks."""
+    """Whether a project lists its hooks only in prek's own file."""
     return (project / PREK_FILE).exists() and not file_of(project).exists()
 
 
@@ -121,7 +121,7 @@ def runs_gate(project: Path) -> bool:
 
 
 def file_read(project: Path) -> Path:
-    """Return the file that prek reads in a project, or pre-commit where there's none for prek alone."""
+    """Return the file that prek reads in a project, or pre-commit's if prek has none of its own."""
     toml = project / PREK_FILE
     return toml if toml.exists() else file_of(project)
 
@@ -151,13 +151,13 @@ def _is_alone(repo: Any) -> bool:  # noqa: ANN401 - any YAML
 
 
 def _add_ours(text: str) -> str | None:
-    """Return the text with our hook; None if it's there."""
+    """Add our hook to the text; None if it's there."""
     (our_repo,) = yaml_text.parsed(ITEM)
     repos = _repos_in(yaml_text.parsed(text))
     place = _find_ours(repos)
     if place is not None:
         is_up_to_date = repos[place] == our_repo
-        if is_up_to_date or not _is_alone(repos[place]):  # what somebody else lists is theirs
+        if is_up_to_date or not _is_alone(repos[place]):  # entries that somebody else made stay
             return None
 
     def change(data: dict[str, Any]) -> None:
@@ -178,7 +178,7 @@ def _remove_ours(text: str) -> str:
 
 
 def _remove_lines(text: str) -> str | None:
-    """Return the text without the lines of our hook, all others as they are; None if its layout differs."""
+    """Remove the lines of our hook from the text, keeping all others; None if its layout differs."""
     data = yaml_text.parsed(text)
     repos = data["repos"]
     place = _find_ours(repos) or 0
@@ -210,7 +210,7 @@ def _remove_lines(text: str) -> str | None:
 
 
 def _find_ours(repos: list[Any]) -> int | None:
-    """Return the place of the first repository that lists our hook; None where none does."""
+    """Find the index of the first repository that lists our hook; None if none does."""
     for place, repo in enumerate(repos):
         if ID in _hook_ids(repo):
             return place

@@ -1,6 +1,7 @@
-"""The gate at git's door: ref updates on stdin, a run by the engine or in this process, an exit code for git.
+"""The gate as git calls it: reads ref updates, judges in the engine or this process, returns an exit code.
 
-Nothing that fails here may hold up a push: a fault of ours is UNDETERMINED, said in a line, and exit code 0.
+A failure here must never hold up a push: our own faults are UNDETERMINED, reported in a line, with exit code
+0.
 """
 
 from __future__ import annotations
@@ -44,21 +45,21 @@ if TYPE_CHECKING:
 
 SKIP = ("JUDGEKIT_SKIP", "GIT_JUDGE_SKIP")
 PREPARATION = 60.0  # seconds until the rules of a push are known
-GRACE = 5.0  # seconds that a run may take beside its budget, from where its rules are known
+GRACE = 5.0  # seconds that a run may take beyond its budget, once its rules are known
 _RECORDED = "recorded in the ledger"
 SILENCE = "JUDGEKIT_DISABLE"  # silences every hook: only the ledger gets a line
 
 
 def skipped_by() -> str | None:
-    """Return the variable that skips the gate, if one is on."""
+    """Return the variable that skips the gate, if one is set."""
     return next((name for name in (*SKIP, SILENCE) if environment.is_on(name)), None)
 
 
 def finish_early(words: Sequence[str]) -> int | None:
-    """Return the exit code of `judgekit gate WORDS` where the command itself need not run; else None.
+    """Return the exit code of `judgekit gate WORDS` if the command itself needn't run, else None.
 
-    A push is judged by a child process, for which this one waits `PREPARATION` seconds or as long as the
-    child extends that. In the child the command runs, unless there is surely nothing to judge.
+    A child process judges the push; this one waits for it for `PREPARATION` seconds, or longer if the child
+    extends that. The command runs in the child, unless there's surely nothing to judge.
     """
     if "--pre-push" not in words:
         return None
@@ -78,7 +79,7 @@ def finish_early(words: Sequence[str]) -> int | None:
         updates = _read_updates()
         repository = Repository(Path.cwd())
         pushed = policy.changes_if_none_is_judged(repository, updates, *remote_and_url)
-    except Exception:  # noqa: BLE001 - the whole run comes upon it again, and says it
+    except Exception:  # noqa: BLE001 - the whole run will meet and report the same problem
         return None
     if pushed is None:  # something is judged
         return None
@@ -100,9 +101,9 @@ def check(
     use_engine: bool = True,
     warn: Warn,
 ) -> Report | None:
-    """Judge the commits since `base`, or the push that git describes on stdin; None: the gate is not asked.
+    """Judge the commits since `base`, or the push that git describes on stdin; None if the gate isn't asked.
 
-    A fault holds nothing up unless the rules do. Raises `UnknownCommit` where `base` is none.
+    A fault doesn't hold anything up unless the rules say so. Raises `UnknownCommit` if `base` isn't a commit.
     """
     updates: list[RefUpdate] = []
     try:
@@ -124,7 +125,7 @@ def check(
 
 
 def _report_fault(run: Run, error: Exception, name: str, warn: Warn) -> Report:
-    """Return the report of a run that failed, whose commits (of `name`) nobody examined."""
+    """Report a run that failed, so that nobody examined its commits (of `name`)."""
     fault(error, warn)
     mode = run.mode or "advisory"
     holds = isinstance(error, PushBlocked)
@@ -143,7 +144,7 @@ def _report_fault(run: Run, error: Exception, name: str, warn: Warn) -> Report:
 
 
 def _report_deletions(run: Run, updates: Sequence[RefUpdate]) -> Report:
-    """Return the report of a push that deletes refs alone: there is nothing to judge."""
+    """Report a push that only deletes refs: there's nothing to judge."""
     skipped = Skipped()
     for update in updates:
         skipped.add(examine.REF_DELETED, update.remote_ref)
@@ -167,7 +168,7 @@ def _judge(
     use_engine: bool,
     warn: Warn,
 ) -> Report:
-    """Return the engine's report, since it has imported everything; where it fails, judge in this process."""
+    """Return the report of the engine, which has everything imported; if it fails, judge in this process."""
     from judgekit.engine import client  # noqa: PLC0415 - a skipped push needs little
     from judgekit.hooks.settings import engine_wanted  # noqa: PLC0415 - the same
 
@@ -175,16 +176,16 @@ def _judge(
     asked_at: float | None = None
 
     def write_request() -> bytes:
-        import json  # noqa: PLC0415 - where an engine is asked
+        import json  # noqa: PLC0415 - only needed to ask an engine
 
         nonlocal asked_at
-        # The budget begins here: starting an engine, like an import, is no part of it.
+        # The budget begins here: starting an engine doesn't count, just as imports don't.
         asked_at = time.monotonic()
         body = {"updates": updates, "remote": remote, "url": url, "base": base, "mode": run.mode}
         return json.dumps({**client.carried(git=True), **body, "run": run.id}).encode()
 
     def read_report(response: client.Response) -> Report:
-        from judgekit.engine import answers  # noqa: PLC0415 - where an engine is asked
+        from judgekit.engine import answers  # noqa: PLC0415 - only needed to ask an engine
 
         try:
             for event in answers.events(response):
@@ -195,7 +196,7 @@ def _judge(
                     run.on_verdict(Row(**event))  # type: ignore[typeddict-item]  # the same
                 elif kind == "end":
                     return Report(**event)
-        except JudgekitError as error:  # whatever it is, it is found here again, and said
+        except JudgekitError as error:  # this process will meet and report the same problem
             raise client.EngineOff(str(error)) from None
         raise client.EngineLost("lost the engine: its response ended too early")
 
@@ -216,7 +217,7 @@ def _judge(
     )
 
 
-@functools.cache  # git writes it once; what is wrong with it is said as often as it is parsed
+@functools.cache  # git writes it once; parsing it again would repeat its warnings
 def _read_stdin() -> bytes:
     if sys.stdin is None or sys.stdin.isatty():
         return b""
@@ -232,7 +233,7 @@ def _read_updates() -> list[RefUpdate]:
     remote_ref = os.environ.get("PRE_COMMIT_REMOTE_BRANCH")
     if not local_ref or not remote_ref:
         return []
-    # pre-commit names the first ref that brings anything, and no commits where it is a whole history.
+    # pre-commit names the first ref that brings anything, and no commits if it brings a whole history.
     repository = Repository(Path.cwd())
     tip = repository.commit(os.environ.get("PRE_COMMIT_TO_REF") or local_ref)
     if tip is None:
@@ -242,14 +243,14 @@ def _read_updates() -> list[RefUpdate]:
     sources = {ref.source for ref in remote.pushed_refs}
     is_new_ref = bool(sources) and remote_ref not in sources
     if is_new_ref:
-        # pre-commit names where it left what the remote has: no ref of the remote, and not its rules.
+        # pre-commit names the commit where the branch left the remote: not the remote's ref, nor its rules.
         before = ""
     no_commit = "0" * len(tip)
     return [RefUpdate(local_ref, tip, remote_ref, before or no_commit)]
 
 
 def _record_skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn: Warn) -> None:
-    """Write into the ledger who skipped the gate, and warn of it unless `SILENCE` did."""
+    """Record in the ledger who skipped the gate, and warn about it unless `SILENCE` did the skipping."""
     from judgekit.ledger import Skip  # noqa: PLC0415 - pydantic
 
     try:
@@ -266,21 +267,21 @@ def _record_skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn:
 
 
 def fault(error: Exception, warn: Warn) -> None:
-    """Say, and note down, that nothing could be judged, and why."""
+    """Report and record that nothing could be judged, and why."""
     from judgekit.ledger import Fault  # noqa: PLC0415 - pydantic
 
     problem = problem_of(error)
     warn(f"UNDETERMINED, not judged: {problem}")
-    # Figures of a ledger are shown to others: they do not need to know where a home folder is.
+    # Figures of a ledger are shown to others, who needn't know the path of a home folder.
     outcome = _add_to_ledger(Fault(problem=problem.replace(str(Path.home()), "~")))
     if outcome != _RECORDED:
         warn(outcome)
 
 
 def _add_to_ledger(record: Record) -> str:
-    """Add a line to the ledger, and send the shared judge what it lacks.
+    """Add a line to the ledger, and send the shared judge the lines it lacks.
 
-    Returns the outcome for a person: "recorded in the ledger", and what went wrong.
+    Returns the outcome for a person: "recorded in the ledger", and any problems.
     """
     from judgekit.config import settings  # noqa: PLC0415 - pydantic
     from judgekit.ledger import Ledger  # noqa: PLC0415 - pydantic

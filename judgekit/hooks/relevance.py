@@ -1,6 +1,6 @@
-"""What people said of memories: is one relevant to a prompt. It stands in a file for each project.
+"""People's answers on whether a memory is relevant to a prompt, in a file for each project.
 
-A line has the digests of a prompt and of a memory's path, and what a person said.
+A line has the digests of a prompt and of a memory's path, and the answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DIGEST = re.compile(r"[0-9a-f]{16}")
 Pair: TypeAlias = tuple[str, str]
 """The digests of a prompt and of a memory's path."""
 Answers: TypeAlias = dict[Pair, bool | None]
-"""Whether a memory is relevant to a prompt; None where a person could not say."""
+"""Whether a memory is relevant to a prompt; None if the person couldn't tell."""
 
 
 def prompt_key(prompt: str) -> str:
@@ -42,7 +42,7 @@ class _Line(BaseModel, strict=True):
 
 
 def read_answers(path: Path, project: str) -> Answers:
-    """Return the answers in a file; of two about the same pair the later one counts. Raises `InputError`."""
+    """Read the answers in a file; a later answer about the same pair replaces it. Raises `InputError`."""
     answers: Answers = {}
     for place, text in lines(path, "name a file with a JSON object a line"):
         try:
@@ -52,7 +52,7 @@ def read_answers(path: Path, project: str) -> Answers:
                 error.errors(include_url=False), dict.fromkeys(_Line.model_fields)
             )
             raise InputError(f"{place}: {wrong}; correct or remove the line") from None
-        # A prompt's text and a memory's path (from `project`, or with ~) may stand in place of their digests.
+        # A prompt's text and a memory's path (from `project`, or with ~) may replace their digests.
         prompt = line.prompt
         if not _DIGEST.fullmatch(prompt):
             prompt = prompt_key(prompt)
@@ -66,7 +66,7 @@ def read_answers(path: Path, project: str) -> Answers:
 
 
 def keep_answer(path: Path, pair: Pair, *, relevant: bool | None) -> None:
-    """Append one answer, readable by its owner alone; raises `InputError` when it cannot be kept."""
+    """Append one answer to a file that only its owner can read; raises `InputError` if that fails."""
     prompt, memory = pair
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     line = json.dumps({"prompt": prompt, "memory": memory, "relevant": relevant, "at": at})

@@ -1,4 +1,4 @@
-"""What judgekit keeps for a user beside what it installed: how large it is, and how it is deleted."""
+"""Lists and deletes the files that judgekit keeps for a user, beside those it installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from judgekit import environment
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What people said, and what other installations need, is not deleted along with a hook.
+# People's answers, and files that other installations need, aren't deleted along with a hook.
 _STAYING = (
     environment.LEDGER,
     environment.RELEVANCE,
@@ -25,7 +25,7 @@ _UNITS = ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB"))
 
 
 class Remain(NamedTuple):
-    """A file or folder that judgekit keeps, what it holds, its size in bytes, and if a purge deletes it."""
+    """A file or folder that judgekit keeps, its content, its size in bytes, and if a purge deletes it."""
 
     path: Path
     about: str
@@ -37,7 +37,7 @@ class Remain(NamedTuple):
 
 
 def find_remains() -> list[Remain]:
-    """List what is in the cache and the state, and what is the user's own."""
+    """List the cache, the state and the user's own files."""
     remains = []
     for place in environment.PLACES:
         path = Path(place.path())
@@ -49,7 +49,7 @@ def find_remains() -> list[Remain]:
 
 
 def purge(remains: list[Remain]) -> None:
-    """Delete what can be made again, and the hook's logs; raises `OSError`."""
+    """Delete everything that can be made again, and the hook's logs; raises `OSError`."""
     for remain in remains:
         if remain.is_purged:
             for part in _parts_of(remain.path):

@@ -1,4 +1,4 @@
-"""What a session was told lately: a memory is not injected again for some prompts, and not mentioned again.
+"""Remembers a session's recent answers, so that no memory is injected or mentioned again too soon.
 
 It comes back after `retrieval.repeat_after` prompts, when the prompt names it, and when the client has
 compacted or cleared the conversation. A file per session holds a line per prompt, and only hashes: of the
@@ -26,12 +26,12 @@ MENTIONED = "?"
 
 
 class HookSession:
-    """What a session was told in its latest `prompts`."""
+    """The answers in a session's latest `prompts`."""
 
     def __init__(self, path: str, project: str, prompts: int) -> None:
         self._path = path
         self._project = environment.digest(project)
-        self._ago = dict[str, int]()  # by `_mark` of a memory: how many prompts ago it was told
+        self._ago = dict[str, int]()  # by `_mark` of a memory: how many prompts ago it was shown
         self.prompts = prompts
         self._is_new = False
         lines: list[str] = []
@@ -48,7 +48,7 @@ class HookSession:
                 self._ago.setdefault(mark, ago)
 
     def ago(self, candidate: Candidate, how: str = INJECTED) -> int | None:
-        """Return how many prompts ago a memory was injected or mentioned; None if not lately."""
+        """Count the prompts since a memory was injected or mentioned; None if it wasn't recently."""
         return self._ago.get(_mark(candidate, how))
 
     def hold_back(self, ranked: RankedCandidates, prompt: str) -> None:
@@ -64,13 +64,13 @@ class HookSession:
         return [hit for hit in mentioned if not self.ago(hit, MENTIONED) or is_named(hit, text)]
 
     def add(self, injected: Sequence[Candidate], mentioned: Sequence[Candidate]) -> None:
-        """Write down what a prompt was told; where that cannot be, it is told again."""
+        """Record what was injected; if that fails, the next prompt may repeat it."""
         marks = [_mark(hit, INJECTED) for hit in injected]
         marks += [_mark(hit, MENTIONED) for hit in mentioned]
         text = " ".join(marks) + "\n"
         if self._is_new:
             text = f"{self._project}\n{text}"
-        from judgekit import outputs  # noqa: PLC0415 - only where something is written
+        from judgekit import outputs  # noqa: PLC0415 - only needed to write
 
         try:
             outputs.append(self._path, text)
@@ -86,7 +86,7 @@ def path_of(session: str) -> str:
 
 
 def files_of(project: str) -> Iterator[str]:
-    """Yield the files of the sessions in `project`, the one that was told something last first."""
+    """Yield the files of a project's sessions, the most recently answered first."""
     first = environment.digest(project).encode() + b"\n"
     for path in _newest_first(_folder()):
         with open(path, "rb") as file:
@@ -95,24 +95,24 @@ def files_of(project: str) -> Iterator[str]:
 
 
 def forget(session: str) -> None:
-    """Forget what a session was told: its client no longer has it."""
+    """Forget a session's answers: its client no longer has them."""
     path = path_of(session)
     if os.path.exists(path):
         os.unlink(path)
 
 
 def is_named(candidate: Candidate, text: str) -> bool:
-    """Whether a text in small letters has a memory's id, path or whole title in it, as words of their own."""
+    """Whether a lower-case text contains a memory's id, path or whole title as separate words."""
     for full_name in (candidate.id, candidate.path, candidate.place, candidate.title):
         name = full_name[:_NAME].casefold().strip()
-        # An id or title of letters alone (`jwt`) is a word like others, and names nothing.
+        # An id or title of letters alone (`jwt`) may be used as an ordinary word, so it names nothing.
         if name and not name.isalpha() and _has_words(text, name):
             return True
     return False
 
 
 def _has_words(text: str, words: str) -> bool:
-    """Whether words stand in a text with no letter or digit next to them."""
+    """Whether words occur in a text with no letter or digit next to them."""
     start = text.find(words)
     while start >= 0:
         end = start + len(words)

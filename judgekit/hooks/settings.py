@@ -1,8 +1,8 @@
-"""The settings of the hooks, read without pydantic or YAML where that is possible.
+"""The settings of the hooks, read without pydantic or YAML if possible.
 
-Where no configuration exists, what is compiled into the package holds. Where one does, it is validated once
-per change and kept as JSON in the cache folder. Where it cannot be validated, `enabled: false` in any of its
-files still holds, and whatever is in doubt counts as off.
+Without any configuration, the values compiled into the package apply. A configuration is validated once for
+each change and kept as JSON in the cache folder. If it can't be validated, `enabled: false` in any of its
+files still applies, and anything in doubt counts as off.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 VARIABLE = "JUDGEKIT_RETRIEVAL_ENABLED"
 DISABLED_IN = "JUDGEKIT_RETRIEVAL_DISABLED_IN"
 _FOLDERS = "disabled_in"  # the key in the user's file
-WRONG_SECONDS = 600  # that what is wrong is kept: something that is not in the key may put it right
-_FORMAT = 10  # of what is kept
+WRONG_SECONDS = 600  # to keep a failed validation: something outside the key may fix it
+_FORMAT = 10  # of the kept file
 # Variables of these sections are validated together.
 _VARIABLES = tuple(
     f"JUDGEKIT_{of}_" for of in ("JUDGE", "RETRIEVAL", "GATE", "ESCALATE", "STOP", "ENGINE")
 )
-_TRUE = ("true", "yes", "on", "1", "t", "y")  # what pydantic takes for a truth value
+_TRUE = ("true", "yes", "on", "1", "t", "y")  # pydantic's truth values
 _MOST = 1_000_000  # characters of a file; no configuration has as many
 _ADDS_NOTHING = "the hook is switched off here and adds nothing"
 # No section but `retrieval` has such a key, in a configuration of ours.
@@ -34,10 +34,10 @@ _KEY = r"""(?<![\w.\\/-])["']?enabled["']?\s*:\s*["']?(\w*)"""
 
 
 class Settings:
-    """What the hooks go by: `values` are the keys of the `retrieval` section of the configuration.
+    """The hooks' settings: `values` are the keys of the configuration's section `retrieval`.
 
-    Its sections `stop` and `engine` are more of these keys, where a file or a variable says anything at all.
-    `trusted` are the roots that the user named, and no project; `profiles` say how each kind of store is read
+    Its sections `stop` and `engine` are further keys, if a file or a variable sets anything in them.
+    `trusted` are the roots named by the user, not by a project; `profiles` say how each kind of store is read
     and ranked.
     """
 
@@ -71,7 +71,7 @@ def load(project: str) -> tuple[Settings, list[str]]:
 
 
 def _stamp_sources(project: str) -> list[tuple[str, Any]]:
-    """Return each file and folder that configures the hooks, with what tells whether it changed."""
+    """Return each file and folder that configures the hooks, with a stamp that shows changes."""
     sources = environment.configuration_files(project)
     for home in (os.path.join(project, ".judgekit"), environment.config_home()):
         folder = os.path.join(home, "retrieval")
@@ -89,10 +89,10 @@ def _stamp_sources(project: str) -> list[tuple[str, Any]]:
 
 
 def _read_kept(path: str, key: str) -> dict[str, Any] | None:
-    """Return what was validated for the same `key`; None where that is not kept, or is wrong and old."""
+    """Return the settings validated for the same `key`; None if they aren't kept, or failed too long ago."""
     data = quickjson.load(path)
     try:
-        age = abs(time.time() - os.stat(path).st_mtime)  # however the clock was set meanwhile
+        age = abs(time.time() - os.stat(path).st_mtime)  # the clock may have been set back since
         is_outdated = bool(data["notes"]) and age > WRONG_SECONDS
         if data["key"] != key or is_outdated:
             return None
@@ -102,7 +102,7 @@ def _read_kept(path: str, key: str) -> dict[str, Any] | None:
 
 
 def _keep(path: str, data: dict[str, Any]) -> None:
-    from judgekit import outputs  # noqa: PLC0415 - only where something is written
+    from judgekit import outputs  # noqa: PLC0415 - only needed to write
 
     try:
         environment.HOOK_SETTINGS.make()
@@ -112,7 +112,7 @@ def _keep(path: str, data: dict[str, Any]) -> None:
 
 
 def engine_wanted(configured: Settings | None = None) -> bool:
-    """Whether the user's configuration and the variables let the engine be asked; no project has a say."""
+    """Whether the user's configuration and the variables allow the engine; projects have no say."""
     from judgekit.engine import client  # noqa: PLC0415 - most prompts need no engine
 
     if not client.wanted():
@@ -141,9 +141,9 @@ def descriptions(root: str) -> dict[str, str]:
 
 
 def _validate(project: str) -> tuple[dict[str, Any], bool]:
-    """Return the settings that hold in `project`, with notes about what is wrong and left at the default.
+    """Return the settings for `project`, with notes about wrong values, which are replaced by defaults.
 
-    The second value is False where nothing could be validated: what is missing may be there next time.
+    The second value is False if nothing could be validated: a missing package may be there next time.
     """
     from judgekit import programs  # noqa: PLC0415 - once per change of the configuration
 
@@ -155,8 +155,8 @@ def _validate(project: str) -> tuple[dict[str, Any], bool]:
 
 
 def _read_files(project: str) -> dict[str, Any]:
-    """Return what the files of the user and the project say; raises `ImportError` without our packages."""
-    from pathlib import Path  # noqa: PLC0415 - imported only after what they need can be
+    """Load the settings from the user's and project's files; raises `ImportError` without our packages."""
+    from pathlib import Path  # noqa: PLC0415 - must wait until its packages can be imported
 
     from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
     from judgekit.retrieval.profiles import compile_profiles  # noqa: PLC0415 - the same
@@ -179,7 +179,7 @@ def _read_files(project: str) -> dict[str, Any]:
 
 
 def _fall_back(project: str, error: ImportError) -> dict[str, Any]:
-    """Return the settings where packages are missing that would read the configuration."""
+    """Return the settings if the packages that read the configuration are missing."""
     values = compiled.bundled()["settings"]
     if is_hook_off(project):
         values = values | {"enabled": False}
@@ -189,9 +189,9 @@ def _fall_back(project: str, error: ImportError) -> dict[str, Any]:
 
 
 def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
-    """Return the values that hold, the roots that the user named, and what is wrong.
+    """Return the effective values, the roots that the user named, and the problem, if any.
 
-    What the user said holds although a project's file is wrong.
+    The user's values apply even if a project's file is wrong.
     """
     from pathlib import Path  # noqa: PLC0415 - see `_read_files`
 
@@ -219,7 +219,7 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
 
 
 def describe_off(project: str) -> str:
-    """Say that the hook adds nothing in a project, and which file or variable says so."""
+    """Say that the hook is off in a project, and name the file or variable."""
     from pathlib import Path  # noqa: PLC0415 - for people, not for the client
 
     from judgekit import programs  # noqa: PLC0415 - the same
@@ -228,18 +228,18 @@ def describe_off(project: str) -> str:
     try:
         from judgekit.config.settings import explain_off  # noqa: PLC0415 - see `_read_files`
         from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
-    except ImportError:  # the plugin alone, without packages
+    except ImportError:  # the plugin by itself, without packages
         return f"{_ADDS_NOTHING}: retrieval.enabled is false"
     try:
         reason = explain_off(Path(project))
-    except ConfigError:  # which is said beside this
+    except ConfigError:  # it's reported along with this
         reason = ""
     return f"{_ADDS_NOTHING}: {reason or 'a configuration that cannot be read switches it off'}"
 
 
 def is_hook_off(project: str) -> bool:
-    """Whether the variable or a file says `enabled: false`, or anything that is in doubt."""
-    import re  # noqa: PLC0415 - where a configuration is wrong
+    """Whether the variable or a file says `enabled: false`, or anything doubtful."""
+    import re  # noqa: PLC0415 - only for a wrong configuration
 
     variable = os.environ.get(VARIABLE, "")
     if variable:
@@ -262,7 +262,7 @@ def is_hook_off(project: str) -> bool:
                 words = [str(quickjson.loads(text)["retrieval"]["enabled"])]
             except (KeyError, TypeError):
                 words = []
-            except ValueError:  # which `enabled` is meant cannot be told
+            except ValueError:  # can't tell which `enabled` is meant
                 pass
         if not all(word.lower() in _TRUE for word in words):
             return True

@@ -1,6 +1,6 @@
 """Installs the search skill beside the prompt hook, so that an agent knows how to search for memories.
 
-A skill names the commands that an agent may run. Where the program is not on its PATH, ours names it by path.
+A skill names the commands that an agent may run. If the program isn't on its PATH, ours names its path.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def place_of(scope: Scope, project: Path, client: Client) -> Path:
 
 
 def text_for(scope: Scope) -> bytes:
-    """Return the skill's text; a project's is for machines whose paths nobody knows here."""
+    """Return the skill's text; a project's is for other people's machines, so it names no path."""
     text = (bundled.folder("skills") / NAME / "SKILL.md").read_text(encoding="utf-8")
     program = context.PROGRAM if scope == "project" else context.search_program()
     if program and program != context.PROGRAM:
@@ -38,7 +38,7 @@ def text_for(scope: Scope) -> bytes:
 
 
 def plan_install(scope: Scope, project: Path, client: Client) -> FileChange:
-    """Return what installing the skill would change; raises `UsageError` over somebody else's file."""
+    """Plan the installation of the skill; raises `UsageError` if somebody else's file is there."""
     path = place_of(scope, project, client)
     before = files.read(path)
     after = text_for(scope)
@@ -49,7 +49,7 @@ def plan_install(scope: Scope, project: Path, client: Client) -> FileChange:
 
 
 def plan_uninstall(scope: Scope, project: Path, client: Client) -> FileChange | None:
-    """Return the removal of the skill that judgekit installed, None where there is none or it was edited."""
+    """Plan the removal of the skill that judgekit installed; None if it's missing or was edited."""
     path = place_of(scope, project, client)
     before = files.read(path)
     if before is None or not _is_ours(path, before):

@@ -1,7 +1,7 @@
-"""What became of the memories that the hook gave the agent (`judgekit hook --stats`).
+"""Measures the use of the memories that the hook gave the agent (`judgekit hook --stats`).
 
-All of it is read on this machine: the log, the clients' transcripts, the stores, and without a log what the
-hook remembers of each session. docs/hook.md defines each figure.
+Everything is read on this machine: the log, the clients' transcripts, the stores, and without a log the
+hook's records of each session. docs/hook.md defines each figure.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from judgekit.retrieval.compiled import Language
 
 WORDS = 3  # distinctive terms of a memory that an answer must have
-RARE = 50  # a term is distinctive that at most one memory in so many has; in a smaller store, one memory
+# A distinctive term occurs in at most one memory in this many; in a smaller store, in one memory
+RARE = 50
 _SEARCHES = ("judgekit search", "memory-search")
 _TITLE = 60
-_SURE = 5  # prompts in which a judge that drops everything isn't chance any more
+_SURE = 5  # prompts after which a judge that drops everything isn't chance any more
 _LISTED = 3
 _TEXTS = environment.table(__file__, "stats.toml")
 
@@ -67,7 +68,7 @@ class _Words:
         return stems_by_file
 
     def back_in(self, exchange: transcript.Exchange) -> set[str]:
-        """Return the files of the memories whose words are in an answer and not in its prompt."""
+        """Return the files of the memories whose words are in an answer but not in its prompt."""
         new_words = self._stems("\n".join(exchange.answer)) - self._stems(exchange.prompt)
         counts = Counter[str]()
         for stem in new_words:
@@ -82,7 +83,7 @@ class _Words:
 
 
 def report(folder: str, *, as_json: bool = False) -> str:
-    """Return what became of the memories injected in the project around `folder`, as lines or as JSON."""
+    """Report the use of the memories injected in the project around `folder`, as lines or as JSON."""
     project = environment.project_root(folder)
     configured, notes = settings.load(project)
     logged = explain.read_log(project)[::-1]
@@ -150,7 +151,7 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
                 counts["nudges_followed"] += 1
         if injected:
             counts["answered_injections"] += len(injected)
-            # The agent was not told of these: how often their words are in an answer by chance.
+            # The agent didn't get these: they show how often such words are in an answer by chance.
             others = words.can_come_back - seen_in_session[session]
             used = _count_use(counts, set(injected), others, exchange, words)
             times_used.update(used)
@@ -175,7 +176,7 @@ def _share(total: int, count: int) -> int:
 
 
 def _count_cost(counts: Counter[str], line: dict[str, Any]) -> None:
-    """Count what a prompt's answer cost, and what a judge dropped for it; older lines don't say."""
+    """Count the cost of a prompt's answer, and a judge's drops for it; older lines don't say."""
     characters, milliseconds = line.get("characters"), line.get("ms")
     if isinstance(characters, int) and isinstance(milliseconds, int):
         counts["measured_prompts"] += 1
@@ -196,7 +197,7 @@ def _count_use(
     exchange: transcript.Exchange,
     words: _Words,
 ) -> set[str]:
-    """Count what an answer made of the memories injected for its prompt; return those that it used."""
+    """Count an answer's use of the memories injected for its prompt; return those that it used."""
     opened = _opened(injected, exchange)
     back = words.back_in(exchange)
     used = opened | (back & injected)
@@ -210,7 +211,7 @@ def _count_use(
 
 
 def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
-    """Return the figures of what the hook remembers of sessions, joined with their transcripts."""
+    """Compute the figures from the hook's records of sessions, joined with their transcripts."""
     counts = Counter(prompts=0, injections=0, nudges=0, searches=0, answered_injections=0, opened=0)
     prompts_by_session = dict[str, list[str]]()
     for path in repeats.files_of(configured.project):
@@ -246,7 +247,7 @@ def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
 
 
 def _take(exchanges: list[transcript.Exchange], prompt: object) -> transcript.Exchange | None:
-    """Return the first exchange of a prompt whose beginning is given, and drop those up to it."""
+    """Return the first exchange whose prompt begins like this, and drop those up to it."""
     for place, exchange in enumerate(exchanges):
         if short_line(exchange.prompt, explain.PROMPT_CHARS) == prompt:
             del exchanges[: place + 1]
@@ -276,6 +277,6 @@ def _opened(files: Iterable[str], exchange: transcript.Exchange) -> set[str]:
 
 
 def _count_searches(exchange: transcript.Exchange) -> int:
-    """Return how many different tool calls search the memories; Gemini writes some calls twice."""
+    """Count the different tool calls that search memories; Gemini writes some calls twice."""
     different_calls = set(exchange.calls)
     return sum(any(name in call for name in _SEARCHES) for call in different_calls)

@@ -1,4 +1,4 @@
-"""An agent stops where judging is on: files that changed in, verdict and perhaps a reason to go on out.
+"""Judges the changed files when an agent stops, and may give it a reason to go on.
 
 Only findings of models that rejected the work, or want it improved, ask the agent to go on.
 """
@@ -35,13 +35,13 @@ _MAX_NAME = 100  # characters of a path, a dimension, a place or a task
 _MAX_SESSION = 64  # characters of a session's id
 MAX_REASON = 6_000  # characters; the client takes 10,000
 _MAX_SEEN = 1000  # contents of a session that are remembered
-_MAX_AGE = 30 * 24 * 3600  # seconds, after which what is kept of a session goes
+_MAX_AGE = 30 * 24 * 3600  # seconds to keep a session's file
 
 
 def answer(
     payload: Mapping[str, Any], project: str, configured: Mapping[str, Any]
 ) -> tuple[str, list[str]]:
-    """Judge what the session changed; return the client's JSON that asks it to go on, or nothing."""
+    """Judge a session's changes; return the client's JSON that asks the agent to go on, or nothing."""
     ends_at = time.monotonic() + configured["deadline"]
     session = _session_name(payload)
     folder = Path(project)
@@ -50,7 +50,7 @@ def answer(
         document = _read_changes(payload, task, folder, session, configured["max_files"])
         if document is None:
             return "", []
-        # The files, and what they must fulfil.
+        # The files, and the requirements for them.
         parts = [document.sha256, document.task_id, task.description, task.acceptance]
         key = hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
         path = environment.STOP_SESSIONS.path(environment.file_name_for(session) + ".json")
@@ -84,7 +84,7 @@ def _session_name(payload: Mapping[str, Any]) -> str:
 def _read_changes(
     payload: Mapping[str, Any], task: TaskFile, folder: Path, session: str, most: int
 ) -> Document | None:
-    """Return the files that changed since the conversation began; None where none did."""
+    """Return the files that changed since the conversation began; None if none did."""
     patterns = task.paths
     if patterns is None:
         patterns = settings.load(folder).gate.paths
@@ -98,7 +98,7 @@ def _read_changes(
 
 
 def _read_session(path: str) -> tuple[list[str], int]:
-    """Return the keys of what was judged in a session, and how often it was asked to go on."""
+    """Return the keys of a session's judged states, and how often its agent was asked to go on."""
     seen_keys: list[str] = []
     times_asked = 0
     with suppress(ValueError, KeyError, TypeError):
@@ -109,7 +109,7 @@ def _read_session(path: str) -> tuple[list[str], int]:
 
 
 def _keep_session(path: str, seen_keys: list[str], times_asked: int) -> None:
-    """Write what was judged and how often the agent was asked, and remove what is old of other sessions."""
+    """Record the judged states and the number of requests to go on; remove other sessions' old files."""
     sessions = environment.STOP_SESSIONS.make()
     data = {"seen": seen_keys, "told": times_asked}
     outputs.write_atomically(path, quickjson.dumps(data), private=True)
@@ -121,14 +121,14 @@ def _keep_session(path: str, seen_keys: list[str], times_asked: int) -> None:
 
 
 def _is_bad(verdict: Verdict) -> bool:
-    """Whether a person rejected the work, or a model that names findings rejects it or wants it improved."""
+    """Whether a person rejected the work, or a model with findings rejects it or wants it improved."""
     if verdict.human_override is not None:
         return verdict.human_override.decision == "reject"
     return verdict.verdict in ("reject", "improve") and bool(_open_findings(verdict))
 
 
 def explain(verdict: Verdict) -> str:
-    """Return facts for the agent. What a model says of a file may have been steered by that file."""
+    """Return facts for the agent. A file may have steered the model's words about it."""
     names = ", ".join(_harmless(subject.path, _MAX_NAME) for subject in verdict.subjects)
     ref = f"{verdict.rubric.id}@{verdict.rubric.version}"
     rubric = f"{rubric_name(ref, verdict.rubric.source)}, {verdict.mode}"

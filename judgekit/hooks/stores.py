@@ -1,4 +1,4 @@
-"""Which folders the prompt hook reads in a project, how many memories they hold, and how to name others."""
+"""Describes the folders that the prompt hook reads in a project, their memories, and how to add others."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.compiled import Profiles
 
-_PATIENCE = 2.0  # seconds in which the memories of a folder are counted, or the most of them
+_PATIENCE = 2.0  # seconds to count the memories of a folder, or most of them
 
 
 def describe_stores(project: str) -> Iterator[str]:
-    """Yield what the hook reads here; for want of memories, the line by which it reads a person's notes."""
+    """Yield lines about the folders the hook reads; without memories, a setting that would add some notes."""
     configured, _ = settings.load(project)
     if not configured["enabled"]:
         yield settings.describe_off(project)
@@ -49,7 +49,7 @@ def describe_stores(project: str) -> Iterator[str]:
 
 
 def _count_memories(folder: str, profiles: Profiles) -> tuple[int, bool]:
-    """Count the memories in a folder; return that, and whether all were read. A prompt finds the index."""
+    """Count the memories in a folder, and say whether all were read. A prompt will find the index ready."""
     try:
         with closing(index.open_index(folder, profiles, patience=_PATIENCE)) as opened:
             return opened.size, not opened.pending

@@ -1,7 +1,7 @@
-"""Tries the prompt hook on prompts of the past: how relevant is what it adds.
+"""Tries the prompt hook on past prompts, to measure how relevant its additions are.
 
-Each prompt is tried as the first of a session, with and without a judge. No session, log or notice is read
-or written.
+Each prompt is tried as the first of a session, with and without a judge. No session, log or notice is read or
+written.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Selection
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
-BAR = 0.8  # precision: the share of what is injected that is relevant
-FEWEST = 20  # labelled injections that say anything
-CROWD = 3  # memories that fit equally well, of which none is sure enough
+BAR = 0.8  # precision: the share of relevant memories among those injected
+FEWEST = 20  # labelled injections for a meaningful figure
+CROWD = 3  # memories that fit equally well, so that none is certain enough
 
 
 class PromptTrial(NamedTuple):
-    """A prompt, its candidates, and what is shown without a judge and with one (None: judging is off)."""
+    """A prompt, its candidates, and those shown without a judge and with one (None: judging is off)."""
 
     prompt: str
     hits: Sequence[Candidate]
@@ -42,24 +42,24 @@ class PromptTrial(NamedTuple):
     because: Mapping[str, str] = {}
     """By path why the judging of a candidate ended."""
     model: str = ""
-    """The one that judged; "" if it were several, or none."""
+    """The model that judged; "" if there were several, or none."""
     sureness: Mapping[str, float] = {}
-    """By path how likely the model keeps a candidate."""
+    """The model's probability of keeping each candidate, by path."""
 
     @property
     def injected(self) -> list[Candidate]:
-        """What is injected without a judge."""
+        """The memories injected without a judge."""
         injected, _ = self.plain
         return injected
 
     @property
     def injected_by_judge(self) -> list[Candidate]:
-        """What is injected with a judge; where judging is off, the same."""
+        """The memories injected with a judge, or without one if judging is off."""
         injected, _ = self.judged or self.plain
         return injected
 
     def injections(self, *, mentions: bool = False) -> list[Candidate]:
-        """Return what is injected, and with `mentions` what is mentioned, without a judge or with one."""
+        """List the injected memories, and with `mentions` the mentioned ones, without a judge or with one."""
         hits: dict[Candidate, None] = {}
         for injected, mentioned in filter(None, (self.plain, self.judged)):
             hits |= dict.fromkeys(injected)
@@ -73,7 +73,7 @@ class PromptTrial(NamedTuple):
         return sorted(rated, key=lambda hit: -self.sureness[hit.path])[:most]
 
     def best_hit(self) -> list[Candidate]:
-        """Return the best hit, which may be shown or not; none if nothing matches."""
+        """Return the best hit, shown or not; an empty list if nothing matches."""
         return list(self.hits[:1])
 
     def pair(self, hit: Candidate) -> Pair:
@@ -91,7 +91,7 @@ class CrowdedPrompt(NamedTuple):
 
 
 class TriedPrompts(NamedTuple):
-    """Trials, what models decided, why they did not decide about all of a prompt, and notes of the stores."""
+    """Trials, the models' decisions, reasons for undecided prompts, and notes of the stores."""
 
     trials: list[PromptTrial]
     selections: list[Selection]
@@ -152,7 +152,7 @@ def distinct(prompts: Iterable[str], most: int) -> list[str]:
 def run(
     prompts: Sequence[str], configured: Settings, progress: Callable[[int], None]
 ) -> TriedPrompts:
-    """Return what the hook shows; where judging is on, models are asked about each prompt by itself."""
+    """Try the hook on prompts; if judging is on, models are asked about each prompt separately."""
     tried = TriedPrompts(trials=[], selections=[], unjudged=[], notes=[])
     for done, prompt in enumerate(prompts, start=1):
         ranked = context.find_candidates(prompt, configured)
@@ -175,7 +175,7 @@ def run(
 
 
 def judge_report(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
-    """Return the injections that the judge dropped and added, and in the keys of a verdict what it cost."""
+    """Count the injections that the judge dropped and added, and its cost under a verdict's keys."""
     dropped: list[bool | None] = []
     newly_injected: list[bool | None] = []
     for trial in tried.trials:
@@ -212,21 +212,21 @@ def _count_answers(memories: list[bool | None]) -> dict[str, int]:
 
 
 class _Choice(NamedTuple):
-    """The hits shown after judging (None: models had no part in it), and what models said of each."""
+    """The hits shown after judging (None: models had no part in it), and the models' words on each."""
 
     shown: Shown | None = None
     because: Mapping[str, str] = {}
     """By path why the judging of a hit ended."""
     model: str = ""
-    """The one that judged; "" if it were several."""
+    """The model that judged; "" if there were several."""
     sureness: Mapping[str, float] = {}
-    """By path how likely the model keeps a hit."""
+    """The model's probability of keeping each hit, by path."""
 
 
 def _choose_by_judge(
     prompt: str, ranked: RankedCandidates, configured: Settings, tried: TriedPrompts
 ) -> _Choice:
-    """Choose what is shown after judging, as `hooks.judged` does; note in `tried` what models decided."""
+    """Choose the hits to show by judging, as `hooks.judged` does; add the models' decisions to `tried`."""
     candidates = [hit for hit in ranked.candidates if not hit.damaged]
     if not candidates:
         return _Choice()
@@ -256,7 +256,7 @@ def _choose_by_judge(
 
 
 def share(count: int, of: int) -> Share | None:
-    """Return a share with the interval of Clopper and Pearson, which holds with few labels; None of none."""
+    """Return a share with its Clopper-Pearson interval, which is valid with few labels; None if `of` is 0."""
     if not of:
         return None
     interval = exact(count, of)
@@ -266,7 +266,7 @@ def share(count: int, of: int) -> Share | None:
 def hook_report(
     trials: Sequence[PromptTrial], answers: Answers, *, judged: bool = False
 ) -> HookReport:
-    """Return what the hook adds with or without a judge; without an answer an injection covers no prompt."""
+    """Sum up the hook's additions with or without a judge; unanswered injections don't cover a prompt."""
     injections = 0
     labels: list[bool] = []
     covered_prompts = 0
@@ -291,10 +291,10 @@ def hook_report(
 def collect_pairs(
     trials: Sequence[PromptTrial], *, mentions: bool, surest: int = 0
 ) -> list[TriedPair]:
-    """Pair each prompt with what it injects, and with `mentions` with what it mentions.
+    """Pair each prompt with its injected memories, and with `mentions` with its mentioned ones.
 
-    Up to `surest` hits that a model keeps likeliest are among them. If nothing is shown for any prompt, it's
-    the best hit of each: what people say of it tells whether the hook is too silent.
+    They include up to `surest` hits that a model most likely keeps. If nothing is shown for any prompt, each
+    is paired with its best hit, since answers about it show if the hook is too silent.
     """
     pairs = []
     for trial in trials:
@@ -310,7 +310,7 @@ def collect_pairs(
 def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
     """Find the prompts that get nothing because several memories fit them about equally well.
 
-    Of these not all are meant, so none is sure enough. Most often they are notes that say nearly the same.
+    Not all of these can be meant, so none is certain enough. Usually they're notes that say nearly the same.
     """
     crowded = []
     for trial in trials:
@@ -333,7 +333,7 @@ def _fits_as_well(hit: Candidate, best: Candidate) -> bool:
 
 
 def rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[str, Any]]:
-    """Return each pair that a person is asked about; its first three keys are a line of answers."""
+    """Return each pair to ask a person about; its first three keys are a line of answers."""
     pairs = []
     for trial, hit in tried_pairs:
         pair = {

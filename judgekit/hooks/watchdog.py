@@ -1,9 +1,9 @@
-"""An end that comes whatever a process is doing, by the kernel's alarm where nothing else can bring it.
+"""Ends a process on time whatever it's doing, by the kernel's alarm if nothing else can.
 
-A hook is ended by a thread (`limit`), which can say why and give the exit code, but waits while one call of C
-holds the interpreter; then the alarm comes. A push does not survive an alarm, so its work is done by a child
-(`split`), for which the first process waits. That costs a hook a seventh more. Where there are no alarms
-(Windows) only the thread is left.
+A hook is ended by a thread (`limit`), which can give the reason and the exit code, but has to wait while a
+call into C holds the interpreter; then the alarm ends it. A push wouldn't survive an alarm, so a child does
+its work (`split`) while the first process waits. For a hook, this would cost a seventh more time. Without
+alarms (Windows) there's only the thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Limit:
 
     def move(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
-        if self._moved.locked():  # else the thread has yet to hear of the last move
+        if self._moved.locked():  # otherwise the thread hasn't noticed the last move yet
             self._moved.release()
 
     def _watch(self) -> None:
@@ -48,22 +48,22 @@ class _Limit:
 
 
 def limit(seconds: float, end: Callable[[], None]) -> None:
-    """Call `end`, which ends this process, in `seconds`, from another thread."""
+    """Call `end`, which ends this process, after `seconds`, from another thread."""
     _limits.append(_Limit(seconds, end))
     _set_alarm(seconds + _LATER)
 
 
 def split(seconds: float) -> tuple[int | None, int | None] | None:
-    """Return None in a child that goes on and has `seconds` for it, or where no process can be had.
+    """Fork a child that has `seconds` for the work; returns None in the child, or if forking fails.
 
-    In the parent, return the child's exit code, None when its time was up, and the last byte that it noted.
+    In the parent, return the child's exit code (None if its time was up) and the last byte that it noted.
     """
     if not hasattr(os, "fork"):
         return None
     reading, writing = os.pipe()
     try:
         child = os.fork()
-    except OSError:  # there are too many processes: this one does the work, without an end
+    except OSError:  # too many processes: this one does the work, without a time limit
         os.close(reading)
         os.close(writing)
         return None
@@ -77,7 +77,7 @@ def split(seconds: float) -> tuple[int | None, int | None] | None:
 
 
 def _wait(child: int, reading: int) -> tuple[int | None, int | None]:
-    """Return a child's exit code, None when its time was up, and the last byte that it noted."""
+    """Return a child's exit code (None if its time was up) and the last byte that it noted."""
     signals = _signals()
     for number in (signals.SIGTERM, signals.SIGHUP):
         signals.signal(number, lambda number, _: os.kill(child, number))
@@ -97,7 +97,7 @@ def _wait(child: int, reading: int) -> tuple[int | None, int | None]:
 
 
 def extend(seconds: float, note: int | None = None) -> None:
-    """Let what is limited end in `seconds` from now, a child with a byte for the parent."""
+    """Postpone the end to `seconds` from now; a child can also note a byte for its parent."""
     if _pipes:
         if note is not None:
             os.write(_pipes[0], bytes([note]))
