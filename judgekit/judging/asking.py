@@ -1,4 +1,4 @@
-"""Who asks the models of each kind."""
+"""The asker for each kind of model."""
 
 from __future__ import annotations
 

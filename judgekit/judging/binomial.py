@@ -1,7 +1,8 @@
-"""Exact bounds on a share, from how often something was seen.
+"""Exact bounds on a rate, from the number of times something was seen.
 
 Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial",
-Biometrika 26(4), 1934. The limit is where the binomial tail equals the level; it is found by halving.
+Biometrika 26(4), 1934. The bound is the rate at which the binomial tail equals the level, found by
+bisection.
 """
 
 from __future__ import annotations
@@ -9,21 +10,22 @@ from __future__ import annotations
 import functools
 from math import exp, lgamma, log, log1p
 
-_HALVINGS = 60  # an interval of 1 comes down to 1e-18
+_HALVINGS = 60  # shrink an interval of length 1 to 1e-18
 _NEGLIGIBLE = 1e-17  # of a sum: adding it changes no digit
 _MOST = 1_000_000  # labels; nobody gives more
 
 
 def at_most(errors: int, total: int, rate: float) -> float:
-    """Return the probability of seeing at most `errors` in `total` when each has the probability `rate`."""
+    """Compute the probability of at most `errors` in `total`, each with the probability `rate`."""
     if errors >= total or rate <= 0:
         return 1.0
     if errors < 0 or rate >= 1:
         return 0.0
-    # The logarithm of the probability of exactly `errors`: the last term of the sum.
+    # Start from the logarithm of the probability of exactly `errors`, the last term of the sum.
     ways = lgamma(total + 1) - lgamma(errors + 1) - lgamma(total - errors + 1)
     last_term = ways + errors * log(rate) + (total - errors) * log1p(-rate)
-    # Relative to the last term, from there down: below the mean each is smaller than the one before.
+    # Work down from the last term, relative to it: below the mean each term is smaller than the
+    # next.
     term = 1.0
     relative_sum = 1.0
     for seen in range(errors, 0, -1):
@@ -35,7 +37,7 @@ def at_most(errors: int, total: int, rate: float) -> float:
 
 
 def upper(errors: int, total: int, level: float) -> float:
-    """Return the rate that is exceeded with a probability of at most `level`; 1 when nothing was seen."""
+    """Find the rate that the true one exceeds with a probability of at most `level`; 1 without data."""
     if not 0 <= errors <= total:
         raise ValueError(f"expected 0 to {total} errors, got {errors}")
     if errors == total:
@@ -52,15 +54,15 @@ def upper(errors: int, total: int, level: float) -> float:
 
 
 def lower(errors: int, total: int, level: float) -> float:
-    """Return the rate below which the true one lies with a probability of at most `level`."""
+    """Find the rate below which the true one lies with a probability of at most `level`."""
     return 1 - upper(total - errors, total, level)
 
 
 @functools.lru_cache(maxsize=1024)
 def needed(rate: float, level: float, share: float = 0.0) -> int | None:
-    """Return how many labels show such a `rate` if `share` of them are errors; None beyond a million.
+    """Count the labels needed to show such a `rate` if `share` of them are errors.
 
-    None also where the share is not below the rate: then no number of labels shows it.
+    None if it takes over a million, or if `share` isn't below `rate`: then no number of labels can show it.
     """
     if share >= rate:
         return None

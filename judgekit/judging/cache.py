@@ -1,6 +1,6 @@
-"""The rule for replies that are kept, so that judging the same again asks no model and decides the same.
+"""Reuses stored replies, so that judging the same text again asks no model and decides the same.
 
-A store holds them: a file of this user's (`reply_file.py`), or the database of a team's server.
+They're in a store: a private file (`reply_file.py`), or the database of a team's server.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from judgekit.providers.base import Endpoint, Reply, Request, secret_values
 from judgekit.providers.decisions import sent_questions
 from judgekit.text import strict_json
 
-MAX_DAYS = 30  # of a reply that is given again
+MAX_DAYS = 30  # age up to which a reply is reused
 MAX_SECONDS = MAX_DAYS * 86_400.0
-# What a profile says of itself, and where the values of an endpoint come from: no call shows it.
+# How a profile describes itself, and where an endpoint's values come from: neither affects a call.
 _DESCRIBING = {
     *("title", "rank", "notes", "detect", "models", "models_env"),
     *("key", "base_env", "base_adds", "base_drops", "limits", "price", "states_cost", "batches"),
@@ -30,25 +30,25 @@ _ADDRESSES = ("URL", "BASE", "ENDPOINT")
 
 
 class KeptText(NamedTuple):
-    """The text that a store holds under a key, and its age in seconds: below 0 under a wrong clock."""
+    """A stored text and its age in seconds, which is negative if a clock was wrong."""
 
     text: str
     age: float
 
 
 class ReplyStore(Protocol):
-    """Where texts of replies are; a fault of it raises nothing: it costs a call, never a verdict."""
+    """A store of replies' texts. Its failures are never raised: they cost a call, never a verdict."""
 
     @property
     def is_quick(self) -> bool:
-        """Whether reading and writing take less than a millisecond, so that they hold up no event loop."""
+        """Whether access takes less than a millisecond, so that it may run on an event loop."""
 
     def read_reply(self, key: str) -> KeptText | None: ...
     def write_reply(self, key: str, text: str) -> None: ...
 
 
 class _KeptReply(BaseModel):
-    """A reply as a store has it. Numbers are finite: what has another type is asked for again."""
+    """A reply as stored. Numbers must be finite; a reply with wrong types is asked for again."""
 
     text: str
     model: str
@@ -58,28 +58,28 @@ class _KeptReply(BaseModel):
 
 
 class ReplyCache:
-    """The replies in a store that could be read and are not old."""
+    """Reads and writes the replies of a store, ignoring old or unreadable ones."""
 
     def __init__(self, store: ReplyStore) -> None:
         self._store = store
 
     @property
     def is_quick(self) -> bool:
-        """Whether replies are found and kept without holding up an event loop."""
+        """Whether access is quick enough to run on an event loop."""
         return self._store.is_quick
 
     def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
-        """Return what `endpoint` replied to the same request before, without its usage; else None."""
+        """Find `endpoint`'s earlier reply to the same request, without its usage; else None."""
         if endpoint.profile.kind == "replay":
             return None
         kept = self._store.read_reply(hash_of_call(endpoint, request))
-        # One that is dated in the future was kept under a wrong clock: nobody knows its age.
+        # A date in the future means that the clock was wrong, so the age is unknown.
         if kept is None or abs(kept.age) >= MAX_SECONDS:
             return None
         return _parse_reply(kept.text)
 
     def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
-        """Keep a reply that could be read; a recording is kept already, and may be made anew."""
+        """Store a reply that could be read, unless it's from a recording, which may be recorded anew."""
         if endpoint.profile.kind == "replay":
             return
         text = json.dumps(
@@ -95,8 +95,8 @@ class ReplyCache:
 
 
 def _parse_reply(text: str) -> Reply | None:
-    """Return the reply in a kept text, without its usage; None where it holds none."""
-    with suppress(ValueError, GatewayError):  # pydantic's errors are ValueErrors, too
+    """Read a stored reply, without its usage; None if it's invalid."""
+    with suppress(ValueError, GatewayError):  # pydantic's errors are ValueErrors too
         kept = _KeptReply.model_validate(strict_json(text), strict=True)
         return Reply(
             text=kept.text,
@@ -110,14 +110,14 @@ def _parse_reply(text: str) -> Reply | None:
 
 
 def hash_of_call(endpoint: Endpoint, request: Request) -> str:
-    """Return a hash of what is sent, without its nonces, and to whom: the key of its reply in a store.
+    """Hash a request, without its nonces, and its recipient: the key of the reply in a store.
 
-    Of an environment it holds the addresses, and no secrets.
+    An environment counts with its addresses, not with its secrets.
     """
     messages = [(message.role, without_nonce(message.content)) for message in request.messages]
     profile_fields = endpoint.profile.model_dump(mode="json", exclude=_DESCRIBING)
     if not profile_fields.get("reads_reasoning"):
-        # As it was before profiles had it: earlier replies are found again.
+        # Left out, as before profiles had it, so that earlier replies are still found.
         profile_fields.pop("reads_reasoning", None)
     recipient = [profile_fields, endpoint.api_base, endpoint.model]
     options: list[Any] = [
@@ -140,7 +140,7 @@ def hash_of_call(endpoint: Endpoint, request: Request) -> str:
 
 
 def _parameters_to_hash(endpoint: Endpoint) -> dict[str, str]:
-    """Return the parameters of a call that are no secrets; of a command's environment the addresses."""
+    """Return a call's parameters without secrets; of a command's environment just the addresses."""
     secrets = secret_values(endpoint)
     parameters = {}
     for name, value in endpoint.parameters.items():

@@ -1,8 +1,8 @@
-"""Calibrations: the file's format, and whether its gates follow from its own counts.
+"""Calibrations: the file format, and a check that the gates follow from the file's own counts.
 
-The labels are not in the file, but every chosen gate passed its test at an even share of the error that all
-gates may have, or at less. With fewer labels or more errors than that share allows, no labels can have led to
-the gate, and the file is refused.
+The file doesn't hold the labels. But each chosen gate passed its test at an even share, or less, of the
+error allowed for all gates together. If a gate's counts have too few labels or too many errors for that
+share, no labels can have led to it, and the file is refused.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SCHEMA = "judgekit/calibration@2"
-TOGETHER = " + "  # between the models of one jury, where they stand as one name
+TOGETHER = " + "  # joins the models of one jury into one name
 Readings: TypeAlias = dict[TierName, dict[str, ScoreSource]]
 Answered: TypeAlias = dict[TierName, dict[str, str]]
 Asking: TypeAlias = dict[TierName, dict[str, str]]
-# Nobody gives more; a bound on more takes long.
+# Nobody gives more, and a bound on more takes long.
 Count: TypeAlias = Annotated[int, Field(ge=0, le=1_000_000)]
 Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 
 
 class Asked(Strict):
-    """How the opinions came about, in the words of the configuration: other opinions need other gates."""
+    """How the opinions were asked for, in the configuration's terms: other opinions need other gates."""
 
     samples: Annotated[int, Field(ge=1)] = 1
     criteria: Literal["together", "each"] = "together"
@@ -50,8 +50,8 @@ USUALLY = Asked()
 class Promise(Strict):
     """Every gate holds with `confidence`: at most this `rate` of its opinions differ from the label.
 
-    With a `reference` it is by how much more often they differ than those of that tier on the same subjects,
-    whose own opinion is then the last word.
+    With a `reference`, `rate` is the excess over the same rate for that tier on the same subjects. The
+    tier's own opinion is then final.
     """
 
     rate: Share
@@ -60,7 +60,7 @@ class Promise(Strict):
 
 
 class CalibratedRule(FinalityRule):
-    """A gate, and what shows that it keeps the promise."""
+    """A gate, with the counts that show it keeps the promise."""
 
     labels: Count
     errors: Count
@@ -69,7 +69,7 @@ class CalibratedRule(FinalityRule):
 
 
 class RefusedRule(CalibratedRule):
-    """A class of opinions for which the promise cannot be given; `more` labels of it would do, if any."""
+    """A class of opinions that can't be promised. `more` is the number of labels that could change that."""
 
     why: Literal["too few labels", "too many errors"]
     more: int | None = None
@@ -83,7 +83,7 @@ class Measured(Strict):
 
 
 class Subjects(Strict):
-    """How many subjects the labelled comparisons had."""
+    """The number of subjects in the labelled comparisons."""
 
     least: int
     most: int
@@ -91,14 +91,14 @@ class Subjects(Strict):
 
 
 class Likelihood(Strict):
-    """How likely an acceptance is by the labels: at each of the leanings of a decision model, in order."""
+    """The probability that the labels accept, at each of a decision model's leanings, in order."""
 
     kind: Literal["platt", "isotonic"]
     points: list[tuple[float, float]]
 
 
 class Saved(Strict):
-    """What gates save in a hundred subjects of calls to the next tier: US dollars, seconds; where known."""
+    """The savings per hundred subjects in calls to the next tier: US dollars and seconds, if known."""
 
     usd: float | None = None
     seconds: float | None = None
@@ -107,10 +107,10 @@ class Saved(Strict):
 class Calibration(Strict):
     """`judgekit/calibration@2`: fits one rubric file, mode and panel of models, and no other.
 
-    `read` says how the opinions of each model were read, `read_otherwise` counts those from which nothing
-    was learned because they were not, or because another model than the one `answered` gave them; `asking` is
-    a hash of how its profile asks it. With `subjects` it was learned of comparisons in which each of several
-    subjects is scored: an acceptance is a lead of the best.
+    `read` says how each model's opinions were read. `read_otherwise` counts opinions that were skipped
+    because they were read in another way, or came from another model than the `answered` one. `asking` is a
+    hash of how a model's profile asks it. With `subjects`, it was learned from comparisons that score each
+    of several subjects; there an acceptance means that the best one leads.
     """
 
     schema_: Literal["judgekit/calibration@2"] = Field(alias="schema")
@@ -150,7 +150,7 @@ class Calibration(Strict):
     saved: Annotated[Saved | None, Field(exclude_if=operator.not_)] = None
 
     def rules(self) -> FinalityRules:
-        """Return what its gates say, as escalation follows them."""
+        """Convert the gates to the rules that escalation follows."""
         readings = set()
         for tier, models in self.read.items():
             readings |= {(tier, model, source) for model, source in models.items()}
@@ -170,19 +170,20 @@ class Calibration(Strict):
 
 
 def together(models: Iterable[str]) -> str:
-    """Return the models of a tier as one name; their order says nothing."""
+    """Join a tier's models into one name, whatever their order."""
     return TOGETHER.join(sorted(models))
 
 
 def sha256(content: object) -> str:
-    """Return the hash of anything that can be written as JSON."""
+    """Hash any value that can be written as JSON."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def bound(labels: int, errors: int, gains: int, level: float, promise: Promise) -> float:
-    """Return what the rate of `errors` exceeds with a probability of at most `level`.
+    """Find the bound that the rate of `errors` exceeds with a probability of at most `level`.
 
-    With a reference it is less the rate of the `gains`, where only that one erred: both share the `level`.
+    With a reference, the rate of `gains` (only the reference erred) is subtracted, and both share the
+    `level`.
     """
     if promise.reference is None:
         return upper(errors, labels, level)
@@ -191,11 +192,11 @@ def bound(labels: int, errors: int, gains: int, level: float, promise: Promise) 
 
 _ROUNDED = 1e-6  # bounds are written with six digits
 Flaw: TypeAlias = tuple[str, str]
-"""The key that is wrong, and what was expected of it."""
+"""A wrong key, and a description of the expected value."""
 
 
 def flaws(calibration: Calibration) -> Iterator[Flaw]:
-    """Yield the keys that do not follow from the others, and what was expected of each."""
+    """Yield the keys that contradict the others, with the expected value of each."""
     tiers = _tiers(calibration)
     reference = calibration.promise.reference
     if reference is not None and reference not in tiers[1:]:
@@ -211,15 +212,15 @@ def flaws(calibration: Calibration) -> Iterator[Flaw]:
 
 
 def _tiers(calibration: Calibration) -> list[TierName]:
-    """Return the tiers that have models, in the order in which they are asked."""
+    """List the tiers with models, in the order they're asked."""
     return [tier for tier in TIERS if tier in calibration.models]
 
 
 def _limits(calibration: Calibration) -> Iterator[tuple[str, int, int]]:
-    """Yield the key of each count, the count, and how much it may be at most."""
+    """Yield each count's key, the count, and its maximum."""
     for name, rules in (("gates", calibration.gates), ("not_promised", calibration.not_promised)):
         for place, rule in enumerate(rules):
-            most_gains = 0  # without a reference nothing is gained on it
+            most_gains = 0  # without a reference there's nothing to gain on
             if calibration.promise.reference:
                 most_gains = rule.labels - rule.errors
             yield f"{name}.{place}.labels", rule.labels, calibration.cases
@@ -233,12 +234,12 @@ def _limits(calibration: Calibration) -> Iterator[tuple[str, int, int]]:
 
 
 def _flaws_of_class(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
-    """Yield what is wrong with the opinions that a gate is for; keys are those within the gate."""
+    """Yield the flaws in a gate's class of opinions; keys are relative to the gate."""
     tiers = _tiers(calibration)
     first = tiers[0]
     reference = calibration.promise.reference
     if gate.stands:
-        allowed = tiers[1:2]  # a win stands against the tie of the second tier
+        allowed = tiers[1:2]  # a win stands against the second tier's tie
     elif reference:
         allowed = tiers[: tiers.index(reference)]
     else:
@@ -259,17 +260,17 @@ def _class_of(gate: CalibratedRule) -> tuple[str | None, ...]:
 
 
 def _flaws_of_counts(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
-    """Yield where the counts of a gate do not support it; keys are those within the gate."""
+    """Yield the counts that don't support a gate; keys are relative to the gate."""
     cases = calibration.cases
     promise = calibration.promise
-    # The classes of one tier have no opinion in common.
+    # A tier's classes are disjoint.
     labels_of_tier = 0
     for other in calibration.gates:
         if other.tier == gate.tier and not other.stands:
             labels_of_tier += other.labels
     if labels_of_tier > cases:
         yield ".labels", f"expected up to {cases} in all gates of {gate.tier}, got {labels_of_tier}"
-    # At the largest share of the doubt that a gate can have been tested at.
+    # The largest share of the doubt at which a gate can have been tested.
     level = (1 - promise.confidence) / max(1, len(calibration.gates))
     least_bound = bound(gate.labels, gate.errors, gate.gains, level, promise)
     if least_bound > promise.rate:

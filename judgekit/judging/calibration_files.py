@@ -1,4 +1,4 @@
-"""Where calibrations are kept, which of a project the user accepted, and which one a judge uses."""
+"""Finds calibrations on disk, records those the user accepted, and picks one for a judge."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from judgekit.judging.settings import JudgeSettings
 
 AGAIN = "make a new one with judgekit calibrate"
-MOST_TOLD = 3  # files that cannot be read are named
-MOST_READ = 20  # of a folder: what a clone may bring is read before a judge's time begins
-MOST_BYTES = 64_000  # of one: several times those of the largest that were made
-_WAIT = 2.0  # seconds for another process that accepts one
+MOST_TOLD = 3  # unreadable files named in a message
+MOST_READ = (
+    20  # from one folder, since a clone's files are read before the judge's time limit starts
+)
+MOST_BYTES = 64_000  # of one file: several times the largest ever made
+_WAIT = 2.0  # seconds for another process that's accepting one
 _ID = re.compile(r"(.+-(?:strict|lenient))-[0-9a-f]{12}")
 
 
@@ -39,11 +41,11 @@ def find(
     project: Path | None = None,
     subjects: int = 0,  # that are scored to be compared
 ) -> tuple[FinalityRules | None, str | None]:
-    """Return the gates of the newest calibration that fits, the project's first; None where none fits.
+    """Find the gates of the newest calibration that fits, the project's first; None if none fits.
 
-    Beside them stands in one line which calibrations are not used, and why; None where nothing is to be said.
+    Also returns a line on the calibrations that aren't used and why, or None.
     """
-    # A calibration says what need not go up a tier: with one tier nothing does.
+    # A calibration says when a text needn't go up a tier; with one tier there's nowhere to go.
     if len(settings.models_by_tier) <= 1:
         return None, None
     calibrations: list[Calibration] = []
@@ -69,7 +71,7 @@ def find(
 
 
 def _folders(project: Path | None) -> Iterator[tuple[Path, bool]]:
-    """Yield the folders of calibrations, and whether each is the project's."""
+    """Yield each folder with calibrations, and whether it's the project's."""
     for origin, folder in search_path.folders(environment.CALIBRATIONS.name, project):
         if origin != "bundled":
             yield folder, origin == "project"
@@ -78,17 +80,17 @@ def _folders(project: Path | None) -> Iterator[tuple[Path, bool]]:
 def _read_folder(
     folder: Path, settings: JudgeSettings, *, of_project: bool
 ) -> tuple[list[Calibration], list[str]]:
-    """Return a folder's calibrations for a judge's rubric and mode, the newest first, and its problems.
+    """Read a folder's calibrations for a judge's rubric and mode, newest first, and list the problems.
 
-    A file is read unless its name says that it is for another rubric or mode. A wrong file is a problem only
-    if it mentions this rubric and this mode.
+    A file is skipped if its name says it's for another rubric or mode. An invalid file is a problem only if
+    it mentions this rubric and this mode.
     """
     rubric_id = settings.loaded.rubric.rubric
     mode = settings.mode
     calibrations = []
     problems = []
     paths = [path for path in folder.glob("*.json") if _may_be_for(path, rubric_id, mode)]
-    paths.sort(key=lambda path: path.lstat().st_mtime, reverse=True)  # what was changed last
+    paths.sort(key=lambda path: path.lstat().st_mtime, reverse=True)  # the last changed first
     if len(paths) > MOST_READ:
         count = f"{len(paths)} files that may be for {rubric_id}, {mode}"
         problems.append(f"{folder}: {count}; read {MOST_READ} of them")
@@ -108,22 +110,22 @@ def _read_folder(
 
 
 def _may_be_for(path: Path, rubric: str, mode: ModeName) -> bool:
-    """Whether a file's name does not say that it is for another rubric or mode: an id does."""
+    """Whether a file may be for this rubric and mode, going by an id in its name."""
     match = _ID.fullmatch(path.stem)
     return match is None or match[1] == f"{rubric}-{mode}"
 
 
 def _name_and_beginning(path: Path) -> str:
-    """Return the name and the beginning of a file that is no calibration."""
+    """Return the name and the beginning of a file that isn't a valid calibration."""
     text = path.name
-    if path.is_file():  # a pipe may have no end
+    if path.is_file():  # a pipe may never end
         with suppress(OSError), path.open("rb") as file:
             text += file.read(MOST_BYTES).decode(errors="replace")
     return text
 
 
 def read(path: Path, *, of_project: bool = False) -> Calibration:
-    """Return a calibration, a project's only if the user accepted it; raises `ConfigError`."""
+    """Read a calibration, a project's only if the user accepted it; raises `ConfigError`."""
     if of_project:
         yamlfile.check_own(path, _project_of(path))
     calibration = yamlfile.read(path, Calibration, version_key="schema", most=MOST_BYTES)
@@ -141,7 +143,7 @@ def _project_of(path: Path) -> Path:
 
 
 def _check_accepted(path: Path) -> None:
-    """Raise `ConfigError` unless the user accepted a project's file."""
+    """Raise `ConfigError` unless the user accepted this project's file."""
     if hashlib.sha256(path.read_bytes()).hexdigest() in _accepted():
         return
     shown = path.relative_to(_project_of(path))
@@ -151,14 +153,14 @@ def _check_accepted(path: Path) -> None:
 
 
 class Accepted(Strict):
-    """The calibrations that a user lets projects bring: ids by the SHA-256 of their files."""
+    """Calibrations that the user accepted from projects: ids by the SHA-256 of their files."""
 
     schema_: Literal["judgekit/accepted@1"] = Field("judgekit/accepted@1", alias="schema")
     calibrations: dict[str, str] = {}
 
 
 def accept(path: Path) -> None:
-    """Let projects bring a file of these bytes; raises `ConfigError` or `InputError`."""
+    """Accept this file's exact bytes in any project; raises `ConfigError` or `InputError`."""
     calibration = read(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     file = Path(environment.ACCEPTED.path())
@@ -175,7 +177,7 @@ def accept(path: Path) -> None:
 
 
 def _accepted() -> dict[str, str]:
-    """Return the ids of the calibrations that the user accepted, by the hashes of their files."""
+    """Read the ids of the accepted calibrations, by their files' hashes."""
     path = Path(environment.ACCEPTED.path())
     if path.is_file():
         return yamlfile.read(path, Accepted, version_key="schema").calibrations
@@ -183,7 +185,7 @@ def _accepted() -> dict[str, str]:
 
 
 def check(out: Path | None = None) -> None:
-    """Raise `InputError` where a calibration could not be written to `out`, or to a user's own folder."""
+    """Raise `InputError` if a calibration couldn't be written to `out`, or to the user's folder."""
     is_private = out is None
     path = out or Path(environment.CALIBRATIONS.path("new.json"))
     problem = _write_problem(path)
@@ -197,7 +199,7 @@ def check(out: Path | None = None) -> None:
 
 
 def _write_problem(path: Path) -> str:
-    """Say why a file could not be written, as far as its folders show; "" where they let it."""
+    """Explain why a file can't be written, going by its folders; "" if they allow it."""
     nearest = next((place for place in (path, *path.parents) if place.exists()), path.parent)
     if nearest != path and not nearest.is_dir():
         return f"{nearest} is not a folder"
@@ -209,7 +211,7 @@ def _write_problem(path: Path) -> str:
 
 
 def write(calibration: Calibration, out: Path | None) -> Path:
-    """Write a calibration to `out`, or to the user's own folder; raises `InputError` when it cannot."""
+    """Write a calibration to `out`, or to the user's folder; raises `InputError` if it can't."""
     path = out or Path(environment.CALIBRATIONS.path(f"{calibration.id}.json"))
     try:
         outputs.make_folder(str(path.parent), private=out is None)

@@ -1,8 +1,8 @@
-"""Whether a calibration fits a judge: it holds for one way of asking the same models the same.
+"""Checks that a calibration fits a judge: it holds for one way of asking the same models the same.
 
-It is bound to its rubric and mode, to the models, how they are asked, and how their answers are read. Which
-model answers under a name shows in its replies: `orchestrator.py` looks there. What stands behind an address
-cannot be seen, so that's not bound.
+It's bound to its rubric and mode, to the models, the way they're asked, and the way their answers are read.
+Which model answers under a name shows in its replies, so `orchestrator.py` checks that. An address doesn't
+show which server is behind it, so that isn't checked.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 
 class PanelFingerprint(NamedTuple):
-    """Which models are asked, by tier, and how."""
+    """The models asked, by tier, and how they're asked."""
 
     models: dict[TierName, str]
     asked: Asked
     able: dict[TierName, dict[str, frozenset[ScoreSource]]]
-    """How opinions of each model may be read here."""
+    """The ways in which each model's opinions may be read here."""
     asking: Asking
-    """A hash of how the profile of each model asks it."""
+    """A hash for each model of how its profile asks it."""
 
 
 def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
-    """Return which models a judge asks, and how."""
+    """Describe the models that a judge asks, and how."""
     has_scores = question_of(settings.loaded.rubric).has_scores
     names_by_tier: dict[TierName, str] = {}
     sources_by_tier: dict[TierName, dict[str, frozenset[ScoreSource]]] = {}
@@ -47,7 +47,7 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
         names_by_tier[tier] = together(model.model for model in models)
         sources_by_tier[tier] = {}
         asking[tier] = {}
-        # A model may be there twice, under two profiles or at two addresses; their order says nothing.
+        # A model may appear twice, under two profiles or addresses. The order doesn't matter.
         for name in dict.fromkeys(model.model for model in models):
             endpoints = [model for model in models if model.model == name]
             sources = [possible_sources(model, scores=has_scores) for model in endpoints]
@@ -65,7 +65,7 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
 
 
 def _profiles_sha256(models: Sequence[Endpoint]) -> str | None:
-    """Return a hash of how the profiles of some endpoints ask; None where all are of a recording."""
+    """Hash how some endpoints' profiles ask; None if all are recorded."""
     hashes = []
     for model in models:
         digest = profile_sha256(model)
@@ -79,7 +79,7 @@ def _profiles_sha256(models: Sequence[Endpoint]) -> str | None:
 
 
 def profile_sha256(endpoint: Endpoint) -> str | None:
-    """Return a hash of all that its profile says about how a model is asked; None of a recording."""
+    """Hash everything in a profile that affects how a model is asked; None for a recording."""
     profile = endpoint.profile
     how_it_asks: dict[str, object]
     if isinstance(profile, registry.LitellmProfile):
@@ -103,16 +103,17 @@ def profile_sha256(endpoint: Endpoint) -> str | None:
 def misfits(
     calibration: Calibration, loaded: LoadedRubric, panel: PanelFingerprint, subjects: int = 0
 ) -> Iterator[str]:
-    """Yield in a few words each reason why a calibration does not fit; nothing where it does.
+    """Yield in a few words each reason why a calibration doesn't fit; nothing if it does.
 
-    `subjects` is how many are scored to be compared; a calibration of single documents does not look at it.
+    `subjects` is the number of texts scored for a comparison. It doesn't matter to a calibration of single
+    documents.
     """
     if calibration.rubric.sha256 != loaded.sha256:
         rubric = calibration.rubric
         yield f"it was made for a different {rubric.id} ({rubric.version})"
     if calibration.prompt_sha256 != loaded.rubric.prompt.sha256:
         yield "the prompt has changed"
-    # Those without a hash are compared by none; an earlier one covered less, so it equals none.
+    # A calibration without a hash isn't compared. The older hash covered less, so it never matches.
     hash_then = calibration.questions_sha256 or calibration.wording_sha256
     if hash_then not in (None, hash_questions(loaded, calibration.mode)):
         yield "judgekit's own prompts, or how it reads replies, have changed"
@@ -138,8 +139,9 @@ def misfits(
 def _options_in_play(
     calibration: Calibration, rubric: Rubric, panel: PanelFingerprint
 ) -> Iterator[str]:
-    """Yield the options of `Asked` that play a part in how these models are asked."""
-    # A model that answers in single tokens answers once; and about each thing alone, but for pairs.
+    """Yield the options of `Asked` that affect how these models are asked."""
+    # A model that answers in single tokens answers once, and about one thing at a time except in
+    # pairs.
     all_able = [able for models in panel.able.values() for able in models.values()]
     is_pointwise = all(able in ({"points"}, {"decided"}) for able in all_able)
     asks_alone = is_pointwise and not question_of(rubric).is_about_two
@@ -147,14 +149,14 @@ def _options_in_play(
         yield "samples"
     if len(rubric.questions) > 1 and not asks_alone:
         yield "criteria"
-    # Where several subjects are ranked their scores are averaged, whatever juries come to elsewhere.
+    # A ranking averages scores, whatever the jury's rule elsewhere.
     if not calibration.subjects and any(TOGETHER in names for names in panel.models.values()):
         yield "jury"
     yield "redact"
 
 
 def _other_readings(calibration: Calibration, panel: PanelFingerprint) -> Iterator[str]:
-    """Yield which models' answers are read otherwise than they were, or asked for otherwise."""
+    """Yield the models whose answers are read, or asked for, differently now."""
     for tier, models in panel.able.items():
         for model, possible in models.items():
             source_then = calibration.read.get(tier, {}).get(model)
@@ -164,7 +166,8 @@ def _other_readings(calibration: Calibration, panel: PanelFingerprint) -> Iterat
                     yield f"it does not say how the scores of {tier} were read, and they are {words_now} now"
             elif source_then not in possible:
                 yield f"what {tier} said was {SOURCE_WORDS[source_then]} and is {words_now} now"
-            # A recording has no profile, and an older calibration no hash of one: they are not compared.
+            # A recording has no profile and an older calibration no hash of it, so neither is
+            # compared.
             hash_now = panel.asking.get(tier, {}).get(model)
             hash_then = calibration.asking.get(tier, {}).get(model)
             if hash_now and hash_then is not None and hash_then != hash_now:
@@ -172,7 +175,7 @@ def _other_readings(calibration: Calibration, panel: PanelFingerprint) -> Iterat
 
 
 def _source_of(able: frozenset[ScoreSource]) -> ScoreSource:
-    """Return how a model's answers are usually read."""
+    """Return the usual way of reading a model's answers."""
     if "expected" in able:
         return "expected"
     if "decided" in able:

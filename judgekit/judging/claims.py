@@ -1,7 +1,7 @@
-"""A text against its sources, claim by claim: code takes the text apart, a decision model decides each claim.
+"""Checks a text against its sources: code splits it into claims, and a decision model decides each one.
 
-A rubric asks for it with `check: claims` on a dimension. What is found unsupported is a finding with the
-claim as its quote: a reason without a word from a model.
+A rubric asks for it with `check: claims` on a dimension. An unsupported claim becomes a finding with the
+claim as its quote, so there's a reason although the model wrote no word.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _END: Final = re.compile(
     rf"[.!?\u2026]{{1,9}}[{_CLOSING}]{{0,9}}(?=\s)"
     rf"|[\u3002\uff01\uff1f\uff61\u0964\u0965\u06d4\u061f\u1362][{_CLOSING}]{{0,9}}"
 )
-_LONGEST: Final = 12  # characters of a word that may be an abbreviation
+_LONGEST: Final = 12  # characters of a possible abbreviation
 _LAST_WORD: Final = re.compile(rf"[^\s(\[{{\"'\u201c\u201e]{{1,{_LONGEST}}}$")
 _NEXT: Final = re.compile(r"\s*(\S?)")
-_DAY: Final = re.compile(r"\d{1,2}")  # with a dot behind it, in a date
+_DAY: Final = re.compile(r"\d{1,2}")  # before a dot, part of a date
 
 
 class Claim(NamedTuple):
-    """A sentence, item, row or block of code of a text, as it stands there.
+    """A sentence, item, row or code block, exactly as in the text.
 
-    `lead` is the heading or the introduction that it belongs to: an item alone says half of what it claims.
+    `lead` is the heading or introduction it belongs to, since an item alone states only half of its claim.
     """
 
     quote: str
@@ -57,14 +57,14 @@ class Claim(NamedTuple):
         return f"{self.lead} {self.quote}" if self.lead else self.quote
 
 
-# --- Taking a text apart
+# --- Splitting a text
 
 
 def split_claims(text: str) -> list[Claim]:
-    """Return all that a text may claim, in order; nothing with a letter or a digit in it is left out.
+    """Split a text into its claims, in order; nothing with a letter or a digit is left out.
 
-    A lead goes with every item of the list behind it, or with the one sentence behind it. Where nothing is
-    behind it, it is a claim by itself.
+    A lead goes with every item of the list after it, or with the one sentence after it. If nothing follows
+    it, it's a claim of its own.
     """
     claims: list[Claim] = []
     lead = ""
@@ -72,14 +72,14 @@ def split_claims(text: str) -> list[Claim]:
     is_in_list = False
     for block in _blocks(text):
         if block.kind == "lead":
-            # A heading and the introduction behind it are one lead.
+            # A heading and the introduction after it form one lead.
             lead = f"{lead} {block.text}" if is_lead_unused else block.text
             is_lead_unused = True
             is_in_list = False
             continue
         is_item = block.kind == "item"
         if is_in_list and not is_item:
-            lead = ""  # the list is over
+            lead = ""  # the list has ended
         is_in_list = is_item
         for sentence in _sentences(block):
             claims.append(Claim(sentence, lead))
@@ -92,18 +92,18 @@ def split_claims(text: str) -> list[Claim]:
 
 
 class _Block(NamedTuple):
-    """Lines that belong together: a `lead`, `item` (of a list or a table), `code` or else `prose`."""
+    """Lines that belong together: a `lead`, an `item` (of a list or table), `code`, or else `prose`."""
 
     kind: str
     text: str
 
 
 def _blocks(text: str) -> Iterator[_Block]:
-    """Yield the blocks of a text, in order; rules and blank lines only part them."""
+    """Yield a text's blocks, in order; rules and blank lines just separate them."""
     all_lines = lines_of(text)
-    block_lines: list[str] = []  # of the block that has begun
+    block_lines: list[str] = []  # of the current block
     kind = "prose"
-    open_fence = ""  # the mark that code began with, while it lasts
+    open_fence = ""  # the mark that opened the current code block, or ""
     for number, whole_line in enumerate(all_lines):
         fence = _FENCE.match(whole_line)
         if open_fence:
@@ -130,7 +130,7 @@ def _blocks(text: str) -> Iterator[_Block]:
             open_fence = fence[1]
         elif is_heading:
             yield from _end_block("lead", [_without_mark(_HEADING, line).rstrip("# \t")])
-        elif is_row and not is_rule and _is_rule_at(number + 1, all_lines):  # the head of a table
+        elif is_row and not is_rule and _is_rule_at(number + 1, all_lines):  # a table's header
             yield from _end_block("lead", [line.strip("| \t")])
         elif starts_item:
             kind = "item"
@@ -139,7 +139,7 @@ def _blocks(text: str) -> Iterator[_Block]:
 
 
 def _without_mark(mark: re.Pattern[str], line: str) -> str:
-    """Return what stands behind a mark that a line may begin with."""
+    """Return the rest of a line after a mark at its beginning, if it has one."""
     match = mark.match(line)
     return line[match.end() :] if match else line
 
@@ -149,7 +149,7 @@ def _is_rule_at(number: int, lines: Sequence[str]) -> bool:
 
 
 def _end_block(kind: str, lines: Sequence[str]) -> Iterator[_Block]:
-    """Yield what lines make, nothing where they are blank; prose may end with a lead, which is apart."""
+    """Yield the block that lines form, if they aren't blank; a lead at the end of prose is separate."""
     text = "\n".join(lines).strip()
     if not text:
         return
@@ -163,7 +163,7 @@ def _end_block(kind: str, lines: Sequence[str]) -> Iterator[_Block]:
 
 
 def _sentences(block: _Block) -> Iterator[str]:
-    """Yield the sentences of a block as they stand there; code is not taken apart."""
+    """Yield a block's sentences unchanged; code isn't split."""
     text = block.text
     if block.kind == "code":
         yield text
@@ -179,7 +179,7 @@ def _sentences(block: _Block) -> Iterator[str]:
 
 
 def _ends_sentence(text: str, match: re.Match[str]) -> bool:
-    """Whether a match of `_END` ends a sentence, and no abbreviation, initial or day that has a dot."""
+    """Whether a match of `_END` ends a sentence, rather than an abbreviation, an initial or a day."""
     end = match[0]
     if not end.startswith("."):
         return True
@@ -187,7 +187,7 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
     next_character = behind[1] if behind else ""
     if next_character.islower():
         return False
-    if end != ".":  # more dots, or what closes a quotation
+    if end != ".":  # several dots, or a closing quotation mark
         return True
     in_front = _LAST_WORD.search(text[max(0, match.start() - _LONGEST) : match.start()])
     word = in_front[0].lower() if in_front else ""
@@ -197,17 +197,17 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
     return not (is_initial or word in _ABBREVIATIONS or _DAY.fullmatch(word))
 
 
-# --- Asking about claims, and what the answers come to
+# --- Asking about claims, and combining the answers
 
 
 def claims_dimension(rubric: ScoreRubric) -> str | None:
-    """Return the dimension that is judged claim by claim, if the rubric has one."""
+    """Find the dimension that's judged claim by claim, if the rubric has one."""
     for name, dimension in rubric.dimensions.items():
         if dimension.check == "claims":
             return name
     if "sources" not in rubric.given.needs:
         return None
-    # groundedness@1.0.0 was published before `check` was, and has copies with ids of their own.
+    # groundedness@1.0.0 predates `check`, and users have copies of it with other ids.
     for name, dimension in rubric.dimensions.items():
         if dimension.question == _LOCKED_QUESTION or {*dimension.terms} >= _LOCKED_TERMS:
             return name
@@ -217,7 +217,7 @@ def claims_dimension(rubric: ScoreRubric) -> str | None:
 def claim_questions(
     dimension: str, claims: Sequence[Claim], fence: Fence
 ) -> list[DecisionQuestion]:
-    """Return a question about each claim; their words are fenced, as others wrote them."""
+    """Ask a question about each claim; claims are fenced because others wrote them."""
     questions = []
     for number, claim in enumerate(claims, 1):
         instruction = f"Is this claim supported by the sources? {fence.around(claim.words)}"
@@ -234,12 +234,12 @@ def are_all_answered(
 def least_supported(
     dimension: str, claims: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
 ) -> Mapping[str, float]:
-    """Return the distribution of the claim with the least support, which is that of the whole dimension.
+    """Pick the distribution of the least supported claim, which stands for the whole dimension.
 
-    A text is as well supported as its worst claim. The score is the expectation of that yes or no: the top of
-    the scale where every claim is certainly supported, and near its bottom with one that is clearly not,
-    whatever the number of the others. A share of supported claims would let one invention pass among
-    many truths.
+    A text is only as well supported as its worst claim. The score is the expectation of that yes or no: the
+    top of the scale if every claim is certainly supported, and near the bottom with a clearly unsupported
+    one, however many others there are. A share of supported claims would let one invention pass among many
+    truths.
     """
     names = [_name(dimension, number) for number in range(1, len(claims) + 1)]
     return min((answers[name] for name in names), key=lambda answer: answer[YES])
@@ -248,9 +248,9 @@ def least_supported(
 def unsupported_claims(
     dimension: str, claims: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
 ) -> tuple[Finding, ...]:
-    """Return a finding for each claim that is rather unsupported than not.
+    """Return a finding for each claim that's more likely unsupported than supported.
 
-    They are at most `MAX_FINDINGS`, the worst ones, in the order of the text.
+    At most `MAX_FINDINGS`, the worst ones, in the order of the text.
     """
     support_by_number = {}
     for number in range(1, len(claims) + 1):

@@ -1,4 +1,4 @@
-"""The task `compare`: which of two texts is better, asked in both orders of every model."""
+"""The task `compare`: picks the better of two texts, asking every model in both orders."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class ComparisonResult(NamedTuple):
-    """What a record says of the end of a comparison, beside its verdict: by how much, why, what it lacks."""
+    """A comparison's result beside the verdict: the lead, the reasons, and the reservations."""
 
     verdict: str = "undetermined"
     lead: float | None = None
@@ -61,12 +61,13 @@ class ComparisonResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
-    """Compares texts: what pairs and rankings have in common."""
+    """Compares texts: the part that pairs and rankings share."""
 
     def attributed(self, subject: ComparisonInput) -> ComparisonInput:
         return subject.written_by(self.settings.author_family)
 
     def redacted(self, subject: ComparisonInput) -> tuple[ComparisonInput, int]:
+        """Remove the secrets from the prompt and the texts, and count them."""
         if not self.settings.redact:
             return subject, 0
         prompt_text, secrets = redact.redact(subject.prompt)
@@ -89,9 +90,9 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         note: Reservation | None = None,
         scores: Mapping[str, SubjectScore] = {},
     ) -> Comparison:
-        """Return the record of what the tiers came to; equal texts are a tie, whatever that was.
+        """Build the record of the tiers' result. Equal texts are a tie, whatever the tiers say.
 
-        `scores` holds by letter the mean of a subject and the tier that gave it. `note` joins the other
+        `scores` holds for each letter a subject's mean and the tier that gave it. `note` joins the other
         reservations.
         """
         subject = state.subject
@@ -105,7 +106,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             note,
             self._why_uncalibrated(),
         ]
-        # A prompt may hold half a surrogate pair, which UTF-8 alone would refuse.
+        # A prompt may hold half a surrogate pair, which plain UTF-8 refuses.
         prompt_bytes = subject.prompt.encode("utf-8", "surrogatepass")
         comparison = Comparison(
             subjects=_contestants(subject, scores),
@@ -127,7 +128,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         return comparison
 
     def _why_not_judged(self, state: Compared) -> Reservation | None:
-        """Return why no model was asked; None where one was, and where equal texts need none."""
+        """Explain why no model was asked; None if one was, or if equal texts need none."""
         if state.rounds or state.subject.is_one_text:
             return None
         reason = state.refused or self.settings.no_model_reason
@@ -136,16 +137,16 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         return Reservation(ReservationKind.NOT_JUDGED, f"not judged: {reason}")
 
     def _why_uncalibrated(self) -> Reservation | None:
-        """Return why a calibration was not used, if there is one."""
+        """Explain why a calibration wasn't used, if there is one."""
         warning = self.settings.calibration_warning
         return Reservation(ReservationKind.CALIBRATION, warning) if warning else None
 
     def families(self, state: Compared, end: End) -> tuple[str, ...]:
-        """Return the families behind an end, in order of the alphabet."""
+        """List the families behind an end, alphabetically."""
         return tuple(sorted(find_families(self.evidence(state), self.rules(state), end)))
 
     def refused_result(self, state: Compared, end: End, *, truncated: bool) -> ComparisonResult:
-        """Return the result of a win by the winner's own family alone, if somebody else is to decide."""
+        """Keep the refused win by the winner's own family as a result for someone else to decide on."""
         problem = independence_problem(
             self.evidence(state), self.rules(state), end.overruled or end
         )
@@ -163,7 +164,7 @@ def _tie_of_equal_texts(subject: ComparisonInput) -> ComparisonResult:
 
 
 def _contestants(subject: ComparisonInput, scores: Mapping[str, SubjectScore]) -> list[Contestant]:
-    """Return the subjects as a record has them, with the scores of those that have one."""
+    """Build the record's list of subjects, with scores if they have any."""
     contestants = []
     for letter, file in zip(subject.letters, subject.files, strict=True):
         score = None
@@ -192,6 +193,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         state.cut = self.cut_texts(state)
 
     def question(self, tier: TierName, state: Compared) -> CompareQuestion:
+        """Ask the tier for the better text; the tiebreaker also sees the earlier opinions."""
         question = CompareQuestion(self.settings, state.subject, tier)
         if tier != "tiebreaker":
             return question
@@ -201,7 +203,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
             for vote in opinion.votes:
                 label = None if vote.word == TIE else question.label(vote.word)
                 earlier_opinions.append((label, redact.words(vote.reasoning)))
-        # Without a disagreement the tiebreaker stands in for the deep tier, with its instructions.
+        # Without a disagreement, the tiebreaker replaces the deep tier and gets its instructions.
         instructions: TierName = "tiebreaker" if len(answered_tiers) > 1 else "deep"
         return replace(question, instructions_tier=instructions, earlier_opinions=earlier_opinions)
 
@@ -219,6 +221,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         )
 
     def rules(self, state: Compared) -> EscalationRules:
+        """Return the rules for pairs, with the authors whose text an end would favour."""
         authors: dict[Outcome, Sequence[str]] = {}
         first_winner = favourite(state.opinions)
         if first_winner is not None:
@@ -227,7 +230,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return replace(self.settings.escalation_rules("pair"), authors=authors)
 
     def record(self, state: Compared, end: End) -> Comparison:
-        """Return the record of what the tiers voted, with a note on the texts that were cut."""
+        """Build the record of the tiers' votes, with a note on texts that were cut."""
         votes: dict[TierName, TierVote] = state.opinions
         cuts = []
         for tier, letters in self.cut_texts(state).items():
@@ -239,7 +242,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return self.comparison(state, end, self._result(state, end), note)
 
     def _result(self, state: Compared, end: End) -> ComparisonResult:
-        """Build the record's part on the votes of the tier that settled it, if one did."""
+        """Build the result from the votes of the tier that settled it, if one did."""
         votes: dict[TierName, TierVote] = state.opinions
         if end.because == OWN_FAMILY:
             won = end.overruled
@@ -253,7 +256,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
                 families=self.families(state, end),
             )
         vote = votes[end.tier]
-        # Labels are the same in every tier: any tier's question can read them.
+        # Labels are the same in all tiers, so any tier's question can translate them.
         reasoning = self.question("quick", state).readable(vote.reasoning)
         return ComparisonResult(
             verdict=word_of_end(end, favourite(votes)),
@@ -264,7 +267,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         )
 
     def cut_texts(self, state: Compared) -> dict[TierName, str]:
-        """Return by tier in words which texts some model of it does not see whole; no tier that sees all."""
+        """Describe, by tier, the texts that some model sees cut; tiers that see everything are left out."""
         letters_by_tier: dict[TierName, str] = {}
         for tier, models in self.models_by_tier.items():
             question = CompareQuestion(self.settings, state.subject, tier)
@@ -283,7 +286,7 @@ NOT_WHOLE = Reservation(
 
 
 def word_of_end(end: End, first_winner: PairWord | None) -> str:
-    """Return the letter of the better text, or another word; an end is seen from the first winner."""
+    """Return the better text's letter, or another word; an end is seen from the first winner's side."""
     words: dict[str, str] = {"improve": TIE}
     if first_winner is not None:
         words["accept"] = first_winner

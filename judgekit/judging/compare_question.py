@@ -1,4 +1,4 @@
-"""What a tier is asked about two texts: which is better, asked in both orders."""
+"""The question a tier is asked about two texts: which is better, in both orders."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     # Another model's choice, by its label, and its reasoning.
     EarlierOpinion: TypeAlias = tuple[str | None, str]
 
-LEAST_LEANING = 0.55  # the probability from which on a text is preferred
-# What the two are called, in the order of a prompt, where nothing is written about them.
+LEAST_LEANING = 0.55  # probability at which a text counts as preferred
+# The names of the two texts, in the order of a prompt, for models that write nothing about them.
 POINTS = ("1", "2")
-_BETTER = "better"  # the name of the one question
+_BETTER = "better"  # the name of the only question
 
 
 @dataclass(frozen=True)
 class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote]):
-    """What a tier is asked about two texts: which is better, for each part of the rubric in both orders."""
+    """Asks which of two texts is better, for each part of the rubric in both orders."""
 
     is_about_two = True
 
@@ -51,7 +51,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
 
     @staticmethod
     def agent_text(rubric: CompareRubric, mode: ModeName) -> str:
-        del mode  # it wins or not by the same questions
+        del mode  # the questions are the same in both modes
         return prompt.compare_agent_text(rubric)
 
     @property
@@ -59,7 +59,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         return (LEAST_LEANING,)
 
     def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
-        """Return one for each part of the rubric in each order; `rounds` counts on their order."""
+        """Build one for each part of the rubric in each order; `rounds` relies on their order."""
         questionnaires = []
         for (part, rubric), order in product(self.rubrics_by_part.items(), ORDERS):
             questionnaires.append(self._questionnaire(rubric, part, order, endpoint))
@@ -93,8 +93,8 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         )
 
     def _earlier_in_words(self) -> list[str]:
-        """Return earlier opinions in an order that tells nothing of who gave them."""
-        # In which order a jury's models are named plays no part.
+        """Put earlier opinions into words, in an order that doesn't reveal who gave them."""
+        # The order in which a jury's models are configured mustn't matter.
         opinions: list[EarlierOpinion] = sorted(
             self.earlier_opinions, key=lambda opinion: (opinion[0] or "", opinion[1])
         )
@@ -103,6 +103,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         return [f"better: {better or TIE}\n{reasoning}" for better, reasoning in opinions]
 
     def read(self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers) -> Vote:
+        """Translate a model's choice of a label, or its probabilities, into a vote for a letter."""
         letter_by_hash: dict[str, PairWord] = {
             self.subject.file(letter).sha256: letter for letter in WINS
         }
@@ -124,7 +125,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         return tier_vote(voices, self.settings.jury)
 
     def record(self, opinion: Vote) -> PairOpinion:
-        """Return an opinion as it stands in a round."""
+        """Convert an opinion to its form in a round."""
         probabilities = {}
         if opinion.probabilities:
             probabilities = decisions.rounded({_BETTER: opinion.probabilities})
@@ -135,7 +136,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         )
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[Vote]]) -> list[CompareRound]:
-        """Return a round for each call, numbered from `first`."""
+        """Build a round for each call, numbered from `first`."""
         rounds: list[CompareRound] = []
         for turn in turns:
             samples = len(turn.calls) // (len(self.rubrics_by_part) * len(ORDERS))
@@ -157,7 +158,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         return rounds
 
     def readable(self, text: str) -> str:
-        """Return a model's words with the letters of the texts, which users know, for their labels."""
+        """Replace labels in a model's text by the letters that users know."""
         letter_by_label = {self.label(letter): letter for letter in WINS}
         any_label = re.compile(rf"\b({'|'.join(map(re.escape, letter_by_label))})\b")
         return any_label.sub(lambda match: letter_by_label[match[0]], text)
@@ -171,7 +172,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         return labels(self.subject.prompt, sorted(file.sha256 for file in self.subject.files))
 
     def visible_file(self, endpoint: Endpoint | None, letter: str, label: str) -> VisibleFile:
-        """Return one of the texts as a model sees it under a label: each gets half of the characters."""
+        """Show a model one of the texts under a label; each gets half of the characters."""
         file = self.subject.file(letter)
         limit = characters_seen(self.limits, endpoint) // len(WINS)
         return VisibleFile(label, file.text[:limit], file.total)
@@ -185,7 +186,7 @@ def _criteria_text(rubric: CompareRubric) -> str:
 
 
 def _preferred(shares: Mapping[str, float]) -> PairWord:
-    """Return the text that is clearly preferred by probabilities, if one is."""
+    """Name the text that the probabilities clearly prefer, or call it a tie."""
     for letter in WINS:
         if shares[letter] >= LEAST_LEANING:
             return letter

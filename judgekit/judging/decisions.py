@@ -1,7 +1,7 @@
-"""Asks decision models: one state, and every question about it in one request.
+"""Asks decision models every question about a subject in one request.
 
-They answer with a probability for each possible answer, and without a word. In place of a question about a
-whole text they may be asked about each of its claims.
+They answer with a probability for each possible answer and write nothing. Instead of a question about a
+whole text, they may be asked about each of its claims.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Failure, Finding
 
 Distributions: TypeAlias = "dict[str, Mapping[str, float]]"
-"""By the name of a question, the probability of each possible answer."""
+"""The probability of each possible answer, by the question's name."""
 
 _TOO_MANY = re.compile(
     r"too many|too large|at most|max|limit|exceed|no more than|up to|fewer|less than", re.IGNORECASE
 )
-# By address and model, for as long as the process lasts: servers are upgraded.
+# By address and model, for this process only, since servers get upgraded.
 _most_by_server: dict[tuple[str | None, str], int] = {}
 
 
-# --- A questionnaire in their words
+# --- A questionnaire in a decision model's terms
 
 
 class Decider:
@@ -53,7 +53,7 @@ class Decider:
 
     @property
     def bars(self) -> Sequence[float]:
-        return (EVEN,)  # below it a claim is a finding
+        return (EVEN,)  # a claim below it is a finding
 
     def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
         claims_by_name = _split_claims(questionnaire)
@@ -66,8 +66,8 @@ class Decider:
     async def ask(
         self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
     ) -> Answer[Answers]:
-        """Return what it answered; a claim without an answer leaves its question without one."""
-        del sample  # probabilities leave nothing to repeat
+        """Ask the model; if a claim gets no answer, its question has none either."""
+        del sample  # probabilities don't vary between samples
         started = time.monotonic()
         if questionnaire.cut_at is not None:
             most = f"the {questionnaire.cut_at:,} characters that {endpoint.model} is sent"
@@ -88,7 +88,7 @@ class Decider:
 
 
 def _split_claims(questionnaire: Questionnaire) -> dict[str, Sequence[Claim]]:
-    """Return the claims of a text by the question that they stand for; no question without any."""
+    """Split a text into claims, by the question they replace; leaves out questions without claims."""
     claims_by_name = {}
     for name, question in questionnaire.questions.items():
         stated = question.split_claims() if question.split_claims else ()
@@ -100,7 +100,7 @@ def _split_claims(questionnaire: Questionnaire) -> dict[str, Sequence[Claim]]:
 def _typed_questions(
     questionnaire: Questionnaire, claims_by_name: Mapping[str, Sequence[Claim]], fence: Fence
 ) -> list[DecisionQuestion]:
-    """Return the questions in a decision model's words; those about claims come last."""
+    """Convert the questions to a decision model's; those about claims come last."""
     questions = []
     for label in questionnaire.labels if questionnaire.is_listing else ("",):
         for name, question in questionnaire.questions.items():
@@ -142,7 +142,7 @@ def _read(
     claims_by_name: Mapping[str, Sequence[Claim]],
     distributions: Distributions,
 ) -> Answers:
-    """Return what the answers come to; the worst claim is that of its question."""
+    """Convert the answers to a questionnaire's; a question about claims gets the worst claim's."""
     shares: dict[str, Mapping[str, float]] = {}
     findings: list[Finding] = []
     for name, stated in claims_by_name.items():
@@ -158,13 +158,13 @@ def _read(
 
 
 def shown(state: State, questions: Sequence[DecisionQuestion]) -> Messages:
-    """Return the state and the questions as they are sent, for people to read."""
+    """Show the state and the questions to people, as they're sent."""
     text = json.dumps(sent_questions(questions), ensure_ascii=False, indent=2)
     return (*state.messages, Message("user", f"The questions:\n{text}"))
 
 
 def rounded(distributions: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Return distributions as a round has them."""
+    """Round distributions for a round's record."""
     rounded_by_name = {}
     for name, shares in distributions.items():
         rounded_by_name[name] = {value: round(share, DIGITS) for value, share in shares.items()}
@@ -172,7 +172,7 @@ def rounded(distributions: Mapping[str, Mapping[str, float]]) -> dict[str, dict[
 
 
 def unproven_reason(models: Iterable[str]) -> str:
-    """Say why what these decision models would accept is not accepted in strict mode."""
+    """Explain why an acceptance by these decision models alone doesn't count in strict mode."""
     names = ", ".join(dict.fromkeys(models))
     return (
         f"{names} would accept, but in strict mode a decision model does not accept alone: learn from labels "
@@ -182,7 +182,7 @@ def unproven_reason(models: Iterable[str]) -> str:
 
 
 def uncalibrated_reason(models: Iterable[str]) -> str:
-    """Say of an acceptance by these decision models that nothing shows yet how far to believe it."""
+    """Warn that nothing shows yet how far to trust an acceptance by these decision models."""
     names = ", ".join(dict.fromkeys(models))
     return (
         f"accepted by {names} without a calibration, so nothing shows how far to believe it: learn that from "
@@ -194,7 +194,7 @@ def uncalibrated_reason(models: Iterable[str]) -> str:
 
 
 class State(NamedTuple):
-    """What a decision model decides about: trusted words, then what is fenced; and whose call it is."""
+    """The input to a decision model: trusted words, the fenced text, and the call's key."""
 
     system: str
     context: str
@@ -212,10 +212,10 @@ async def ask_decisions(
     questions: Sequence[DecisionQuestion],
     timeout: float,
 ) -> Answer[Distributions]:
-    """Return the probabilities that questions were answered with, beside the first failure of the others.
+    """Ask questions and return their probabilities, along with the first failure among the rest.
 
-    More questions than a request takes are asked side by side, within the same `timeout` seconds. If a server
-    takes fewer than it should, that is found out and kept to.
+    If there are more questions than a request may hold, several requests run at once within the same
+    `timeout` seconds. If a server turns out to take fewer than it should, that limit is remembered.
     """
     started = time.monotonic()
     scale_problem = _scale_problem(questions)
@@ -242,7 +242,7 @@ async def _ask_in_chunks(
     questions: Sequence[DecisionQuestion],
     timeout: float,
 ) -> list[Answer[Distributions]]:
-    """Ask as many questions in a request as the server takes; returns the answer of each request."""
+    """Ask in chunks as large as the server allows; returns the answer to each request."""
     server = (endpoint.api_base, endpoint.model)
     while True:
         size = endpoint.profile.limits.questions or _most_by_server.get(server, MOST_QUESTIONS)
@@ -276,7 +276,7 @@ def _find_limit(failures: Iterable[Failure | None], asked: int) -> int | None:
 
 
 def _scale_problem(questions: Sequence[DecisionQuestion]) -> str | None:
-    """Say why a question cannot be asked of a decision model; None where all can."""
+    """Explain why a question can't be put to a decision model; None if all can."""
     for question in questions:
         levels = len(question.options)
         if question.kind == "score" and levels > MOST_LEVELS:
@@ -294,9 +294,10 @@ async def _ask_once(
     call_key: CallKey,
     timeout: float,
 ) -> Answer[Distributions]:
-    """Return the answers of one request, beside why one question has none.
+    """Make one request; returns its answers, and the problem with a question that has none.
 
-    No request is made twice in a session. A reply that answers all questions is kept for later ones.
+    A session never makes the same request twice. A reply that answers every question is stored for later
+    ones.
     """
     started = time.monotonic()
     try:
@@ -332,7 +333,7 @@ async def _ask_once(
 async def _ask_or_remember(
     session: Session, endpoint: Endpoint, request: Request
 ) -> tuple[Reply, bool]:
-    """Return the reply to a request, and whether it is new: not remembered from before in this session."""
+    """Return a request's reply, and whether it's new rather than remembered in this session."""
     key = (endpoint.model, request.messages, request.questions)
     if key in session.remembered:
         return session.remembered[key], False

@@ -1,7 +1,7 @@
-"""How deep a text is judged: by one tier, by the tiers, by a panel of families, or by peers who review.
+"""How deep a text is judged: by one tier, by the tiers, by a panel of families, or with a review by peers.
 
-Rules choose by path, author and lines changed. What a project asks for beyond the user's limit is cut to it,
-and nothing that the user's own rules ask for is lowered.
+Rules go by path, author and lines changed. A project can't ask for more than the user's limit, and it can't
+lower the depth that the user's own rules ask for.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def choose(
     lines: int,
     signatures: Sequence[str] = (),
 ) -> Depth:
-    """Return how deep a file with so many changed lines is judged: the deeper of what both rules say.
+    """Choose the depth for a file with so many changed `lines`: the deeper one of the two configurations.
 
-    What `rules` ask for is cut to the user's limit. `signatures` are `Name <address>`, and trailers.
+    `rules` may ask for no more than the user's limit. `signatures` are `Name <address>` and trailers.
     """
     depth = _first_fitting(rules, path, lines, signatures)
     if (users_rules.depth, users_rules.review) == (rules.depth, rules.review):
@@ -47,7 +47,7 @@ def _rank(chosen: Depth) -> int:
 
 
 def _first_fitting(gate: GateConfig, path: str, lines: int, signatures: Sequence[str]) -> Depth:
-    """Return the depth of the first rule that fits a file; the tiers, where none does."""
+    """Return the depth of the first rule that fits a file; `tiers` if none does."""
     if gate.review is not None:
         return Depth(depth=gate.review, rule="gate.review")
     for rule in gate.depth:

@@ -1,4 +1,4 @@
-"""The subjects of judging, documents and texts to compare, and how they are read from files and folders."""
+"""The subjects of judging: documents and texts to compare, read from files and folders."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """The author of a subject, and the family of models, if it is one."""
+    """A subject's author and, if it's a model, its family."""
 
-    # Where it is part of a verdict.
+    # For its use in a verdict.
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "ignore"}
 
     name: str | None = None
@@ -45,20 +45,20 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class TaskDescription:
-    """What a document is for, in the user's words; `reference` is the answer that a person expects."""
+    """The purpose of a document, in the user's words. `reference` is the expected answer."""
 
     description: str = ""
     acceptance: str = ""
     reference: str = ""
 
 
-# What is shown before the text, in this order.
+# Shown before the text, in this order.
 TASK_ROLES = tuple(role.name for role in fields(TaskDescription))
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleFile:
-    """One file of a document as a model sees it; `total` is its length before it was cut."""
+    """One file as a model sees it; `total` is its length before it was cut."""
 
     path: str
     text: str
@@ -66,20 +66,20 @@ class VisibleFile:
 
 
 def named(text: str | None) -> tuple[str, ...]:
-    """Return the families in a list that a person wrote, by their names, or by models of theirs."""
+    """Read a person's list of families, where a model's name stands for its family."""
     from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name  # noqa: PLC0415 - pydantic, which a client of the engine does not need
 
     families = []
     for part in (text or "").split(","):
         name = part.strip().casefold()
-        if not name or name == "none":  # "none" is a person
+        if not name or name == "none":  # "none" means a person
             continue
         family = family_by_name(name)
         families.append(name if family == UNKNOWN_FAMILY else family)
     return tuple(dict.fromkeys(families))
 
 
-CONTEXT_CHARS = 400_000  # about 100,000 tokens, which the current models of every profile bear
+CONTEXT_CHARS = 400_000  # about 100,000 tokens, which every profile's current models can take
 PROMPT_CHARS = 500
 TURN_CHARS = 200
 
@@ -94,7 +94,7 @@ _HOW: dict[Giving, str] = {
 
 
 class SentFile(TypedDict):
-    """A file as an engine takes it; `shown` is its alias."""
+    """A file as sent to an engine; `shown` is its alias."""
 
     path: str
     text: str
@@ -104,14 +104,14 @@ class SentFile(TypedDict):
 
 
 class SentAuthor(TypedDict):
-    """An author as an engine takes it."""
+    """An author as sent to an engine."""
 
     name: str | None
     family: str | None
 
 
 class SentDocument(TypedDict):
-    """A document as an engine and a team's server take it."""
+    """A document as sent to an engine or a team's server."""
 
     files: list[SentFile]
     task_id: str
@@ -123,7 +123,7 @@ class SentDocument(TypedDict):
 
 
 class SentComparison(TypedDict):
-    """Texts to compare as an engine takes them."""
+    """Texts to compare, as sent to an engine."""
 
     prompt: str
     files: list[SentFile]
@@ -132,7 +132,10 @@ class SentComparison(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file: path, beginning, SHA-256 of the bytes, characters of all; an `alias` stands for the path."""
+    """A file: its path, its beginning, the SHA-256 of its bytes, its full length in characters.
+
+    An `alias` replaces the path.
+    """
 
     path: str
     text: str
@@ -146,7 +149,7 @@ class File:
         return self.alias or self.path
 
     def body(self, clean_name: Callable[[str], str] = str) -> SentFile:
-        """Return it as an engine takes it, with names as `clean_name` changes them."""
+        """Build the file's part of an engine's request, with names changed by `clean_name`."""
         body: SentFile = {
             "path": clean_name(self.path),
             "text": self.text,
@@ -159,16 +162,16 @@ class File:
 
 
 def file_of(path: str, text: str) -> File:
-    """Return a text as a file, of a very long one its beginning; its hash is that of the whole text."""
+    """Make a file of a text. A very long one keeps just its beginning, but the whole text's hash."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return File(path, text[:CONTEXT_CHARS], digest, len(text))
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What is judged as one: usually a file, or all files of a task."""
+    """A subject judged as one: usually a file, or all files of a task."""
 
-    families_of_some_texts: ClassVar[tuple[str, ...]] = ()  # there is nothing to choose from
+    families_of_some_texts: ClassVar[tuple[str, ...]] = ()  # there's just one text
     files: tuple[File, ...]
     task_id: str
     task: TaskDescription = field(default_factory=TaskDescription)
@@ -177,14 +180,14 @@ class Document:
 
     @property
     def sha256(self) -> str:
-        """One hash for all files: the hash of the file itself when there is only one."""
+        """One hash for all files; a single file's own."""
         if len(self.files) == 1:
             return self.files[0].sha256
         listing = "".join(f"{file.path}\0{file.sha256}\n" for file in self.files)
         return hashlib.sha256(listing.encode("utf-8", "surrogatepass")).hexdigest()
 
     def body(self, clean_name: Callable[[str], str] = str) -> SentDocument:
-        """Return it as an engine and a team's server take it, with names as `clean_name` changes them."""
+        """Build the request for an engine or a team's server, with names changed by `clean_name`."""
         body: SentDocument = {
             "files": [file.body(clean_name) for file in self.files],
             "task_id": clean_name(self.task_id),
@@ -196,7 +199,7 @@ class Document:
             },
             "commit": self.commit,
         }
-        # An older server refuses keys that it doesn't know: this one is sent only if it's set.
+        # Only sent if set: older servers refuse keys they don't know.
         if self.task.reference:
             body["reference"] = self.task.reference
         return body
@@ -213,7 +216,7 @@ class Document:
         return ()
 
     def lacks(self, rubric: ScoreRubric) -> str | None:
-        """Say in one line what a rubric needs that was not given; None where nothing is missing."""
+        """Name in one line what a rubric needs and the caller didn't give; None if nothing's missing."""
         given: dict[str, object] = {"sources": self.files[1:]}
         for role in TASK_ROLES:
             given[role] = getattr(self.task, role).strip()
@@ -223,7 +226,7 @@ class Document:
         return None
 
     def visible_files(self, tier: Tier, endpoint: Endpoint | None) -> tuple[VisibleFile, ...]:
-        """Return the files as a tier sees them: its characters are shared out in order."""
+        """Return the files as a tier sees them; its characters are allotted in order."""
         characters_left = characters_seen(tier, endpoint)
         files = []
         for file in self.files:
@@ -234,7 +237,7 @@ class Document:
 
 
 def characters_seen(tier: Tier, endpoint: Endpoint | None) -> int:
-    """Return how many characters of a subject a model of a tier is sent at most."""
+    """Return the most characters of a subject that a tier's model is sent."""
     tier_limit = tier.max_chars or CONTEXT_CHARS
     if endpoint is None:
         return min(tier_limit, CONTEXT_CHARS)
@@ -255,7 +258,7 @@ MOST_TEXTS = len(LETTERS)
 
 @dataclass(frozen=True, slots=True)
 class ComparisonInput:
-    """A prompt and the subjects A, B, … that answer it; `authors` are families, "none" for a person."""
+    """A prompt and its answers, the subjects A, B, …; `authors` are families, "none" for a person."""
 
     prompt: str
     files: tuple[File, ...]
@@ -280,13 +283,13 @@ class ComparisonInput:
         return self.files[LETTERS.index(letter)]
 
     def original(self, letter: str) -> str:
-        """Return the first subject with the same text: one that is no copy is its own."""
+        """Return the first subject with the same text: itself, unless it's a copy."""
         sha256 = self.file(letter).sha256
         return next(letter for letter in self.letters if self.file(letter).sha256 == sha256)
 
     @property
     def distinct(self) -> tuple[str, ...]:
-        """The letters of the subjects that are no copies of earlier ones."""
+        """The letters of the subjects, without copies of earlier ones."""
         return tuple(letter for letter in self.letters if self.original(letter) == letter)
 
     @property
@@ -301,14 +304,14 @@ class ComparisonInput:
         return named(self.author(letter))
 
     def written_by(self, family: str | None) -> ComparisonInput:
-        """Return the same where `family` wrote the subjects of which nothing is said."""
+        """Name `family` as the author of every subject without one."""
         return replace(
             self, authors=tuple(self.author(letter) or family for letter in self.letters)
         )
 
     @property
     def author_families(self) -> tuple[str, ...]:
-        """The families that wrote any subject, "unknown" among them where of some nothing is said."""
+        """The families that wrote any subject; "unknown" if some subject's author isn't given."""
         families: list[str] = []
         for letter in self.letters:
             families += self.families(letter)
@@ -318,7 +321,7 @@ class ComparisonInput:
 
     @property
     def families_of_some_texts(self) -> tuple[str, ...]:
-        """The families that wrote some subjects and not the others: their models have a favourite."""
+        """The families that wrote some of the subjects but not all: their models have a favourite."""
         texts_by_family: Counter[str] = Counter()
         for letter in self.letters:
             texts_by_family.update(self.families(letter))
@@ -326,13 +329,13 @@ class ComparisonInput:
         return tuple(family for family in some if family != "unknown")
 
     def shown_sha256(self, order: str) -> str:
-        """Return one hash for the prompt and the subjects as they are shown, by which a reply is known."""
+        """Hash the prompt and the subjects in the order shown; a recorded reply is found by it."""
         texts = "\0".join([self.prompt, *(self.file(letter).sha256 for letter in order)])
         return hashlib.sha256(texts.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Titled(Protocol):
-    """What a candidate is made of: a hit, a labelled case or a rubric's example."""
+    """The source of a candidate: a hit, a labelled case or a rubric's example."""
 
     @property
     def title(self) -> str: ...
@@ -354,12 +357,12 @@ class PromptCandidate:
 
     @classmethod
     def of(cls, source: Titled, name: str, text: str) -> PromptCandidate:
-        """Return a candidate under a name, with a text to show."""
+        """Build a candidate with this name and text."""
         return cls(name, source.title, source.category, tuple(source.tags), text)
 
 
 class Query(NamedTuple):
-    """What candidates are wanted for: the request and the last turns of the conversation before it."""
+    """The request that candidates are for, with the last turns of the conversation before it."""
 
     text: str
     turns: tuple[str, ...] = ()
@@ -379,15 +382,15 @@ class Candidates(NamedTuple):
 
 MAX_BYTES = 64_000_000
 STDIN = "-"
-_HANDED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell has opened for us
-_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # UTF-32 begins so, too
-_SNIFFED = 8192  # bytes in which a NUL marks a file as binary, as git does it
+_HANDED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # files that a shell has opened for us
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # UTF-32's marks start with these too
+_SNIFFED = 8192  # bytes in which a NUL marks a file as binary, as in git
 
 
 def expand(paths: Iterable[str]) -> Iterator[str]:
-    """Yield paths, a folder as the text files in it that git does not ignore; raises `UsageError`.
+    """Yield paths, and for a folder the text files in it that git doesn't ignore; raises `UsageError`.
 
-    A folder without any is yielded as it is: reading it says so.
+    A folder without any is yielded itself, so that reading it reports the problem.
     """
     all_paths = list(paths)
     if "" in all_paths:
@@ -405,19 +408,19 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
 def is_folder(path: str) -> bool:
     try:
         return Path(path).is_dir()
-    except (OSError, ValueError):  # too long, or a NUL in it: reading it says so
+    except (OSError, ValueError):  # too long, or with a NUL: reading it reports that
         return False
 
 
 def read_file(path: str, stdin: BinaryIO) -> File:
-    """Return one file, or standard input for `-`; raises `InputError` in one line."""
+    """Read one file, or standard input for `-`; raises `InputError` with a one-line message."""
     if path == STDIN:
         return decode(path, stdin.read(MAX_BYTES + 1), "standard input")
     if is_folder(path):
         raise InputError(f"{path}: the folder has no text file, apart from files that git ignores")
     refuse_link_out(path)
     try:
-        # Reading must come to an end: a file's does, and so do a shell's `<(…)` and `/dev/stdin`.
+        # Only read something that ends: a regular file, or a shell's `<(…)` and `/dev/stdin`.
         is_file = stat.S_ISREG(Path(path).stat().st_mode)
         is_from_shell = str(Path(path)).startswith(_HANDED)
         if not is_file and not is_from_shell:
@@ -427,13 +430,13 @@ def read_file(path: str, stdin: BinaryIO) -> File:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError:  # a NUL in it
+    except ValueError:  # a NUL in the path
         raise InputError(f"{path}: cannot be read (not a path)") from None
     return decode(path, data)
 
 
 def decode(path: str, data: bytes, name: str | None = None) -> File:
-    """Return the file that holds `data`, called `name` in errors; raises `InputError` in one line."""
+    """Decode `data` as a file, called `name` in errors; raises `InputError` with a one-line message."""
     shown = encodable(name or path)
     if len(data) > MAX_BYTES:
         raise InputError(f"{shown}: larger than {MAX_BYTES // 1_000_000} MB; judge a part of it")
@@ -456,7 +459,7 @@ def document(
     task: TaskDescription | None = None,
     family: str | None = None,
 ) -> Document:
-    """Return files as one subject, named by the first without `task_id`; `family` names who wrote them."""
+    """Make one subject of files, named after the first unless `task_id`; `family` is the author's."""
     name = encodable(task_id or "") or f"{files[0].path}@{files[0].sha256[:16]}"
     return Document(
         tuple(files), name, task or TaskDescription(), Author(family=family and encodable(family))
@@ -464,7 +467,7 @@ def document(
 
 
 def _is_text(path: Path) -> bool:
-    """Whether a file holds text; one that cannot be read counts as such, so that reading it says why."""
+    """Whether a file holds text. An unreadable one counts, so that reading it reports the problem."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     try:
         with path.open("rb") as file:
@@ -477,9 +480,9 @@ def _is_text(path: Path) -> bool:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    """Return the files in a folder that git tracks or would track; all that are not hidden without git.
+    """List a folder's files that git tracks or would track; without git, all that aren't hidden.
 
-    Files that a link leads to are left out.
+    Files reached through a link are left out.
     """
     try:
         paths = _list_with_git(folder)
@@ -490,22 +493,24 @@ def _files_in(folder: Path) -> list[Path]:
     for path in paths:
         if not path.is_file():
             continue
-        # A link in its name, or in a folder between, leads to another place than the name says.
+        # A link in the path leads somewhere other than the name says.
         if path.resolve() == real_folder / path.relative_to(folder):
             files.append(path)
     return sorted(files)
 
 
 def _list_with_git(folder: Path) -> set[Path]:
-    """Return what git tracks or would track in a folder; raises `GitError` where there is no repository."""
+    """List the files in a folder that git tracks or would track; raises `GitError` outside a repository."""
     listed = Repository(folder).ask("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     return {folder / os.fsdecode(name) for name in listed.split(b"\0") if name}
 
 
 def _list_visible(folder: Path) -> set[Path]:
-    """Return the files in a folder that are not hidden, nor in a hidden folder."""
+    """List the files in a folder that aren't hidden, or inside a hidden folder."""
     paths: set[Path] = set()
     for base, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]  # only these are walked
+        folders[:] = [
+            name for name in folders if not name.startswith(".")
+        ]  # os.walk only enters these
         paths.update(Path(base) / name for name in names if not name.startswith("."))
     return paths

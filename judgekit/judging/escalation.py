@@ -1,8 +1,8 @@
-"""When judging ends, and why: `decide`, a pure function of the evidence of all tiers so far, and its table.
+"""When judging ends, and why: `decide`, a pure function of all tiers' evidence so far, and its table.
 
-The rows stand in `TABLE` in the order in which they apply; docs/escalation.md has them in words. The first
-row that applies says which tier is asked now, or how the judging ends. Rows that overrule look at such an
-end, and may put another in its place. Each end has the name of its row: `because`.
+`TABLE` lists the rows in the order they apply; docs/escalation.md has them in words. The first row that
+applies names the tier to ask now, or the end of judging. Rows that overrule look at such an end and may
+replace it. Each end carries its row's name as `because`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """A row of the table: docs/escalation.md has the docstrings of its parts, or their `words`."""
+    """A row of the table. docs/escalation.md shows the docstrings of its parts, or their `words`."""
 
     name: str
     applies: Callable[..., bool]
     come_to: Callable[..., Step]
     tasks: tuple[Task, ...]
     overrules: bool = False
-    """Whether it looks at an end that a row above came to."""
+    """Whether it looks at an end reached by a row above."""
 
 
 DOCUMENT: tuple[Task, ...] = ("document",)
@@ -53,14 +53,14 @@ ALL: tuple[Task, ...] = ("document", "candidate", "pair", "ranking")
 
 TABLE: list[Row] = [
     Row("the first tier is next", rows.is_nobody_asked, rows.ask_first, ALL),
-    # In a ranking each tier's scores are pooled with those before it, so the latest tier speaks for all.
+    # A ranking pools each tier's scores with earlier ones, so the latest tier speaks for all.
     Row("the tier failed", rows.is_failed_but_not_last, rows.ask_about_contenders, RANKING),
     Row("the last tier failed", rows.is_failed_and_last, rows.leave_open, RANKING),
     Row("the last tier has spoken", rows.is_last_of_ranking, rows.end_ranking, RANKING),
     Row(LEAD_CALIBRATED, rows.is_calibrated, rows.end_with_best, RANKING),
     Row("one is ahead", rows.is_one_ahead, rows.end_with_best, RANKING),
     Row("several are near the best", rows.is_undecided, rows.ask_about_contenders, RANKING),
-    # In the other tasks each tier has a vote.
+    # In the other tasks, each tier has a vote.
     Row("the jury is divided", rows.is_divided_to_the_end, rows.escalate, VOTED),
     Row(CALIBRATED, rows.is_calibrated, rows.end_as_calibrated, VOTED),
     Row("the calibration's last word is to come", rows.is_reference_ahead, rows.ask_next, VOTED),
@@ -79,7 +79,7 @@ TABLE: list[Row] = [
     Row("two of three agree", rows.is_third_with_one, rows.THIRD_AGREES_WITH_ONE, VOTED),
     Row("no two agree", rows.is_third_against, rows.escalate, VOTED),
     Row("the tiebreaker decides", rows.is_third_alone, rows.THIRD_DECIDES, VOTED),
-    # What an end may not rest on
+    # Evidence that an end may not rest on
     Row(
         "a divided jury stays open", rows.is_divided_and_open, rows.escalate, VOTED, overrules=True
     ),
@@ -119,7 +119,7 @@ TABLE: list[Row] = [
 
 
 def decide(evidence_by_tier: Evidence, rules: EscalationRules) -> Step:
-    """Return the tier to ask now, or the end, by the rows of `TABLE`."""
+    """Find the tier to ask now, or the end, by the rows of `TABLE`."""
     now = Situation(evidence_by_tier, rules)
     step: Step | None = None
     for row in TABLE:
@@ -143,7 +143,7 @@ def _named(row: Row, step: Step, overruled: End | None = None) -> Step:
 
 
 def _count_agreement(now: Situation, end: End) -> Consensus:
-    """Return the consensus of the tiers: one model alone is `single`, however often it agrees with itself."""
+    """Return the tiers' consensus; one model alone is `single`, however often it agrees with itself."""
     if end.tier is None:
         return end.consensus
     models: set[str] = set()
@@ -156,21 +156,21 @@ def _count_agreement(now: Situation, end: End) -> Consensus:
     evidence_of_end = now.evidence[end.tier]
     agreement = evidence_of_end.agreement
     if evidence_of_end.is_divided and agreement == "none":
-        return "single"  # it only gave reasons for what another tier says
+        return "single"  # it only gives reasons for another tier's outcome
     if agreement is not None:
         return agreement
     is_split = any(now.evidence[tier].agreement for tier in now.tiers_for(end.verdict))
     if now.rules.task == "pair" and end.consensus == "unanimous" and is_split:
-        return "majority"  # of one of these tiers not all families agreed
+        return "majority"  # not all families in one of these tiers agreed
     if now.rules.task == "document" and end.consensus == "single" and len(models) > 1:
         answered = [tier for tier, evidence in now.evidence.items() if evidence.outcome is not None]
         if answered == [end.tier]:
-            return "unanimous"  # a jury by itself
+            return "unanimous"  # it's a jury by itself
     return end.consensus
 
 
 def _count_leaders(now: Situation, end: End) -> Consensus:
-    """Return the consensus of the tiers on the best; one alone is `single`."""
+    """Return the tiers' consensus on the best; one alone is `single`."""
     standings = [evidence.standing for evidence in now.complete if evidence.standing]
     leaders = {standing.leader for standing in standings}
     if len(standings) == 1:

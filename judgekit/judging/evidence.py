@@ -1,8 +1,7 @@
-"""What a tier's opinion says that decides anything: the one reader of opinions, live ones and recorded ones.
+"""The facts about a tier's opinion that can decide anything; every opinion, live or recorded, is read here.
 
 Each task has a function that reads its opinions: `read_document`, `read_candidate`, `read_pair`,
-`read_ranking`. Judging and `judgekit.evaluation` call the same ones, and `escalation.decide` sees nothing
-else.
+`read_ranking`. Judging and `judgekit.evaluation` both call it, and `escalation.decide` sees nothing else.
 """
 
 from __future__ import annotations
@@ -25,47 +24,47 @@ if TYPE_CHECKING:
 
 
 class Standing(NamedTuple):
-    """How subjects stand by all tiers so far, the best first."""
+    """The subjects ordered by all tiers so far, the best first."""
 
     order: tuple[str, ...]
     near: int
-    """How many are so near the best that they go up with it, itself included."""
+    """The number of subjects near enough to the best to go up with it, including itself."""
     level: int
-    """How many have the best score."""
+    """The number of subjects with the best score."""
     leader: str
     """The best by this tier alone."""
     heard: frozenset[str]
     """The models behind the scores."""
 
     def is_won(self, mode: ModeName) -> bool:
-        """Whether the best is ahead far enough to win: in lenient mode any lead is."""
+        """Whether the best is far enough ahead to win; in lenient mode any lead is enough."""
         return (self.near if mode == "strict" else self.level) == 1
 
 
 @dataclass(frozen=True, slots=True)
 class TierEvidence:
-    """What decides about one tier's opinion. Of a pair it's seen from the side of the first winner."""
+    """The decisive facts about one tier's opinion. A pair's are seen from the first winner's side."""
 
     outcome: Outcome | None
-    """None: the tier failed."""
+    """None if the tier failed."""
     margin: float | None = 0.0
-    """How far the opinion is from another outcome; None if no gate of a calibration may look at it."""
+    """The distance from another outcome; None if no gate of a calibration may use it."""
     leaning: float | None = None
-    """Of a decision model: how far it is on the side of acceptance."""
+    """A decision model's lean towards acceptance."""
     agreement: Consensus | None = None
     """How many of a tier's families agree with its outcome; None if all do."""
     is_divided: bool = False
-    """Whether its jury is split so that another tier must settle it."""
+    """Whether its jury is so divided that another tier must settle it."""
     sees_all: bool = True
     gives_reasons: bool = True
     is_own_family: bool = False
-    """Whether only models of the family that wrote the winner came to that."""
+    """Whether only models from the winner's own family came to this outcome."""
     models: frozenset[str] = frozenset()
-    """Those that were heard: none of a tier that failed."""
+    """The models heard; none if the tier failed."""
     families: frozenset[str] = frozenset()
-    """Those behind the outcome."""
+    """The families behind the outcome."""
     standing: Standing | None = None
-    """Of several subjects that are ranked."""
+    """For several subjects that are ranked."""
 
     @property
     def has_majority(self) -> bool:
@@ -73,17 +72,17 @@ class TierEvidence:
         return self.agreement == "majority"
 
     def without_margin(self) -> TierEvidence:
-        """Return the evidence without all that a calibration reads: it was learned from other opinions."""
+        """Drop everything a calibration reads, if it was learned from opinions of another kind."""
         return replace(self, margin=None, leaning=None)
 
 
 FAILED = TierEvidence(None, margin=None)
 Evidence: TypeAlias = "Mapping[TierName, TierEvidence]"
-"""The evidence of each tier that was asked, in order."""
+"""The evidence of each tier asked, in order."""
 
 
 class Speakers(NamedTuple):
-    """Who spoke in a tier."""
+    """The models and families heard in a tier."""
 
     models: frozenset[str] = frozenset()
     families: frozenset[str] = frozenset()
@@ -101,7 +100,7 @@ def read_document(
     sees_all: bool = True,
     speakers: Speakers = NOBODY,
 ) -> TierEvidence:
-    """Read a tier's opinion of a document; `decides` if its models give probabilities and no reasons."""
+    """Read a tier's opinion of a document; `decides` if its models give probabilities without reasons."""
     if not opinion:
         return replace(FAILED, sees_all=sees_all)
     return TierEvidence(
@@ -111,7 +110,7 @@ def read_document(
         agreement=_agreement(opinion.divided),
         is_divided=opinion.divided is not None,
         sees_all=sees_all,
-        gives_reasons=bool(opinion.findings) or not decides,  # findings are reasons
+        gives_reasons=bool(opinion.findings) or not decides,  # findings count as reasons
         models=speakers.models,
         families=speakers.families,
     )
@@ -120,7 +119,7 @@ def read_document(
 def read_candidate(
     mark: Mark | None, *, decides: bool = False, sees_all: bool = True
 ) -> TierEvidence:
-    """Read a tier's mark of a candidate: kept is an acceptance, dropped a rejection. It owes no reasons."""
+    """Read a tier's mark of a candidate: kept is accepted, dropped is rejected. It owes no reasons."""
     if mark is None:
         return replace(FAILED, sees_all=sees_all)
     leaning = None
@@ -142,9 +141,9 @@ def read_pair(
     cut: Collection[TierName] = (),
     favouring_families: Mapping[str, Collection[str]] = {},
 ) -> dict[TierName, TierEvidence]:
-    """Read all tiers' votes on a pair from the side of the first winner.
+    """Read all tiers' votes on a pair from the first winner's side.
 
-    `favouring_families` wrote one of the texts and not the other: their models favour it.
+    `favouring_families` wrote one of the texts but not the other, so their models favour it.
     """
     outcomes = jury.outcomes(votes)
     evidence = {}
@@ -167,9 +166,9 @@ def read_ranking(
     margins: Margins,
     favouring_families: Mapping[str, Collection[str]] = {},
 ) -> dict[TierName, TierEvidence]:
-    """Read what tiers came to about several subjects, each pooled with those before it.
+    """Read the tiers' rankings of several subjects, each pooled with those before it.
 
-    A lead of the best is an acceptance; who is within a tier's margin of it goes up with it.
+    A lead of the best is an acceptance; subjects within a tier's margin of it go up with it.
     """
     evidence = {}
     for ranked in tiers:
@@ -209,9 +208,9 @@ def _agreement(divided: bool | None) -> Consensus | None:  # noqa: FBT001 - as o
 def margin(
     rubric: ScoreRubric, scores: Mapping[str, float], mode: ModeName, *, signed: bool = False
 ) -> float:
-    """Return how many points scores are away from another outcome.
+    """Compute how many points scores are away from another outcome.
 
-    If `signed`, it is how far they are above acceptance: negative, where they are below.
+    If `signed`, it's the distance above acceptance, which is negative below it.
     """
     rule: ScoreMode = getattr(rubric.modes, mode)
     values = [scores[name] for name in rubric.dimensions]
@@ -230,7 +229,7 @@ def margin(
 
 
 def certainty(probability: float | None) -> float:
-    """Return how far the probability of a kept candidate is from one half; 0 where there is none."""
+    """Compute a candidate's distance from one half, by its probability; 0 if there is none."""
     if probability is None:
         return 0.0
     return round(abs(probability - 0.5), DIGITS)

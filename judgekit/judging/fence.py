@@ -1,10 +1,10 @@
-"""Fences around untrusted text: a model must be able to tell what it judges from its instructions.
+"""Fences around untrusted text, so that a model can tell the text it judges from its instructions.
 
-A fence's tag carries a random nonce that a text cannot know, and the tag's own name is broken up wherever it
-stands inside. So are the marks that chat templates put between turns. Candidates get labels that do not show
-in the text and cannot be foreseen by it.
+A fence's tag carries a random nonce that no text can know, and the tag's own name is broken up wherever it
+occurs inside. So are the marks that chat templates put between turns. Candidates get labels that don't occur
+in the text and that it can't predict.
 
-Inside, words in letters that look like others are made plain (`judgekit.redaction.lookalikes`).
+Lookalike letters inside are replaced by plain ones (`judgekit.redaction.lookalikes`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _DATA: Final = environment.table(__file__, "fence.toml")
 _MARKS: Final[dict[str, str]] = _DATA["marks"]
 _BAR: Final = "|\uff5c"  # DeepSeek's is full-width
 _LONGEST: Final = 64
-_LONGEST_INSIDE: Final = 200  # a mark may name a tool and its parameters
-# The bracket that opens a chat template's mark: with a blank behind it, it is text.
+_LONGEST_INSIDE: Final = 200  # a mark may hold a tool's name and parameters
+# The bracket that opens a chat template's mark; followed by a blank, it's just text.
 _OPENING: Final = re.compile(
     rf"[<\u2039](?=/?[{_BAR}](?:[^\s<>]{{1,{_LONGEST}}}|[A-Za-z][^<>\u203a\n]{{0,{_LONGEST_INSIDE}}}"
     rf"[^\s<>\u203a])[>\u203a])"
@@ -59,7 +59,7 @@ _SPELT: Final = "".join(char + _OVER_LETTERS for char in _WORD)
 _WORD_BEFORE_NONCE: Final = re.compile(rf"{_SPELT}(?=[{_DASHES}])", re.IGNORECASE)
 _NONCE_BYTES: Final = 8
 _NONCE_LETTERS: Final = 14  # 26 ** 14 is more than 2 ** 64
-# As with \b before it, but it begins with letters that a search skips to.
+# Equal to \b in front, but it starts with letters that a search can skip to.
 _TAG: Final = re.compile(rf"{_WORD}-(?<!\w{_WORD}-)[a-z]{{{_NONCE_LETTERS}}}\b")
 _QUOTED: Final = str.maketrans('"<>', "'()")
 _TRIES: Final = (
@@ -69,7 +69,7 @@ _SECRET_BYTES: Final = 32
 
 
 class Fence:
-    """One fence for all untrusted parts of a prompt: a nonce of 64 random bits, in letters."""
+    """One fence for all untrusted parts of a prompt, with a nonce of 64 random bits in letters."""
 
     def __init__(self, nonce: str | None = None) -> None:
         if nonce is None:
@@ -81,7 +81,7 @@ class Fence:
         self.guard = _GUARD.format(tag=self.tag)
 
     def around(self, text: str, **attributes: str) -> str:
-        """Return `text` visible, plain and fenced; template marks and the tag's word are broken up."""
+        """Fence `text`, made visible and plain; template marks and the tag's word are broken up."""
         written_attributes = ""
         for name, value in attributes.items():
             line = " ".join(_break_marks(visible(value)).split())
@@ -89,7 +89,7 @@ class Fence:
         shown = _break_marks(plain(visible(text)))
         parts = []
         start = 0
-        # A skeleton has as many characters as its text: places in it are places in the text.
+        # A skeleton has the same length as its text, so positions in one hold in the other.
         for match in _WORD_BEFORE_NONCE.finditer(skeleton(shown)):
             parts.append(shown[start : match.end()])
             start = match.end()
@@ -99,19 +99,19 @@ class Fence:
 
 
 def _break_marks(text: str) -> str:
-    """Return a text with a blank behind each bracket that opens a chat template's mark."""
+    """Insert a blank after each bracket that opens a chat template's mark."""
     return _OPENING.sub(r"\g<0> ", text)
 
 
 def without_nonce(text: str) -> str:
-    """Return a prompt's text with the tags of its fences made the same in every prompt."""
+    """Replace the nonces in a prompt's fences, so that equal prompts have equal texts."""
     return _TAG.sub(_WORD, text)
 
 
 def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
-    """Return shuffled labels by id, by an HMAC under a secret; none of them stands in what is `shown`.
+    """Draw shuffled labels by id, with an HMAC under a secret; none of them occurs in `shown`.
 
-    Only a text that holds too many labels may hold one that is taken.
+    The exception is a text with too many possible labels in it.
     """
     context = "\0".join((query, *sorted(ids))).encode("utf-8", "surrogatepass")
     key = hmac.digest(_secret(), context, "sha256")
@@ -121,7 +121,8 @@ def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
     shown_in_capitals = shown.upper()
     labels: dict[str, str] = {}
     for name in sorted(ids, key=digests.__getitem__):
-        # Four of 26 letters collide once in 4,000 prompts of 15 candidates: take the next four then.
+        # Four of 26 letters collide once in 4,000 prompts of 15 candidates; then take the next
+        # four.
         free = (label for label in _fours(digests[name]) if label not in labels.values())
         unseen = (label for label in islice(free, _TRIES) if label not in shown_in_capitals)
         labels[name] = next(unseen, None) or next(free)
@@ -129,7 +130,7 @@ def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
 
 
 def _fours(drawn: bytes) -> Iterator[str]:
-    """Yield groups of four letters without end, the same for the same bytes; no digits, so no numbers."""
+    """Yield endless groups of four letters from the same bytes; no digits, so no numbers."""
     while True:
         letters = "".join(filter(str.isalpha, base64.b32encode(drawn).decode()))
         for start in range(len(letters) - 3):
@@ -139,7 +140,7 @@ def _fours(drawn: bytes) -> Iterator[str]:
 
 @functools.cache
 def _secret() -> bytes:
-    """Return this installation's secret, made on first use; one for this process where none can be kept."""
+    """Load this installation's secret, made on first use; one for this process if it can't be stored."""
     path = Path(environment.LABEL_SECRET.path())
     with suppress(OSError):
         environment.private_folder(str(path.parent))

@@ -1,4 +1,4 @@
-"""Which opinions may be final by a calibration: its gates, learned by `judgekit.evaluation.calibrate`."""
+"""Which opinions a calibration makes final: its gates, learned by `judgekit.evaluation.calibrate`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from judgekit.judging.score_source import ScoreSource
 
-DIGITS = 4  # of a margin: thresholds and scores are compared as they are written
+DIGITS = 4  # of a margin, so that thresholds and scores are compared as they're written
 Seen: TypeAlias = "Mapping[TierName, Outcome | None]"
-"""The outcome of each tier that was asked, in order; None for a round that failed."""
+"""The outcome of each tier asked, in order; None for a failed round."""
 
 
 class FinalityRule(Strict):
-    """Which opinions of a tier may be final."""
+    """A class of a tier's opinions that may be final."""
 
     tier: TierName
     outcome: Outcome
@@ -44,20 +44,20 @@ class FinalityRules:
     id: str = ""
     rules: tuple[FinalityRule, ...] = ()
     last: TierName | None = None
-    """The tier whose opinion is the last word, if one is."""
+    """The tier whose opinion is always final, if there is one."""
     read: frozenset[tuple[TierName, str, ScoreSource]] = frozenset()
-    """How the opinions of each tier's models were read; empty where that does not matter."""
+    """How each tier's models' opinions were read; empty if that doesn't matter."""
     answered: frozenset[tuple[TierName, str, str]] = frozenset()
-    """Which model answered as each that was asked, by tier; empty where that does not matter."""
+    """The model that answered under each name, by tier; empty if that doesn't matter."""
 
     def knows(self, tier: TierName, sources: Iterable[tuple[str, ScoreSource]]) -> bool:
-        """Whether the calibration was learned from opinions that were read in these ways, by model."""
+        """Whether the calibration was learned from opinions read in these ways, by model."""
         return not self.read or all((tier, model, how) in self.read for model, how in sources)
 
     def find_other_model(self, tier: TierName, answers: Iterable[tuple[str, str]]) -> str:
-        """Say that another model answered than those of which the rules were learned; "" if none did.
+        """Report that another model answered than the one the rules were learned from; "" if none did.
 
-        `answers` are the names that were asked and that answered.
+        `answers` pairs the name asked with the name that answered.
         """
         for asked, answered in answers:
             then = {name for place, model, name in self.answered if (place, model) == (tier, asked)}
@@ -67,15 +67,15 @@ class FinalityRules:
         return ""
 
     def has_rule(self, tier: TierName, outcome: Outcome) -> bool:
-        """Whether opinions of a tier with this outcome may be final."""
+        """Whether a tier's opinions with this outcome may be final."""
         return any(rule.tier == tier and rule.outcome == outcome for rule in self.rules)
 
     def has_leaning_rule(self, tier: TierName) -> bool:
-        """Whether opinions of a tier are final by their leaning, whatever the outcome of its scores."""
+        """Whether a tier's opinions are final by their leaning, whatever the outcome of their scores."""
         return any(rule.tier == tier and rule.leaning is not None for rule in self.rules)
 
     def decided(self, tier: TierName, leanings: Mapping[TierName, float]) -> Outcome | None:
-        """Return the outcome that the leaning of a tier is far enough on the side of, if any."""
+        """Return the outcome that a tier leans to far enough to decide it, if any."""
         if tier not in leanings:
             return None
         for rule in self.rules:
@@ -86,7 +86,7 @@ class FinalityRules:
         return None
 
     def final(self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]) -> bool:
-        """Whether the opinion of a tier is final: as the last word, or because a rule lets it through."""
+        """Whether a tier's opinion is final: always, or because a rule lets it through."""
         if seen[tier] is None:
             return False
         return tier == self.last or self._allows(tier, seen, margins.get(tier), stands=None)
@@ -94,7 +94,7 @@ class FinalityRules:
     def stands(
         self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]
     ) -> TierName | None:
-        """Return the tier before `tier` if its win stands against the tie of `tier`; else None."""
+        """Return the tier before `tier` if its win stands against `tier`'s tie; else None."""
         before = _tier_before(tier, seen)
         if before is None or seen[before] != "accept":
             return None
@@ -105,9 +105,9 @@ class FinalityRules:
     def _allows(
         self, tier: TierName, seen: Seen, margin: float | None, *, stands: TierName | None
     ) -> bool:
-        """Whether a rule for such an opinion of `tier` asks for no larger margin.
+        """Whether a rule for such an opinion of `tier` accepts its margin.
 
-        The margin is that of the opinion, or of the win that `stands` against it. None is no margin.
+        The margin is the opinion's, or that of the win that `stands` against it. None means there isn't one.
         """
         if margin is None:
             return False
@@ -123,7 +123,7 @@ class FinalityRules:
 
 
 def _tier_before(tier: TierName, seen: Seen) -> TierName | None:
-    """Return the tier that was asked before another one; None where that is the first."""
+    """Return the tier asked before another one; None if that was the first."""
     tiers = list(seen)
     if tiers[0] == tier:
         return None
@@ -131,5 +131,5 @@ def _tier_before(tier: TierName, seen: Seen) -> TierName | None:
 
 
 def towards(outcome: Outcome, leaning: float) -> float:
-    """Return how far a leaning is on the side of an acceptance, or of a rejection."""
+    """Compute how far a leaning is towards an acceptance, or a rejection."""
     return leaning if outcome == "accept" else -leaning

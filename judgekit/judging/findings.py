@@ -1,4 +1,4 @@
-"""The findings of a reply, and which dimension each is about."""
+"""Reads the findings of a reply, and assigns each to a dimension."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
     from judgekit.rubric.schema import ScoreRubric
 
-MAX_FINDINGS = 50  # of one reply
+MAX_FINDINGS = 50  # in one reply
 
 
 def read_findings(part: str, replied: Sequence[Mapping[str, str]]) -> tuple[Finding, ...]:
-    """Return the findings of a reply, up to `MAX_FINDINGS`; those that say nothing are left out.
+    """Read up to `MAX_FINDINGS` findings from a reply, leaving out empty ones.
 
-    `part` is the dimension that was asked about alone, and so what they are about; "" where all were.
+    `part` is the only dimension asked about, which they all get; "" if the question covered all.
     """
     findings = []
     for replied_finding in replied:
-        # A model's words are shown on terminals and written as JSON: no escapes, no lone surrogates.
+        # These words reach terminals and JSON, so no escapes and no lone surrogates.
         fields = {name: visible(text) for name, text in replied_finding.items()}
         fields["issue"] = fields["issue"] or fields["suggestion"]
         fields["dimension"] = part or fields["dimension"]
@@ -34,11 +34,11 @@ def read_findings(part: str, replied: Sequence[Mapping[str, str]]) -> tuple[Find
 
 
 def place_findings(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Finding, ...]:
-    """Return findings, each with the dimension that it names, or else mentions more than any other.
+    """Give each finding the dimension that it names, or else mentions more than any other.
 
-    Where there is none, the dimension stays as it is.
+    If there is none, its dimension stays unchanged.
     """
-    # Of two names with the same stems the first counts: it is written last.
+    # If two names have the same stems, the first wins, so it's written last.
     names_by_stems = {_stems(name): name for name in reversed(rubric.dimensions)}
     placed = []
     for finding in findings:
@@ -50,9 +50,9 @@ def place_findings(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Fi
 
 
 def _most_mentioned(finding: Finding, rubric: ScoreRubric) -> str | None:
-    """Return the dimension that a finding mentions more than every other one, if there is one.
+    """Find the dimension that a finding mentions more than any other, if there is one.
 
-    Its quote does not count.
+    Its quote doesn't count.
     """
     counts = mentions(f"{finding.dimension}. {finding.issue}. {finding.suggestion}", rubric)
     most = max(counts.values(), default=0)
@@ -63,12 +63,12 @@ def _most_mentioned(finding: Finding, rubric: ScoreRubric) -> str | None:
 
 
 def mentions(text: str, rubric: ScoreRubric) -> dict[str, int]:
-    """Return how many different terms of each dimension stand in a text, for those that it mentions."""
+    """Count the different terms of each dimension in a text, for the dimensions it mentions."""
     stems = _stems(text)
     counts: dict[str, int] = {}
     for name, dimension in rubric.dimensions.items():
         terms = {_stems(term) for term in (name, *dimension.terms)}
-        phrases: set[tuple[str, ...]] = set()  # of the text, as long as some term
+        phrases: set[tuple[str, ...]] = set()  # in the text, as long as a term
         for length in {len(term) for term in terms}:
             starts = range(len(stems) - length + 1)
             phrases |= {stems[start : start + length] for start in starts}
@@ -83,4 +83,4 @@ def _stems(text: str) -> tuple[str, ...]:
     return tuple(_stem(word) for word in words(fold(text)))
 
 
-_stem = lru_cache(maxsize=20_000)(stem)  # the words of rubrics and of judges come again and again
+_stem = lru_cache(maxsize=20_000)(stem)  # judges and rubrics keep using the same words

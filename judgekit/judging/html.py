@@ -1,4 +1,4 @@
-"""Records as HTML for a notebook, in which texts of others are escaped."""
+"""Renders records as HTML for a notebook, escaping text that others wrote."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from judgekit.text import lines_of, short_line, visible
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_MOST_CHARS = 300  # of a cell or a line
+_MOST_CHARS = 300  # in a cell or a line
 
 
 def record_html(text: str, findings: Iterable[tuple[str, str]] = ()) -> str:
-    """Return the lines of a text, the first one bold, and below them issues with their quotes."""
+    """Render a text's lines, the first one bold, and below them issues with their quotes."""
     headline, *lines = map(_escape, lines_of(text))
     html = "<br>".join([f"<b>{headline}</b>", *lines])
     items = []
@@ -29,7 +29,7 @@ def record_html(text: str, findings: Iterable[tuple[str, str]] = ()) -> str:
 
 
 def table_html(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return a table of rows that have the same names."""
+    """Render rows with the same keys as a table."""
     rows = list(rows)
     if not rows:
         return ""

@@ -1,4 +1,4 @@
-"""Whether somebody else than the author's own family is behind an outcome."""
+"""Whether anyone but the author's own family is behind an outcome."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from judgekit.providers.registry import UNKNOWN_FAMILY
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-# Whether an acceptance must not rest on the author's own family alone.
+# Whether an acceptance may rest on the author's own family alone.
 Independence: TypeAlias = Literal["prefer", "require"]
 
 
 def is_independent(author_families: Collection[str], judged: Collection[str]) -> bool | None:
-    """Whether another family than the author's is among those behind the outcome; None if it is not known."""
+    """Whether a family other than the author's is behind the outcome; None if that isn't known."""
     named_families = set(author_families) - {UNKNOWN_FAMILY}
     if not named_families or not judged:
         return None
@@ -29,7 +29,7 @@ def is_independent(author_families: Collection[str], judged: Collection[str]) ->
 def independence_problem(
     independence: Independence, author_families: Sequence[str], judged: Collection[str]
 ) -> str | None:
-    """Say in one line why an acceptance by `judged` may not stand; None where it may."""
+    """Explain in one line why an acceptance by `judged` may not stand; None if it may."""
     if independence == "prefer" or not author_families or is_independent(author_families, judged):
         return None
     families = ", ".join(author_families)

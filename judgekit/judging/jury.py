@@ -1,4 +1,4 @@
-"""A model's opinion, and the one opinion that the models of a tier come to as a jury, a family a vote."""
+"""A model's opinion, and the joint opinion of a tier's models as a jury, with one vote per family."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 JuryRule: TypeAlias = Literal["mean", "majority"]
 Decide: TypeAlias = "Callable[[Mapping[str, float]], Outcome]"
 Value = TypeVar("Value")
-EVEN = 0.5  # a candidate is kept when it is likelier than not that it should be
+EVEN = 0.5  # a candidate is kept if that's more likely right than not
 DIGITS = 4  # of a probability
 
 
@@ -29,14 +29,14 @@ def has_quorum(answered: int, asked: int) -> bool:
 
 
 def voter(model: str, family: str) -> str:
-    """Return who votes with a model's voice: its family; a model of an unknown one is a family of its own."""
+    """Name the voter behind a model: its family, or the model itself if the family is unknown."""
     if family == UNKNOWN_FAMILY:
         return f"model {model}"
     return f"family {family}"
 
 
 def by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
-    """Return what models said, family by family; a model of an unknown one is a family of its own."""
+    """Group models' answers by family; a model of unknown family is a group of its own."""
     families: dict[str, list[Value]] = {}
     for endpoint, value in voices:
         families.setdefault(voter(endpoint.model, endpoint.family), []).append(value)
@@ -44,7 +44,7 @@ def by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
 
 
 def _division(outcome: Outcome, families: Sequence[Outcome]) -> bool | None:
-    """Return whether most families came to `outcome`, where they came to different ones; else None."""
+    """Return None if all families agree, else whether most of them came to `outcome`."""
     if len(set(families)) == 1:
         return None
     return has_quorum(families.count(outcome), len(families))
@@ -52,7 +52,7 @@ def _division(outcome: Outcome, families: Sequence[Outcome]) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """Scores of a document, and what the thresholds make of them."""
+    """A document's scores, and the outcome by the rubric's thresholds."""
 
     outcome: Outcome
     scores: dict[str, float]
@@ -61,21 +61,21 @@ class Opinion:
     said: str | None = None
     """The model's own verdict word, which decides nothing."""
     samples: int = 1
-    """Of how many replies to the same question the scores are the mean."""
+    """The number of replies to the same question that the scores average."""
     divided: bool | None = None
-    """Of a jury whose families came to different outcomes: whether most of them came to this one."""
+    """For a jury with different outcomes: whether most families came to this one."""
     dimensions: tuple[str, ...] = ()
-    """Those that the reasoning mentions."""
+    """The dimensions mentioned in the reasoning."""
     expected: tuple[str, ...] = ()
-    """Those whose scores are means over the scale's points, by their probabilities."""
+    """The dimensions whose scores are expectations over the scale."""
     probabilities: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Of a decision model, by dimension and answer."""
+    """A decision model's probabilities, by dimension and answer."""
 
 
 def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: Decide) -> Opinion:
-    """Return the one opinion of a jury: what all families say, else by `rule` that of the mean or of most.
+    """Combine a jury's opinions: the outcome all families share, else the mean's or majority's by `rule`.
 
-    Its reasoning is that of the model whose scores are nearest, its findings are those of all models.
+    The reasoning comes from the model with the nearest scores, the findings from all models.
     """
     if len(voices) == 1:
         return voices[0][1]
@@ -96,7 +96,7 @@ def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: 
 
 
 def _pooled(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:
-    """Return the outcome that opinions come to by a rule, with the mean scores of those that count."""
+    """Combine opinions by a rule into an outcome, with the mean scores of those that count."""
     outcomes = [opinion.outcome for opinion in opinions]
     counted = opinions
     if len(set(outcomes)) == 1:
@@ -113,14 +113,14 @@ def _pooled(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opin
 
 
 def mean_scores(opinions: Sequence[Opinion]) -> dict[str, float]:
-    """Return the mean of each score over opinions that all have the same dimensions."""
+    """Average each score over opinions with the same dimensions."""
     return {
         name: fmean(opinion.scores[name] for opinion in opinions) for name in opinions[0].scores
     }
 
 
 def nearest(opinions: Sequence[Opinion], to: Opinion) -> Opinion:
-    """Return the opinion with nearest scores, of those with the same outcome where there are any."""
+    """Pick the opinion with the nearest scores, preferably one with the same outcome."""
 
     def distance(opinion: Opinion) -> tuple[bool, float]:
         differences = [abs(opinion.scores[name] - to.scores[name]) for name in to.scores]
@@ -130,7 +130,7 @@ def nearest(opinions: Sequence[Opinion], to: Opinion) -> Opinion:
 
 
 class Mark(NamedTuple):
-    """Whether one candidate is kept (`accept`), dropped (`reject`), or exactly between (`improve`)."""
+    """Whether a candidate is kept (`accept`), dropped (`reject`), or exactly in between (`improve`)."""
 
     outcome: Outcome
     probability: float | None = None
@@ -138,17 +138,17 @@ class Mark(NamedTuple):
 
     @property
     def chance(self) -> float:
-        """How likely the candidate is to be kept; 1 or 0, where the model gave no probability."""
+        """The probability that the candidate is kept; 1 or 0 if the model gave none."""
         if self.probability is None:
             return float(self.outcome == "accept")
         return self.probability
 
 
-Marks: TypeAlias = dict[str, Mark | None]  # by candidate id; None where a round brought none
+Marks: TypeAlias = dict[str, Mark | None]  # by candidate id; None if a round brought none
 
 
 def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) -> Marks:
-    """Return the marks of a jury of `asked` models; a candidate that half of them did not mark has None."""
+    """Combine a jury's marks; a candidate that only half of `asked` models or fewer marked has None."""
     if asked == 1:
         return voices[0][1] if voices else {}
     marks_by_candidate: dict[str, list[tuple[Endpoint, Mark]]] = {}
@@ -166,7 +166,7 @@ def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) 
 
 
 def _jury_mark(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
-    """Return the one mark that models come to about a candidate, a family a vote."""
+    """Combine the marks of one candidate, with one vote per family."""
     chances_by_family = [[mark.chance for mark in family] for family in by_family(marks)]
     family_shares = [_share(chances, rule) for chances in chances_by_family]
     family_outcomes = [leaning(share) for share in family_shares]
@@ -181,7 +181,7 @@ def _jury_mark(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
 
 
 def _share(chances: Sequence[float], rule: JuryRule) -> float:
-    """Return the mean chance, or by `majority` the share of those that keep: half a vote is one between."""
+    """Return the mean chance, or by `majority` the share that keeps; a tie counts as half a vote."""
     if rule == "mean":
         return fmean(chances)
     votes = {"accept": 1.0, "improve": EVEN, "reject": 0.0}
@@ -189,7 +189,7 @@ def _share(chances: Sequence[float], rule: JuryRule) -> float:
 
 
 def leaning(share: float) -> Outcome:
-    """Return whether a share, or a chance, is for keeping, for dropping, or exactly between."""
+    """Say whether a share, or a chance, favours keeping, dropping or neither."""
     if share == EVEN:
         return "improve"
     return "accept" if share > EVEN else "reject"
@@ -200,29 +200,29 @@ WINS: tuple[PairWord, PairWord] = ("A", "B")
 ORDERS = ("AB", "BA")
 SAME = "The answer changed with the order of the two texts, and that counts as a tie."
 SPLIT = "Asked several times, it did not prefer one of the two more often."
-_SHARE_DIGITS = 9  # sums of the same shares, added otherwise, are equal
+_SHARE_DIGITS = 9  # sums of the same shares in another order must come out equal
 
 
 def word_of(lean: float) -> PairWord:
-    """Return who a lean is for: above 0 it is A, below 0 B."""
+    """Name the text that a lean favours: A above 0, B below."""
     if lean > 0:
         return "A"
     return "B" if lean < 0 else "tie"
 
 
 class Vote(NamedTuple):
-    """One model's word about a pair, and why."""
+    """One model's vote on a pair, with its reason."""
 
     word: PairWord
     reasoning: str = ""
     share: float = 1.0
-    """By which share of the model's replies the word is ahead."""
+    """The share of the model's replies by which the word leads."""
     probabilities: Mapping[str, float] = {}
-    """Of a decision model, by letter."""
+    """A decision model's probabilities, by letter."""
 
     @property
     def lean(self) -> float:
-        """How far it is for A (1) or for B (-1)."""
+        """The lean from A (1) to B (-1)."""
         return {"A": self.share, "B": -self.share, "tie": 0.0}[self.word]
 
 
@@ -230,22 +230,22 @@ class TierVote(NamedTuple):
     """The vote of a tier's models."""
 
     word: PairWord | None = None
-    """None where too few models have one."""
+    """None if too few models have one."""
     lead: float = 0.0
-    """By which share of the families the word is ahead."""
+    """The share of the families by which the word leads."""
     reasoning: str = ""
     agreement: Consensus | None = None
-    """How many families agree with the word; None where all do."""
+    """How many families agree with the word; None if all do."""
     families: frozenset[str] = frozenset()
-    """Those for the word."""
+    """The families for the word."""
     models: frozenset[str] = frozenset()
-    """Those that have a vote, in a tier that has a word."""
+    """The families with a vote, in a tier that has a word."""
     votes: tuple[Vote, ...] = ()
-    """What each model said."""
+    """Each model's vote."""
 
 
 def vote(votes: Sequence[Vote | None]) -> Vote | None:
-    """Return what one model's words come to: a tie where they differ, None where one failed."""
+    """Combine one model's votes: a tie if they differ, None if one failed."""
     answered = [vote for vote in votes if vote is not None]
     if len(answered) < len(votes) or not answered:
         return None
@@ -255,10 +255,10 @@ def vote(votes: Sequence[Vote | None]) -> Vote | None:
 
 
 def of_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
-    """Return what a model's calls come to; None unless more than half of its samples are complete.
+    """Combine a model's calls into a vote; None unless more than half of its samples are complete.
 
-    The answers stand by sample, then criterion, then order. In a sample, the first criterion that is won
-    decides.
+    The answers are ordered by sample, then criterion, then order. Within a sample, the first criterion that
+    one text wins decides.
     """
     votes = [vote(pair) for pair in _chunks(answers, len(ORDERS))]
     samples = _chunks(votes, criteria)
@@ -273,7 +273,7 @@ def of_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
     lean = round(fmean(vote.lean for vote in sample_votes), _SHARE_DIGITS)
     word = word_of(lean)
     reasoning = next((vote.reasoning for vote in sample_votes if vote.word == word), SPLIT)
-    # A tie has no lead to measure: all of the model's voice is for it.
+    # A tie has no lead to measure, so the model's whole voice counts for it.
     return Vote(word, reasoning, share=abs(lean) if lean else 1.0)
 
 
@@ -282,7 +282,7 @@ def _chunks(values: Sequence[Value], size: int) -> list[Sequence[Value]]:
 
 
 def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean") -> TierVote:
-    """Return the vote of a tier's models, a family one voice; no word unless more than half have one."""
+    """Combine a tier's votes, one voice per family; no word unless more than half of the models have one."""
     answered = [(endpoint, vote) for endpoint, vote in voices if vote is not None]
     if not has_quorum(len(answered), len(voices)):
         return TierVote()
@@ -315,14 +315,14 @@ def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "
 
 
 def _lean_of_majority(words: Sequence[PairWord]) -> float:
-    """Return by which share of families a word is ahead; 0 where neither text has more than half of them."""
+    """Compute the share of families by which a word leads; 0 if neither text has a majority."""
     if not any(has_quorum(words.count(word), len(words)) for word in WINS):
         return 0.0
     return fmean(Vote(word).lean for word in words)
 
 
 def _agreement(words: Sequence[PairWord], word: PairWord) -> Consensus | None:
-    """Return how many families agree with the word of their tier; None where all do."""
+    """Say how many families agree with their tier's word; None if all do."""
     if len(set(words)) == 1:
         return None
     families = words.count(word)
@@ -332,12 +332,12 @@ def _agreement(words: Sequence[PairWord], word: PairWord) -> Consensus | None:
 
 
 def favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:
-    """Return the text that the first tier with a winner prefers; None where no tier has one."""
+    """Return the text preferred by the first tier with a winner; None if no tier has one."""
     return next((vote.word for vote in votes.values() if vote.word in WINS), None)
 
 
 def outcomes(votes: Mapping[TierName, TierVote]) -> dict[TierName, Outcome | None]:
-    """Return what the tiers said, seen from the side of the first winner: its win is an acceptance."""
+    """Map each tier to its outcome from the first winner's side: its win is an acceptance."""
     words: dict[PairWord | None, Outcome | None] = {
         favourite(votes): "accept",
         "tie": "improve",

@@ -1,6 +1,6 @@
-"""The kinds of models, and what judging must know of each: the one place that tells them apart.
+"""The kinds of models and their traits: the one place in judging that tells kinds apart.
 
-How each kind is asked is in a module of its own, and `asking.py` lists them.
+Each kind's way of asking is in a module of its own; `asking.py` lists them.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ if TYPE_CHECKING:
 
 
 class ModelKind(NamedTuple):
-    """What models of a kind have in common, beside the words in which they are asked."""
+    """The traits that models of a kind share, apart from the words used to ask them."""
 
     name: Literal["writes", "decides", "reads tokens"]
     gives_reasons: bool = False
-    """Whether it writes why, and may say something else when it is asked again."""
+    """Whether it gives reasons, and may answer differently when asked again."""
     shows_probabilities: bool = False
     """Whether an opinion has the probability of each answer."""
     sees_all: bool = False
-    """Whether the limit of a tier is none for it: at a hundredth of the price it saves nothing."""
+    """Whether it ignores a tier's limit: at a hundredth of the price the limit saves nothing."""
     names_texts: bool = False
-    """Whether two texts have drawn labels for it: what it writes could name them otherwise."""
+    """Whether two texts get random labels, because a model's text could otherwise name them."""
     candidates_at_once: int | None = None
-    """How many candidates it is asked about together; None for all."""
+    """The number of candidates it's asked about together; None for all."""
     is_bound_by_words: bool = False
-    """Whether a recording holds only for the words in which it was asked."""
+    """Whether a recording only holds for the exact words it was asked in."""
     source: Literal["decided", "points"] | None = None
-    """How its scores are read; None where the reply says."""
+    """How its scores are read; None if the reply tells."""
 
 
 WRITES = ModelKind(
     "writes",
     gives_reasons=True,
     names_texts=True,
-    candidates_at_once=15,  # of a long list it overlooks more, and takes longer
+    candidates_at_once=15,  # with a longer list it overlooks more and takes longer
 )
 DECIDES = ModelKind(
     "decides",
@@ -49,7 +49,7 @@ KINDS = (WRITES, DECIDES, READS_TOKENS)
 
 
 def kind_of(endpoint: Endpoint | None) -> ModelKind:
-    """Return the kind of a model; where none is set up, that of one that writes."""
+    """Return a model's kind; without a model, the kind that writes."""
     if endpoint is None or endpoint.writes:
         return WRITES
     if endpoint.decides:

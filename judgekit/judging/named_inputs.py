@@ -1,7 +1,8 @@
-"""Files that others name: in a file of labelled cases, or by a link that a clone brought.
+"""Files named by others: in a file of labelled cases, or by a link in a clone.
 
-A clone may name `../private.txt`, `/proc/self/environ`, a link or a pipe. What is read is sent to a provider:
-so such a name counts only inside the folder that the user chose, and in a checkout only if git tracks it.
+A clone may name `../private.txt`, `/proc/self/environ`, a link or a pipe, and a file that's read gets sent
+to a provider. So a name only counts inside the folder the user chose, and in a checkout only if git tracks
+the file.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from judgekit.errors import InputError
 from judgekit.git import GitError, Repository
 from judgekit.text import escaped
 
-_GIT = ".git"  # a folder, or in a worktree and in a submodule a file
+_GIT = ".git"  # a folder, or a file in worktrees and submodules
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,11 @@ class NamedInputs:
 
     @classmethod
     def of(cls, data: Path, base: Path | None = None) -> NamedInputs:
-        """Return the files that a file of data may name, by default those in its own folder."""
+        """Allow the files that a data file may name, by default those in its own folder."""
         return cls(data.parent, base or data.parent)
 
     def read(self, name: str) -> str:
-        """Return the text of a file; raises `InputError` with the reason."""
+        """Read a file's text; raises `InputError` with the reason."""
         path = self._find(name)
         shown = escaped(name)
         if self._tracked is not None and path not in self._tracked:
@@ -46,14 +47,14 @@ class NamedInputs:
             raise InputError(f"{shown} is not UTF-8 (byte {error.start})") from None
 
     def _find(self, name: str) -> Path:
-        """Return where a file is, without links; raises `InputError` unless it is in the base."""
+        """Find a file, with links resolved; raises `InputError` unless it's in the base."""
         base = self.base.resolve()
         is_outside = False
         for start in dict.fromkeys((self.base, self.folder)):
             try:
                 path = (start / name).resolve()
                 is_there = path.exists()
-            except (OSError, RuntimeError, ValueError):  # too long, links in a circle, a NUL
+            except (OSError, RuntimeError, ValueError):  # too long, circular links, or a NUL
                 raise InputError(f"{escaped(name)} cannot be read (not a path)") from None
             if not path.is_relative_to(base):
                 is_outside = True
@@ -66,7 +67,7 @@ class NamedInputs:
 
     @cached_property
     def _tracked(self) -> frozenset[Path] | None:
-        """The files of the base that git tracks; None outside of a checkout. Raises `InputError`."""
+        """The files in the base that git tracks; None outside a checkout. Raises `InputError`."""
         base = self.base.resolve()
         if find_checkout(base) is None:
             return None
@@ -79,13 +80,13 @@ class NamedInputs:
 
 
 def tracked_files(folder: Path) -> frozenset[Path]:
-    """Return the files in a folder, itself without links, that git tracks; raises `GitError`."""
+    """List the files that git tracks in a folder (a path without links); raises `GitError`."""
     listed = Repository(folder).ask("ls-files", "-z", "--cached")
     return frozenset(folder / os.fsdecode(name) for name in listed.split(b"\0") if name)
 
 
 def find_checkout(path: Path) -> Path | None:
-    """Return the nearest folder at or above an absolute path that is a checkout of git."""
+    """Find the nearest git checkout at or above an absolute path."""
     for folder in (path, *path.parents):
         if os.path.lexists(folder / _GIT):
             return folder
@@ -93,17 +94,18 @@ def find_checkout(path: Path) -> Path | None:
 
 
 def refuse_link_out(path: str) -> None:
-    """Raise `InputError` if a path leads out of its checkout by a link, or to what git does not track there.
+    """Raise `InputError` if a link takes a path out of its checkout, or to a file git doesn't track there.
 
-    `CLAUDE.md -> AGENTS.md` is followed. So is a link that git does not track: nobody but the user made it.
+    `CLAUDE.md -> AGENTS.md` is followed. So is a link that git doesn't track: only the user can have made
+    it.
     """
-    if "\0" in path:  # no file has such a name, as reading it says
+    if "\0" in path:  # no file has such a name; reading it reports that
         return
     name = Path(path).absolute()
     checkout = find_checkout(name.parent)
     if checkout is None:
         return
-    end = Path(path).resolve()  # as the system reads it, also `link/../file`
+    end = Path(path).resolve()  # resolved as the system does, including `link/../file`
     real_checkout = checkout.resolve()
     inside = name.relative_to(checkout)
     if end == real_checkout / inside:
@@ -127,7 +129,7 @@ def refuse_link_out(path: str) -> None:
 
 
 def _read_regular_file(path: Path) -> bytes:
-    """Read a file, and wait for no pipe or device; raises `OSError`."""
+    """Read a file, but don't wait for a pipe or a device; raises `OSError`."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
     with os.fdopen(descriptor, "rb") as file:

@@ -1,6 +1,6 @@
-"""How far scores move when the same text is judged again, as it was measured, and which verdicts are within.
+"""Measured noise: how far scores move when a text is judged again, and the verdicts within that range.
 
-A person keeps a measurement in their own configuration folder; a project cannot bring one.
+A measurement is stored in the user's own configuration folder; a project can't bring one.
 """
 
 from __future__ import annotations
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from judgekit.judging.score import DocumentJudge
 
 SCHEMA = "judgekit/noise@1"
-COVERAGE = 1.96  # standard deviations: 95 % of judgements are no farther from their mean
-LEAST = (
-    10  # answers beyond the first about a case: of fewer, the spread is little more than a guess
-)
+COVERAGE = 1.96  # standard deviations: 95 % of judgements are this close to their mean
+LEAST = 10  # repeated answers about a case; from fewer, the spread is little more than a guess
 
 
 class Noise(Strict):
@@ -45,11 +43,11 @@ class Noise(Strict):
 
 
 def mark_noise(judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdict:
-    """Return the verdict, with the noise where its scores are within it; raises `ConfigError`."""
+    """Add the noise to a verdict if its scores are within it; raises `ConfigError`."""
     folder = Path(environment.NOISE.path())
     if not (folder.is_dir() and verdict.scores and judge.models_by_tier):
         return verdict
-    # Models of the author's family may have been left out, and then the judge is another.
+    # Without the models of the author's family, the judge is a different one.
     path = folder / _file_name(judge.for_subject(document))
     if not path.is_file():
         return verdict
@@ -61,7 +59,7 @@ def mark_noise(judge: DocumentJudge, document: Document, verdict: Verdict) -> Ve
 
 
 def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
-    """Keep what was measured of a judge for the user; raises `InputError` when it cannot be written."""
+    """Store a judge's measurement for the user; raises `InputError` if it can't be written."""
     noise = Noise(
         schema=SCHEMA,
         made=datetime.now(UTC),
@@ -84,14 +82,14 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
 
 
 def _file_name(judge: DocumentJudge) -> str:
-    """Return the file name of a judge's noise, another one for each judge that may have another noise.
+    """Name a judge's noise file; judges that may differ in noise get different names.
 
-    It stands for all that a calibration is bound to, and for what decides which tiers are asked.
+    The name covers everything a calibration is bound to, and the settings that choose the tiers to ask.
     """
     settings = judge.settings
     rubric = judge.rubric
     panel = fingerprint(settings)
-    sources_by_tier = {}  # sets in an order, to be hashed
+    sources_by_tier = {}  # sorted, so that the hash is stable
     for tier, models in panel.able.items():
         sources_by_tier[tier] = {model: sorted(sources) for model, sources in models.items()}
     questions = hash_questions(settings.loaded, settings.mode)

@@ -1,4 +1,4 @@
-"""Verdicts together: a list with a short form, a table for a notebook, and a data frame."""
+"""A list of verdicts, with a short form, a table for a notebook, and a data frame."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-_MOST_ROWS = 100  # of a table; a notebook keeps what it shows
+_MOST_ROWS = 100  # in a table, since a notebook stores its output
 
 
 class Verdicts(list[Verdict]):
-    """Verdicts in order: a list, with a short form for a notebook and a data frame."""
+    """A list of verdicts, with a short form for a notebook and a data frame."""
 
     def __repr__(self) -> str:
-        """Count the verdicts by their words."""
+        """Count the verdicts by their word."""
         counts = Counter(verdict.verdict for verdict in self)
         words = ", ".join(f"{count} {word}" for word, count in counts.most_common())
         about = f": {words}" if words else ""
@@ -40,11 +40,11 @@ class Verdicts(list[Verdict]):
         return f"<p>{escape(repr(self))}</p>{table}"
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """Return the whole of each verdict as JSON types."""
+        """Return each full verdict as JSON types."""
         return [verdict.to_dict() for verdict in self]
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a data frame with a row for each verdict, and a column for each score.
+        """Build a data frame with a row for each verdict and a column for each score.
 
         Raises `UsageError` without pandas.
         """
@@ -58,7 +58,7 @@ class Verdicts(list[Verdict]):
 
 
 def make_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return rows as a data frame; raises `UsageError` without pandas."""
+    """Build a data frame of rows; raises `UsageError` without pandas."""
     try:
         import pandas as pd  # noqa: PLC0415 - it's not one of ours
     except ImportError:

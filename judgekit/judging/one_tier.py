@@ -1,4 +1,4 @@
-"""A tier judges a document alone: the first under a promise of agreement, or the one it is compared with."""
+"""Judges a document by one tier: the first, under a promise of agreement, or the one it's compared with."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 async def judge_first(
     tier: TierName, judge: DocumentJudge, state: JudgingState[Document]
 ) -> Verdict:
-    """Judge a prepared document by a tier alone, whose opinion a promise may make final.
+    """Judge a prepared document by one tier alone, whose opinion a promise may make final.
 
-    The verdict's `because` is `PROMISED` if it may be final at all, and then it has a margin.
+    The verdict's `because` is `PROMISED` if it may be final at all, and only then it has a margin.
     """
     alone = judge_of_tier(tier, judge).with_settings(is_promised=True)
     verdict = await alone.run(state)
@@ -28,7 +28,7 @@ async def judge_first(
 
 
 def judge_of_tier(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
-    """Build a judge with the models of one tier. Calibrations are made for several, so it has none."""
+    """Build a judge with one tier's models. It has no calibration, since those cover several tiers."""
     models_by_tier = {}
     if tier in judge.models_by_tier:
         models_by_tier[tier] = judge.models_by_tier[tier]
@@ -38,7 +38,7 @@ def judge_of_tier(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
 
 
 def join_verdicts(first: Verdict, strong: Verdict, promise: AgreementPromise) -> Verdict:
-    """Add the rounds, the time and the cost of a first opinion to the verdict of the strong judge."""
+    """Add a first opinion's rounds, time and cost to the strong judge's verdict."""
     rounds = list(first.rounds)
     for row in strong.rounds:
         rounds.append(row.model_copy(update={"round": len(rounds) + 1}))

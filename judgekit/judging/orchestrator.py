@@ -1,7 +1,7 @@
-"""The one loop of judging: a subject is prepared, tier after tier is asked, and rules or limits end it.
+"""The one loop of judging: prepare a subject and ask tier after tier, until rules or limits end it.
 
-A task (`score`, `select`, `compare`, `ranking`) is a `Judge` of its own. The loop calls it from above, and it
-returns; nothing in a task calls the loop. What a tier is asked is a `TierQuestion`, which asks the models.
+Each task (`score`, `select`, `compare`, `ranking`) is a `Judge` subclass, called by the loop; a task never
+calls the loop itself. A `TierQuestion` is what a tier is asked, and asks the models.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True, slots=True)
 class Judge(ABC, Generic[AnyRubric, Subject, Record]):
-    """Judges subjects by its settings; `cache` has the replies of earlier judgings.
+    """Judges subjects by its settings; `cache` holds replies from earlier judgings.
 
-    `instead` judges a prepared subject in place of the loop: on another machine, or at another depth.
+    `instead` replaces the loop for a prepared subject: on another machine, or at another depth.
     """
 
     gateway: Gateway
@@ -53,18 +53,18 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     cache: ReplyCache | None = None
     instead: Callable[[Any, JudgingState[Any]], Awaitable[Any]] | None = None
 
-    # --- What a task says
+    # --- For each task to define
 
     def attributed(self, subject: Subject) -> Subject:
-        """Return the subject with the families of its authors that the configuration names."""
+        """Add the authors' families named in the configuration to the subject."""
         return subject
 
     @abstractmethod
     def redacted(self, subject: Subject) -> tuple[Subject, int]:
-        """Return the subject without its secrets, and how many they were."""
+        """Remove the subject's secrets; returns their number too."""
 
     def note_refusal_and_cuts(self, state: JudgingState[Subject]) -> None:
-        """Note in the state why no model is asked about its subject, and which tiers do not see all of it."""
+        """Note in the state why the subject is refused, and the tiers that don't see all of it."""
 
     @abstractmethod
     def evidence(self, state: JudgingState[Subject]) -> Evidence:
@@ -72,7 +72,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     @abstractmethod
     def rules(self, state: JudgingState[Subject]) -> EscalationRules:
-        """Return the rules of this judging."""
+        """Return the rules for this judging."""
 
     def step(self, state: JudgingState[Subject]) -> Step:
         """Return the tier to ask now, or the end of the judging."""
@@ -82,20 +82,20 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     def question(
         self, tier: TierName, state: JudgingState[Subject]
     ) -> TierQuestion[AnyRubric, Subject, Any, Any]:
-        """Return what a tier is asked."""
+        """Build the question for a tier."""
 
     @abstractmethod
     def record(self, state: JudgingState[Subject], end: End) -> Record:
-        """Return the record of a judging that has ended."""
+        """Build the record of a finished judging."""
 
     # --- The loop
 
     async def judge(self, subject: Subject) -> Record:
-        """Return the record on a subject; failures are in it, never raised."""
+        """Judge a subject and return its record; failures are in the record, never raised."""
         attributed = self.attributed(subject)
         judge = self
         if self.models_by_tier and attributed.author_families:
-            # In a thread: it may ask local servers, or a proxy, which models they have.
+            # In a thread: it may ask local servers, or a proxy, for their models.
             judge = await running.run_in_thread(partial(self.for_subject, attributed))
         state = JudgingState(attributed, judge.session())
         redact = partial(judge.redacted, attributed)
@@ -110,7 +110,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return await judge.run(state)
 
     async def run(self, state: JudgingState[Subject]) -> Record:
-        """Ask tier after tier about a subject that is prepared, and return the record."""
+        """Ask tier after tier about a prepared subject, and return the record."""
         self.note_refusal_and_cuts(state)
         if not self.models_by_tier or state.refused:
             return self.record(state, UNASKED)
@@ -122,10 +122,10 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return judge.record(state, step)
 
     async def _ask_tier(self, tier: TierName, state: JudgingState[Subject]) -> Self:
-        """Ask the models of a tier, and note in the state what they said and what they come to.
+        """Ask a tier's models, and note in the state each opinion and the tier's.
 
-        Their opinions become `voices` only where the tier has one. Returns the judge to go on with: without
-        a calibration that holds for other models than those that answered.
+        The models' opinions become `voices` only if the tier has an opinion. Returns the judge to go on
+        with: without its calibration if that covers other models than those that answered.
         """
         question = self.question(tier, state)
         calls = []
@@ -146,7 +146,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return judge
 
     def _without_other_models(self, tier: TierName, turns: Sequence[ModelTurn[Any]]) -> Self:
-        """Return the judge without its calibration if another model answers under a name than it did then."""
+        """Drop the judge's calibration if a different model answers under a name now."""
         finality = self.settings.finality
         if finality is None:
             return self
@@ -160,19 +160,19 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return self.with_settings(finality=None, calibration_warning="; ".join(filter(None, notes)))
 
     def unjudged(self, state: JudgingState[Subject], why: str) -> Record:
-        """Return the record of a subject about which no model was asked, and say why."""
+        """Build the record of a subject that no model was asked about, with the reason."""
         state.refused = why
         judge = self.with_settings(finality=None, calibration_warning=None)
         return judge.record(state, UNASKED)
 
-    # --- What would be sent
+    # --- Previews of prompts
 
     def prompts(
         self, tier: TierName, subject: Subject, endpoint: Endpoint | None = None
     ) -> list[Messages]:
-        """Return what would be sent to `endpoint`, or the first model of `tier`, if it were asked first.
+        """Build the prompts for `endpoint`, or the first model of `tier`, as if it were asked first.
 
-        It is nothing where a text is refused for its secrets.
+        There are none if a text is refused for its secrets.
         """
         redacted, secrets = self.redacted(subject)
         if self.settings.refusal(secrets):
@@ -182,7 +182,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return question.prompts(asked_endpoint, Fence())
 
     def prompts_by_model(self, subject: Subject) -> list[tuple[TierName, str, list[Messages]]]:
-        """Return each tier's models by name, with what they would be sent; without models, a row a tier."""
+        """List each tier's models by name, with their prompts; without models, one row per tier."""
         judge = self.for_subject(subject)
         if not judge.models_by_tier:
             return [(tier, "no model is set up", judge.prompts(tier, subject)) for tier in TIERS]
@@ -195,7 +195,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
                 prompts.append((tier, name, judge.prompts(tier, subject, endpoint)))
         return prompts
 
-    # --- What it is made of
+    # --- Its parts
 
     @property
     def rubric(self) -> AnyRubric:
@@ -211,15 +211,15 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return self.instead is not None and not self.models_by_tier
 
     def with_settings(self, **changes: Any) -> Self:  # noqa: ANN401 - any setting
-        """Return the judge with some settings changed."""
+        """Copy the judge with some settings changed."""
         return replace(self, settings=replace(self.settings, **changes))
 
     def as_judge(self, kind: type[AnyJudge]) -> AnyJudge:
-        """Return a judge of another task with the same settings."""
+        """Build a judge for another task with the same settings."""
         return kind(self.gateway, self.settings, self.cache)
 
     def for_subject(self, subject: Subject) -> Self:
-        """Return the judge without models of the families that wrote a subject, where others are there."""
+        """Drop models of the families that wrote a subject, if others are available."""
         attributed = self.attributed(subject)
         settings = panel.without_authors(
             self.settings, attributed.author_families, attributed.families_of_some_texts

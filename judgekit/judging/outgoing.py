@@ -1,4 +1,4 @@
-"""Leaves secrets out of what is judged before models are sent it, and out of records of what they replied."""
+"""Removes secrets from texts before models see them, and from records of the models' replies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_MODELS: Final = frozenset({"reasoning", "findings", "review", "rounds", "deg
 
 
 def redact_document(document: Document) -> tuple[Document, int]:
-    """Return a document and its task without secrets, and how many they were."""
+    """Remove the secrets from a document and its task; returns their number too."""
     files = []
     secrets = 0
     for file in document.files:
@@ -34,18 +34,18 @@ def redact_document(document: Document) -> tuple[Document, int]:
 
 
 def redact_file(file: File) -> tuple[File, int]:
-    """Return a file without its secrets, and how many they were.
+    """Remove a file's secrets; returns their number too.
 
-    Its `total` changes by as many characters as its text, so that it is still known whether the file was cut.
+    Its `total` changes by as many characters as its text, so that a cut file is still recognised as cut.
     """
     text = file.text
-    if len(text) != file.total:  # it was cut as it was read
+    if len(text) != file.total:  # it was cut when read
         text = _without_last_word(text)
     redacted_text, text_secrets = redact(text)
     redacted_path, path_secrets = redact(file.path)
     alias, alias_secrets = redact(file.alias)
     if not alias and path_secrets:
-        # Only a path with a secret has another form: what else is shown stays what was recorded.
+        # Only a path with a secret gets an alias; other paths must match earlier recordings.
         alias = redacted_path
     total = file.total + len(redacted_text) - len(file.text)
     redacted_file = replace(file, text=redacted_text, total=total, alias=alias)
@@ -53,7 +53,7 @@ def redact_file(file: File) -> tuple[File, int]:
 
 
 def _without_last_word(text: str) -> str:
-    """Return a text up to its last blank, or without its last characters: half a secret may end it."""
+    """Cut a text at its last blank, or drop its last characters, as half a secret may end it."""
     start = max(len(text) - MARGIN, 0)
     last_blank = max(text.rfind(char, start) for char in " \n\t")
     if last_blank < 0:
@@ -62,7 +62,7 @@ def _without_last_word(text: str) -> str:
 
 
 def redact_replies(record: Record) -> Record:
-    """Return a record without the secrets in models' replies: they may have put one together."""
+    """Remove the secrets from a record's replies: a model may have pieced one together."""
     replies = record.model_dump(by_alias=True, include=set(_OF_MODELS))
     clean_replies = without_secrets(replies)
     if clean_replies is replies:  # there was no secret

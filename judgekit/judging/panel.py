@@ -1,7 +1,7 @@
-"""Which models judge a text: those that are configured, and never the author's family alone.
+"""The models that judge a text: the configured ones, but never the author's family alone.
 
-Models favour what models of their own kind wrote (Panickssery et al. 2024, "LLM Evaluators Recognize and
-Favor Their Own Generations", arXiv:2404.13076).
+Models favour text by models of their own kind (Panickssery et al. 2024, "LLM Evaluators Recognize and Favor
+Their Own Generations", arXiv:2404.13076).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
 
 _AGENTS: dict[str, list[str]] = environment.table(__file__, "agents.toml")
-# Who helped to write; a reviewer or a tester did not.
+# Trailers of people who helped to write; reviewers and testers didn't.
 _WROTE = re.compile(
     r"(?i:(?:co-)?(?:authored|written|created|generated|made|assisted)-(?:by|with)):\s*"
 )
 
 
 def families_of_writers(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the families of the agents among `people` (`Name <address>`) and the writers in `trailers`."""
+    """List the families of agents among `people` (`Name <address>`) and of the writers in `trailers`."""
     writers = list(people)
     for line in trailers:
         key = _WROTE.match(line)
@@ -49,10 +49,12 @@ def families_of_writers(people: Iterable[str], trailers: Iterable[str] = ()) -> 
 
 
 def _family_of_agent(writer: str) -> str | None:
-    """Return the family of an agent's models, by its name in lower case; None for a person."""
+    """Return the family of an agent's models, by its lower-case name; None for a person."""
     for family, patterns in _AGENTS.items():
         if any(re.match(pattern, writer) for pattern in patterns):
-            if family == UNKNOWN_FAMILY:  # an agent of many families: its name may say which
+            if (
+                family == UNKNOWN_FAMILY
+            ):  # an agent of several families may have a model in its name
                 return family_by_name(writer.partition(" <")[0])
             return family
     return None
@@ -61,12 +63,12 @@ def _family_of_agent(writer: str) -> str | None:
 def replace_families(
     panel: Tiers, author_families: Collection[str], others: Others = tuple, *, mixed: bool = False
 ) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Return the models of each tier that judge a text, no more than there were.
+    """Choose each tier's models to judge a text, at most as many as before.
 
-    The first of these that there are: those of the tier that are not of the author's families; models of the
-    nearest tier, of other families that are known; those of `others`; models of the nearest tier, also of
-    unknown families; the models that were there. Where the panel is `mixed`, `others` come second, and among
-    them a family that the panel lacks comes first.
+    Takes the first of these that exist: the tier's models that aren't of the author's families; the nearest
+    tier's models of other known families; models of `others`; the nearest tier's models, even of unknown
+    families; the original models. In a `mixed` panel, `others` come second, and first among them a family
+    that the panel lacks.
     """
     unfit = {*author_families, UNKNOWN_FAMILY}
     of_other_families = _without(panel, set(author_families) - {UNKNOWN_FAMILY})
@@ -90,16 +92,16 @@ def replace_families(
 
 
 def with_families(models_by_tier: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Return models with their families, also those of which only a proxy knows it."""
+    """Fill in the families that only a proxy knows."""
     return {tier: tuple(map(with_family, models)) for tier, models in models_by_tier.items()}
 
 
 def without_authors(
     settings: JudgeSettings, author_families: Sequence[str], families_of_some_texts: Sequence[str]
 ) -> JudgeSettings:
-    """Return the settings without models of a subject's `author_families`, where others are there.
+    """Drop models of a subject's `author_families` from the settings, if others are available.
 
-    Of several texts `families_of_some_texts` wrote some, and would favour these.
+    `families_of_some_texts` wrote some of several texts, and would favour those.
     """
     if not author_families:
         return settings
@@ -114,7 +116,7 @@ def without_authors(
         authors_gone = ", ".join(family for family in authors if family in families_gone)
         why = f"{authors_gone} wrote this text, so other models judge it"
         misfit = f"calibration {finality.id} not used: {why}"
-        # A calibration holds only for the models that it was learned for.
+        # A calibration only holds for the models it was learned from.
         finality = None
         warning = "; ".join(filter(None, (misfit, warning)))
     return replace(
@@ -129,8 +131,8 @@ def without_authors(
 def _replaced(
     settings: JudgeSettings, models_by_tier: Tiers, families: Sequence[str]
 ) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Return the models of each tier without those of some families, where others can take their places."""
-    # For a family that only a project names, no other provider is sent anything.
+    """Replace each tier's models of some families, if others can take their places."""
+    # No other provider gets a text because of a family that only a project names.
     may_go_elsewhere = set(families) - settings.project_named_families
     others = settings.others
     panel = replace_families(models_by_tier, may_go_elsewhere, others, mixed=settings.is_mixed)
@@ -148,7 +150,7 @@ def _providers(models_by_tier: Tiers) -> frozenset[str]:
 
 
 def _of_others(tier: TierName, others: Others, unfit: Collection[str]) -> tuple[Endpoint, ...]:
-    """Return the models nearest to a tier of the first other panel that has fit ones."""
+    """Return the models nearest to a tier, from the first other panel with suitable ones."""
     for panel in others():
         models = nearest(tier, _without(panel, unfit))
         if models:
@@ -163,7 +165,7 @@ def _families(panel: Tiers) -> dict[str, None]:
 def model_of_each_family(
     panel: Tiers, others: Others = tuple, author_families: Collection[str] = ()
 ) -> tuple[Endpoint, ...]:
-    """Return a model of each known family, up to one a tier: of the deep tier if it can be, then `others`."""
+    """Pick one model per known family, up to one per tier: from the deep tier if possible, then `others`."""
     order: tuple[TierName, ...] = ("deep", "tiebreaker", "quick")
     unfit = {*author_families, UNKNOWN_FAMILY}
     by_family: dict[str, Endpoint] = {}
@@ -176,7 +178,7 @@ def model_of_each_family(
 
 
 def _without(panel: Tiers, families: Collection[str]) -> Tiers:
-    """Return the models of each tier that are of none of these families."""
+    """Keep each tier's models that aren't of these families."""
     models_by_tier = {}
     for tier, models in panel.items():
         models_by_tier[tier] = tuple(model for model in models if model.family not in families)
@@ -184,7 +186,7 @@ def _without(panel: Tiers, families: Collection[str]) -> Tiers:
 
 
 _ADDRESS = "JUDGEKIT_API_BASE"
-ONLY_MODEL = "JUDGEKIT_ONLY_MODEL"  # what --model sets: the engine is told of it, too
+ONLY_MODEL = "JUDGEKIT_ONLY_MODEL"  # set by --model, so that the engine gets it too
 _VARIABLES = (ONLY_MODEL, "JUDGEKIT_MODEL", *(f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS))
 
 
@@ -194,7 +196,7 @@ def requested_panel(
     environ: Variables | None = None,
     model: str | None = None,
 ) -> PanelRequest:
-    """Return which models are asked for: a request's `model` goes before variables, these before files."""
+    """Build the panel request: a call's `model` comes before variables, and these before files."""
     if environ is None:
         environ = environment.environ()
     only_model = model or environ.get(ONLY_MODEL, "").strip()
@@ -209,7 +211,7 @@ def requested_panel(
         return PanelRequest({}, allow, order)
     projects_tiers = settings.tiers_of_project(project)
     if projects_tiers and environ.get(_ADDRESS, "").strip():
-        # At an address that the user gives, only the user names models.
+        # Only the user may name the models at an address the user set.
         config = settings.load(None, environ)
         projects_tiers = frozenset()
     for tier in TIERS:
@@ -222,7 +224,7 @@ def requested_panel(
 def resolve_panel(
     config: Config, project: Path | None = None, environ: Variables | None = None
 ) -> tuple[dict[TierName, tuple[Endpoint, ...]], str]:
-    """Return the models of each tier, and why these or none, in one line."""
+    """Find each tier's models; returns a one-line explanation too."""
     if environ is None:
         environ = environment.environ()
     panel = resolve(requested_panel(config, project, environ), environ)
@@ -230,7 +232,7 @@ def resolve_panel(
 
 
 def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str, Tiers]]:
-    """Yield who judges a text, by the family that wrote it: "" for none known, then each on the panel."""
+    """Yield the judging models by author family: "" if unknown, then each family on the panel."""
     resolved = resolve(requested_panel(config, project), environment.environ())
     yield "", resolved.endpoints
     panel = with_families(resolved.endpoints)
@@ -243,7 +245,7 @@ def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str
 def project_named_families(
     config: Config, project: Path | None = None, model: str | None = None
 ) -> frozenset[str]:
-    """Return the families that only a project names: it may not send texts elsewhere than the user does."""
+    """List the families that only a project names: they don't let texts go to other providers."""
     environ = environment.environ()
     is_asked = model is not None
     if any(environ.get(name, "").strip() for name in (_ADDRESS, *_VARIABLES)):

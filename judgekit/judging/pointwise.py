@@ -1,8 +1,8 @@
-"""Asks small models one question at a time, and reads each answer from the probabilities of one token.
+"""Asks small models one question at a time, and reads each answer from one token's probabilities.
 
-A model too small to write a verdict still leans the right way: the expectation over the tokens of a scale
-(G-Eval, Liu et al. 2023, arXiv:2303.16634) or the probability of "yes" tells good from bad where its most
-likely token is always the same. The context comes first and the question last, so that a server that
+A model too small to write a verdict still leans the right way: the expectation over a scale's tokens
+(G-Eval, Liu et al. 2023, arXiv:2303.16634) or the probability of "yes" separates good from bad even if its
+most likely token is always the same. The context comes first and the question last, so that a server that
 caches prompts reads the context once.
 """
 
@@ -28,39 +28,35 @@ if TYPE_CHECKING:
     from judgekit.judging.questionnaire import Questionnaire, Shares
     from judgekit.judging.verdict import Failure
 
-ALTERNATIVES = 20  # the most that OpenAI's wire format allows
-LEAST_MASS = 0.2  # below this the model was answering something else
+ALTERNATIVES = 20  # the most that OpenAI's API allows
+LEAST_MASS = 0.2  # below it, the model was answering something else
 IDLE = "How long is the river Danube?"
-"""A request that hardly any memory answers: what makes yes likely even then is not the request."""
+"""A request that hardly any memory answers: a likely yes even here isn't due to the request."""
 
-# How near known texts are to these thresholds is measured in docs/hardening.md.
-LEAST_GAIN = (
-    2.3  # how many times those for the idle request the odds of yes must be, for yes to count
-)
-LEAST_GAIN_OVER_MEMORY = 2.0  # the same, over the odds for the idle memory
-LEAST_LEAD = (
-    0.06  # of the scale: how far a text's mean score must be above its score for the idle subject
-)
+# docs/hardening.md measures how near known texts come to these thresholds.
+LEAST_GAIN = 2.3  # the odds of yes must be this many times those for the idle request
+LEAST_GAIN_OVER_MEMORY = 2.0  # the same for the idle memory
+LEAST_LEAD = 0.06  # of the scale: how far a text's mean score must exceed the idle subject's
 
 IDLE_RATING = TypedQuestion(
     "Does the text describe the river Danube well?",
     look_for=("its length", "its source", "the countries it flows through"),
 )
-"""A question about a subject that hardly any text has: what makes it good even then is not the text."""
+"""A question about a subject that fits hardly any text: a good score even here isn't due to the text."""
 
 IDLE_MEMORY = PromptCandidate(
     "idle", "Length of the river Danube", "FACT", ("rivers",), "The Danube is 2850 kilometres long."
 )
-"""A memory that answers hardly any request: what makes yes likely even for it stands in the conversation."""
+"""A memory that answers hardly any request: a likely yes even here is due to the conversation."""
 
-_UNSEEN = 1e-6  # the probability of an answer that is not among the alternatives
-_AROUND = " \t\r\n*_`\"'.:"  # what a token may have around its word
+_UNSEEN = 1e-6  # the probability of an answer missing from the alternatives
+_AROUND = " \t\r\n*_`\"'.:"  # characters a token may have around its word
 
 
 def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
-    """Return how likely each of `tokens` is among them; together they are 1.
+    """Compute the probabilities of `tokens` relative to each other; they add up to 1.
 
-    Raises `GatewayError` where a reply gives no probabilities, or gives them less than `LEAST_MASS` together.
+    Raises `GatewayError` if a reply has no probabilities, or gives these less than `LEAST_MASS` in total.
     """
     if not reply.logprobs:
         why = f"{reply.model} gave no token probabilities"
@@ -79,25 +75,24 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
 
 
 def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:
-    """Return the probability of yes as far as it is earned; never more than it is.
+    """Discount the probability of yes by the part that isn't earned; the result is never higher.
 
-    `idle` is the probability of yes for a request, or a memory, that the rest has nothing to do with. Where
-    its odds are nearly as high, something else causes the yes; at `least` times those odds yes and no are
-    even. That an input without content measures a prompt's own leaning is from "Calibrate Before Use" (Zhao
-    et al. 2021, arXiv:2102.09690).
+    `idle` is the probability of yes for an unrelated request or memory. If its odds are nearly as high,
+    something else causes the yes; at `least` times its odds, yes and no are even. Measuring a prompt's own
+    bias with an empty input is from "Calibrate Before Use" (Zhao et al. 2021, arXiv:2102.09690).
     """
     gain = _odds(yes) / _odds(idle)
     return min(yes, gain / (gain + least))
 
 
 def _odds(probability: float) -> float:
-    """Return the odds of an answer; finite, though it seems certain where the other one was not seen."""
+    """Compute the odds of an answer; finite even if the other answer wasn't seen at all."""
     bounded = min(max(probability, _UNSEEN), 1 - _UNSEEN)
     return bounded / (1 - bounded)
 
 
 def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
-    """Return by rubric and mode where a model that judgekit fetches is undecided; in a recording, too."""
+    """Return, by rubric and mode, the point where a fetched model is undecided, also in a recording."""
     if kind_of(endpoint) is not READS_TOKENS or not endpoint.model.startswith("local/"):
         return {}
     from judgekit.providers import local  # noqa: PLC0415 - what runs a model, where one does
@@ -107,7 +102,7 @@ def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
 
 
 def centred(yes: float, threshold: float) -> float:
-    """Return yes by its odds over those of the `threshold`, at which a model is undecided: 0.5 there."""
+    """Shift yes so that the `threshold`, at which the model is undecided, becomes 0.5."""
     odds = _odds(yes) * (1 - threshold) / threshold
     return odds / (1 + odds)
 
@@ -115,7 +110,7 @@ def centred(yes: float, threshold: float) -> float:
 def earned_scores(
     scores: Mapping[str, float], idle: float, bar: float, span: float
 ) -> dict[str, float]:
-    """Return scores, below `bar` where their mean is hardly above `idle`; `span` is that of the scale."""
+    """Lower scores below `bar` if their mean hardly exceeds `idle`; `span` is the scale's length."""
     least = LEAST_LEAD * span
     if fmean(scores.values()) - idle >= least:
         return dict(scores)
@@ -123,7 +118,7 @@ def earned_scores(
 
 
 class PointwiseQuestions(NamedTuple):
-    """Questions by name after one context, the answers offered (`tokens`), and answered examples."""
+    """Questions by name about one context, the possible answers (`tokens`), and answered examples."""
 
     system: str
     context: str
@@ -148,9 +143,9 @@ class PointwiseQuestions(NamedTuple):
 async def ask_pointwise(
     session: Session, endpoint: Endpoint, points: PointwiseQuestions, timeout: float
 ) -> Answer[dict[str, dict[str, float]]]:
-    """Return for each question the probability of each token, or the first failure and no value.
+    """Ask each question for the probability of each token; no value after the first failure.
 
-    None is asked twice in a session. Together the questions may take `timeout` seconds for each.
+    A session never asks one twice. The time limit for them all is `timeout` seconds each.
     """
     started = time.monotonic()
     usage = Usage()
@@ -177,7 +172,7 @@ async def ask_pointwise(
             model = reply.model
             answers[name] = probabilities(reply, points.tokens)
     except GatewayError as error:
-        # What the questions before it cost is not lost with it.
+        # Include the cost of the questions before it.
         usage = usage.plus(usage_of_failed_call(error))
         failure = make_failure(error.kind, error.message)
     if failure is not None:
@@ -193,7 +188,7 @@ async def _ask_one(
     messages: Messages,
     timeout: float,
 ) -> Reply:
-    """Return the reply to one question; without cost, where the same was asked in this session before."""
+    """Ask one question; the reply is free if this session asked the same before."""
     key = (endpoint.model, messages, ())
     if key in session.remembered:
         return replace(session.remembered[key], usage=KEPT)
@@ -211,11 +206,11 @@ async def _ask_one(
     return reply
 
 
-# --- A questionnaire in their words
+# --- A questionnaire in such a model's terms
 
 
 class TokenReader:
-    """Asks a model each question alone, and then those of controls as long as they matter."""
+    """Asks a model each question alone, and then those of controls while they matter."""
 
     @property
     def bars(self) -> Sequence[float]:
@@ -238,8 +233,8 @@ class TokenReader:
     async def ask(
         self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
     ) -> Answer[Answers]:
-        """Return the answers, as far as they are earned; no value where one of the calls failed."""
-        del sample  # probabilities leave nothing to repeat
+        """Ask for the answers, as far as they're earned; no value if a call failed."""
+        del sample  # probabilities don't vary between samples
         started = time.monotonic()
         timeout = questionnaire.timeout
         asked = _pointwise_questions(questionnaire, session.fence)
@@ -266,8 +261,8 @@ class TokenReader:
 
 
 def _pointwise_questions(questionnaire: Questionnaire, fence: Fence) -> PointwiseQuestions:
-    """Return the questions in words that ask for one token; the scale is told by its two ends."""
-    tokens: dict[str, None] = {}  # each once: numbers stand before words
+    """Phrase the questions for a one-token answer; a scale is described by its two ends."""
+    tokens: dict[str, None] = {}  # each once, numbers before words
     questions = {}
     for name, question in questionnaire.questions.items():
         questions[name] = _in_words(question)
@@ -287,7 +282,7 @@ def _pointwise_questions(questionnaire: Questionnaire, fence: Fence) -> Pointwis
 
 
 def _in_words(question: TypedQuestion) -> str:
-    """Return a question as a model of one token is asked it: short, and of a scale two labels."""
+    """Phrase a question for a one-token answer: short, with a scale's two end labels."""
     if question.kind == "predicate":
         return f"{question.ideal}\nAnswer with one word, yes or no."
     if question.kind == "choice":

@@ -1,4 +1,4 @@
-"""Renders a rubric and a subject into messages: what a person, a file or a model wrote is in a fence."""
+"""Renders a rubric and a subject into messages, with text by people, files or models in a fence."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _WORDS: dict[str, str] = environment.table(__file__, "prompt.toml")
 def document_context(
     fence: Fence, files: Sequence[VisibleFile], task: TaskDescription, given: Given
 ) -> str:
-    """Return the fenced document, its task and its sources before it; a rubric's `given` has the headings.
+    """Fence the document, after its task and sources; the rubric's `given` holds the headings.
 
-    For a rubric with sources these are all files but the first; for others all files are the document.
+    For a rubric with sources, these are all files but the first; for others all files are the document.
     """
     blocks = []
     for role in TASK_ROLES:
@@ -55,7 +55,7 @@ def document_context(
 
 
 def _fenced(fence: Fence, files: Sequence[VisibleFile], **attributes: str) -> Iterator[str]:
-    """Yield each file in the fence, after a sentence that says where it is cut, if it is."""
+    """Yield each fenced file, after a sentence saying at which point it's cut, if it is."""
     for file in files:
         if len(file.text) < file.total:
             yield f"The next text is cut after {len(file.text)} of its {file.total} characters."
@@ -63,7 +63,7 @@ def _fenced(fence: Fence, files: Sequence[VisibleFile], **attributes: str) -> It
 
 
 def checked_findings(fence: Fence, upheld: Sequence[str], unchecked: Sequence[str]) -> list[str]:
-    """Return what a review made of findings: those that were upheld, and those that nobody checked."""
+    """Describe a review's result: the findings that were upheld, and those nobody checked."""
     blocks = [_WORDS["held"] if upheld else _WORDS["none_held"], *map(fence.around, upheld)]
     if unchecked:
         blocks += [_WORDS["unchecked"], *map(fence.around, unchecked)]
@@ -71,7 +71,7 @@ def checked_findings(fence: Fence, upheld: Sequence[str], unchecked: Sequence[st
 
 
 def score_shape(scores: str) -> str:
-    """Return the shape of an answer that has these `scores`."""
+    """Write the shape of an answer with these `scores`."""
     return _WORDS["score_shape"] % scores
 
 
@@ -81,7 +81,7 @@ def review_messages(
     task: TaskDescription,
     findings: Mapping[int, str],
 ) -> tuple[Message, ...]:
-    """Return the request to check what others found in a document, by number."""
+    """Write the request to check other models' findings about a document, by number."""
     fence = Fence()
     dimensions = "\n".join(dimension_text(rubric, name) for name in rubric.dimensions)
     blocks = [
@@ -97,13 +97,14 @@ def review_messages(
 
 
 def dimension_text(rubric: ScoreRubric, name: str) -> str:
-    """Return what a model that writes is told of a dimension."""
+    """Describe a dimension to a model that writes."""
     dimension = rubric.dimensions[name]
     is_yes_or_no = dimension.scale is not None
     return dimension_line(name, dimension.question, dimension.look_for, yes_no=is_yes_or_no)
 
 
 def dimension_line(name: str, question: str, look_for: Sequence[str], *, yes_no: bool) -> str:
+    """Write a dimension's question as one line of a list."""
     text = f"- {name}: {question}"
     if look_for:
         text += f" Look for: {'; '.join(look_for)}."
@@ -113,7 +114,7 @@ def dimension_line(name: str, question: str, look_for: Sequence[str], *, yes_no:
 
 
 def rated_examples(rubric: ScoreRubric) -> list[str]:
-    """Return a heading, and each example of a rubric with its scores; nothing without examples."""
+    """List a heading and each of a rubric's examples with its scores; empty without examples."""
     if not rubric.prompt.examples:
         return []
     given = rubric.given
@@ -134,7 +135,7 @@ def rated_examples(rubric: ScoreRubric) -> list[str]:
 
 
 def candidates_context(fence: Fence, query: Query, listing: str) -> str:
-    """Return the request, and then the candidates as `listed_candidates` lists them."""
+    """Write the request, followed by the candidates as `listed_candidates` lists them."""
     blocks = [
         query_context(fence, query),
         "The memories, each after its label in brackets:",
@@ -146,11 +147,11 @@ def candidates_context(fence: Fence, query: Query, listing: str) -> str:
 def listed_candidates(
     query: Query, candidates: Sequence[PromptCandidate]
 ) -> tuple[str, dict[str, str]]:
-    """Return the candidates in one text, each after its label, and the labels by their ids."""
+    """List the candidates in one text, each after its label; returns the labels by id too."""
     texts = {}
     for candidate in candidates:
         first_line, *more_lines = visible(plain(candidate_text(candidate))).split("\n")
-        # The lines after its first one are moved in: none passes for the next candidate.
+        # Later lines are indented, so that none can pass for the next candidate.
         indented = [f"  {line}".rstrip() for line in more_lines]
         texts[candidate.id] = "\n".join([first_line, *indented])
     shown = "\n".join([query.text, *query.turns, *texts.values()])
@@ -160,7 +161,7 @@ def listed_candidates(
 
 
 def pair_context(fence: Fence, question: str, texts: Sequence[VisibleFile]) -> str:
-    """Return the fenced prompt, where there is one, and the texts that answer it; their paths are labels."""
+    """Write the fenced prompt, if there is one, and the texts that answer it; their paths are labels."""
     blocks = []
     if question.strip():
         blocks = ["The prompt that both texts answer:", fence.around(question)]
@@ -170,7 +171,7 @@ def pair_context(fence: Fence, question: str, texts: Sequence[VisibleFile]) -> s
 
 
 def score_agent_text(rubric: ScoreRubric, mode: ModeName) -> str:
-    """Return a rubric for documents, with its thresholds in words, for an agent that judges by itself."""
+    """Write a rubric for documents, with its thresholds, for an agent that judges by itself."""
     questions = ["Dimensions:", *(dimension_text(rubric, name) for name in rubric.dimensions)]
     if rubric.prompt.few_shot:
         questions += rated_examples(rubric)
@@ -179,8 +180,8 @@ def score_agent_text(rubric: ScoreRubric, mode: ModeName) -> str:
 
 
 def select_agent_text(rubric: SelectRubric, mode: ModeName) -> str:
-    """Return a rubric for candidates, with its rule in words, for an agent that judges by itself."""
-    # The agent reads once and nobody confirms: the deep instruction would hide memories.
+    """Write a rubric for candidates, with its rule, for an agent that judges by itself."""
+    # The agent reads once and nothing confirms it: the deep instruction would hide memories.
     instructions = rubric.prompt.instructions.deep
     if mode == "lenient":
         instructions = rubric.prompt.instructions.quick
@@ -191,7 +192,7 @@ def select_agent_text(rubric: SelectRubric, mode: ModeName) -> str:
 
 
 def compare_agent_text(rubric: CompareRubric) -> str:
-    """Return a rubric for two texts, for an agent that judges by itself."""
+    """Write a rubric for two texts, for an agent that judges by itself."""
     questions = ["Questions, the most important first:"]
     questions += [f"- {criterion}" for criterion in rubric.criteria.values()]
     instructions = rubric.prompt.instructions.deep
@@ -207,7 +208,7 @@ def _agent_text(
 
 
 def _questions_to_hold(rubric: SelectRubric, mode: ModeName) -> str:
-    """Return in words which questions must be answered yes for a memory to be kept."""
+    """Put the questions that must be answered yes to keep a memory into words."""
     if len(rubric.criteria) == 1:
         return "the question"
     if getattr(rubric.modes, mode).keep == "all":
@@ -216,7 +217,7 @@ def _questions_to_hold(rubric: SelectRubric, mode: ModeName) -> str:
 
 
 def _rules_of_agent(rubric: ScoreRubric, mode: ModeName) -> list[str]:
-    """Return the scale and the thresholds of a rubric in words."""
+    """Put a rubric's scale and thresholds into words."""
     scale = ["Scale, the same for every dimension:"]
     for value, label in sorted(rubric.scale.labels.items()):
         scale.append(f"{value}: {label}")
@@ -237,7 +238,7 @@ def _rules_of_agent(rubric: ScoreRubric, mode: ModeName) -> list[str]:
 
 
 def _weights_in_words(rubric: ScoreRubric) -> str:
-    """Return how scores are weighted, between commas; "" where all weigh the same."""
+    """Put the weights of scores into words, between commas; "" if they're all equal."""
     weights = {name: dimension.weight for name, dimension in rubric.dimensions.items()}
     if set(weights.values()) == {1}:
         return ""
@@ -246,6 +247,7 @@ def _weights_in_words(rubric: ScoreRubric) -> str:
 
 
 def query_context(fence: Fence, query: Query) -> str:
+    """Write the request, after the conversation so far if there is one."""
     blocks = []
     if query.turns:
         talk = "\n".join(short_line(turn, TURN_CHARS) for turn in query.turns)
@@ -255,12 +257,13 @@ def query_context(fence: Fence, query: Query) -> str:
 
 
 def candidate_context(fence: Fence, candidate: PromptCandidate, query: Query) -> str:
-    """Return one candidate and then the request, for a pointwise model, which reads them best like that."""
+    """Write one candidate and then the request: pointwise models read them best in this order."""
     memory = fence.around(candidate_text(candidate))
     return f"A stored memory:\n\n{memory}\n\n{query_context(fence, query)}"
 
 
 def candidate_text(candidate: PromptCandidate) -> str:
+    """Write a candidate's heading, and its text if there is any."""
     head = short_line(candidate.title, TITLE_CHARS)
     if candidate.category:
         head = f"{short_line(candidate.category, 40)}: {head}"
@@ -274,7 +277,7 @@ def candidate_text(candidate: PromptCandidate) -> str:
 def messages(
     system: str, rules: Sequence[str], fence: Fence, blocks: Sequence[str]
 ) -> tuple[Message, ...]:
-    """Return trusted text as system message, its nonce last for caches, and the fenced rest as the user's."""
+    """Put trusted text into the system message, its nonce last for caches, and the rest into the user's."""
     trusted = "\n\n".join([system, *rules]) + "\n\n"
     system_message = Message("system", f"{trusted}{fence.guard}", len(trusted))
     return system_message, Message("user", "\n\n".join(blocks))

@@ -1,4 +1,4 @@
-"""What a tier is asked about a subject, and how one model is asked it: a call for each sample and part."""
+"""The question for a tier, and how one model is asked it: a call for each sample and part."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ AnyRubric = TypeVar("AnyRubric", "ScoreRubric", "SelectRubric", "CompareRubric")
 Subject = TypeVar("Subject", bound="Document | ComparisonInput | Candidates")
 Value = TypeVar("Value")
 Opinion = TypeVar("Opinion")
-_WORDS_DIGITS: Final = 12  # of a hash, in the key of a recording
-# By a task's question, the hash of the rubric, the mode and the kind of model; hashed once in a process.
+_WORDS_DIGITS: Final = 12  # of a hash, in a recording's key
+# By a task's question, and the hash of the rubric, mode and kind of model; computed once a process.
 _hashes: dict[tuple[type, str, str, ModelKind], str] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTurn(Generic[Opinion]):
-    """Every call to one model in a tier, and all of them as one answer."""
+    """All calls to one model in a tier, and their combined answer."""
 
     endpoint: Endpoint
     calls: Sequence[Answer[Any]]
     answer: Answer[Opinion]
 
     def answering_names(self) -> set[str]:
-        """Name the models that gave its answers: behind a name that moves on it's another one some day."""
+        """Name the models that answered: behind an alias it may be another one some day."""
         names = set()
         for answer in (*self.calls, self.answer):
             if answer.value:
@@ -57,7 +57,7 @@ class ModelTurn(Generic[Opinion]):
 
 
 def answering_models(turns: Sequence[ModelTurn[Any]]) -> set[tuple[str, str]]:
-    """Return the models that were asked, each with those that answered."""
+    """Pair the models asked with those that answered."""
     models = set()
     for turn in turns:
         models |= {(turn.endpoint.model, name) for name in turn.answering_names()}
@@ -66,9 +66,9 @@ def answering_models(turns: Sequence[ModelTurn[Any]]) -> set[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
-    """What one tier is asked: with the instructions of a tier, and shown `earlier_opinions`.
+    """A tier's question, with that tier's instructions; may show `earlier_opinions`.
 
-    A call brings a `Value`. Those of one model come to its `Opinion`, and these to that of the tier.
+    Each call gives a `Value`. One model's values combine to its `Opinion`, and these to the tier's.
     """
 
     settings: JudgeSettings
@@ -79,23 +79,23 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
 
     @abstractmethod
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
-        """Return what would be sent to a model, in order."""
+        """Build a model's prompts, in order."""
 
     @abstractmethod
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Value]:
-        """Return the calls that ask a model once; of several replies to a question `sample` is the number."""
+        """Build the calls that ask a model once; `sample` numbers several replies to the same question."""
 
     @abstractmethod
     def opinion(self, samples: Sequence[Sequence[Value | None]]) -> Opinion | None:
-        """Return what a model's calls come to, sample by sample; None where too few brought a value."""
+        """Combine a model's calls, sample by sample; None if too few gave a value."""
 
     @abstractmethod
     def combine(self, voices: Sequence[tuple[Endpoint, Opinion | None]]) -> Any:  # noqa: ANN401 - the task's own
-        """Return what the models of the tier come to as a jury."""
+        """Combine the opinions of the tier's models as a jury."""
 
     @abstractmethod
     def rounds(self, first: int, turns: Sequence[ModelTurn[Opinion]]) -> Sequence[AnyRound]:
-        """Return the turns as a record has them, numbered from `first`."""
+        """Convert the turns to rounds of a record, numbered from `first`."""
 
     @property
     def rubric(self) -> AnyRubric:
@@ -112,17 +112,17 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
 
     @property
     def rubrics_by_part(self) -> dict[str, AnyRubric]:
-        """What each call asks about, by its part of the key: the whole rubric, or one question."""
+        """The rubric for each call, by its part of the key: the whole one, or a single question."""
         if self.settings.criteria == "together" or len(self.rubric.questions) == 1:
             return {"": self.rubric}
         return {name: self.rubric.about(name) for name in self.rubric.questions}
 
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
-        """Return the numbers of the samples to ask for, and what else to ask for if they are not enough.
+        """List the numbers of the samples to ask for, then of those to add if they aren't enough.
 
-        They count from 1; 0 stands alone where a model is asked once.
+        They count from 1; a single 0 means that the model is asked once.
         """
-        # Probabilities leave nothing to repeat.
+        # Probabilities don't vary between samples.
         if not kind_of(endpoint).gives_reasons or self.settings.samples == 1:
             return [[0]]
         return [range(1, self.settings.samples + 1)]
@@ -132,17 +132,17 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         return opinion is not None
 
     def calls_in_one(self, endpoint: Endpoint) -> int:
-        """Return how many calls to a model one of `calls` may make at a time."""
+        """Count the calls to a model that one of `calls` may make at once."""
         del endpoint
         return 1
 
     def asks_in_order(self, endpoint: Endpoint) -> bool:
-        """Whether one call ends before the next one begins: at the deadline the first ones are answered."""
+        """Whether calls run one after another, so that the deadline cuts only the last ones."""
         del endpoint
         return False
 
     async def ask(self, endpoint: Endpoint, session: Session) -> ModelTurn[Opinion]:
-        """Ask one model, and ask for further samples only where the first are not enough."""
+        """Ask one model, and ask for further samples only if the first aren't enough."""
         started = time.monotonic()
         answers_by_sample: list[list[Answer[Value]]] = []
         opinion = None
@@ -150,11 +150,11 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
             answers_of_plan = await self._ask_samples(endpoint, session, samples)
             answers_by_sample += answers_of_plan
             values = [[answer.value for answer in answers] for answers in answers_of_plan]
-            opinion = self.opinion(values)  # of these samples alone
+            opinion = self.opinion(values)  # from these samples alone
             if self.is_enough(opinion):
                 break
         all_answers = list(chain.from_iterable(answers_by_sample))
-        # Of several samples some may fail; of one a part may have failed, and the rest counts.
+        # Of several samples some may fail. A single one may lack a part, and the rest still counts.
         is_single = len(answers_by_sample) == 1
         joint_answer = joined(all_answers, opinion, started, keep_failure=is_single)
         return ModelTurn(endpoint, all_answers, joint_answer)
@@ -162,7 +162,7 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
     async def _ask_samples(
         self, endpoint: Endpoint, session: Session, samples: Sequence[int]
     ) -> list[list[Answer[Value]]]:
-        """Return the answers to the calls of each sample."""
+        """Ask for the samples; returns each one's answers."""
         calls_by_sample = [self.calls(endpoint, session, sample) for sample in samples]
         all_calls = list(chain.from_iterable(calls_by_sample))
         calls_in_one = self.calls_in_one(endpoint)
@@ -174,39 +174,40 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
 
 
 class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
-    """What a task asks by questionnaires: it makes them, and reads the answers, whoever gave them."""
+    """A task's question in the form of questionnaires: it builds them and reads any model's answers."""
 
     has_scores: ClassVar[bool] = False
-    """Whether answers are points of a scale, of which a model may give the expectation."""
+    """Whether answers are points on a scale, for which a model may give the expectation."""
     is_about_two: ClassVar[bool] = False
-    """Whether it's about two texts together: then all criteria are weighed in a call, by any model."""
+    """Whether it compares two texts: then every model weighs all criteria in one call."""
 
     @staticmethod
     @abstractmethod
     def agent_text(rubric: AnyRubric, mode: ModeName) -> str:
-        """Return the rubric in words, as instructions for an agent that judges by itself."""
+        """Write the rubric as instructions for an agent that judges by itself."""
 
     @classmethod
     @abstractmethod
     def about_letters(cls, settings: JudgeSettings, tier: TierName) -> Self:
-        """Return what a tier is asked about a subject that never changes: by it the words are known."""
+        """Build the question about a subject that never changes, so that its words can be hashed."""
 
     @property
     @abstractmethod
     def bars(self) -> Sequence[float]:
-        """The numbers by which the task reads answers."""
+        """The thresholds for the task's reading of answers."""
 
     @abstractmethod
     def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
-        """Return what a model is asked, in order: of a subject as long as the model may see it."""
+        """Build a model's questionnaires, in order, with as much of the subject as the model may see."""
 
     @abstractmethod
     def read(
         self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers
     ) -> Value | None:
-        """Return what a model's answers to a questionnaire mean; None where something is missing."""
+        """Read a model's answers to a questionnaire; None if something's missing."""
 
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
+        """Build a model's prompts, in order."""
         asker = ASKERS[kind_of(endpoint)]
         prompts = []
         for questionnaire in self.questionnaires(endpoint):
@@ -214,7 +215,7 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
         return prompts
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Value]:
-        """Return a call for each questionnaire; a recording may be bound to the words."""
+        """Build a call for each questionnaire; a recording may be bound to the exact words."""
         kind = kind_of(endpoint)
         calls: Calls[Value] = []
         for questionnaire in self.questionnaires(endpoint):
@@ -237,7 +238,7 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
         return Answer(value, answer.failure, answer.usage, answer.latency_ms, answer.model)
 
     def words_sha256(self, kind: ModelKind) -> str:
-        """Return the hash of all that a kind of model is asked under the rubric, and how it is read."""
+        """Hash everything a kind of model is asked under the rubric, and how the answers are read."""
         usual = JudgeSettings(loaded=self.settings.loaded, mode=self.mode)
         return hash_words(type(self), usual, kind)
 
@@ -245,7 +246,7 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
 def hash_words(
     question: type[AskedQuestion[Any, Any, Any, Any]], settings: JudgeSettings, kind: ModelKind
 ) -> str:
-    """Return the hash of what a kind of model is asked about letters, with the bars for its answers."""
+    """Hash a kind of model's prompts about a fixed subject, with the thresholds for its answers."""
     key = (question, settings.loaded.sha256, settings.mode, kind)
     if key not in _hashes:
         _hashes[key] = _hash_words(question, settings, kind)
@@ -264,7 +265,7 @@ def _hash_words(
         words.append(about_letters.bars)
         for questionnaire in about_letters.questionnaires(model):
             text = json.dumps(asker.words(questionnaire, fence), sort_keys=True)
-            # Labels are drawn by an installation's own secret.
+            # Labels depend on the installation's own secret.
             for label in filter(str.isupper, questionnaire.labels):
                 text = text.replace(label, "LABEL")
             words.append(without_nonce(text))
@@ -272,6 +273,6 @@ def _hash_words(
 
 
 def example_of(kind: ModelKind) -> Endpoint:
-    """Return a model of a kind that nobody can ask: how it would be asked can be looked at."""
+    """Build a stand-in model of a kind, to see how one would be asked; nothing can call it."""
     model = replay.recorded_model("m", registry.UNKNOWN_FAMILY)
     return replace(model, decides=kind is DECIDES, pointwise=kind is READS_TOKENS)

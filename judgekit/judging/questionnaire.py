@@ -1,7 +1,7 @@
-"""What models are asked: a task turns its subject into a questionnaire, and every kind of model answers it.
+"""The form of every question: a task turns its subject into a questionnaire that any kind of model answers.
 
-A questionnaire holds what every model is told, and typed questions by name. Each kind of model has an asker,
-which adds its own words to them and reads the answers: `writing.py`, `decisions.py` and `pointwise.py`.
+A questionnaire holds the text that every model gets, and typed questions by name. Each kind of model has an
+asker that adds its own words and reads the answers: `writing.py`, `decisions.py` and `pointwise.py`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from judgekit.providers.base import CallKey, Endpoint, Messages
 
 Context: TypeAlias = Callable[["Fence"], str]
-"""Writes the subject into a fence: of a long text that takes its time, so not before it is asked about."""
+"""Writes the subject into a fence, only when needed: for a long text it takes time."""
 Points: TypeAlias = Mapping[str, float]
-"""By the name of a question, the points of its answer: between two of them where probabilities say so."""
+"""An answer's points by the question's name; probabilities may put them between two levels."""
 Shares: TypeAlias = Mapping[str, Mapping[str, float]]
-"""By the name of a question, the probability of each possible answer."""
+"""The probability of each possible answer, by the question's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypedQuestion:
     """A question in a rubric's words: yes or no, a point of a scale, or one of several choices.
 
-    `options` are the points, the lowest first, or the choices, each with what it means.
+    `options` are the points, the lowest first, or the choices, each with its meaning.
     """
 
     text: str
@@ -39,7 +39,7 @@ class TypedQuestion:
     options: Mapping[str, str] = field(default_factory=dict)
     look_for: Sequence[str] = ()
     split_claims: Callable[[], Sequence[Claim]] | None = None
-    """Takes the text apart, if each of its claims may be asked about in place of the whole."""
+    """Splits the text, if each of its claims may be asked about instead of the whole."""
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ class TypedQuestion:
 
     @property
     def ideal(self) -> str:
-        """The question, with what a good text has."""
+        """The question, with the qualities of a good text."""
         if not self.look_for:
             return self.text
         return f"{self.text} A good text has: {'; '.join(self.look_for)}."
@@ -56,41 +56,41 @@ class TypedQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questionnaire:
-    """What is asked about one subject: `system`, examples and `context` are what every model is told."""
+    """The questions about one subject. Every model gets `system`, the examples and `context`."""
 
     call_key: CallKey
     timeout: float
-    """Seconds; of a model that answers one question at a time, for each."""
+    """Seconds: for each question if a model answers one at a time, else for them all."""
     system: str
     instructions: str = ""
-    """What a tier is to do: for models that say how they come to an answer."""
+    """The tier's instructions, for models that explain their answers."""
     context: Context
     size: int = 0
-    """Characters that the context is made of."""
+    """The length of the context in characters."""
     cut_at: int | None = None
-    """How many of them are sent of a text that is longer; None where all are."""
+    """The limit in characters if the text is sent cut; None if it's sent whole."""
     questions: Mapping[str, TypedQuestion]
     labels: Mapping[str, str] = field(default_factory=dict)
-    """What each name that the context gives stands for: the id of a candidate, or the hash of a text."""
+    """The meaning of each name in the context: a candidate's id, or a text's hash."""
     is_listing: bool = False
-    """Whether each question is asked of each label."""
+    """Whether each question is asked about each label."""
     points_of_words: Mapping[str, int] = field(default_factory=lambda: {"yes": 1, "no": 0})
     part: str = ""
-    """The one question of a rubric that this is about, where the others are asked apart."""
+    """The only question of the rubric that this covers, if the others are asked separately."""
     examples: Sequence[str] = ()
     """A heading, and texts with their scores."""
     are_examples_for_all: bool = False
-    """Whether models that write are shown them, too."""
+    """Whether models that write see them too."""
     turns: Sequence[tuple[Context, str]] = ()
-    """Examples as turns of a conversation: what was asked, and the one word that was right."""
+    """Examples as turns of a conversation: a question, and the one right word."""
     earlier: Sequence[str] = ()
-    """What others said of the subject; only a model that writes is shown it."""
+    """Other models' opinions of the subject, shown only to models that write."""
     findings: tuple[Sequence[str], Sequence[str]] | None = None
-    """After a review: the findings that were upheld, and those that nobody checked."""
+    """After a review: the findings that were upheld, and those nobody checked."""
     controls: Sequence[Control] = ()
 
     def guarded_system(self, fence: Fence) -> str:
-        """Return what is told before the subject; the nonce comes last, so that the rest is cached."""
+        """Write the text before the subject, with the nonce last so that the rest can be cached."""
         if not self.examples:
             return f"{self.system} {fence.guard}"
         return "\n\n".join([self.system, *self.examples, fence.guard])
@@ -103,43 +103,43 @@ class Questionnaire:
                     yield self.question_of(label, name) if label else name
 
     def question_of(self, label: str, name: str) -> str:
-        """Return the name of a question about a label."""
+        """Name a question about a label."""
         return f"{label}.{name}"
 
 
 class Control(NamedTuple):
-    """Questions to which a yes means nothing: what makes it likely even then is not the subject."""
+    """Questions that deserve no yes: if it's likely even here, the subject isn't the cause."""
 
     questionnaire: Questionnaire
     is_needed: Callable[[Points], bool]
-    """Whether what was earned so far is enough to matter."""
+    """Whether the points earned so far are high enough to matter."""
     weigh: Callable[[Points, Points], Points]
-    """Returns what the answers earn, beside those of the control."""
+    """Computes the points that answers earn compared with the control's."""
     is_shown: bool = True
-    """Whether people are shown it among the prompts."""
+    """Whether people see it among the prompts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What one model answered, by the name of each question; of a listing that is `LABEL.NAME`."""
+    """One model's answers by question name; in a listing the name is `LABEL.NAME`."""
 
     points: Points = field(default_factory=dict)
     shares: Shares = field(default_factory=dict)
     """The probabilities, from models that give them."""
     choice: str = TIE
-    """The text that a model prefers in words."""
+    """The text that a model names as the better one."""
     reasoning: str = ""
     findings: tuple[Finding, ...] = ()
     said: str | None = None
     """The model's own verdict word, which decides nothing."""
     expected: tuple[str, ...] = ()
-    """The questions whose points are means over the scale, by the probabilities of a reply's tokens."""
+    """The questions whose points are expectations, from the probabilities of a reply's tokens."""
 
 
 def mean_points(
     probabilities: Mapping[str, float], points_of_words: Mapping[str, int] = {}
 ) -> float:
-    """Return the mean of points by their probabilities."""
+    """Average points by their probabilities."""
     weighted_points = []
     for word, probability in probabilities.items():
         point = points_of_words[word] if word in points_of_words else int(word)
@@ -152,19 +152,19 @@ class Asker(Protocol):
 
     @property
     def bars(self) -> Sequence[float]:
-        """The numbers by which answers are read: with others the same reply is another opinion."""
+        """The thresholds for reading answers: with others, the same reply is another opinion."""
         ...
 
     def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
-        """Return what would be sent, in order, for people to read."""
+        """Build the prompts, in order, for people to read."""
         ...
 
     def words(self, questionnaire: Questionnaire, fence: Fence) -> Any:  # noqa: ANN401 - JSON
-        """Return all that is sent, and the schema of the reply: what an opinion depends on."""
+        """Return everything sent, and the reply's schema: an opinion depends on all of it."""
         ...
 
     async def ask(
         self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
     ) -> Answer[Answers]:
-        """Ask a model; of several replies to the same, `sample` is the number."""
+        """Ask a model; `sample` numbers several replies to the same question."""
         ...

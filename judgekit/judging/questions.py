@@ -1,4 +1,4 @@
-"""Chooses the question of a rubric: the one module of judging that asks which kind of rubric there is."""
+"""Chooses a rubric's question: the only module of judging that asks for a rubric's kind."""
 
 from __future__ import annotations
 

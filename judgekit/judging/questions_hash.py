@@ -1,8 +1,8 @@
-"""A hash of all that models are asked under a rubric, and of the bars for their answers.
+"""A hash of everything models are asked under a rubric, and of the thresholds for their answers.
 
-Opinions change with them, so a calibration is bound to it. It is taken of questionnaires about subjects that
-never change, as every kind of model is asked them: with its own words and the schema of its reply. Another
-letter is another hash, and no calibration fits any more.
+Opinions change with them, so a calibration is bound to this hash. It's computed from questionnaires about
+fixed subjects, as each kind of model is asked them, with its own words and its reply's schema. If one letter
+changes, so does the hash, and calibrations no longer fit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def hash_questions(loaded: LoadedRubric, mode: ModeName) -> str:
-    """Return the hash of what models of every kind are asked under a rubric in a mode."""
+    """Hash the questions to models of every kind under a rubric in a mode."""
     settings = JudgeSettings(loaded=loaded, mode=mode)
     question = question_of(loaded.rubric)
     return sha256([hash_words(question, settings, kind) for kind in KINDS])

@@ -1,6 +1,6 @@
-"""The task `compare` by scores: only while the best subjects are near each other do they go up a tier.
+"""The task `compare` by scores: subjects go up a tier only while the best ones are close to each other.
 
-How subjects stand by the scores of all tiers so far is in `standing`.
+`standing` computes how subjects rank by the scores of all tiers so far.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ if TYPE_CHECKING:
 _NOT_WHOLE = Reservation(
     ReservationKind.CUT, "no model saw the whole of the best texts, so the result is open"
 )
-NAME = "text"  # what models are told: a path may say who wrote it
+NAME = "text"  # the name models see, because a path may reveal the author
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[str, Opinion]]):
-    """What the models of a tier are asked about each of these `letters`: the same as about a document."""
+    """Asks a tier's models about each of these `letters` as about a document."""
 
     before: Sequence[RankedTier]
     models: Sequence[Endpoint]
     letters: Sequence[str]
 
     def score_question(self, letter: str) -> ScoreQuestion:
-        """Return what is asked about one subject, under a name that tells nothing."""
+        """Build the question about one subject, under a neutral name."""
         file = replace(self.subject.file(letter), alias=NAME)
         document = Document((file,), letter, TaskDescription(self.subject.prompt))
-        # The opinions of other tiers are not shown: there is no disagreement to settle.
+        # There's no disagreement to settle, so other tiers' opinions aren't shown.
         instructions: TierName = "deep" if self.tier == "tiebreaker" else self.tier
         return ScoreQuestion(self.settings, document, self.tier, instructions, compared=True)
 
     @property
     def is_cut(self) -> bool:
-        """Whether some model of the tier does not see a subject whole."""
+        """Whether some model of the tier sees a subject cut."""
         for letter in self.letters:
             document = self.score_question(letter).subject
             if any(is_cut(document.visible_files(self.limits, model)) for model in self.models):
@@ -73,8 +73,9 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         return prompts
 
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
+        """Plan a single round: the question about a subject plans its own samples."""
         del endpoint
-        return [[0]]  # the question about a subject has its own samples
+        return [[0]]  # each subject's question plans its own samples
 
     def calls_in_one(self, endpoint: Endpoint) -> int:
         if not kind_of(endpoint).gives_reasons:
@@ -88,12 +89,12 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
     async def _ask_about(
         self, endpoint: Endpoint, session: Session, letter: str
     ) -> Answer[Opinion]:
-        """Ask about one subject in a session of its own, and note in `session` what that cost."""
+        """Ask about one subject in a session of its own, and add the cost to `session`."""
         spent_before = session.spent_usd
-        # Of other subjects a model is to remember nothing.
+        # A model mustn't remember other subjects.
         own_session = replace(session, fence=Fence(), remembered={})
         turn = await self.score_question(letter).ask(endpoint, own_session)
-        # Other subjects may have been asked about meanwhile, so what this one cost is added.
+        # Other subjects may have been asked about meanwhile, so add just this one's cost.
         session.spent_usd += own_session.spent_usd - spent_before
         session.unpriced |= own_session.unpriced
         return turn.answer
@@ -106,6 +107,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         return opinions
 
     def combine(self, voices: Sequence[tuple[Endpoint, dict[str, Opinion] | None]]) -> RankedTier:
+        """Pool the models' scores with those of earlier tiers into a ranking."""
         sources = set()
         means_by_voter: dict[Voter, dict[str, list[float]]] = {}
         for endpoint, opinions in voices:
@@ -128,7 +130,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
     def rounds(
         self, first: int, turns: Sequence[ModelTurn[dict[str, Opinion]]]
     ) -> list[CompareRound]:
-        """Return a round for each subject and model, subject by subject."""
+        """Build a round for each subject and model, subject by subject."""
         rounds: list[CompareRound] = []
         for place, letter in enumerate(self.letters):
             for turn in turns:
@@ -146,13 +148,13 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
 
 @dataclass(frozen=True, slots=True)
 class RankingJudge(ComparisonJudge[ScoreRubric]):
-    """Ranks subjects by their scores; a model that stands several times in a tier is asked as often."""
+    """Ranks subjects by their scores; a model listed several times in a tier is asked as often."""
 
     def note_refusal_and_cuts(self, state: JudgingState[ComparisonInput]) -> None:
         ComparisonJudge.note_refusal_and_cuts(self, state)
         tier = next(iter(self.models_by_tier), None)
         if tier is not None and not state.refused:
-            # A rubric for documents may need what a comparison does not have.
+            # A rubric for documents may need something that a comparison doesn't have.
             document = self.question(tier, state).score_question("A").subject
             state.refused = document.lacks(self.rubric) or ""
 
@@ -171,7 +173,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         )
 
     def evidence(self, state: JudgingState[ComparisonInput]) -> Evidence:
-        """Read how the subjects stand; a family that wrote all of them has no favourite."""
+        """Read how the subjects rank; a family that wrote all of them has no favourite."""
         subject = state.subject
         favouring_families = {}
         for letter in subject.letters:
@@ -181,6 +183,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         return read_ranking(tiers, usual_margins(self.rubric), favouring_families)
 
     def rules(self, state: JudgingState[ComparisonInput]) -> EscalationRules:
+        """Return the rules for rankings, with the subjects, their copies and the best one's authors."""
         subject = state.subject
         authors: dict[Outcome, Sequence[str]] = {}
         best = _find_best(state)
@@ -194,7 +197,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         )
 
     def record(self, state: JudgingState[ComparisonInput], end: End) -> Comparison:
-        """Return the record: of no winner, of texts that nobody saw whole, or of the last tier's result."""
+        """Build the record: no winner, texts nobody saw whole, or the last tier's result."""
         scores = _last_scores(state.subject, state.opinions.values())
         return self.comparison(state, end, self._result(state, end, scores), scores=scores)
 
@@ -204,7 +207,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         end: End,
         scores: Mapping[str, SubjectScore],
     ) -> ComparisonResult:
-        """Build the record's part on the winner: by how much, and by whom."""
+        """Build the result of the winner: its lead, and the models behind it."""
         if end.because == CUT_TEXTS:
             return ComparisonResult(reservation=_NOT_WHOLE, truncated=True)
         if end.because == OWN_FAMILY:
@@ -215,9 +218,11 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         reasons = []
         if end.verdict == "accept" or end.because == COPIED:
             for row in state.rounds:
-                if row.opinion and row.order == [best]:  # a round of a ranking is about one subject
+                if row.opinion and row.order == [
+                    best
+                ]:  # each round of a ranking is about one subject
                     reasons.append(row.opinion.reasoning)
-        # Subjects that left early have means of earlier tiers, so the winner's lead may be 0.
+        # Subjects that left early have means from earlier tiers, so the winner's lead may be 0.
         means = {letter: mean for letter, (mean, _) in scores.items()}
         return ComparisonResult(
             verdict=best if end.verdict == "accept" and best is not None else TIE,
@@ -228,7 +233,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
 
 
 def _find_best(state: JudgingState[ComparisonInput]) -> str | None:
-    """Return the subject that the latest tier has first; None if too few of its models answered."""
+    """Return the subject that the latest tier ranks first; None if too few of its models answered."""
     ranked: list[RankedTier] = list(state.opinions.values())
     if not ranked or not ranked[-1].means:
         return None
@@ -236,7 +241,7 @@ def _find_best(state: JudgingState[ComparisonInput]) -> str | None:
 
 
 def _last_scores(subject: ComparisonInput, tiers: Iterable[RankedTier]) -> dict[str, SubjectScore]:
-    """Return by letter the last mean that a subject was given, and the tier that gave it."""
+    """Map each letter to the subject's last mean, and the tier that gave it."""
     means: dict[str, SubjectScore] = {}
     for ranked in tiers:
         for letter, mean in (ranked.means or {}).items():

@@ -1,4 +1,4 @@
-"""The former place of `judgekit.redaction.redact`, for programs that take it from here."""
+"""The former location of `judgekit.redaction.redact`, for programs that still import it from here."""
 
 from judgekit.redaction.redact import MARK, Redacted, redact, without_secrets, words
 

@@ -1,4 +1,4 @@
-"""Keeps texts of replies in a private file of SQLite, which several processes share."""
+"""Stores replies in a private SQLite file that several processes share."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from judgekit.judging.cache import MAX_SECONDS, KeptText
 from judgekit.providers.per_process import PerProcess
 
 MAX_BYTES = 100_000_000  # of the file
-_WAIT = 1.0  # seconds for another process that writes
-_SLOW = 0.5  # seconds of a statement that has waited; a busy machine may take a tenth
+_WAIT = 1.0  # seconds for another process that's writing
+_SLOW = 0.5  # seconds after which a statement must have waited; a busy machine may take a tenth
 _CREATE = """CREATE TABLE IF NOT EXISTS reply (
     key TEXT PRIMARY KEY, at REAL NOT NULL, reply TEXT NOT NULL) WITHOUT ROWID"""
 _MAKE_ROOM = """DELETE FROM reply WHERE key IN (SELECT key FROM (
     SELECT key, SUM(LENGTH(CAST(reply AS BLOB))) OVER (ORDER BY at DESC, key) AS total FROM reply)
     WHERE total > ?)"""
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_FILE_ENDS = ("", "-wal", "-shm")  # SQLite keeps two more files beside the one
-# One statement at a time. A thread that has its turn may close the file of another store, whose last user it
-# is.
+_FILE_ENDS = ("", "-wal", "-shm")  # SQLite keeps two more files beside the main one
+# One statement at a time. The thread running it may close another store's file, if it holds that
+# store's last reference.
 _turn = PerProcess(threading.RLock)
-# Connections of the process that this one was forked from: SQLite allows a child not even to close them.
+# The parent process's connections: after a fork, SQLite doesn't even let the child close them.
 _inherited: list[sqlite3.Connection] = []
 
 
 class CacheState(NamedTuple):
-    """Where replies are kept, bytes on the disk, how many, and when the first and last were kept (s)."""
+    """A store's path, size in bytes, number of replies, and the times of the first and last one (s)."""
 
     path: Path
     bytes: int
@@ -44,32 +44,33 @@ class CacheState(NamedTuple):
 
 
 class ReplyFile:
-    """A private file of replies, which is begun anew when it is damaged."""
+    """A private file of replies, which is replaced when damaged."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or Path(environment.REPLIES.path())
         self._opened: sqlite3.Connection | None = None
-        self._opened_by = 0  # the pid
+        self._opened_by = 0  # a process id
         self._is_trimmed = False
         self._has_waited = False
 
     @property
     def is_quick(self) -> bool:
-        """Whether a statement takes no longer than SQLite needs by itself, well below a millisecond.
+        """Whether a statement takes only SQLite's own time, well below a millisecond.
 
-        That's so once what is too old is removed, which reads the whole file, until a statement has waited.
+        That's true once old replies are removed, which reads the whole file, and until a statement has to
+        wait.
         """
         return self._is_trimmed and not self._has_waited
 
     def read_reply(self, key: str) -> KeptText | None:
-        """Return the text under a key; None where there is none, and on failure."""
+        """Read the text under a key; None if there is none, and on failure."""
         if not self._path.is_file():
             return None
         row = self._run("SELECT reply, ? - at FROM reply WHERE key = ?", time.time(), key)
         return None if row is None else KeptText(text=row[0], age=row[1])
 
     def write_reply(self, key: str, text: str) -> None:
-        """Keep a text under a key, and remove what is too old, once; a failure is passed over."""
+        """Store a text under a key. The first call also removes old ones; failures are ignored."""
         now = time.time()
         self._run("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", key, now, text)
         if not self._is_trimmed:
@@ -77,7 +78,7 @@ class ReplyFile:
             self._is_trimmed = True
 
     def state(self) -> CacheState:
-        """Return what is kept; nothing where there is no file, or a damaged one."""
+        """Describe the stored replies; an empty state if there's no file, or a damaged one."""
         row = None
         if self._path.is_file():
             row = self._run("SELECT COUNT(*), MIN(at), MAX(at) FROM reply")
@@ -93,20 +94,20 @@ class ReplyFile:
         )
 
     def clear(self) -> None:
-        """Remove every reply, and give its space back."""
+        """Remove every reply and free its space."""
         if self._path.is_file():
             for statement in ("DELETE FROM reply", "PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM"):
                 self._run(statement)
 
     def _files(self) -> list[Path]:
-        """Return the paths of all files that SQLite may have."""
+        """List the paths of all files that SQLite may have."""
         return [Path(f"{self._path}{end}") for end in _FILE_ENDS]
 
     def _run(self, statement: str, *values: str | float) -> tuple[Any, ...] | None:
-        """Execute a statement; return its first row, None without one and on failure.
+        """Execute a statement; returns its first row, or None without one and on failure.
 
-        A failure is passed over, after what can be done about it: in a full file old replies make room for
-        what is written, and a damaged file is removed.
+        A failure is ignored after an attempt to fix it: in a full file, old replies make room for new ones,
+        and a damaged file is removed.
         """
         turn = _turn.get()
         started = time.monotonic()
@@ -123,7 +124,9 @@ class ReplyFile:
             if code == sqlite3.SQLITE_FULL and self._opened is not None:
                 with suppress(sqlite3.Error):
                     self._opened.execute(_MAKE_ROOM, (MAX_BYTES // 4,))
-                    self._opened.execute(statement, values)  # only writing fills a file: no row
+                    self._opened.execute(
+                        statement, values
+                    )  # only writes fill it, and return no row
             elif code in _DAMAGED:
                 self._remove_damaged()
         except OSError:
@@ -135,7 +138,7 @@ class ReplyFile:
         return row
 
     def _open(self) -> sqlite3.Connection:
-        """Return a connection to the file, which is made where there is none; closed with this store.
+        """Connect to the file, creating it if need be; the connection is closed with this store.
 
         Raises `OSError` or `sqlite3.Error`.
         """
@@ -144,13 +147,13 @@ class ReplyFile:
         connection = sqlite3.connect(
             self._path,
             timeout=_WAIT,
-            isolation_level=None,  # each statement is a transaction
+            isolation_level=None,  # every statement is its own transaction
             check_same_thread=False,  # several threads use it, one at a time
         )
         try:
             for pragma in (
                 "journal_mode = WAL",
-                "synchronous = NORMAL",  # no reply waits for the disk; the power may cost the last ones
+                "synchronous = NORMAL",  # replies don't wait for the disk; a power cut may lose the last ones
                 "journal_size_limit = 1000000",
             ):
                 connection.execute(f"PRAGMA {pragma}")
@@ -165,7 +168,7 @@ class ReplyFile:
         return connection
 
     def _remove_damaged(self) -> None:
-        """Remove the file if it is still damaged: another process may have begun it anew."""
+        """Remove the file if it's still damaged: another process may have replaced it."""
         if self._opened is not None:
             with suppress(sqlite3.Error):
                 self._opened.close()
@@ -190,5 +193,5 @@ def _close(connection: sqlite3.Connection, opened_by: int) -> None:
 
 
 def _error_code(error: sqlite3.Error) -> int:
-    """Return the primary code of an error of SQLite, 0 for one that has none."""
+    """Return the primary code of an SQLite error, 0 if it has none."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -1,6 +1,6 @@
-"""What a caller asks of a judge: one model for the Python API, the command line and the engine.
+"""A caller's request to a judge: one model for the Python API, the command line and the engine.
 
-An option of judging is a field of `JudgeRequest` and a key of `JudgeArgs`. The command line declares it in
+Each option of judging is a field of `JudgeRequest` and a key of `JudgeArgs`. The command line declares it in
 `cli/judge.py`; the Python API and the engine take it from here.
 """
 
@@ -19,35 +19,36 @@ def _text(value: object) -> str:
     return value
 
 
-# Texts of the caller's system: a path may hold bytes that are not UTF-8, which pydantic's own check refuses.
+# Text from the caller's system: a path may hold bytes that aren't UTF-8, which pydantic would
+# refuse.
 Raw: TypeAlias = Annotated[Any, AfterValidator(_text)]
 ModelName: TypeAlias = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class JudgeRequest(BaseModel):
-    """What is asked of a judge; what is None comes from the configuration."""
+    """A request to a judge; None means that the configuration decides."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     rubric: Raw | None = None
-    """An id, `ID@VERSION`, or the path of a file."""
+    """An id, `ID@VERSION`, or a file's path."""
     mode: ModeName | None = None
     deadline: float | None = Field(default=None, gt=0)
-    """Seconds for a document."""
+    """Seconds per document."""
     max_cost_usd: float | None = Field(default=None, ge=0)
-    """US dollars for a document; of rows for all of them."""
+    """US dollars per document; for rows, in total."""
     cache: bool = True
-    """Whether an earlier reply to the same question may be used."""
+    """Whether an earlier reply to the same question may be reused."""
     model: ModelName | None = None
-    """The model that is asked in every tier, by the user's own authority."""
+    """The model to ask in every tier, by the user's own authority."""
     depth: AnyDepth | None = None
-    """How many models are asked about a document; `auto` chooses by path and size."""
+    """How many models are asked about a document; `auto` chooses by its path and size."""
     explain: bool = False
-    """Whether a model that writes gives the reasons, where a decision model alone would not accept."""
+    """Whether a model that writes gives the reasons if a decision model alone wouldn't accept."""
 
 
 class JudgeArgs(TypedDict, total=False):
-    """The options of judging in a call of the Python API; `JudgeRequest` says what they mean."""
+    """The judging options of a call in the Python API, explained in `JudgeRequest`."""
 
     rubric: str | None
     mode: ModeName | None
@@ -60,6 +61,6 @@ class JudgeArgs(TypedDict, total=False):
 
 
 OF_DOCUMENTS = ("depth", "explain")
-"""The options that texts which are compared do not have."""
+"""The options that don't apply to comparing texts."""
 
 AS_CONFIGURED = JudgeRequest()

@@ -1,4 +1,4 @@
-"""What a record has to say against itself: each reservation by its kind, and all of them in words."""
+"""Reservations, the caveats of a record, by kind and in words."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ _BETWEEN = "; "
 
 
 class ReservationKind(enum.Enum):
-    """What a reservation is about."""
+    """The subject of a reservation."""
 
     NOT_JUDGED = enum.auto()
     """No model was asked."""
     FAILURE = enum.auto()
     """A tier's model gave no opinion."""
     CUT = enum.auto()
-    """Models saw only a part of a text."""
+    """Models saw only part of a text."""
     OWN_FAMILY = enum.auto()
-    """Nobody but the author's own family accepts it, or prefers it."""
+    """Only the author's own family accepts or prefers it."""
     UNPROVEN = enum.auto()
     """Decision models would accept it, which isn't enough in strict mode."""
     UNCALIBRATED = enum.auto()
-    """Decision models accept it, and nothing shows how far to believe them."""
+    """Decision models accept it, and nothing shows how far to trust them."""
     CALIBRATION = enum.auto()
     """A calibration wasn't used, or not for all opinions."""
     NO_REVIEW = enum.auto()
     """No finding could be checked by another family."""
     NO_FINDING = enum.auto()
-    """Nobody said what is wrong with it."""
+    """No one said what's wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """One thing that a verdict, a comparison or a selection lacks, in a line for a person."""
+    """One caveat about a verdict, a comparison or a selection, in a line for people."""
 
     kind: ReservationKind
     text: str
 
 
 def in_words(reservations: Iterable[Reservation]) -> str | None:
-    """Join reservations into what a record says as `degraded`; None without any."""
+    """Join reservations for a record's `degraded`; None if there are none."""
     return _BETWEEN.join(reservation.text for reservation in reservations) or None
 
 
@@ -55,7 +55,7 @@ def has_kind(reservations: Iterable[Reservation], kind: ReservationKind) -> bool
 
 
 def with_reservation(verdict: Verdict, reservation: Reservation, *, first: bool = False) -> Verdict:
-    """Add a reservation to a verdict, behind what it says already or as the `first`."""
+    """Add a reservation to a verdict, after the existing ones or as the `first`."""
     texts = [verdict.degraded, reservation.text]
     if first:
         texts.reverse()
@@ -64,9 +64,9 @@ def with_reservation(verdict: Verdict, reservation: Reservation, *, first: bool 
 
 
 def failures(rounds: Sequence[AnyRound]) -> list[Reservation]:
-    """List which tiers failed, and why: those with the same reason in one line.
+    """List the tiers that failed, with reasons; tiers with the same reason share a line.
 
-    Of a model's failures of one kind in a tier the first counts.
+    If a model failed several times in one way within a tier, its first failure counts.
     """
     tiers_by_reason: dict[str, dict[str, None]] = {}  # each tier once, in order
     failures_seen = set()

@@ -1,7 +1,8 @@
 """Judges a text at another depth than the usual tiers, up to a review of each finding by other families.
 
-In a review each model of a panel gives scores and findings. Models of other families confirm or refute each
-finding with a quote; code drops what no quote from the text shows. Then the scores are given once more.
+In a review, each model of a panel gives scores and findings. Models of other families confirm or refute each
+finding with a quote, and code drops it unless a quote is really in the text. Then the scores are given once
+more.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
     from judgekit.judging.settings import JudgeSettings
     from judgekit.judging.state import JudgingState
 
-LEAST_QUOTE = 10  # characters: shorter ones are in many texts
-MOST_CUTS = 5  # in a quote
-MOST_REVIEWED = 40  # findings of one text
+LEAST_QUOTE = 10  # characters: shorter quotes occur in many texts
+MOST_CUTS = 5  # in one quote
+MOST_REVIEWED = 40  # findings about one text
 _NOT_CHECKED = Reservation(
     ReservationKind.NO_REVIEW, "no finding could be checked, so the first scores stand"
 )
@@ -48,7 +49,7 @@ _ELLIPSIS = re.compile(r"\u2026|\.\.\.")
 async def judge_at_depth(
     choose: Callable[[Document], Depth], judge: DocumentJudge, state: JudgingState[Document]
 ) -> Verdict:
-    """Return the verdict on a prepared text at the depth that `choose` returns for it."""
+    """Judge a prepared text at the depth that `choose` returns for it."""
     judge.note_refusal_and_cuts(state)
     if state.refused:
         return await judge.run(state)
@@ -65,9 +66,9 @@ async def judge_at_depth(
 def with_depth(
     judge: DocumentJudge, depth: Depth, subject: Document
 ) -> tuple[DocumentJudge, Depth]:
-    """Return the judge with the models of a depth, and that depth.
+    """Give the judge the models for a depth; returns the depth too.
 
-    Where a panel lacks a second family, it is the judge as it is, and the depth `tiers`.
+    If a panel lacks a second family, the judge stays as it is, with the depth `tiers`.
     """
     settings = judge.settings
     if depth.depth == "tiers" or not settings.models_by_tier:
@@ -93,7 +94,7 @@ def with_depth(
 
 
 def _panel_for(settings: JudgeSettings, subject: Document) -> tuple[Endpoint, ...]:
-    """Return a model of each family that did not write the subject."""
+    """Pick a model from each family that didn't write the subject."""
     models_by_tier = panel.with_families(settings.models_by_tier)
     others = settings.others if settings.is_mixed else tuple
     return panel.model_of_each_family(models_by_tier, others, subject.author_families)
@@ -101,9 +102,9 @@ def _panel_for(settings: JudgeSettings, subject: Document) -> tuple[Endpoint, ..
 
 @dataclass
 class _RaisedFinding:
-    """A finding, the families that raised it, and what other families say of it, with their quotes.
+    """A finding, the families that raised it, and other families' checks of it with their quotes.
 
-    `dropped` says why it is not reviewed; "" where it is. It is `checked` once another family has answered.
+    `dropped` is the reason it isn't reviewed, or "". It's `checked` once another family has answered.
     """
 
     finding: Finding
@@ -134,21 +135,21 @@ class _RaisedFinding:
 
 
 async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
-    """Return the verdict after each finding was checked by the families that did not raise it."""
+    """Reach a verdict after each finding was checked by the families that didn't raise it."""
     first_verdict = await judge.run(state)
     text = _plain("\n".join(file.text for file in state.subject.files))
     raised = _collect_findings(state, text)
     families = {endpoint.family for _, endpoint, _ in state.voices}
     if len(families) == 1 or not raised:
         return first_verdict
-    # In an order that does not tell who raised what.
+    # Shuffled, so that the order doesn't reveal who raised a finding.
     random.Random(state.subject.sha256).shuffle(raised)  # noqa: S311 - an order, not a secret
     await _check_findings(raised, text, judge, state)
     review = [finding.record() for finding in raised]
     if any(finding.checked or finding.dropped for finding in review):
         verdict = await _score_again(judge, state, review)
     else:
-        verdict = await judge.run(state)  # which asks nobody: the tier has its opinion
+        verdict = await judge.run(state)  # asks no model, since the tier has its opinion already
         verdict = with_reservation(verdict, _NOT_CHECKED)
     findings = []
     for finding in review:
@@ -161,7 +162,7 @@ async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]
 
 
 def _collect_findings(state: JudgingState[Document], text: str) -> list[_RaisedFinding]:
-    """Return what families found, each finding once; dropped where its quote is not in the `text`."""
+    """Collect the families' findings, each once; those whose quote isn't in `text` are dropped."""
     merged: dict[tuple[str, ...], _RaisedFinding] = {}
     for _, endpoint, opinion in state.voices:
         for finding in opinion.findings:
@@ -185,9 +186,9 @@ async def _check_findings(
     judge: DocumentJudge,
     state: JudgingState[Document],
 ) -> None:
-    """Ask each model about the findings of other families, and note its checks in `raised`.
+    """Ask each model about other families' findings, and note its checks in `raised`.
 
-    The rounds in `state` get the time and cost of the reviews.
+    The reviews' time and cost are added to the rounds in `state`.
     """
     turns = state.turns["deep"]
     calls = [partial(_ask_for_checks, judge, state, turn, raised) for turn in turns]
@@ -203,38 +204,39 @@ async def _check_findings(
 def _note_checks(
     raised: Sequence[_RaisedFinding], family: str, checks: Iterable[CheckReply], text: str
 ) -> None:
-    """Note in `raised` what a family says of others' findings.
+    """Note one family's checks of others' findings in `raised`.
 
-    Only checks with a quote from the text count, and none where a family both confirms and refutes a finding.
+    A check only counts with a quote from the text, and not if the family both confirms and refutes the
+    finding.
     """
     findings = _findings_for(family, raised)
     checks_by_number: dict[int, dict[bool, CheckReply]] = {}
     for check in checks:
         if check.finding in findings and is_quoted(check.quote, text):
             checks_by_number.setdefault(check.finding, {}).setdefault(check.holds, check)
-    if not checks_by_number:  # who says nothing that counts of any finding has checked none
+    if not checks_by_number:  # a family without a single valid check has checked nothing
         return
     for number, finding in findings.items():
         finding.checked = True
         checks_by_answer = checks_by_number.get(number, {})
-        if len(checks_by_answer) == 1:  # else it said nothing of this one, or both
+        if len(checks_by_answer) == 1:  # otherwise it didn't check this one, or said both
             (finding.checks[family],) = checks_by_answer.values()
 
 
 def _findings_for(family: str, raised: Sequence[_RaisedFinding]) -> dict[int, _RaisedFinding]:
-    """Return what models of a family are asked about, by the numbers that they are told."""
+    """Map numbers to the findings that models of a family are asked about."""
     return {number: finding for number, finding in enumerate(raised, 1) if finding.is_for(family)}
 
 
 def is_quoted(quote: str, text: str) -> bool:
-    """Whether all parts of a quote, cut at ellipses, stand in a text that `_plain` has made plain."""
+    """Whether all parts of a quote, split at ellipses, occur in a text normalised by `_plain`."""
     parts = list(filter(None, map(_plain, _ELLIPSIS.split(quote, MOST_CUTS))))
     is_long_enough = sum(map(len, parts)) >= LEAST_QUOTE
     return is_long_enough and all(part in text for part in parts)
 
 
 def _plain(text: str) -> str:
-    """Return a text in small letters, with single blanks, and letters that look like others made plain."""
+    """Normalise a text: lower case, single blanks, and lookalike letters replaced by plain ones."""
     if text.isascii():
         letters = text
     else:
@@ -248,9 +250,9 @@ async def _ask_for_checks(
     turn: ModelTurn[Any],
     raised: Sequence[_RaisedFinding],
 ) -> Answer[ReviewReply]:
-    """Have a model that gave an opinion check what other families found.
+    """Have a model that gave an opinion check other families' findings.
 
-    The answer has neither value nor failure where there is nothing to check, or the model gave no opinion.
+    The answer has neither a value nor a failure if there's nothing to check, or the model gave no opinion.
     """
     endpoint = turn.endpoint
     document = state.subject
@@ -279,7 +281,7 @@ async def _ask_for_checks(
 
 
 def _add_cost(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[Any]:
-    """Return a model's first turn with the time and cost of its review, and why that brought nothing."""
+    """Add a review's time and cost to a model's first turn, and the reason if the review failed."""
     first_answer = turn.answer
     failure = first_answer.failure
     if review.failure:
@@ -295,7 +297,7 @@ def _add_cost(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[An
 
 
 def _finding_text(finding: Finding) -> str:
-    """Return a finding as models are told it, without secrets."""
+    """Write a finding for models, without secrets."""
     place = ", ".join(filter(None, (finding.dimension, finding.location)))
     quote = f"\nQuote: {finding.quote}" if finding.quote else ""
     return redact.words(f"{place}: {finding.issue}{quote}")
@@ -304,10 +306,10 @@ def _finding_text(finding: Finding) -> str:
 async def _score_again(
     judge: DocumentJudge, state: JudgingState[Document], review: Iterable[ReviewedFinding]
 ) -> Verdict:
-    """Ask the models once more for scores, and tell them which findings held; return the verdict.
+    """Ask the models for new scores, telling them which findings held; returns the verdict.
 
-    The new rounds join those in `state`, and new scores replace the opinions there. The first scores stand
-    where too few models answer.
+    The new rounds join those in `state`, and the new scores replace its opinions. If too few models answer,
+    the first scores stand.
     """
     upheld = []
     unchecked = []
@@ -318,7 +320,8 @@ async def _score_again(
             upheld.append(_finding_text(finding))
         elif not finding.checked:
             unchecked.append(_finding_text(finding))
-    # Limits of the tier that reads what others said, and the instructions of the first reading.
+    # Use the limits of the tier that sees other opinions, but the instructions of the first
+    # reading.
     question = ScoreQuestion(
         judge.settings,
         state.subject,
@@ -333,12 +336,12 @@ async def _score_again(
     voices = [(turn.endpoint, turn.answer.value) for turn in turns]
     opinion = question.combine(voices)
     if not opinion:
-        return await judge.run(state)  # which asks nobody: the deep tier has its opinion
+        return await judge.run(state)  # asks no model, since the deep tier has its opinion already
     state.opinions = {"tiebreaker": opinion}
     state.voices = []
     for endpoint, voice in voices:
         if voice:
             state.voices.append(("tiebreaker", endpoint, voice))
-    # With the tier of the new scores as its only one, the judge asks nobody, and they settle the verdict.
+    # With only the tier of the new scores, the judge asks no model, and they settle the verdict.
     judge_of_new_scores = judge.with_settings(models_by_tier={"tiebreaker": models})
     return await judge_of_new_scores.run(state)

@@ -1,4 +1,4 @@
-"""One round: ask a model, read its reply, ask once more if it cannot be read; a failure is a value."""
+"""One round: ask a model, read its reply, and ask again if it's unreadable. A failure is a value."""
 
 from __future__ import annotations
 
@@ -39,36 +39,36 @@ Form = TypeVar("Form", bound=ReplyForm)
 Call: TypeAlias = "Callable[[], Awaitable[Value]]"
 Calls: TypeAlias = "list[Call[Answer[Value]]]"
 Asked: TypeAlias = "tuple[str, tuple[Message, ...], tuple[DecisionQuestion, ...]]"
-"""A model's name, the messages, and the questions of a decision model."""
+"""A model's name, the messages, and a decision model's questions."""
 
 FAILURE_CHARS = 300
-INEXACT = 1e-9  # a share by less than which sums of the same amounts, added otherwise, differ
-_LONG = 8_000  # characters, for which a change of threads takes less than the work
+INEXACT = 1e-9  # relative error of sums of the same amounts in another order
+_LONG = 8_000  # characters above which switching threads takes less time than the work
 _AGAIN = "Answer again with the one JSON object and nothing else."
 _LOG = logging.getLogger("judgekit")  # shown by -v
-_LEAST_SECONDS = 0.05  # below this no provider answers: say so instead of asking
+_LEAST_SECONDS = 0.05  # too short for any provider to answer, so fail without asking
 
 
 @dataclass(slots=True)
 class Session:
-    """The limits of one judging, from now on, and what its calls have in common."""
+    """The limits that apply to one judging from now on, and the state its calls share."""
 
     gateway: Gateway
     timeout: float
     """Seconds for all calls together."""
     max_cost_usd: float | None = None
     call_timeout: float | None = None
-    """Seconds for one call, beside its tier's own timeout."""
+    """Seconds for one call, on top of its tier's own timeout."""
     spent_usd: float = 0.0
     unpriced: bool = False
-    """Whether the cost of some call is unknown."""
+    """Whether some call's cost is unknown."""
     started: float = field(default_factory=time.monotonic)
     fence: Fence = field(default_factory=Fence)
-    """Pointwise questions share it, so that a server caches what they have in common."""
+    """Shared by pointwise questions, so that a server can cache their common beginning."""
     remembered: dict[Asked, Reply] = field(default_factory=dict)
-    """Replies by model and question: a deeper tier of the same model may ask the same."""
+    """Replies by model and question, since a deeper tier may ask the same model the same."""
     cache: ReplyCache | None = None
-    """The replies of earlier sessions."""
+    """Replies from earlier sessions."""
 
     @property
     def seconds_left(self) -> float:
@@ -76,14 +76,14 @@ class Session:
         return deadline - time.monotonic()
 
     def timeout_of_call(self, tier_timeout: float) -> float:
-        """Return the seconds that a call of a tier may take now; raises `GatewayError` if none."""
+        """Compute the seconds that a tier's call may take now; raises `GatewayError` if none are left."""
         timeout = min(tier_timeout, self.seconds_left, self.call_timeout or tier_timeout)
         if timeout < _LEAST_SECONDS:
             raise GatewayError(FailureKind.TIMEOUT, "no time left to ask it", usage=Usage())
         return timeout
 
     async def reply(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return a kept reply, else the model's; raises `GatewayError`, `BUDGET` at the cost limit."""
+        """Return a stored reply or ask the model; raises `GatewayError`, `BUDGET` at the cost limit."""
         started = time.monotonic()
         key = request.call_key
         rubric_and_part = " ".join(filter(None, (key.rubric, key.part)))
@@ -107,7 +107,7 @@ class Session:
         return reply
 
     async def _complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return a model's reply; notes what it cost, also what a failed call did."""
+        """Ask a model and record the cost, even if the call fails."""
         try:
             reply = await self.gateway.complete(endpoint, request)
         except GatewayError as error:
@@ -118,7 +118,7 @@ class Session:
         return reply
 
     def _check_limit(self) -> None:
-        """Raise `GatewayError` where the cost limit lets no further call be made."""
+        """Raise `GatewayError` if the cost limit allows no further call."""
         limit = self.max_cost_usd
         if limit is None:
             return
@@ -131,19 +131,19 @@ class Session:
             raise GatewayError(FailureKind.BUDGET, f"{unknown}, {ends}", usage=Usage())
 
     async def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
-        """Keep a reply that could be read for later sessions, unless it comes from an earlier one."""
+        """Store a readable reply for later sessions, unless it comes from an earlier one."""
         if self.cache is not None and reply.usage != KEPT:
             await self._use_cache(partial(self.cache.keep, endpoint, request, reply), self.cache)
 
     @staticmethod
     async def _use_cache(work: Callable[[], Value], cache: ReplyCache) -> Value:
-        """Do what reads or writes kept replies: in a thread, unless to change threads takes longer."""
+        """Access stored replies: in a thread, unless switching threads would take longer."""
         return work() if cache.is_quick else await running.run_in_thread(work)
 
     async def prepare(self, work: Callable[[], Value], characters: int) -> Value:
-        """Return what `work` makes of a text of so many characters: of a long one, in a thread.
+        """Run `work` on a text of so many characters: in a thread if it's long.
 
-        Raises `GatewayError` at the deadline; the thread then ends by itself.
+        Raises `GatewayError` at the deadline; the thread then runs on until it ends.
         """
         if characters < _LONG:
             return work()
@@ -170,11 +170,11 @@ class Answer(Generic[Value]):
     model: str
 
     def record_value(self, record: Callable[[Value], Recorded]) -> Recorded | None:
-        """Return its value as `record` puts it into a round; None without one."""
+        """Convert its value for a round with `record`; None if it has no value."""
         return None if self.value is None else record(self.value)
 
     def round_fields(self) -> RoundFields:
-        """Return what a round says of it beside the opinion."""
+        """Return a round's fields other than the opinion."""
         return {
             "model": self.model,
             "failure": self.failure,
@@ -192,10 +192,10 @@ async def run_round(
     form: type[Form],
     make_value: Callable[[Form, Reply], Value],
 ) -> Answer[Value]:
-    """Ask once, and once more if the reply cannot be read; return the value, or why there is none.
+    """Ask, and ask once more if the reply is unreadable; returns the value, or the failure.
 
-    `make_messages` handles so many `characters`: if they are many, it runs in a thread. `make_value` makes
-    the value of what was read and the reply that it was read from.
+    `make_messages` handles `characters` of text, in a thread if they're many. `make_value` builds the value
+    from the form that was read and its reply.
     """
     started = time.monotonic()
     usage = Usage()
@@ -223,9 +223,9 @@ async def run_round(
             content = await session.prepare(read, len(reply.text))
         except GatewayError as error:
             usage = usage.plus(usage_of_failed_call(error))
-            # An unreadable first reply says more than the re-ask that the deadline cut.
+            # An unreadable first reply explains more than a second request cut off by the deadline.
             failure = failure or make_failure(error.kind, error.message)
-            # To an empty reply there is nothing to answer: the same is asked again.
+            # There's no text to point out in an empty reply, so send the same request again.
             if error.kind is not FailureKind.INVALID_REPLY:
                 break
         except InvalidReply as error:
@@ -233,7 +233,7 @@ async def run_round(
             if isinstance(error, AmbiguousReply):
                 kind = FailureKind.INVALID_REPLY
             failure = make_failure(kind, str(error))
-            if reply.text.strip():  # providers refuse an empty message
+            if reply.text.strip():  # providers refuse empty messages
                 correction = Message("user", f"That could not be read: {error}. {_AGAIN}")
                 conversation = (*conversation, Message("assistant", reply.text), correction)
         else:
@@ -254,9 +254,9 @@ def joined(
     *,
     keep_failure: bool = False,
 ) -> Answer[Value]:
-    """Return several calls as one answer, with what they cost together and the value that they come to.
+    """Join several calls into one answer, with their total usage and combined value.
 
-    Where there is no value it says the first failure; with `keep_failure` also beside a value.
+    Without a value, it has the first failure; with `keep_failure`, also beside a value.
     """
     usage = reduce(Usage.plus, (answer.usage for answer in answers), Usage())
     failure = None
@@ -271,12 +271,12 @@ async def gather_limited(
     endpoint: Endpoint | None = None,
     calls_in_one: int = 1,
 ) -> list[Value]:
-    """Return the results in order, within the provider's concurrency; one by one under a cost limit.
+    """Run calls within the provider's concurrency, one by one under a cost limit; results are in order.
 
-    Each of `calls` may make `calls_in_one` calls to the provider at a time.
+    Each of `calls` may make `calls_in_one` calls to the provider at once.
     """
     limit = endpoint.profile.limits.concurrency if endpoint else None
-    # Under a cost limit each call must know what the ones before it cost.
+    # Under a cost limit, each call must know the cost of those before it.
     if session.max_cost_usd is not None or limit == 1 or len(calls) == 1:
         return [await call() for call in calls]
     at_once = len(calls) or 1

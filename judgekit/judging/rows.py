@@ -1,6 +1,6 @@
-"""The rows of the table of escalation (`escalation.TABLE`): when each applies, and what it comes to.
+"""The rows of the escalation table (`escalation.TABLE`): when each applies, and its result.
 
-Their docstrings, or their `words`, are those of the table in docs/escalation.md.
+Their docstrings, or their `words`, appear in the table in docs/escalation.md.
 """
 
 from __future__ import annotations
@@ -378,7 +378,7 @@ def end_with_reasons(now: Situation, end: End) -> End:
 
 
 def _accepting(now: Situation, end: End) -> set[TierName]:
-    """Return the tiers that accept; by its leaning one may accept what its scores do not."""
+    """Return the tiers that accept; by its leaning, a tier may accept even if its scores don't."""
     accepting = now.tiers_for("accept")
     if end.tier is not None:
         accepting.add(end.tier)
@@ -390,23 +390,23 @@ def _owes_reasons(now: Situation, end: End) -> bool:
 
 
 def _standing_win(now: Situation, end: End) -> TierName | None:
-    """Return the tier whose win a calibration lets stand against the tie of the next one."""
+    """Return the tier whose win a calibration upholds against the next one's tie."""
     finality = now.rules.finality
     if finality is None or end.tier is None or end.verdict != "improve":
         return None
     margins = {}
     for tier, margin in now.margins.items():
-        # Without its lead a win does not stand.
+        # A win doesn't stand without its lead.
         if now.evidence[tier].sees_all and not now.evidence[tier].is_own_family:
             margins[tier] = margin
     return finality.stands(end.tier, now.outcomes, margins)
 
 
 def find_families(evidence: Evidence, rules: EscalationRules, end: End) -> frozenset[str]:
-    """Collect the families behind an end: those whose tier came to it, or all if no tier settled it.
+    """Collect the families behind an end: those whose tier reached it, or all if no tier settled it.
 
-    Of an end that was refused to the author's own family, it's those behind the refused one. In a ranking the
-    latest tier speaks for all.
+    If an end was refused because only the author's family was behind it, those are the families. In a
+    ranking the latest tier speaks for all.
     """
     if end.because == OWN_FAMILY and end.overruled is not None:
         end = end.overruled
@@ -421,7 +421,7 @@ def find_families(evidence: Evidence, rules: EscalationRules, end: End) -> froze
 
 
 def independence_problem(evidence: Evidence, rules: EscalationRules, end: End) -> str | None:
-    """Say in one line why an acceptance, or a win, may not stand; None if it may."""
+    """Explain in one line why an acceptance, or a win, may not stand; None if it may."""
     authors = [
         family for word, names in rules.authors.items() if word == end.verdict for family in names
     ]

@@ -1,4 +1,4 @@
-"""The task `score`: what a document lacks, which tiers are asked about it, and the verdict on it."""
+"""The task `score`: a document's gaps, the question to each tier, and the verdict."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         state.cut = {tier for tier in self.models_by_tier if self._is_cut_for(tier, document)}
 
     def _is_cut_for(self, tier: TierName, document: Document) -> bool:
-        """Whether some model of a tier does not see the whole document."""
+        """Whether some model of a tier sees the document cut."""
         limits = getattr(self.rubric.tiers, tier)
         return any(
             is_cut(document.visible_files(limits, endpoint))
@@ -66,20 +66,21 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         )
 
     def question(self, tier: TierName, state: JudgingState[Document]) -> ScoreQuestion:
-        """Return what a tier is asked; the tiebreaker is shown the opinions of the others."""
+        """Build the question for a tier; the tiebreaker also sees the other tiers' opinions."""
         question = ScoreQuestion(self.settings, state.subject, tier)
         if tier != "tiebreaker":
             return question
         tier_opinions = [opinion for opinion in state.opinions.values() if opinion]
         is_jury_divided = any(opinion.divided is not None for opinion in tier_opinions)
         has_disagreement = len(tier_opinions) > 1 or is_jury_divided
-        # Without a disagreement the tiebreaker stands in for the deep tier, with its instructions.
+        # Without a disagreement, the tiebreaker replaces the deep tier and gets its instructions.
         instructions: TierName = "tiebreaker" if has_disagreement else "deep"
         return replace(
             question, instructions_tier=instructions, earlier_opinions=_shuffled_opinions(state)
         )
 
     def evidence(self, state: JudgingState[Document]) -> Evidence:
+        """Read each tier's opinion, without margins if the calibration doesn't know how it was read."""
         finality = self.settings.finality
         evidence_by_tier = {}
         for tier, opinion in state.opinions.items():
@@ -101,6 +102,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return replace(self.settings.escalation_rules("document"), authors=authors)
 
     def record(self, state: JudgingState[Document], end: End) -> Verdict:
+        """Build the verdict, with its reservations and without secrets in the replies."""
         document = state.subject
         families = find_families(self.evidence(state), self.rules(state), end)
         files = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
@@ -130,12 +132,13 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         )
         if state.rounds and self.settings.redact:
             verdict = outgoing.redact_replies(verdict)
-        # After redaction: it makes the record anew, without names that only the ledger has.
+        # Only now, since redaction rebuilds the record without the names meant for the ledger
+        # alone.
         verdict = verdict.model_copy(update={"configured": _configured_names(verdict, state)})
         return verdict.model_copy(update={"rounds": _name_deciders(verdict.rounds, state)})
 
     def _is_truncated(self, state: JudgingState[Document], end: End) -> bool:
-        """Whether the tier that settled it did not see all of the text; if none did, whether any does not."""
+        """Whether the tier that settled it saw the text cut; if no tier did, whether any saw it cut."""
         settled = end
         if end.because == OWN_FAMILY and end.overruled is not None:
             settled = end.overruled
@@ -144,7 +147,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return settled.tier in state.cut
 
     def _reservations(self, end: End, state: JudgingState[Document]) -> list[Reservation]:
-        """List what the verdict lacks."""
+        """List the verdict's reservations."""
         evidence = self.evidence(state)
         end_before = end
         reservations = []
@@ -172,7 +175,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def _obstacle(
         self, state: JudgingState[Document], others: Sequence[Reservation]
     ) -> Reservation | None:
-        """Say why the acceptances of some tiers came to nothing; None if `others` do, or there are none."""
+        """Explain why some tiers' acceptances had no effect; None if `others` do, or there are none."""
         evidence = self.evidence(state)
         rules = self.rules(state)
         accepting = {tier for tier in evidence if evidence[tier].outcome == "accept"}
@@ -189,16 +192,16 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return None
 
     def _calibration_reservations(self, state: JudgingState[Document]) -> list[Reservation]:
-        """List why a calibration was not used, or not for all opinions."""
+        """Explain why a calibration wasn't used, or not for all opinions."""
         reasons = [self.settings.calibration_warning]
         if self.settings.finality:
             reasons.append(self._uncovered_reason(self.settings.finality, state))
         return [Reservation(ReservationKind.CALIBRATION, reason) for reason in reasons if reason]
 
     def _is_uncalibrated(self, end: End, evidence: Evidence) -> bool:
-        """Whether decision models alone came to an end, and nothing says when to believe them.
+        """Whether decision models alone reached an end, and nothing tells how far to trust them.
 
-        A calibration says it, or the promise under which a first opinion is given.
+        A calibration would tell, or the promise under which a first opinion is given.
         """
         if self.settings.is_promised:
             return False
@@ -211,8 +214,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def _uncovered_reason(
         self, finality: FinalityRules, state: JudgingState[Document]
     ) -> str | None:
-        """Say in one line which opinions were read otherwise than those of the calibration."""
-        last_tiers = list(self.models_by_tier)[-1:]  # whose opinions need no gate
+        """Name in one line the opinions that were read in another way than the calibration's."""
+        last_tiers = list(self.models_by_tier)[-1:]  # the last tier's opinions need no gate
         unknown_tiers = []
         ways = set()
         for tier in state.opinions:
@@ -231,10 +234,10 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
 def _shuffled_opinions(state: JudgingState[Document]) -> list[Opinion]:
     """Return all models' opinions without secrets, in an order that depends on the subject alone.
 
-    So the tiebreaker cannot learn whose opinion stands first.
+    That way the tiebreaker can't learn whose opinion comes first.
     """
     tiers = list(state.opinions)
-    # In which order a jury's models are named plays no part.
+    # The order in which a jury's models are configured mustn't matter.
     voices = sorted(state.voices, key=lambda voice: (tiers.index(voice[0]), voice[1].model))
     opinions = []
     for _, _, opinion in voices:
@@ -244,19 +247,19 @@ def _shuffled_opinions(state: JudgingState[Document]) -> list[Opinion]:
 
 
 def _names(state: JudgingState[Document], tiers: Iterable[TierName]) -> list[str]:
-    """Return the models that answered in some tiers, by the names under which they were asked."""
+    """List the models that answered in some tiers, by the names they were asked under."""
     return [endpoint.model for tier, endpoint, _ in state.voices if tier in tiers]
 
 
 def _speakers(tier: TierName, state: JudgingState[Document]) -> Speakers:
-    """Return the models of a tier that have an opinion, and their families."""
+    """Return a tier's models with an opinion, and their families."""
     endpoints = [endpoint for voice_tier, endpoint, _ in state.voices if voice_tier == tier]
     models = frozenset(endpoint.model for endpoint in endpoints)
     return Speakers(models, frozenset(endpoint.family for endpoint in endpoints))
 
 
 def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
-    """Return the models of a tier that answered, each with how its scores were read."""
+    """Pair each model of a tier that answered with the way its scores were read."""
     sources = []
     for voice_tier, endpoint, opinion in state.voices:
         if voice_tier == tier:
@@ -265,7 +268,7 @@ def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, S
 
 
 def _asked_endpoints(state: JudgingState[Document]) -> list[Endpoint]:
-    """Return the model of each round."""
+    """Return each round's model."""
     endpoints = []
     for turns in state.turns.values():
         for turn in turns:
@@ -274,9 +277,9 @@ def _asked_endpoints(state: JudgingState[Document]) -> list[Endpoint]:
 
 
 def _name_deciders(rounds: Sequence[Round], state: JudgingState[Document]) -> list[Round]:
-    """Note in opinions of decision models the name by which they were asked, if another one answered."""
+    """Note in a decision model's opinion the name it was asked under, if another model answered."""
     named_rounds = list(rounds)
-    # A review's second scores are rounds without a turn.
+    # A review's new scores are rounds without a turn.
     for place, (row, endpoint) in enumerate(zip(rounds, _asked_endpoints(state), strict=False)):
         if kind_of(endpoint) is DECIDES and row.opinion and row.model != endpoint.model:
             opinion = row.opinion.model_copy(update={"asked": endpoint.model})
@@ -285,7 +288,7 @@ def _name_deciders(rounds: Sequence[Round], state: JudgingState[Document]) -> li
 
 
 def _configured_names(verdict: Verdict, state: JudgingState[Document]) -> dict[str, str]:
-    """Return the names under which models were asked, by the other ones that their replies gave."""
+    """Map each name in a reply to the name the model was asked under, if they differ."""
     names: dict[str, str] = {}
     for row, endpoint in zip(verdict.rounds, _asked_endpoints(state), strict=False):
         if row.model != endpoint.model:

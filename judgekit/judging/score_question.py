@@ -1,4 +1,4 @@
-"""What a tier is asked about a document: the scores, in one reply or dimension by dimension."""
+"""The question for a tier about a document: all scores in one reply, or dimension by dimension."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
-    """What a tier is asked about a document."""
+    """Asks a tier to score a document."""
 
     has_scores = True
 
     compared: bool = False
-    """Whether scores are taken as first given, to be compared with those of other documents."""
+    """Whether scores stay as first given, to be compared with other documents' scores."""
     findings: tuple[Sequence[str], Sequence[str]] | None = None
-    """After a review: the findings that were upheld, and those that nobody checked."""
+    """After a review: the findings that were upheld, and those nobody checked."""
 
     @classmethod
     def about_letters(cls, settings: JudgeSettings, tier: TierName) -> ScoreQuestion:
+        """Build the question about a fixed document with every part, so that its words can be hashed."""
         files = (file_of("a", "b"), file_of("c", "d"))
         document = Document(files, "e", TaskDescription("f", "g", "h"))
         scores = dict.fromkeys(settings.loaded.rubric.questions, 1.0)
@@ -57,7 +58,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return ()
 
     def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
-        """Return one about all dimensions, or of a model that writes one for each part of the rubric."""
+        """Build one for all dimensions; a model that writes gets one for each part of the rubric."""
         rubrics_by_part = {"": self.rubric}
         if kind_of(endpoint).gives_reasons:
             rubrics_by_part = self.rubrics_by_part
@@ -100,7 +101,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return replace(questionnaire, controls=[self._control(questionnaire)])
 
     def _earlier_in_words(self, rubric: ScoreRubric) -> list[str]:
-        """Return earlier opinions about the dimensions of a rubric, or of a part of it, without authors."""
+        """Put earlier opinions on these dimensions into words, without their authors."""
         earlier = []
         for opinion in self.earlier_opinions:
             scores = _scores_in_words(rubric, opinion.scores)
@@ -108,8 +109,8 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return earlier
 
     def _control(self, questionnaire: Questionnaire) -> Control:
-        """Return the same about an idle subject: what it is given isn't earned by the text."""
-        # Numbers are compared with a number, yes and no with yes and no: one idle question for each kind.
+        """Ask the same about an idle subject: points that it gets too aren't earned by the text."""
+        # Numbers are compared with numbers, yes/no with yes/no: one idle question for each kind.
         questions = {}
         for question in questionnaire.questions.values():
             idle = pointwise.IDLE_RATING
@@ -127,7 +128,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     def read(
         self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers
     ) -> Answers | None:
-        """Return what a model says, unless a score is missing; of some kinds with its probabilities."""
+        """Read a model's answers, with some kinds' probabilities; None if a score is missing."""
         if set(answers.points) != set(questionnaire.questions):
             return None
         if kind_of(endpoint).shows_probabilities:
@@ -141,7 +142,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return plans
 
     def is_enough(self, opinion: Opinion | None) -> bool:
-        """Whether all scores of an opinion are expectations: that leaves nothing to repeat."""
+        """Whether all scores are expectations, which don't vary between samples."""
         return opinion is not None and len(opinion.expected) == len(self.rubric.dimensions)
 
     @property
@@ -149,7 +150,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return CallKey(self.subject.sha256, self.rubric.ref, self.tier)
 
     def opinion(self, samples: Sequence[Sequence[Answers | None]]) -> Opinion | None:
-        """Return the opinion of one sample, or of several the mean, in the words of the nearest one."""
+        """Return a single sample's opinion, or the mean of several with the nearest one's words."""
         opinions = []
         for sample in samples:
             replies = [reply for reply in sample if reply is not None]
@@ -171,7 +172,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         )
 
     def _sample_opinion(self, replies: Sequence[Answers]) -> Opinion:
-        """Return the opinion of one sample: of a reply about all dimensions, or of one reply for each."""
+        """Build one sample's opinion, from a reply about all dimensions or one for each."""
         scores: dict[str, float] = {}
         findings: list[Finding] = []
         expected: list[str] = []
@@ -196,6 +197,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         )
 
     def combine(self, voices: Sequence[tuple[Endpoint, Opinion | None]]) -> Opinion | None:
+        """Combine the models' opinions as a jury; None if too few have one."""
         opinions = [(endpoint, opinion) for endpoint, opinion in voices if opinion]
         if not jury.has_quorum(len(opinions), len(voices)):
             return None
@@ -215,7 +217,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return rounds
 
     def record(self, opinion: Opinion) -> ScoreOpinion:
-        """Return an opinion as it stands in a round."""
+        """Convert an opinion to its form in a round."""
         return ScoreOpinion(
             outcome=opinion.outcome,
             scores=opinion.scores,
@@ -231,7 +233,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     def _earned_scores(
         self, questionnaire: Questionnaire, scores: Points, idle_scores: Points
     ) -> Points:
-        """Return scores as far as the text earns them: an idle subject would get the rest, too."""
+        """Reduce scores to the part that the text earns, which an idle subject wouldn't get."""
         earned = dict(scores)
         scale = self.rubric.scale
         bar = getattr(self.rubric.modes, self.mode).accept.each
@@ -250,7 +252,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
 
 
 def _typed_question(rubric: ScoreRubric, dimension: Dimension) -> TypedQuestion:
-    """Return the question about a dimension: which point of the scale a text deserves, or yes or no."""
+    """Ask which point of the scale a text deserves for a dimension, or yes or no."""
     if dimension.scale:
         return TypedQuestion(dimension.question, look_for=dimension.look_for)
     points = {}
@@ -260,25 +262,25 @@ def _typed_question(rubric: ScoreRubric, dimension: Dimension) -> TypedQuestion:
 
 
 def _idle_name(question: TypedQuestion) -> str:
-    """Return the name of the idle question that is answered as another question is."""
+    """Name the idle question with the same kind of answer."""
     return "binary" if question.kind == "predicate" else "idle"
 
 
 def _scores_in_words(rubric: ScoreRubric, scores: Mapping[str, float]) -> str:
-    """Return scores as they were asked for: a number, or yes or no."""
+    """Write scores as they were asked for: a number, or yes or no."""
     answer_by_score = {float(point): answer for answer, point in rubric.scale.answers.items()}
     parts = []
     for name, dimension in rubric.dimensions.items():
         score = scores[name]
         word = f"{score:g}"
         if dimension.scale:
-            word = answer_by_score.get(score, word)  # a mean of yes and no is no answer
+            word = answer_by_score.get(score, word)  # a mean of yes and no isn't an answer
         parts.append(f"{name} {word}")
     return ", ".join(parts)
 
 
 def _reasoning_by_dimension(replies: Sequence[Answers]) -> str:
-    """Return the reasoning of several replies, a line for each dimension with the reasoning about it."""
+    """Join several replies' reasoning, a line for each dimension."""
     lines = []
     for reply in replies:
         for name in reply.points:

@@ -1,4 +1,4 @@
-"""How a score was read: as it stood in a reply, or by the probabilities of its tokens."""
+"""How a score was read: directly from a reply, or from its tokens' probabilities."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
 
 ScoreSource: TypeAlias = Literal["whole", "expected", "partly", "untold", "points", "decided"]
-"""`whole`: as it stands there. Scores of a model that is asked for the probabilities of a reply's tokens are
-`expected` where it gave them for all, `partly` for some, `untold` for none. `points`: one question at a time,
-answered by the probabilities of single tokens. `decided`: by a decision model."""
+"""`whole`: as written.
+
+If a model was asked for its reply's token probabilities, scores are `expected` if it gave them for all,
+`partly` for some, `untold` for none. `points`: one question at a time, answered by single tokens'
+probabilities. `decided`: by a decision model.
+"""
 
 SOURCE_WORDS: Mapping[ScoreSource, str] = {
     "whole": "taken as it stood in the reply",
@@ -28,7 +31,7 @@ SOURCE_WORDS: Mapping[ScoreSource, str] = {
 
 
 def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
-    """Return how an opinion was read; None stands for what is no score."""
+    """Determine the way an opinion was read; None stands for an opinion without scores."""
     source = kind_of(endpoint).source
     if source is not None:
         return source
@@ -42,7 +45,7 @@ def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
 
 
 def possible_sources(endpoint: Endpoint, *, scores: bool) -> frozenset[ScoreSource]:
-    """Return how a model's opinions may be read: `scores` where its replies have scores on a scale."""
+    """Return the ways a model's opinions may be read; `scores` if its replies hold scores on a scale."""
     source = kind_of(endpoint).source
     if source is not None:
         return frozenset({source})

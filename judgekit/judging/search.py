@@ -1,4 +1,4 @@
-"""The flow from a query to memories: retrieval proposes, tiers judge, and BM25 answers where none can."""
+"""From a query to memories: retrieval proposes, tiers judge, and BM25 answers if they can't."""
 
 from __future__ import annotations
 
@@ -45,13 +45,14 @@ if TYPE_CHECKING:
 
 BODY_CHARS = 2_000
 SNIPPET_CHARS = 300
-WHOLE_CHARS = 20_000  # of a text whose secrets a passage must not show a half of
+WHOLE_CHARS = 20_000  # of a text, so that a passage can't show half of a secret
 RESULTS = 10
-ON_DEMAND_POOL = 20  # candidates that models see at least when somebody asks for a search
+ON_DEMAND_POOL = 20  # the fewest candidates models see when someone searches on purpose
 HOOK_SECONDS = (
-    20.0  # that the hook judges at most: the client ends it at 30, and its answer would be lost
+    20.0  # the longest the hook judges; the client stops it after 30 s and its answer would be lost
 )
-# That a prompt waits for a decision model: it answers in tenths of a second, or something is wrong.
+# How long a prompt waits for a decision model. It answers in tenths of a second, unless something's
+# wrong.
 DECISION_SECONDS = 1.5
 INJECTED_LABEL = "high"
 UNCALIBRATED = (
@@ -66,7 +67,7 @@ def _is_none(value: object) -> bool:
 
 
 class Place(BaseModel, frozen=True):
-    """A section of a text: its headings, and the line of the file where it begins, if it's known."""
+    """A section of a text: its headings, and the line of the file it begins on, if known."""
 
     section: str
     line: int | None = Field(default=None, exclude_if=operator.not_)
@@ -115,17 +116,17 @@ class KeptHit(NamedTuple):
 
 
 class HookChoice(NamedTuple):
-    """Which of a prompt's hits are kept by models, and how sure they are."""
+    """A prompt's hits that models keep, and how sure they are."""
 
     kept: list[Candidate]
     """In the order in which they're injected."""
     undecided: list[Candidate]
-    """No model decided about these; the first of them are kept all the same."""
+    """No model decided on these; the first of them are kept anyway."""
     selection: Selection
     probabilities: Mapping[int, float]
-    """How likely the model keeps a hit, by its place; empty if its probabilities mean nothing to a reader."""
+    """The probability that the model keeps a hit, by its position; empty if it means nothing to a reader."""
     only_drops: bool
-    """Whether the model's yes means nothing, since nobody compared it with labels."""
+    """Whether the model's yes was never compared with labels, so nobody knows its worth."""
 
 
 class SearchResult(BaseModel, frozen=True):
@@ -139,7 +140,7 @@ class SearchResult(BaseModel, frozen=True):
     notes: list[str] = []
 
     def __repr__(self) -> str:
-        """Return a line for a person; `to_dict` has all."""
+        """Return a line for people; `to_dict` has everything."""
         found = counted(len(self.results), "result", "results")
         return escaped(f"<{found} for {short_line(self.query, _MOST_QUERY)!r}>")
 
@@ -152,11 +153,11 @@ class SearchResult(BaseModel, frozen=True):
         return table_html(rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON types."""
+        """Return everything as JSON types."""
         return self.model_dump(mode="json")
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a data frame with a row for each result; raises `UsageError` without pandas."""
+        """Build a data frame with a row for each result; raises `UsageError` without pandas."""
         return make_frame(self.to_dict()["results"])
 
 
@@ -169,12 +170,12 @@ def search(
     judge: bool = False,
     limit: int = RESULTS,
 ) -> SearchResult:
-    """Return what is stored about `query`, best first; with `judge` only what the models keep.
+    """Search for stored texts about `query`, best first; with `judge`, only those the models keep.
 
-    `roots` are folders, relative ones from the current folder, or `claude:auto`; by default those of the
-    configuration in `project` (the current one). When no model answers, a lenient search gives all BM25
-    results and a strict one the few that BM25 is sure of. Raises `ConfigError`, `InputError` (a root is no
-    folder) or `UsageError`.
+    `roots` are folders, relative to the current one, or `claude:auto`; by default those in the configuration
+    of `project` (the current one). If no model answers, a lenient search returns all BM25 results, and a
+    strict one the few that BM25 is sure of. Raises `ConfigError`, `InputError` (a root isn't a folder) or
+    `UsageError`.
     """
     require("search", query=query, limit=limit)
     check("search", mode=mode, roots=roots, project=project)
@@ -221,7 +222,7 @@ def search(
 
 
 def _result(kept: KeptHit, probability: float | None) -> Result:
-    """Return a hit with the tier that kept it, and with what a decision model gave it."""
+    """Build the result for a hit, with the tier that kept it and a decision model's probability."""
     fields = kept.hit.shown() | {"because": kept.because}
     if kept.kept_by != "bm25":
         fields["kept_by"] = kept.kept_by
@@ -240,7 +241,7 @@ def _propose(
     limit: int,
     judge: bool,
 ) -> RankedCandidates:
-    """Return what retrieval finds, and more than `limit` where models choose among it."""
+    """Find candidates, more than `limit` if models choose among them."""
     retrieval = config.retrieval
     pool = max(limit, ON_DEMAND_POOL, retrieval.pool) if judge else limit
     folders = [_folder(root) for root in roots or ()]
@@ -252,18 +253,20 @@ def _propose(
         "snippets": True,
         "scorer": retrieval.scorer,
     }
-    program = None if folders else retrieval.command  # whoever names folders wants what is in them
+    program = (
+        None if folders else retrieval.command
+    )  # a caller who names folders wants their contents
     return command.search(query, program, folders or retrieval.roots, retrieval.deadline, options)
 
 
 def _texts_of(
     query: str, candidates: Sequence[Candidate], config: Config, profiles: Profiles
 ) -> Candidates:
-    """Return candidates as models see them: with the beginning of each text, and without secrets."""
+    """Prepare candidates for models: with the beginning of each text, and without secrets."""
     texts = []
     for candidate in candidates:
         if config.judge.redact:
-            # With a margin, so that no secret is cut in two before it is found.
+            # With a margin, so that a secret isn't cut in two before it's found.
             text = redaction.words(api.body(candidate, BODY_CHARS + redaction.MARGIN, profiles))
         else:
             text = api.body(candidate, BODY_CHARS, profiles)
@@ -272,11 +275,11 @@ def _texts_of(
 
 
 def _folder(root: str) -> str:
-    """Return the absolute path of a root that a caller names; raises `InputError` when it is no folder."""
+    """Return the absolute path of a caller's root; raises `InputError` if it isn't a folder."""
     if root == api.AUTO_ROOT:
         return root
     path = Path(root)
-    with suppress(RuntimeError):  # the home folder of nobody
+    with suppress(RuntimeError):  # a user without a home folder
         path = path.expanduser()
     if not root or not path.is_dir():
         raise InputError(
@@ -292,7 +295,7 @@ def judged_hook(
     payload: Mapping[str, object],
     project: str,
 ) -> HookChoice | str:
-    """Have models choose among the `hits` of a prompt; returns why if none is asked.
+    """Have models choose among a prompt's `hits`; returns the reason instead if none is asked.
 
     `parts` are the best parts of the prompt, and `payload` is the client's event.
     """
@@ -313,9 +316,9 @@ def judged_hook(
 def choose_for_prompt(
     selection: Selection, hits: Sequence[Candidate], retrieval: RetrievalConfig
 ) -> HookChoice:
-    """Choose the hits that models keep; with a threshold for the model, those above it, likeliest first.
+    """Choose the hits that models keep; if the model has a threshold, those above it, likeliest first.
 
-    Of those that no model decided about, the first are taken, as BM25 has them.
+    Of the hits no model decided on, the first ones are taken, in BM25's order.
     """
     threshold = retrieval.inject_above.get(model_of(selection))
     probabilities = probabilities_of(selection)
@@ -332,7 +335,7 @@ def choose_for_prompt(
         if is_kept:
             kept.append(place)
     if threshold is not None:
-        # Those without a probability, which no model decided about, come last.
+        # Hits without a probability, which no model decided on, come last.
         kept.sort(key=lambda place: -probabilities.get(place, 0.0))
     is_shown = selection.by_decisions or threshold is not None
     return HookChoice(
@@ -345,8 +348,8 @@ def choose_for_prompt(
 
 
 def _passages_of(prompt: str, hits: Sequence[Candidate], config: Config, project: str) -> list[str]:
-    """Return the passage of each hit that fits the prompt, as models are shown it."""
-    profiles = None  # the bundled ones, where the project's are wrong: said where candidates were looked for
+    """Return the passage of each hit that fits the prompt, as models see it."""
+    profiles = None  # the bundled ones if the project's are invalid, which the search has reported
     with suppress(ConfigError):
         profiles = Profiles(compile_profiles(Path(project)))
     texts = []
@@ -359,12 +362,12 @@ def _passages_of(prompt: str, hits: Sequence[Candidate], config: Config, project
 
 
 def is_uncalibrated(selection: Selection) -> bool:
-    """Whether decision models alone decided, and no calibration says when to believe them."""
+    """Whether decision models alone decided, and no calibration tells how far to trust them."""
     return selection.by_decisions and selection.calibration is None
 
 
 def probabilities_of(selection: Selection) -> dict[int, float]:
-    """Map each candidate's place to how likely the model keeps it; empty for models without probabilities."""
+    """Map each candidate's position to the probability it's kept; empty for models that give none."""
     probabilities = {}
     for place, decision in enumerate(selection.decisions):
         if decision.probability is not None:
@@ -373,27 +376,27 @@ def probabilities_of(selection: Selection) -> dict[int, float]:
 
 
 def model_of(selection: Selection) -> str:
-    """Name the one model that answered; "" if it were several, or none."""
+    """Name the one model that answered; "" if there were several, or none."""
     names = {row.model for row in selection.rounds if row.opinion is not None}
     return names.pop() if len(names) == 1 else ""
 
 
 def _snippet(passage: str, body: str) -> str:
-    """Return the beginning of a passage without secrets; of a memory that has one, its own beginning."""
+    """Return the beginning of a passage without secrets; if its memory has one, the memory's beginning."""
     beginning = passage[:SNIPPET_CHARS]
     if not beginning:
         return beginning
-    # A passage may begin or end within a secret, where it is not found.
+    # A passage may begin or end inside a secret, which isn't recognised there.
     memory = redaction.redact(body[:WHOLE_CHARS])
     text = memory.text if memory.secrets else redaction.words(beginning)
     return " ".join(text.split())[:SNIPPET_CHARS]
 
 
 def _with_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> str:
-    """Return a prompt after its best `parts`, if it is longer than what models are shown of it.
+    """Put the best `parts` before a prompt that's longer than models get to see.
 
-    Secrets are left out before, since the prompt will be cut. A prompt that is refused for them comes back as
-    it is, so that the judge finds them.
+    Secrets are removed first, since the prompt will be cut. A prompt that's refused for its secrets is
+    returned unchanged, so that the judge finds them.
     """
     if len(prompt) <= PROMPT_CHARS or not parts:
         return prompt
@@ -413,7 +416,7 @@ def _with_best_parts_first(prompt: str, parts: Sequence[str], config: Config) ->
 def choose_results(
     selection: Selection | str, candidates: Sequence[Candidate], mode: ModeName, top_k: int
 ) -> tuple[list[KeptHit], str | None]:
-    """Return the candidates that stand, each with what kept it, and what the answer lacks, if something.
+    """Pick the candidates that stand, with whatever kept each; returns the answer's caveats too, or None.
 
     Of those that no tier decided on, strict mode takes only the best, up to `top_k`. If no model was asked,
     `selection` is the reason.
@@ -438,9 +441,9 @@ def choose_results(
 async def _judge(
     config: Config, project: Path, subject: Candidates, *, mode: ModeName, hook: bool = False
 ) -> Selection | str:
-    """Return the models' selection, or in one line why there is none."""
+    """Ask the models for their selection; returns the reason in one line if there is none."""
     retrieval = config.retrieval
-    if hook:  # between a person and an agent: each model answers once
+    if hook:  # a person is waiting for their agent, so each model answers just once
         asks_once = config.judge.model_copy(update={"samples": 1, "criteria": "together"})
         config = config.model_copy(update={"judge": asks_once})
     loaded = loader.configured_rubric("retrieval", retrieval.rubric, project)
@@ -463,7 +466,7 @@ async def _judge(
 
 
 async def _prepare_all(settings: JudgeSettings, timeout: float) -> float:
-    """Import what the models need, so that no call's own timeout pays for it; return the seconds it took."""
+    """Import the models' packages before any call's timeout runs; returns the seconds it took."""
     started = time.monotonic()
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout):
@@ -474,7 +477,7 @@ async def _prepare_all(settings: JudgeSettings, timeout: float) -> float:
 
 
 def _add_texts(query: Query, candidates: Sequence[Candidate], texts: Sequence[str]) -> Candidates:
-    """Return hits with their texts, as models see them; an id that two stores share gets its place added."""
+    """Pair hits with their texts, as models see them; an id found in two stores gets its place added."""
     ids = [candidate.id for candidate in candidates]
     prompt_candidates = []
     for place, (candidate, text) in enumerate(zip(candidates, texts, strict=True)):

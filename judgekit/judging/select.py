@@ -1,4 +1,4 @@
-"""The task `select`: each tier's models choose among candidates; only contested candidates go up a tier."""
+"""The task `select`: each tier's models choose among candidates, and only contested ones go up a tier."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
     """Decides on each of several candidates."""
 
     async def select(self, query: Query, candidates: Sequence[PromptCandidate]) -> Selection:
-        """Return the decision on each candidate, in the given order; failures are in it, never raised."""
+        """Decide on each candidate, in the given order; failures are in the result, never raised."""
         return await self.measured_for(query).judge(Candidates(query, tuple(candidates)))
 
     def measured_for(self, query: Query) -> CandidateJudge:
-        """Return the judge without what was learned, if models see more than they did then: earlier turns."""
+        """Drop the learned thresholds if models see more than they did then: earlier turns."""
         finality = self.settings.finality
         if finality is None or not query.turns:
             return self
@@ -48,9 +48,11 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return self.with_settings(finality=None, calibration_warning="; ".join(filter(None, notes)))
 
     def redacted(self, subject: Candidates) -> tuple[Candidates, int]:
+        """Remove the secrets from the query and the candidates, and count them."""
         if not self.settings.redact:
             return subject, 0
-        # A prompt has less of each text: with the margin no secret is cut in two before it is found.
+        # Prompts hold less of each text; the margin keeps a secret from being cut before it's
+        # found.
         turns = []
         for turn in subject.query.turns:
             turns.append(redact.words(turn[: 4 * documents.TURN_CHARS + redact.MARGIN]))
@@ -61,14 +63,14 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return Candidates(Query(text, tuple(turns)), candidates), secrets
 
     def question(self, tier: TierName, state: JudgingState[Candidates]) -> SelectQuestion:
-        """Return what a tier is asked: about the candidates that need it, and no others."""
+        """Build the question for a tier, about the candidates that need it and no others."""
         subject = state.subject
         contested = []
         for candidate in subject.candidates:
             step = self._step_for(candidate.id, state)
             if isinstance(step, Ask) and step.tier == tier:
                 contested.append(candidate)
-        # Where the deep tier failed the tiebreaker stands in for it: there is no disagreement.
+        # If the deep tier failed, the tiebreaker replaces it, as there's no disagreement.
         has_deep_marks = any(state.opinions.get("deep", {}).values())
         stands_in = tier == "tiebreaker" and not has_deep_marks
         return SelectQuestion(
@@ -79,7 +81,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         )
 
     def step(self, state: JudgingState[Candidates]) -> Step:
-        """Return the first tier that some candidate needs, or an end, in which each candidate has its own."""
+        """Find the first tier that some candidate needs, or an end, when each candidate has its own."""
         waiting = set()
         for candidate in state.subject.candidates:
             step = self._step_for(candidate.id, state)
@@ -91,7 +93,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return EACH_HAS_ITS_OWN
 
     def evidence(self, state: JudgingState[Candidates], candidate: str = "") -> Evidence:
-        """Read what the tiers said about one candidate, by its id."""
+        """Read the tiers' opinions of one candidate, by its id."""
         evidence = {}
         for tier, marks in state.opinions.items():
             if candidate in marks:
@@ -100,23 +102,24 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return evidence
 
     def rules(self, state: JudgingState[Candidates]) -> EscalationRules:
+        """Return the rules for candidates."""
         del state
         rules = self.settings.escalation_rules("candidate")
         if len(self.models_by_tier) == 1:
-            # One tier alone is asked by those who want its answer as it is: the prompt hook.
+            # Callers who set a single tier, like the prompt hook, want its answer as it is.
             rules = replace(rules, needs_proof=False)
         return rules
 
     def _step_for(self, candidate: str, state: JudgingState[Candidates]) -> Step:
-        """Return the tier to ask about one candidate, by its id, or the end for it."""
+        """Find the tier to ask about one candidate, by its id, or its end."""
         return decide(self.evidence(state, candidate), self.rules(state))
 
     def unjudged(self, state: JudgingState[Candidates], why: str) -> Selection:
         return self.record(state, UNASKED).model_copy(update={"degraded": why})
 
     def record(self, state: JudgingState[Candidates], end: End) -> Selection:
-        """Return the decision on each candidate; `degraded` says why some are undetermined, if so."""
-        del end  # each candidate has its own
+        """Build the decisions on all candidates; `degraded` explains why some are undetermined."""
+        del end  # each candidate has an end of its own
         decided = [self._decision(state, candidate.id) for candidate in state.subject.candidates]
         reservations = []
         if any(decision.decision == "undetermined" for decision in decided):
@@ -133,11 +136,11 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         )
 
     def _is_by_decisions(self, state: JudgingState[Candidates]) -> bool:
-        """Whether decision models were asked, and no others."""
+        """Whether only decision models were asked."""
         return bool(state.rounds) and set(state.opinions) <= set(self.settings.deciding_tiers)
 
     def _why_unproven(self, state: JudgingState[Candidates]) -> list[Reservation]:
-        """Say why candidates are undecided that every tier kept; nothing if that isn't so."""
+        """Explain why candidates that every tier kept are undecided; empty if there are none."""
         is_strict = self.settings.mode == "strict"
         if not is_strict or not self._is_by_decisions(state):
             return []
@@ -145,10 +148,10 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return [Reservation(ReservationKind.UNPROVEN, reason)]
 
     def _decision(self, state: JudgingState[Candidates], candidate: str) -> Decision:
-        """Return what the tiers decide about one candidate, by its id."""
+        """Combine the tiers' marks of one candidate, by its id, into a decision."""
         step = self._step_for(candidate, state)
         end = step if isinstance(step, End) else UNASKED
-        # `improve` means exactly between keeping and dropping: it decides nothing.
+        # `improve` means exactly between keeping and dropping, so it decides nothing.
         if end.tier is None or end.verdict == "improve":
             return Decision(id=candidate, decision="undetermined", because=end.because)
         mark = state.opinions[end.tier][candidate]

@@ -1,4 +1,4 @@
-"""What a tier is asked about candidates: which of them each question holds for."""
+"""The question for a tier about candidates: which ones each criterion holds for."""
 
 from __future__ import annotations
 
@@ -28,17 +28,15 @@ if TYPE_CHECKING:
     from judgekit.judging.questionnaire import Answers, Context, Points
     from judgekit.judging.settings import JudgeSettings
 
-KEEP_AT = 0.5  # a candidate is kept when yes is likelier than no
-POINTWISE_CHARS = (
-    300  # of a candidate's text; a small model judges it no better by more, only slower
-)
-_ALONE = ""  # the label of a candidate that is asked about alone
+KEEP_AT = 0.5  # a candidate is kept if yes is likelier than no
+POINTWISE_CHARS = 300  # of a candidate's text; with more, a small model is slower and no better
+_ALONE = ""  # the label of a candidate asked about alone
 
 
 class Kept(NamedTuple):
-    """How likely each criterion holds, by candidate.
+    """The probability of each criterion, by candidate.
 
-    At the `threshold` a model is undecided; None where it said yes or no in words.
+    The model is undecided at the `threshold`, which is None if it answered in words.
     """
 
     yes: Mapping[str, Mapping[str, float]]
@@ -46,7 +44,7 @@ class Kept(NamedTuple):
 
 
 def batches(candidates: Sequence[PromptCandidate], most: int) -> list[Sequence[PromptCandidate]]:
-    """Return candidates in as few runs of at most `most` as possible, of nearly equal length."""
+    """Split candidates into as few runs of at most `most` as possible, of nearly equal length."""
     count = math.ceil(len(candidates) / most)
     cuts = [round(len(candidates) * number / count) for number in range(count + 1)]
     return [candidates[start:end] for start, end in pairwise(cuts)]
@@ -54,7 +52,7 @@ def batches(candidates: Sequence[PromptCandidate], most: int) -> list[Sequence[P
 
 @dataclass(frozen=True)
 class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
-    """What a tier is asked about candidates: as many at a time as a model may be asked about."""
+    """Asks about candidates, as many at a time as the kind of model allows."""
 
     @classmethod
     def about_letters(cls, settings: JudgeSettings, tier: TierName) -> SelectQuestion:
@@ -70,6 +68,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return (KEEP_AT, POINTWISE_CHARS)
 
     def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
+        """Build one for each candidate, for all, or for each run and part, by the kind of model."""
         kind = kind_of(endpoint)
         candidates = self.subject.candidates
         if kind.candidates_at_once == 1:
@@ -92,7 +91,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         part: str,
         endpoint: Endpoint | None,
     ) -> Questionnaire:
-        """Return what is asked about candidates in one listing, each after a label."""
+        """Ask about several candidates in one listing, each after a label."""
         query = self.subject.query
         shown = self._cut(candidates, endpoint)
         listing, labels_by_id = prompt.listed_candidates(query, shown)
@@ -105,14 +104,14 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return replace(usual, labels=labels, is_listing=True, part=part)
 
     def _about_one(self, endpoint: Endpoint | None, candidate: PromptCandidate) -> Questionnaire:
-        """Return what is asked about a candidate alone, with what its yes is weighed against."""
+        """Ask about one candidate alone, with the controls that its yes is weighed against."""
         query = self.subject.query
         key = self._key(self.subject.candidates).within(candidate.id)
         threshold = self._threshold(endpoint)
         idle_query = self._alone(candidate, query._replace(text=pointwise.IDLE), key.within("idle"))
         controls = [self._control(idle_query, pointwise.LEAST_GAIN, threshold)]
         if query.turns:
-            # The same for each candidate, so it is asked once in a session.
+            # The same for all candidates, so a session asks it once.
             idle = self._alone(pointwise.IDLE_MEMORY, query, key.within("idle-memory"))
             controls.append(self._control(idle, pointwise.LEAST_GAIN_OVER_MEMORY, threshold))
         asked = self._alone(candidate, query, key)
@@ -145,7 +144,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     def _control(
         self, questionnaire: Questionnaire, least_gain: float, threshold: float
     ) -> Control:
-        """Return a control: of a real yes, the odds are `least_gain` times as high."""
+        """Build a control: a real yes has `least_gain` times its odds."""
 
         def is_needed(yes: Points) -> bool:
             return self._mark(yes, threshold).outcome == "accept"
@@ -161,8 +160,8 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     def _cut(
         self, candidates: Sequence[PromptCandidate], endpoint: Endpoint | None
     ) -> list[PromptCandidate]:
-        """Return candidates as a model is shown them: they share its limit, and each has that of the tier."""
-        # A model might drop in silence what is beyond its context, and judge it all the same.
+        """Cut candidates to their share of the model's limit, and each to the tier's."""
+        # A model might silently ignore text beyond its context and judge it anyway.
         context_limit = CONTEXT_CHARS
         if endpoint is not None:
             context_limit = endpoint.profile.limits.context_chars or CONTEXT_CHARS
@@ -170,7 +169,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return [replace(candidate, text=candidate.text[:limit]) for candidate in candidates]
 
     def _key(self, candidates: Sequence[PromptCandidate], part: str = "") -> CallKey:
-        """Return the key of a question about candidates in any order; the mode words it."""
+        """Build a question's key, independent of the candidates' order; the mode changes its words."""
         parts_of_candidates = (
             (candidate.id, candidate.title, candidate.text) for candidate in candidates
         )
@@ -181,7 +180,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return CallKey(sha256, self.rubric.ref, self.tier, part)
 
     def read(self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers) -> Kept:
-        """Return the answers by candidate; there may be none on some questions."""
+        """Group the answers by candidate; some questions may have none."""
         yes: dict[str, dict[str, float]] = {}
         for label, candidate_id in questionnaire.labels.items():
             yes[candidate_id] = {}
@@ -200,7 +199,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return by_mode.get(self.mode, KEEP_AT)
 
     def opinion(self, samples: Sequence[Sequence[Kept | None]]) -> Marks | None:
-        """Return the marks of one sample, or by how many of several keep a candidate; None without any."""
+        """Return one sample's marks, or the share of several samples that keep each; None without any."""
         marks: Marks = dict.fromkeys(candidate.id for candidate in self.subject.candidates)
         marks_by_sample = [self._marks(sample) for sample in samples]
         if len(samples) == 1:
@@ -217,7 +216,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return marks if any(marks.values()) else None
 
     def _marks(self, sample: Sequence[Kept | None]) -> dict[str, Mark]:
-        """Return the marks of the candidates for which there is an answer on every criterion."""
+        """Mark the candidates with an answer on every criterion."""
         yes_by_candidate: dict[str, dict[str, float]] = {}
         threshold = None
         for kept in sample:
@@ -233,7 +232,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return marks
 
     def _mark(self, yes: Points, threshold: float | None) -> Mark:
-        """Return the mark of a candidate by how likely yes is for each criterion."""
+        """Mark a candidate by the probability of yes for each criterion."""
         if threshold is None:
             holds = {criterion: bool(share) for criterion, share in yes.items()}
             return self._mark_of(holds)
@@ -248,7 +247,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return self._mark_of(holds, round(deciding_probability, jury.DIGITS))
 
     def _mark_of(self, holds: Mapping[str, bool], probability: float | None = None) -> Mark:
-        """Return whether a candidate is kept, by the criteria that hold."""
+        """Mark a candidate by the criteria that hold."""
         return Mark("accept" if self.rubric.keeps(holds, self.mode) else "reject", probability)
 
     def combine(self, voices: Sequence[tuple[Endpoint, Marks | None]]) -> Marks:
@@ -269,7 +268,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return rounds
 
     def record(self, opinion: Marks) -> SelectOpinion:
-        """Return an opinion as it stands in a round."""
+        """Convert an opinion to its form in a round."""
         marks = {name: mark for name, mark in opinion.items() if mark}
         probabilities = {}
         for name, mark in marks.items():

@@ -49,7 +49,7 @@ AT_ONCE = 8
 def document_judge(
     gateway: Gateway, project: Path | None = None, request: JudgeRequest = AS_CONFIGURED
 ) -> tuple[DocumentJudge, str]:
-    """Return the judge that is asked for, and in one line which models it found, or why none.
+    """Build the requested judge; returns a line on the models it found too, or why there are none.
 
     Raises `ConfigError` or `UsageError`.
     """
@@ -70,7 +70,7 @@ def document_judge(
 def _remote_judge(
     gateway: Gateway, config: Config, project: Path | None, request: JudgeRequest
 ) -> tuple[DocumentJudge, str]:
-    """Return a judge that has the team's server judge, and its address."""
+    """Build a judge that has the team's server judge; returns the server's address too."""
     from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
 
     server = shared.configured(config)
@@ -89,9 +89,9 @@ def _remote_judge(
 
 
 def _choose_depth(wanted_depth: AnyDepth, config: Config, document: Document) -> Depth:
-    """Return how deep a document is judged: as wanted, or for `auto` by the gate's rules.
+    """Choose a document's depth: the wanted one, or for `auto` by the gate's rules.
 
-    Where the gate has none, it is by the usual ones.
+    If the gate has none, the default ones apply.
     """
     from judgekit.judging import depth  # noqa: PLC0415 - what few ask for
 
@@ -107,12 +107,12 @@ def _choose_depth(wanted_depth: AnyDepth, config: Config, document: Document) ->
 
 
 def rubric(config: Config, project: Path | None, request: JudgeRequest) -> LoadedRubric:
-    """Return the rubric that a request or the configuration names; raises `ConfigError` or `UsageError`."""
+    """Load the rubric named by a request or the configuration; raises `ConfigError` or `UsageError`."""
     name = request.rubric
     if name is None:
         return loader.configured_rubric("judge", config.judge.rubric, project)
     if name.endswith((".yaml", ".yml")):
-        # A path from the root: an error reads the same here and in an engine.
+        # Use an absolute path, so that errors read the same here and in an engine.
         with suppress(FileNotFoundError):  # the current folder is gone
             name = str(Path(name).absolute())
     return loader.find_rubric(name, project, (ScoreRubric,))
@@ -125,14 +125,14 @@ def judge_settings(
     request: JudgeRequest = AS_CONFIGURED,
     *,
     tiers: Collection[TierName] = TIERS,
-    subjects: int = 0,  # so many texts are scored to compare them
+    subjects: int = 0,  # the number of texts scored for a comparison
 ) -> JudgeSettings:
-    """Return the settings of a judge that asks the models of `tiers`, with a calibration that fits.
+    """Build the settings of a judge for the models of `tiers`, with a calibration that fits.
 
-    Raises `ConfigError`, or `UsageError` where the request has a cost limit and no price is known.
+    Raises `ConfigError`, or `UsageError` if the request has a cost limit and no price is known.
     """
     settings = JudgeSettings.of(config.judge, request, loaded)
-    resolved = Panel({}, None, "")  # of no tiers: no provider is looked for
+    resolved = Panel({}, None, "")  # without tiers, no provider is needed
     if tiers:
         panel_request = panel.requested_panel(config, project, model=request.model)
         resolved = resolve(panel_request, environment.environ())
@@ -160,12 +160,12 @@ def judge_settings(
 
 
 def _priced_panels(others: Others) -> list[Tiers]:
-    """Return the panels of other providers of which every model has a price."""
+    """List other providers' panels with a price for every model."""
     return [models_by_tier for models_by_tier in others() if not _unpriced(models_by_tier)]
 
 
 def reply_cache(request: JudgeRequest) -> ReplyCache | None:
-    """Return where replies are kept; None where a request wants none, or replies are recorded."""
+    """Open the store of replies; None if the request wants none, or replies are recorded."""
     if request.cache and not is_recording(environment.environ()):
         return ReplyCache(ReplyFile())
     return None
@@ -193,12 +193,12 @@ def check_prices(
 
 
 def _unpriced(tiers: Tiers) -> list[str]:
-    """Return the models of which no price is known."""
+    """List the models without a known price."""
     return unpriced(chain.from_iterable(tiers.values()))
 
 
 def max_concurrency(judge: Judge[Any, Any, Any], at_once: int) -> int:
-    """Return how many documents to judge at a time, by the provider with the lowest limit."""
+    """Count the documents to judge at once, by the provider with the lowest limit."""
     calls_of_document = judge.settings.calls_at_once(len(judge.rubric.questions))
     documents_at_once = at_once
     for models in judge.models_by_tier.values():
@@ -216,10 +216,11 @@ async def ajudge_documents(
     on_verdict: Callable[[Document, Verdict], object] | None = None,
     at_once: int = AT_ONCE,
 ) -> list[Verdict]:
-    """Judge documents as they are read; return verdicts unless `on_verdict` gets them."""
+    """Judge documents as they're read; returns the verdicts unless `on_verdict` takes them."""
     verdicts: list[Verdict] = []
     async with aclosing(open_gateway(environment.environ())) as gateway:
-        # In a thread: it reads files, may ask local servers for models, and loads litellm for prices.
+        # In a thread: it reads files, may ask local servers for models, and loads litellm for
+        # prices.
         judge, _ = await running.run_in_thread(partial(document_judge, gateway, project, request))
         stream = map_concurrently(judge.judge, documents, max_concurrency(judge, at_once))
         async with aclosing(stream):
@@ -232,7 +233,7 @@ async def ajudge_documents(
 
 
 class SubjectJudges:
-    """Finds the judge of each subject as it would be asked about it; nothing is sent."""
+    """Finds the judge of each subject, without sending anything."""
 
     def __init__(self, project: Path | None, request: JudgeRequest) -> None:
         self._project = project
@@ -242,7 +243,7 @@ class SubjectJudges:
         self._by_text_count: dict[int, PairJudge | RankingJudge] = {}
 
     def find(self, subject: Document | ComparisonInput) -> Judge[Any, Any, Any]:
-        """Return the judge of a subject, with the models that fit its author; raises as judging does."""
+        """Build a subject's judge, with the models that suit its author; raises as judging does."""
         if isinstance(subject, ComparisonInput):
             count = len(subject.files)
             if count not in self._by_text_count:
@@ -267,7 +268,7 @@ def prompts(
     project: Path | None = None,
     request: JudgeRequest = AS_CONFIGURED,
 ) -> list[tuple[TierName, str, list[Messages]]]:
-    """Return what each model would be sent about a subject, with its tier and name."""
+    """Build each model's prompts about a subject, with its tier and name."""
     return SubjectJudges(project, request).find(subject).prompts_by_model(subject)
 
 
@@ -283,12 +284,12 @@ async def acompare(
 
 
 def authors(families: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
-    """Return who wrote each of `count` texts: one name, or None, stands for all; raises `UsageError`."""
+    """Return the author of each of `count` texts; one name, or None, covers all. Raises `UsageError`."""
     listed = (families,) if families is None or isinstance(families, str) else families
     names = tuple(name and encodable(name) for name in listed)
     if len(names) == 1:
         return names * count
-    if names and len(names) != count:  # an empty list says nothing of any
+    if names and len(names) != count:  # an empty list names nobody
         problem = f"expected one for all or {count}, one for each; got {len(names)}"
         raise UsageError(f"author family: {problem}")
     return names
@@ -297,7 +298,7 @@ def authors(families: str | Sequence[str | None] | None, count: int) -> tuple[st
 def comparison_judge(
     gateway: Gateway, texts: ComparisonInput, project: Path | None, request: JudgeRequest
 ) -> PairJudge | RankingJudge:
-    """Return the judge that is asked for; raises `ConfigError`, or `UsageError` where texts do not fit."""
+    """Build the requested judge; raises `ConfigError`, or `UsageError` if the texts don't fit."""
     count = len(texts.files)
     for option in OF_DOCUMENTS:
         if getattr(request, option):
@@ -325,7 +326,7 @@ def comparison_judge(
 
 
 def _no_comparison_reason(config: Config, reason: str) -> str:
-    """Return why there is no model to compare texts, also for those whose documents a server judges."""
+    """Explain why no model can compare texts, including for users whose documents a server judges."""
     if config.server.url is None:
         return reason
     alone = "the shared judge (server.url) judges documents alone, and compares no texts"

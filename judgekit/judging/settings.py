@@ -1,4 +1,4 @@
-"""What a judge is made of: built once, from the configuration and a request, and passed down by name."""
+"""A judge's settings: built once, from the configuration and a request, and passed down by name."""
 
 from __future__ import annotations
 
@@ -23,63 +23,63 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSettings:
-    """All that decides how a judge judges.
+    """Everything that decides how a judge judges.
 
-    A `JudgeRequest` is what one caller asks; here every question that it leaves open has its answer. `of`
-    takes it from the configuration. `service.judge_settings` adds the models, and a calibration that fits.
+    A `JudgeRequest` is one caller's request; here, each question it leaves open has an answer. `of` takes it
+    from the configuration. `service.judge_settings` adds the models, and a calibration that fits.
     """
 
     request: JudgeRequest = AS_CONFIGURED
-    """What the caller asks: an option that no configuration has is read here."""
+    """The caller's request, for options that the configuration doesn't have."""
     loaded: LoadedRubric
-    """The rubric, and the file it was read from."""
+    """The rubric and its file."""
     mode: ModeName
 
     models_by_tier: Tiers = field(default_factory=dict)
-    """The models that are asked, tier by tier; empty where there is none."""
+    """The models to ask, tier by tier; empty if there are none."""
     no_model_reason: str = "no model is configured"
-    """Why there is no model; with models, why these."""
+    """Why there are no models; otherwise why these."""
     is_mixed: bool = False
-    """Whether each tier is to have a model of another family."""
+    """Whether each tier should have a model of another family."""
     others: Others = tuple
-    """Returns the panels of other providers, which may take the places of the author's family."""
+    """Finds other providers' panels, whose models may replace the author's family."""
     replacement_providers: frozenset[str] = frozenset()
-    """The providers that took its places."""
+    """The providers that replaced the author's family."""
 
     jury: JuryRule = "mean"
-    """How the models of a tier come to one opinion."""
+    """The rule for combining a tier's opinions."""
     samples: int = 1
     """How often a model is asked the same."""
     criteria: Literal["together", "each"] = "together"
-    """Whether a call asks about all criteria, or about one."""
+    """Whether a call asks about all criteria, or just one."""
     redact: bool | Literal["refuse"] = True
-    """Whether secrets are left out, or a text that has one is not sent."""
+    """Whether secrets are removed, or a text with one isn't sent."""
 
     margin: float = 0.0
-    """In points: an opinion that is nearer to another outcome goes up a tier."""
+    """In points: an opinion this near to another outcome goes up a tier."""
     finality: FinalityRules | None = None
-    """Which opinions are final by a calibration."""
+    """The opinions that a calibration makes final."""
     calibration_warning: str | None = None
-    """Why a calibration that is there is not used."""
+    """Why an existing calibration isn't used."""
     is_promised: bool = False
     """Whether the only tier gives a first opinion, which a promise of agreement may make final."""
 
     author_family: str | None = None
-    """The families that wrote the texts, beside what these say themselves."""
+    """The families that wrote the texts, besides those that the texts name themselves."""
     project_named_families: frozenset[str] = frozenset()
-    """Families that only a project names: in their places no other provider is asked."""
+    """Families that only a project names; no other provider is asked in their place."""
     independence: Independence = "prefer"
 
     timeout: float = 180.0
     """Seconds for one subject."""
     call_timeout: float | None = None
-    """Seconds for one call, beside its tier's own timeout."""
+    """Seconds for one call, on top of its tier's own timeout."""
     max_cost_usd: float | None = None
-    """For one subject."""
+    """US dollars for one subject."""
 
     @classmethod
     def of(cls, config: JudgeConfig, request: JudgeRequest, loaded: LoadedRubric) -> Self:
-        """Return what a request and the configuration say: as yet without models."""
+        """Combine a request with the configuration, without models for now."""
         max_cost_usd = config.max_cost_usd
         if request.max_cost_usd is not None:
             max_cost_usd = request.max_cost_usd
@@ -100,20 +100,20 @@ class JudgeSettings:
         )
 
     def calls_at_once(self, questions: int) -> int:
-        """Return how many calls a model of a tier may get at a time for one subject."""
+        """Count the calls that a tier's model may get at once for one subject."""
         if self.criteria == "each":
             return self.samples * questions
         return self.samples
 
     def refusal(self, secrets: int) -> str:
-        """Say why a text with this many secrets is not sent; "" where it is sent without them."""
+        """Explain why a text with this many secrets isn't sent; "" if it's sent without them."""
         if self.redact != "refuse" or not secrets:
             return ""
         count = counted(secrets, "secret was", "secrets were")
         return f"{count} found, and judge.redact is refuse"
 
     def escalation_rules(self, task: Task) -> EscalationRules:
-        """Return the rules of a task, to which its subject adds."""
+        """Build a task's rules, which its subject completes."""
         return EscalationRules(
             confirm=getattr(self.loaded.rubric.modes, self.mode).confirm,
             tiers=tuple(self.models_by_tier) or ("quick",),
@@ -131,7 +131,7 @@ class JudgeSettings:
 
     @property
     def model_names(self) -> dict[TierName, set[str]]:
-        """The names of the models that are asked, by tier."""
+        """The names of the models asked, by tier."""
         names = {}
         for tier, models in self.models_by_tier.items():
             names[tier] = {model.model for model in models}
@@ -139,7 +139,7 @@ class JudgeSettings:
 
     @property
     def deciding_tiers(self) -> tuple[TierName, ...]:
-        """The tiers whose models only decide: they give probabilities, and no reasons."""
+        """The tiers whose models only decide, in probabilities and without reasons."""
         deciding = []
         for tier, models in self.models_by_tier.items():
             if models and all(kind_of(model) is DECIDES for model in models):

@@ -1,4 +1,4 @@
-"""The shared judge of a team, as its clients see it: documents go there, ledger lines both ways."""
+"""A team's shared judge, as its clients see it: documents go to it, ledger lines go both ways."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 
 TOKEN = "JUDGEKIT_SERVER_TOKEN"  # noqa: S105 - the name of the variable
 _CONNECT_SECONDS = 5.0
-_SLACK = 2.0  # seconds beyond a document's deadline, which the server keeps to by itself
+_SLACK = 2.0  # seconds on top of a document's deadline, which the server enforces itself
 _LEDGER_SECONDS = 5.0
-_LONGEST = 300.0  # seconds for all lines of a team's ledger
-_MOST_LEDGER = 500_000_000  # bytes of them
+_LONGEST = 300.0  # seconds to fetch a team's whole ledger
+_MOST_LEDGER = 500_000_000  # bytes of that ledger
 _NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 _TOKEN = re.compile(r"[!-~]+")
-_SAID = 300  # characters of a server's words in a line
-# Seconds between tries: in all, more than it takes until another server takes over from a dead one.
+_SAID = 300  # characters quoted of a server's message
+# Seconds between tries. In total, longer than it takes another server to replace a dead one.
 _WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)
-_UNREACHED = 2  # tries more where nothing listens: most likely there is no server at all
+_UNREACHED = 2  # further tries if nothing listens: most likely there's no server at all
 _PASSING = {httpx.codes.BAD_GATEWAY, httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.GATEWAY_TIMEOUT}
 _FAILURES = (httpx.HTTPError, GatewayError, TimeoutError)
 _OF_JSON = {"Content-Type": "application/json"}
@@ -59,38 +59,38 @@ _NO_SENSE = "its response has another form; is it another version?"
 
 
 class SharedError(JudgekitError):
-    """The shared judge could not be asked, or refused; the text says why. `passing`: soon it may not."""
+    """The shared judge couldn't be asked, or refused; the text says why. `passing`: it may work soon."""
 
     exit_code = Exit.BAD_CONFIG  # the user's configuration names the server
 
     def __init__(self, message: str, *, passing: bool = False) -> None:
         super().__init__(message)
         self.passing = passing
-        self.retry_after: float | None = None  # seconds, where the server asks for a pause
+        self.retry_after: float | None = None  # seconds, if the server asks for a pause
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The shared judge of a team, at its address."""
+    """A team's shared judge, at its address."""
 
     url: str
     token: str = field(repr=False)
 
     async def judge(self, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
-        """Return the server's verdict, with the secrets that were left out here."""
+        """Get the server's verdict, counting the secrets that were removed here."""
         answer = await self._verdict(judge, state)
         verdict = answer.model_copy(update={"redacted": state.secrets + answer.redacted})
         if verdict.verdict != "accept" or verdict.independent or verdict.human_override:
             return verdict
-        # Where independence is required here, a server must have said that there is some.
+        # If independence is required here, the server must have confirmed it.
         return _refuse_own_family(verdict, judge, state.subject)
 
     async def _verdict(self, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
-        """Return the server's verdict; where there is none, one that is undetermined and says why."""
+        """Get the server's verdict; if that fails, build an undetermined one with the reason."""
         document = state.subject
         settings = judge.settings
         timeout = settings.timeout + _SLACK
-        # What is not asked is left out: a server of an earlier version may not know it.
+        # Defaults are left out, since an older server may not know the options.
         request = settings.request.model_dump(exclude_defaults=True) | {
             "rubric": settings.loaded.rubric.ref,
             "rubric_sha256": settings.loaded.sha256,
@@ -108,7 +108,7 @@ class Shared:
             verdict = Verdict.model_validate_json(answer)
         except (*_FAILURES, SharedError, ValidationError) as error:
             return judge.unjudged(state, f"the shared judge at {self.url}: {_words_for(error)}")
-        # The server was not told of names that hold a secret.
+        # The server wasn't told names that hold a secret.
         subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
         author = document.author
         return verdict.model_copy(
@@ -116,7 +116,7 @@ class Shared:
         )
 
     async def _ask_for_verdict(self, body: Mapping[str, object], timeout: float) -> bytes:
-        """Return the answer; it is asked for again, under one key, where one of several servers goes."""
+        """Ask for a verdict; if one of several servers dies, ask again under the same key."""
         deadline = time.monotonic() + timeout
         headers = {"Idempotency-Key": uuid.uuid4().hex, READS_ON_HEADER: READS_ON}
 
@@ -130,7 +130,7 @@ class Shared:
         return await retrying.call(ask, tries, passes=_passes, seconds=timeout)
 
     def send(self, lines: Sequence[bytes]) -> str | None:
-        """Send ledger lines; return how many are refused for good, and why the first one is; None if none is.
+        """Send ledger lines; returns the number refused for good and the first reason, or None if none is.
 
         Raises `SharedError`.
         """
@@ -138,7 +138,7 @@ class Shared:
         reasons: list[str] = []
         for line in lines:
             problem = unstorable(json.loads(line))
-            if problem:  # the server would refuse all lines with it
+            if problem:  # the server would refuse all lines because of it
                 reasons.append(problem)
             else:
                 storable_lines.append(line)
@@ -150,7 +150,7 @@ class Shared:
         return f"the shared judge at {self.url} rejected {count} ({short_line(reasons[0], _SAID)})"
 
     def _send_lines(self, lines: Sequence[bytes]) -> list[str]:
-        """Send ledger lines; return why the server refused some of them, a reason for each."""
+        """Send ledger lines; returns a reason for each line that the server refused."""
         body = b'{"lines": [' + b",".join(lines) + b"]}"
         answer = self._call("POST", "/v1/ledger", content=body, headers=_OF_JSON)
         try:
@@ -160,7 +160,7 @@ class Shared:
         return list(map(str, refused.values()))
 
     def check(self) -> int:
-        """Return how many rubrics the server has; sends no text. Raises `SharedError`."""
+        """Ask for the number of the server's rubrics, without sending any text. Raises `SharedError`."""
         answer = self._call("GET", "/v1/rubrics")
         try:
             rubrics = json.loads(answer)
@@ -170,9 +170,9 @@ class Shared:
         return len(names)
 
     def fetch(self, since: str, project: str, into: Path, kind: str = "all") -> None:
-        """Write the lines of the team's ledger into a file. Raises `SharedError`.
+        """Write the team's ledger lines to a file. Raises `SharedError`.
 
-        A server of an earlier version sends lines of every `kind`.
+        An older server sends lines of every `kind`.
         """
         params = {"since": since, "project": project, "kind": kind}
         lines = self._call("GET", "/v1/ledger", seconds=_LONGEST, most=_MOST_LEDGER, params=params)
@@ -186,7 +186,7 @@ class Shared:
         seconds: float = _LEDGER_SECONDS,
         **sent: Any,  # noqa: ANN401 - httpx's own
     ) -> bytes:
-        """Return what the server answers within `seconds`; raises `SharedError`, with its address."""
+        """Ask the server and return its answer within `seconds`; raises `SharedError`, with its address."""
         try:
             return running.run(self._answer(method, path, seconds, **sent))
         except (*_FAILURES, SharedError) as error:
@@ -202,7 +202,10 @@ class Shared:
         most: int = servers.MOST,
         **sent: Any,  # noqa: ANN401 - httpx's own
     ) -> bytes:
-        """Return what the server answers within `seconds`; raises `SharedError` or one of `_FAILURES`."""
+        """Ask the server and return its answer within `seconds`.
+
+        Raises `SharedError` or a `_FAILURES` error.
+        """
         timeout = httpx.Timeout(read, connect=_CONNECT_SECONDS)
         with servers.bounded(most):
             async with (
@@ -225,7 +228,7 @@ class Shared:
 
 
 def _refuse_own_family(verdict: Verdict, judge: DocumentJudge, document: Document) -> Verdict:
-    """Return a server's acceptance as it is; undetermined if it may rest on the author's own family alone."""
+    """Refuse a server's acceptance if only the author's own family may be behind it: undetermined."""
     reason = independence.independence_problem(
         judge.settings.independence, document.author_families, judged=()
     )
@@ -249,7 +252,7 @@ def _refuse_own_family(verdict: Verdict, judge: DocumentJudge, document: Documen
 
 
 def _passes(failure: Exception, tries: int) -> bool:
-    """Whether asking a server again may help, after so many tries."""
+    """Whether asking a server again may help, after this many tries."""
     if isinstance(failure, SharedError):
         return failure.passing
     if isinstance(failure, httpx.ConnectError):
@@ -258,7 +261,7 @@ def _passes(failure: Exception, tries: int) -> bool:
 
 
 def configured(config: Config) -> Shared | None:
-    """Return the user's shared judge, if named; raises `ConfigError` for an unsafe address or no token."""
+    """Return the user's shared judge, if any; raises `ConfigError` for an unsafe address or no token."""
     if config.server.url is None:
         return None
     url = config.server.url.strip()
@@ -269,7 +272,7 @@ def configured(config: Config) -> Shared | None:
 
 
 def _address_problem(url: str, written: str) -> str:
-    """Say what is wrong with a server's address, as it is `written`; "" where a token may be sent there."""
+    """Explain why no token may be sent to a server's address, as `written`; "" if it may."""
     try:
         address = httpx.URL(url)
     except httpx.InvalidURL as error:
@@ -283,7 +286,7 @@ def _address_problem(url: str, written: str) -> str:
 
 
 def _token(file: str | None) -> str:
-    """Return the token of the environment, or else of a file; raises `ConfigError`."""
+    """Read the token from the environment, or else from a file; raises `ConfigError`."""
     token = environment.environ().get(TOKEN, "").strip()
     if not token and file:
         try:
@@ -311,7 +314,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _words_for(error: Exception) -> str:
-    """Say in one line why a server gave no answer."""
+    """Explain in one line why a server gave no answer."""
     if isinstance(error, SharedError | GatewayError):
         return short_line(str(error), _SAID)
     if isinstance(error, ValidationError):

@@ -1,4 +1,4 @@
-"""The evidence and the rules of a judging, as the rows of the table of escalation look at them."""
+"""The evidence and rules of a judging, as the rows of the escalation table see them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Situation:
-    """All that is known when it's decided whether to go on."""
+    """Everything known when deciding whether to go on."""
 
     evidence: Evidence
     rules: EscalationRules
@@ -29,7 +29,7 @@ class Situation:
     def outcomes(self) -> dict[TierName, Outcome | None]:
         """The outcome of each tier so far.
 
-        None for one that failed, and for a divided jury that another tier can settle.
+        None if it failed, or its jury is divided and another tier can settle it.
         """
         outcomes: dict[TierName, Outcome | None] = {}
         for tier, evidence in self.evidence.items():
@@ -39,7 +39,7 @@ class Situation:
 
     @cached_property
     def margins(self) -> dict[TierName, float]:
-        """The margins that gates of a calibration may look at."""
+        """The margins that a calibration's gates may use."""
         margins = {}
         for tier, evidence in self.evidence.items():
             if evidence.margin is not None:
@@ -68,7 +68,7 @@ class Situation:
 
     @property
     def first_two(self) -> set[Outcome]:
-        """What quick and deep said, if they didn't fail."""
+        """The outcomes of quick and deep, unless they failed."""
         return {outcome for outcome in (self.quick, self.deep) if outcome is not None}
 
     @property
@@ -83,12 +83,12 @@ class Situation:
         return tier in self.rules.tiers and tier not in self.evidence
 
     def is_last_word(self, tier: TierName) -> bool:
-        """Whether no tier is left to settle what divides the jury of this one."""
+        """Whether no tier is left to settle the question that divides this one's jury."""
         return tier == self.rules.tiers[-1] or (tier == "deep" and not self.has_third_voice)
 
     @property
     def has_third_voice(self) -> bool:
-        """Whether the tiebreaker has a voice that neither quick nor deep had."""
+        """Whether the tiebreaker has a model that neither quick nor deep had."""
         quick, deep, third = self.models_by_tier
         return "tiebreaker" in self.rules.tiers and (not third or bool(third - quick - deep))
 
@@ -103,10 +103,10 @@ class Situation:
         return outcome == "improve" or (outcome == "reject" and self.rules.explains)
 
     def is_weak(self, tier: TierName) -> bool:
-        """Whether an opinion isn't final alone if another model can be asked.
+        """Whether an opinion isn't final on its own if another model can be asked.
 
-        So it is with one of the winner's own family, one that `lacks_reasons`, and one that is close. If its
-        margin isn't known it isn't close, and under a calibration its gates look at the margin.
+        That's an opinion from the winner's own family, one that `lacks_reasons`, or a close one. It isn't
+        close if its margin is unknown; under a calibration the gates judge the margin instead.
         """
         evidence = self.evidence[tier]
         if evidence.is_own_family or self.lacks_reasons(tier):
@@ -116,9 +116,10 @@ class Situation:
         return evidence.margin < self.rules.margin
 
     def lacks_reasons(self, tier: TierName) -> bool:
-        """Whether a tier says improve without reasons.
+        """Whether a tier says improve without giving reasons.
 
-        If a calibration would let such an opinion through, no other tier without reasons ends it, either.
+        If a calibration would let such an opinion through, no other tier without reasons can end the judging
+        either.
         """
         let_through = self.let_through
         if let_through is not None and self.calibrated_end is None:
@@ -128,7 +129,7 @@ class Situation:
 
     @cached_property
     def let_through(self) -> End | None:
-        """The end by the first opinion that a calibration lets through, with reasons or without."""
+        """The end by the first opinion that a calibration lets through, with or without reasons."""
         finality = self.rules.finality
         if finality is None or (len(self.rules.tiers) == 1 and self.rules.task != "ranking"):
             return None
@@ -153,7 +154,7 @@ class Situation:
 
     @property
     def calibrated_end(self) -> End | None:
-        """The end by the first opinion that a calibration lets through; none by an unexplained improve."""
+        """The end by the first opinion a calibration lets through, unless it's an unexplained improve."""
         end = self.let_through
         if end is None or end.tier is None or end.verdict != "improve":
             return end
@@ -175,16 +176,16 @@ class Situation:
     def has_seen_all(self, tiers: Collection[TierName]) -> bool:
         return any(self.evidence[tier].sees_all for tier in tiers)
 
-    # Of rankings
+    # For rankings
 
     @property
     def complete(self) -> list[TierEvidence]:
-        """The evidence of the tiers of which enough models answered."""
+        """The evidence of tiers with enough answers."""
         return [evidence for evidence in self.evidence.values() if evidence.standing]
 
     @property
     def next_tier(self) -> TierName | None:
-        """The tier that a ranking can ask now: no tiebreaker of which every model was heard."""
+        """The tier that a ranking can ask now; not a tiebreaker if all its models were heard."""
         tiers = self.rules.tiers
         later_tiers = tiers[tiers.index(self.latest_tier) + 1 :]
         if not later_tiers:
@@ -200,7 +201,7 @@ class Situation:
 
     @property
     def contenders(self) -> tuple[str, ...]:
-        """The subjects that go up: those near the best, and the next one at least."""
+        """The subjects that go up: those near the best, and at least the next one."""
         if not self.complete or self.complete[-1].standing is None:
             return self.rules.letters
         standing = self.complete[-1].standing

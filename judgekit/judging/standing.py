@@ -1,6 +1,7 @@
-"""How several subjects stand by the scores of tiers: means over models, who leads, and who is near the best.
+"""Ranks several subjects by the tiers' scores: means over models, the leader, and those close to it.
 
-A subject's score is the mean over all models of all tiers so far; in a tier each family weighs as one.
+A subject's score is the mean over all models of all tiers so far; within a tier each family has equal
+weight.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
     from judgekit.config import TierName
     from judgekit.rubric.schema import ScoreRubric
 
-EQUAL_WITHIN = 1e-9  # two means of the same numbers may differ by so much
+EQUAL_WITHIN = 1e-9  # the most that two means of the same numbers may differ
 QUICK_SHARE = 0.1
 DEEP_SHARE = 0.05  # of the scale's length
 
-# A model's means of dimensions, by letter.
+# A model's means over dimensions, by letter.
 DimensionMeans: TypeAlias = "Mapping[str, Sequence[float]]"
 Margins: TypeAlias = "Mapping[TierName, float]"
 
@@ -36,12 +37,12 @@ class Voter(NamedTuple):
         return jury.voter(self.model, self.family)
 
 
-# Of one tier; a model that stands there twice has twice as many.
+# Of one tier; a model listed twice there has twice as many.
 MeansByVoter: TypeAlias = "Mapping[Voter, DimensionMeans]"
 
 
 def usual_margins(rubric: ScoreRubric) -> dict[TierName, float]:
-    """Return the margins of a rubric where no labels say better ones, in points of its scale."""
+    """Return a rubric's default margins in points of its scale, for use without labels."""
     length = rubric.scale.max - rubric.scale.min
     deep = DEEP_SHARE * length
     return {"quick": QUICK_SHARE * length, "deep": deep, "tiebreaker": deep, **rubric.margins}
@@ -52,9 +53,9 @@ def mean_scores(
     letters: Collection[str],
     asked: int | None = None,
 ) -> dict[str, float] | None:
-    """Return the mean score of each subject over models that scored all; a group of models weighs as one.
+    """Average each subject's scores over models that scored all; each group of models has equal weight.
 
-    None where no model did, or no more than half of those `asked`.
+    None if no model did, or no more than half of those `asked`.
     """
     complete = []
     for group, points_by_letter in means_by_group:
@@ -77,20 +78,20 @@ def mean_scores(
 
 
 def contending(means: Mapping[str, float], margin: float) -> list[str]:
-    """Return the subjects within `margin` of the best, the best first."""
+    """List the subjects within `margin` of the best, the best first."""
     least = max(means.values()) - margin - EQUAL_WITHIN
     near_best = [letter for letter, mean in means.items() if mean >= least]
     return sorted(near_best, key=lambda letter: (-means[letter], letter))
 
 
 def lead_of(means: Mapping[str, float]) -> float:
-    """Return how far the best subject is ahead of the next."""
+    """Compute the best subject's lead over the next."""
     first, second, *_ = sorted(means.values(), reverse=True)
     return first - second
 
 
 def count_calls(means_by_voter: MeansByVoter, letters: Collection[str]) -> int:
-    """Return how many calls a tier took; a score that is missing was asked for, too."""
+    """Count the calls that a tier took, including those for missing scores."""
     calls = 0
     for points_by_letter in means_by_voter.values():
         for letter in letters:
@@ -99,20 +100,20 @@ def count_calls(means_by_voter: MeansByVoter, letters: Collection[str]) -> int:
 
 
 class RankedTier(NamedTuple):
-    """What a tier came to about the subjects it was asked about."""
+    """A tier's ranking of the subjects it was asked about."""
 
     tier: TierName
     means_by_voter: MeansByVoter
     means: Mapping[str, float] | None = None
-    """The mean scores by all tiers so far; None if too few models of this one answered."""
+    """The mean scores by all tiers so far; None if too few of this tier's models answered."""
     leader: str = ""
     """The best by this tier alone."""
     voters: frozenset[Voter] = frozenset()
     """The models behind `means`."""
     is_cut: bool = False
-    """Whether some model did not see a subject whole."""
+    """Whether some model saw a subject cut."""
     is_known: bool = True
-    """Whether its scores were read as those were that a calibration was learned from."""
+    """Whether its scores were read like those the calibration was learned from."""
 
     @property
     def lead(self) -> float:
@@ -139,7 +140,7 @@ def rank(
     is_cut: bool = False,
     is_known: bool = True,
 ) -> RankedTier:
-    """Pool the scores of a tier with those `before`; no means if too few of the `asked` models answered."""
+    """Pool a tier's scores with those `before`; no means if too few of the `asked` models answered."""
     ranked = RankedTier(tier, means_by_voter, is_cut=is_cut, is_known=is_known)
     means_by_name = [(voter.name, points) for voter, points in means_by_voter.items()]
     tier_means = mean_scores(means_by_name, letters, asked=asked)
@@ -154,7 +155,7 @@ def rank(
 def _pooled(
     tiers: RankedTiers, letters: Sequence[str]
 ) -> tuple[dict[str, float], frozenset[Voter]]:
-    """Return the means of subjects over several tiers, and the models that scored every subject."""
+    """Average subjects over several tiers; returns the models that scored every subject too."""
     means_by_group = []
     voters = set()
     for ranked in tiers:

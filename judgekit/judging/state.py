@@ -1,4 +1,4 @@
-"""One judging on its way: what was asked, and what came of it so far."""
+"""One judging in progress: the calls made and their results so far."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CommonFields(TypedDict):
-    """What every record says: the rules, the rounds, the time, and the cost in US dollars."""
+    """The fields of every record: the rules, the rounds, the time, and the cost in US dollars."""
 
     rubric: RubricRef
     mode: ModeName
@@ -37,7 +37,7 @@ class CommonFields(TypedDict):
 
 
 class VerdictFields(CommonFields):
-    """What verdicts and comparisons say besides: an id, the time, secrets, substitutes."""
+    """Further fields of verdicts and comparisons: an id, the time, secrets, substitutes."""
 
     id: str
     timestamp: datetime
@@ -47,23 +47,23 @@ class VerdictFields(CommonFields):
 
 @dataclass(slots=True)
 class JudgingState(Generic[Subject]):
-    """What each tier that was asked came to, in order, and every round."""
+    """Each tier's result so far, in order, and every round."""
 
     subject: Subject
     session: Session
     refused: str = ""
-    """Why no model is asked about the subject; "" where models are."""
+    """Why no model is asked about the subject; "" if models are."""
     secrets: int = 0
-    """How many were left out of the subject."""
+    """The number of secrets removed from the subject."""
     cut: Collection[TierName] = ()
-    """The tiers that do not see all of it."""
+    """The tiers that don't see all of it."""
     turns: dict[TierName, Sequence[ModelTurn[Any]]] = field(default_factory=dict)
     """Every call, by tier and model."""
     opinions: dict[TierName, Any] = field(default_factory=dict)
-    """What each tier came to: the task says what it is where the tier failed."""
+    """Each tier's opinion; the task defines its value if the tier failed."""
     rounds: list[Any] = field(default_factory=list)
     voices: list[tuple[TierName, Endpoint, Any]] = field(default_factory=list)
-    """The opinions of models, in tiers that came to one."""
+    """The models' opinions, in tiers that have one."""
 
     def common_fields(self, settings: JudgeSettings) -> CommonFields:
         usages = [answer.usage for answer in self.rounds]

@@ -1,4 +1,4 @@
-"""The steps of a judging, to ask a tier or to end; and the rules that govern which one is taken."""
+"""The steps of a judging (ask a tier, or end) and the rules that choose between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from judgekit.judging.independence import Independence
     from judgekit.judging.verdict import Consensus, VerdictWord
 
-# Names of rows of the table of escalation that something else is said of, too.
+# Names of escalation rows that are also used elsewhere.
 COPIED = "the best text is there twice"
 CUT_TEXTS = "nobody saw all of the texts"
 LEAD_CALIBRATED = "a calibration lets the lead through"
@@ -28,7 +28,7 @@ Task: TypeAlias = Literal["document", "candidate", "pair", "ranking"]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Go on: ask this tier, of a ranking `about` these subjects alone."""
+    """Go on: ask this tier, in a ranking just `about` these subjects."""
 
     tier: TierName
     about: tuple[str, ...] = ()
@@ -36,9 +36,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of judging: the verdict, how much agreement it has, the tier that settled it, and why.
+    """The end of judging: the verdict, its consensus, the tier that settled it, and the reason.
 
-    `overruled` is the end that there would be without the last row that applied.
+    `overruled` is the end there would be without the last row that applied.
     """
 
     verdict: VerdictWord
@@ -56,7 +56,7 @@ EACH_HAS_ITS_OWN = End("undetermined", because="each candidate has its own end")
 
 @dataclass(frozen=True, slots=True)
 class EscalationRules:
-    """What governs one judging, beside the evidence. One model in several tiers is one voice."""
+    """The rules for one judging, besides the evidence. One model in several tiers has one voice."""
 
     confirm: Literal["accept", "reject"]
     """The quick outcome that a second tier must confirm."""
@@ -64,23 +64,23 @@ class EscalationRules:
     task: Task = "document"
     mode: ModeName = "strict"
     models: Mapping[TierName, Collection[str]] = field(default_factory=dict)
-    """The models of each tier."""
+    """Each tier's models."""
     deciding: Collection[TierName] = ()
-    """The tiers whose models only decide: they give probabilities, and no reasons."""
+    """The tiers whose models only decide, in probabilities and without reasons."""
     finality: FinalityRules | None = None
-    """With it no opinions of the first tier are final but those that it lets through."""
+    """With it, only those opinions of the first tier are final that it lets through."""
     margin: float = 0.0
-    """Without `finality`: an opinion with less is not final alone, if another model can be asked."""
+    """Without `finality`: an opinion with less isn't final alone if another model can be asked."""
     needs_proof: bool = False
-    """Whether decision models accept by a calibration, or under a promise, only."""
+    """Whether decision models accept only with a calibration, or under a promise."""
     is_promised: bool = False
     """Whether the only tier gives a first opinion, which a promise of agreement may make final."""
     explains: bool = False
     """Whether a rejection owes reasons."""
     independence: Independence = "prefer"
     authors: Mapping[Outcome, Sequence[str]] = field(default_factory=dict)
-    """The families that wrote what an end with this outcome would favour."""
+    """The families that wrote the text an end with this outcome would favour."""
     letters: tuple[str, ...] = ()
-    """The subjects of a ranking."""
+    """A ranking's subjects."""
     copied: Collection[str] = ()
-    """Those of which there is another copy."""
+    """Those that another subject is a copy of."""

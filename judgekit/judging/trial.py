@@ -1,4 +1,4 @@
-"""Tries a model with what judging asks, about a fixed sentence; says what the model was seen to do."""
+"""Tries out a model with judging's kind of call, about a fixed sentence, and reports how it behaved."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SENTENCE: Final = "Water boils at 100 degrees Celsius at sea level.\n"
 RUBRIC: Final = "kls"
 _SECONDS: Final = 60.0
-_PROMPT_TOKENS: Final = 3000  # of a prompt about the sentence, and more
+_PROMPT_TOKENS: Final = 3000  # in a prompt about the sentence, rounded up
 _FORMATS: Final[dict[OutputMode, str]] = {
     "json_schema": "holds replies to the schema (json_schema)",
     "tool": "answers with the tool that it is given (tool)",
@@ -45,7 +45,7 @@ _FORMATS: Final[dict[OutputMode, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What one call about the sentence came to, and how the model is asked since."""
+    """The result of one call about the sentence, and the style the model is asked in since."""
 
     endpoint: Endpoint
     answer: Answer[Any]
@@ -53,7 +53,7 @@ class Trial:
 
     @property
     def is_blind(self) -> bool:
-        """Whether a decision model does not tell what is right from what is wrong."""
+        """Whether a decision model can't tell right from wrong."""
         if (
             kind_of(self.endpoint) is not DECIDES
             or self.answer.failure is not None
@@ -65,9 +65,9 @@ class Trial:
 
     @property
     def observed(self) -> str:
-        """What was seen, in one line: how replies are held to the schema, and what differs from usual.
+        """The observations in one line: how replies follow the schema, and any deviation from the default.
 
-        "" for a model that is not called by litellm, or that writes no replies.
+        "" for a model that isn't called through litellm, or that writes no replies.
         """
         if kind_of(self.endpoint) is DECIDES:
             return _decisions_in_words(self.answer)
@@ -96,7 +96,7 @@ class Trial:
 
 
 def cost_in_words(endpoints: Sequence[Endpoint]) -> str:
-    """Say what trying these models costs at most, as far as their prices are known."""
+    """State the most that trying these models can cost, as far as their prices are known."""
     total = 0.0
     unpriced: list[str] = []
     for endpoint in endpoints:
@@ -130,7 +130,7 @@ _WRONG: Final = DecisionQuestion(
 
 
 async def _try_decisions(gateway: Gateway, endpoint: Endpoint) -> Trial:
-    """Ask a decision model two questions whose answers are known."""
+    """Ask a decision model two questions with known answers."""
     key = CallKey(file_of("sentence.md", SENTENCE).sha256, RUBRIC, "quick")
     state = State("You answer questions about a text.", SENTENCE, key)
     session = Session(gateway, _SECONDS)
@@ -139,7 +139,7 @@ async def _try_decisions(gateway: Gateway, endpoint: Endpoint) -> Trial:
 
 
 def _decisions_in_words(answer: Answer[Any]) -> str:
-    """Say how likely yes was where it is right, and where it is wrong; "" where an answer is missing."""
+    """State how likely yes was when right, and when wrong; "" if an answer is missing."""
     if answer.failure is not None or not answer.value:
         return ""
     right = answer.value[_RIGHT.name][YES]
@@ -153,7 +153,7 @@ def _decisions_in_words(answer: Answer[Any]) -> str:
 
 
 async def try_model(gateway: Gateway, endpoint: Endpoint) -> Trial:
-    """Ask a model in the usual way, whatever was seen of it before."""
+    """Ask a model in the default style, ignoring anything remembered about it."""
     await gateways.prepare(endpoint)
     if kind_of(endpoint) is DECIDES:
         return await _try_decisions(gateway, endpoint)
@@ -162,5 +162,7 @@ async def try_model(gateway: Gateway, endpoint: Endpoint) -> Trial:
     question = ScoreQuestion(settings, document([file_of("sentence.md", SENTENCE)]), "quick")
     (call,) = question.calls(endpoint, Session(gateway, _SECONDS), sample=0)
     answer = await call()
-    style = remembered.find(endpoint) or CallStyle(endpoint.output)  # as the call has left it
+    style = remembered.find(endpoint) or CallStyle(
+        endpoint.output
+    )  # the style the call ended up with
     return Trial(endpoint, answer, style)

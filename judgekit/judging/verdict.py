@@ -1,4 +1,4 @@
-"""The records of judging: what was decided, with every round that led to it."""
+"""The records of judging: the decisions, with every round that led to them."""
 
 from __future__ import annotations
 
@@ -33,20 +33,21 @@ if TYPE_CHECKING:
     from judgekit.rubric.loader import LoadedRubric
 
 
-MOST_SHOWN = 200  # characters of a line for a person
-# A number as it was said: a whole one is written as such again.
+MOST_SHOWN = 200  # characters in a line for people
+# A number as it was stated: an integer is written as one again.
 Number: TypeAlias = int | float
 Letter = Annotated[str, StringConstraints(pattern="^[A-Z]$")]
 VerdictWord: TypeAlias = Literal["accept", "improve", "reject", "escalate", "undetermined"]
 Consensus: TypeAlias = Literal["unanimous", "majority", "single", "none"]
 
 
-# Clients of 0.1.0 that don't send `READS_ON_HEADER` refuse a verdict with a field they don't know. A field
-# added since then stands here by its path ("because", "rounds.opinion_hash"), so that they don't get it.
+# Clients of 0.1.0 that don't send `READS_ON_HEADER` refuse verdicts with unknown fields. Fields
+# added since then are listed here by path ("because", "rounds.opinion_hash"), so that such clients
+# don't get them.
 LATER_FIELDS: frozenset[str] = frozenset({"because", "promise"})
-# Kinds of failures that such clients don't know, and what they are told instead.
+# Kinds of failures those clients don't know, with the kind they get instead.
 _EARLIER_KINDS: dict[object, str] = {FailureKind.PAYMENT.value: FailureKind.PERMISSION.value}
-READS_ON_HEADER = "Judgekit-Unknown-Fields"  # its value: `READS_ON`
+READS_ON_HEADER = "Judgekit-Unknown-Fields"  # its value is `READS_ON`
 READS_ON = "ignore"
 
 
@@ -73,7 +74,7 @@ class JudgedFile(_Record):
     sha256: str
 
 
-Subject = JudgedFile  # by its published name: what was pickled is found
+Subject = JudgedFile  # its published name, so that old pickles load
 
 
 class RubricRef(_Record):
@@ -136,7 +137,7 @@ class ScoreOpinion(_OpinionRecord):
     calls each point (`probabilities`), and the name by which it was asked if another one answered (`asked`).
     """
 
-    outcome: str | None = None  # another word than `Outcome` in records of other programs
+    outcome: str | None = None  # other programs' records may have a word that isn't an `Outcome`
     scores: dict[str, Number] = {}
     reasoning: str = ""
     dimensions: list[str] = []
@@ -174,9 +175,9 @@ OpinionRecord: TypeAlias = ScoreOpinion | SelectOpinion | PairOpinion
 
 
 def _read_opinion(kind: type[OpinionRecord], value: object) -> object:
-    """Read an opinion of any version: of a field with another shape than ours nothing is said.
+    """Read an opinion of any version, ignoring a field with another shape than ours.
 
-    What is no object is left for pydantic to refuse.
+    Anything but an object is left for pydantic to refuse.
     """
     if not isinstance(value, Mapping):
         return value
@@ -190,12 +191,12 @@ def _read_opinion(kind: type[OpinionRecord], value: object) -> object:
 
 
 def _read_compared(value: object) -> object:
-    """Read an opinion of a comparison: on two texts, or on one of those that are ranked."""
+    """Read a comparison's opinion: on two texts, or on one of those ranked."""
     is_of_pair = isinstance(value, Mapping) and "better" in value
     return _read_opinion(PairOpinion if is_of_pair else ScoreOpinion, value)
 
 
-# Published schemas promise an object and no keys: earlier records have others.
+# Published schemas promise an object without naming its keys, because earlier records have others.
 _PUBLISHED_OPINION: Final = WithJsonSchema(
     {"anyOf": [{"additionalProperties": True, "type": "object"}, {"type": "null"}]}
 )
@@ -327,12 +328,12 @@ class AgreementPromise(_Record):
 class Verdict(_Record):
     """What was decided about one subject (one document, or the files of one task).
 
-    `cost_source` says who states the cost, `cost_complete` whether it holds every call; null where an older
-    version did not say. `redacted` is how many secrets were left out of what was sent; absent where none was.
-    `substitutes` are the providers that were asked in place of the author's own family; absent where not.
-    `noise`, in points, is there where the scores are nearer to the threshold of acceptance than that: judged
+    `cost_source` says who states the cost, `cost_complete` whether it includes every call; null if an older
+    version didn't say. `redacted` is the number of secrets removed before sending; absent if there were none.
+    `substitutes` are the providers asked in place of the author's own family; absent if there were none.
+    `noise`, in points, is there if the scores are nearer to the threshold of acceptance than that: judged
     again, the text may get the other answer.
-    `depth` and `review` are absent where no rule chose the one, and where no finding had the other.
+    `depth` is absent if no rule chose it, and `review` if no finding was reviewed.
     `because` is the row of the table of escalation that ended the judging; an older version did not say.
     `promise` is there if the row was judged under a promise of agreement.
     """
@@ -372,9 +373,9 @@ class Verdict(_Record):
     cost_usd: float | None = None
     cost_source: CostSource | None = None
     cost_complete: bool | None = None
-    # By the name that a reply gave its model: the one under which it was asked. Only the ledger has it.
+    # Maps the name in a model's reply to the name it was asked under. Only the ledger has it.
     configured: SkipJsonSchema[dict[str, str]] = Field(default={}, exclude=True)
-    # How far the opinion is from another outcome. Only a first opinion under a promise has it.
+    # The opinion's distance from another outcome, for first opinions under a promise only.
     margin: SkipJsonSchema[float | None] = Field(default=None, exclude=True)
 
     @property
@@ -383,14 +384,14 @@ class Verdict(_Record):
 
     @property
     def name(self) -> str:
-        """The name of what was judged."""
+        """The subject's name."""
         if not self.subjects:
             return self.task_id
-        # A file is named with the beginning of its hash, which says nothing to a person.
+        # A file's id ends with the beginning of its hash, which tells a person nothing.
         return self.task_id.removesuffix(f"@{self.subjects[0].sha256[:16]}")
 
     def __repr__(self) -> str:
-        """Return a line for a person; `to_dict` has all."""
+        """Return a line for people; `to_dict` has everything."""
         mean = "" if self.average is None else f", mean {self.average:g}"
         return escaped(f"<Verdict {self.verdict}: {short_line(self.name, MOST_SHOWN)}{mean}>")
 
@@ -399,7 +400,7 @@ class Verdict(_Record):
         return record_html(str(self), findings)
 
     def __str__(self) -> str:
-        """Return three lines for a person: the verdict, the scores with who gave them, and the reason."""
+        """Return three lines for people: the verdict, the scores with their models, and the reason."""
         scores = ", ".join(
             f"{dimension} {score:g}" for dimension, score in (self.scores or {}).items()
         )
@@ -454,7 +455,7 @@ class Selection(_Record):
 
 
 def drop_later_fields(record: dict[str, object]) -> None:
-    """Delete fields of a verdict's `record`, and rename failures, that an earlier client refuses."""
+    """Delete fields from a verdict's `record`, and rename failures, that an earlier client would refuse."""
     for failure in _find_children(_find_children([record], "rounds"), "failure"):
         kind = failure["kind"]
         failure["kind"] = _EARLIER_KINDS.get(kind, kind)
@@ -468,7 +469,7 @@ def drop_later_fields(record: dict[str, object]) -> None:
 
 
 def _find_children(owners: Sequence[dict[str, object]], name: str) -> list[dict[str, object]]:
-    """Collect the objects under `name` in all `owners`, those in lists included."""
+    """Collect the objects under `name` in all `owners`, including those in lists."""
     children = []
     for owner in owners:
         child = owner.get(name)
@@ -546,7 +547,7 @@ class Comparison(_Record):
         return self.verdict == TIE or len(self.verdict) == 1
 
     def __repr__(self) -> str:
-        """Return a line for a person; `to_dict` has all."""
+        """Return a line for people; `to_dict` has everything."""
         letters = ", ".join(subject.letter for subject in self.subjects)
         return f"<Comparison {self.verdict}: of {letters}>"
 
@@ -554,7 +555,7 @@ class Comparison(_Record):
         return record_html(str(self))
 
     def __str__(self) -> str:
-        """Return three lines for a person: which is better, the scores with who gave them, and the reason."""
+        """Return three lines for people: the better text, the scores with their models, and the reason."""
         name_by_letter = {}
         scores = []
         for subject in self.subjects:
@@ -580,7 +581,7 @@ class Comparison(_Record):
 
 
 def _models(rounds: Sequence[AnyRound]) -> str:
-    """Return the models of some rounds in words."""
+    """List the models of some rounds in words."""
     return ", ".join(dict.fromkeys(row.model for row in rounds)) or "no model was asked"
 
 
@@ -592,6 +593,6 @@ def _cost(record: Verdict | Comparison) -> str:
 
 
 def _three_lines(headline: str, details: Sequence[str], reason: str) -> str:
-    """Return lines of at most `MOST_SHOWN` characters that a terminal shows and does not obey."""
+    """Join lines of at most `MOST_SHOWN` characters, with nothing in them that a terminal would obey."""
     lines = escaped(headline), escaped("; ".join(details)), reason
     return "\n".join(disarmed(short_line(line, MOST_SHOWN)) or "no reason given" for line in lines)

@@ -1,4 +1,4 @@
-"""Tells verdicts that were decided in probabilities, without a word, from those with reasons."""
+"""Tells verdicts reached in probabilities, without a word, from those with reasons."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _REASONS = {
     "compare": "a model that writes gives reasons: name one with --model, or in judge.tiers.quick",
 }
 
-# Verdicts that accept nothing, and prefer nothing.
+# Verdicts that neither accept nor prefer anything.
 _OPEN = ("", "reject", "improve", "escalate", "undetermined", "tie")
 
 
 class _Opinion(TypedDict, total=False):
-    """What of an opinion tells a model that decides from one that writes, in JSON of any version."""
+    """The parts of an opinion that tell a model that decides from one that writes, in any version's JSON."""
 
     probabilities: object
     keep: object
@@ -41,9 +41,9 @@ def _rounds_of(record: Mapping[str, object]) -> Sequence[_Round]:
 
 
 def is_wordless(verdict: Mapping[str, object]) -> bool:
-    """Whether all opinions of the tier that settled a verdict's record are those of decision models.
+    """Whether all opinions of the tier that settled a verdict's record come from decision models.
 
-    What such models find is found by code, from probabilities: a verdict may be wordless and have findings.
+    Code derives their findings from probabilities, so a wordless verdict may have findings.
     """
     opinions = []
     for row in _rounds_of(verdict):
@@ -54,15 +54,15 @@ def is_wordless(verdict: Mapping[str, object]) -> bool:
 
 
 class Deciders:
-    """The decision models that judged, of all records so far, and whether a model that writes did, too."""
+    """The decision models in all records so far, and whether a model that writes judged too."""
 
     def __init__(self) -> None:
-        self._answered: dict[str, str] = {}  # the model that answered, by the name that was asked
+        self._answered: dict[str, str] = {}  # the model that answered, by the name asked
         self._has_reasons = False
-        self._unproven: dict[str, int] = {}  # acceptances without a calibration, by who gave them
+        self._unproven: dict[str, int] = {}  # acceptances without a calibration, by model
 
     def __add__(self, other: Deciders) -> Deciders:
-        """Return those of both: of rows that several workers judged."""
+        """Combine two counts, of rows that several workers judged."""
         both = Deciders()
         both._answered = self._answered | other._answered
         both._has_reasons = self._has_reasons or other._has_reasons
@@ -75,7 +75,7 @@ class Deciders:
         return bool(self._answered) or self._has_reasons
 
     def add(self, record: Mapping[str, object]) -> None:
-        """Count the rounds of a verdict's record, and an acceptance that no calibration vouches for."""
+        """Count a verdict's rounds, and an acceptance that no calibration supports."""
         if (
             record.get("verdict", "") not in _OPEN
             and not record.get("calibration")
@@ -87,7 +87,7 @@ class Deciders:
             opinion = row["opinion"]
             if not opinion:
                 continue
-            # Opinions on candidates (`keep`) may have probabilities of models that write.
+            # Opinions on candidates (`keep`) may have probabilities from models that write.
             is_of_decider = "probabilities" in opinion and "keep" not in opinion
             if is_of_decider:
                 asked_name = opinion.get("asked", row["model"])
@@ -97,9 +97,9 @@ class Deciders:
                 self._has_reasons = True
 
     def notes(self, task: Literal["judge", "compare"]) -> list[str]:
-        """Return what a user is told of the models without words, a line each.
+        """Write the notes to the user about models that give no reasons, a line each.
 
-        `task` says what can give reasons.
+        `task` decides the advice on getting reasons.
         """
         lines = []
         for name, served_name in self._answered.items():

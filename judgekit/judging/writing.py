@@ -1,6 +1,6 @@
-"""Asks models that write: one prompt with all questions, and one JSON object with reasons in reply.
+"""Asks models that write: one prompt with all questions, and a JSON object with reasons as the reply.
 
-A score may be the mean over the scale's points, where a provider gives the probabilities of a reply's tokens.
+If a provider gives a reply's token probabilities, a score may be the expectation over the scale.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
 SCORE_TOKENS = 2048
 CHOICE_TOKENS = 1024
-LISTING_TOKENS = 64  # the object around the labels, and a fence that a model may put around it
+LISTING_TOKENS = 64  # for the object around the labels, and a code fence around that
 LABEL_TOKENS = 16
 
 
 class Writer:
-    """Asks a model for one object, in the form that the questions have."""
+    """Asks a model for one object in the form that fits the questions."""
 
     @property
     def bars(self) -> Sequence[float]:
         return (logprobs.ALTERNATIVES, logprobs.LEAST_MASS, logprobs.SURE)
 
     def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
-        del fence  # each prompt has its own
+        del fence  # each prompt makes its own
         return [make_messages(questionnaire)]
 
     def words(self, questionnaire: Questionnaire, fence: Fence) -> Any:  # noqa: ANN401 - JSON
@@ -59,6 +59,7 @@ class Writer:
     async def ask(
         self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
     ) -> Answer[Answers]:
+        """Send one prompt with all questions, and read the reply; asks again if it's unreadable."""
         sheet = _sheet_of(questionnaire)
         wants_logprobs = sheet.has_scores and endpoint.logprobs
         request = Request(
@@ -82,7 +83,7 @@ class Writer:
 
 
 def make_messages(questionnaire: Questionnaire) -> Messages:
-    """Write the questions as rules, and the subject with what others said of it as data."""
+    """Write the questions as rules, and the subject with other models' opinions as data."""
     fence = Fence()
     written = _sheet_of(questionnaire).write()
     blocks = [questionnaire.context(fence)]
@@ -96,12 +97,12 @@ def make_messages(questionnaire: Questionnaire) -> Messages:
 
 
 def form_of(questionnaire: Questionnaire) -> type[ReplyForm]:
-    """Return the form of a reply to a questionnaire."""
+    """Return the form of a questionnaire's reply."""
     return _sheet_of(questionnaire).form
 
 
 class _Written(NamedTuple):
-    """The questions in words, the shape of an answer, and what stands over earlier opinions."""
+    """The questions in words, the shape of an answer, and the heading over earlier opinions."""
 
     rules: Sequence[str]
     shape: str
@@ -110,13 +111,13 @@ class _Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Sheet(ABC):
-    """The questions of a questionnaire on paper: how they are written, and how a reply to them is read."""
+    """A questionnaire on paper: writes its questions and reads the reply to them."""
 
     questionnaire: Questionnaire
 
     @property
     def has_scores(self) -> bool:
-        """Whether a reply has numbers, of which a provider may tell the expectation."""
+        """Whether a reply has numbers, for which a provider may give the expectation."""
         return False
 
     @property
@@ -127,15 +128,15 @@ class _Sheet(ABC):
     @property
     @abstractmethod
     def most_tokens(self) -> int:
-        """How long a reply may be."""
+        """The longest reply in tokens."""
 
     @abstractmethod
     def write(self) -> _Written:
-        """Write the questions, and the shape of an answer."""
+        """Write the questions and the shape of an answer."""
 
     @abstractmethod
     def read(self, form: ReplyForm, reply: Reply) -> Answers:
-        """Return the answers in a reply."""
+        """Read the answers in a reply."""
 
 
 def _sheet_of(questionnaire: Questionnaire) -> _Sheet:
@@ -147,7 +148,7 @@ def _sheet_of(questionnaire: Questionnaire) -> _Sheet:
 
 
 class _ScoreSheet(_Sheet):
-    """Questions that are answered by points, or by yes and no."""
+    """Questions answered with points, or with yes and no."""
 
     @property
     def has_scores(self) -> bool:
@@ -215,7 +216,7 @@ class _ScoreSheet(_Sheet):
 
 
 class _Listing(_Sheet):
-    """Questions that are asked of each label, and answered by a list of labels for each."""
+    """Questions about each label, answered with a list of labels each."""
 
     @property
     def form(self) -> type[ReplyForm]:
@@ -254,7 +255,7 @@ class _Listing(_Sheet):
 
 
 class _Choice(_Sheet):
-    """A question that is answered by one of the labels, or by a tie."""
+    """A question answered with one of the labels, or a tie."""
 
     @property
     def form(self) -> type[ReplyForm]:
