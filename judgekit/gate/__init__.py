@@ -1,6 +1,6 @@
-"""Judges what a push changes, and may hold the push up.
+"""Judges the changes in a push, and may block it.
 
-What a run came to is here, as plain objects: the same from this process as from the engine.
+The result of a run is defined here as plain objects, the same from this process as from the engine.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ PASSES = "GO"
 STOPS = "NO-GO"
 UNKNOWN = "UNDETERMINED"
 WORDS = (PASSES, STOPS, UNKNOWN)
-MAX_NAMES = 100  # of what is skipped for one reason
+MAX_NAMES = 100  # names listed for one skip reason
 
 
 class PushBlocked(JudgekitError):  # noqa: N818 - the push is
-    """Nothing could be judged, and the rules let nothing pass that is not judged; the text says why."""
+    """Nothing could be judged, and the rules let nothing pass unjudged; the text says why."""
 
 
 class Begin(TypedDict):
-    """The `count` of files, the `budget` left in seconds, and whether undetermined files hold up the push."""
+    """The `count` of files, the `budget` left in seconds, and whether undetermined files block the push."""
 
     count: int
     budget: float
@@ -37,14 +37,14 @@ class Begin(TypedDict):
 
 
 class Omission(TypedDict):
-    """What was not examined, a file or a ref by its `name`, and why."""
+    """A file or ref that wasn't examined, by its `name`, with the reason."""
 
     name: str
     reason: str
 
 
 class SkipGroup(TypedDict):
-    """How many files or refs are not judged for one reason, and the names of the first."""
+    """The number of files or refs skipped for one reason, and the first of their names."""
 
     reason: str
     count: int
@@ -52,16 +52,16 @@ class SkipGroup(TypedDict):
 
 
 class Skipped:
-    """What a push brings that need not be judged, by the reason."""
+    """The parts of a push that needn't be judged, by reason."""
 
     def __init__(self) -> None:
-        self._names: dict[str, dict[str, None]] = {}  # a dict keeps their order
+        self._names: dict[str, dict[str, None]] = {}  # a dict keeps its order
 
     def add(self, reason: str, name: str) -> None:
         self._names.setdefault(reason, {})[name] = None
 
     def remove(self, names: Iterable[str]) -> None:
-        """Leave names out: they are judged as another ref of the push has them."""
+        """Remove names that are judged after all, as part of another ref."""
         for name in names:
             for skipped in self._names.values():
                 skipped.pop(name, None)
@@ -76,9 +76,9 @@ class Skipped:
 
 
 class Row(TypedDict):
-    """What the gate shows of a file: its `verdict` as the ledger has it, and what stands around that.
+    """The gate's line for a file: its `verdict` as in the ledger, with some context.
 
-    The file is by the `author` of a `commit`; `lost` if the ledger could not be written.
+    The file was changed by the `author` of a `commit`; `lost` if the ledger couldn't be written.
     """
 
     path: str
@@ -90,9 +90,9 @@ class Row(TypedDict):
 
 
 class Run(NamedTuple):
-    """How a run is wanted: `mode` goes before the configured one, `spent` are seconds of the budget.
+    """The options of a run: `mode` overrides the configured one, `spent` counts seconds of the budget.
 
-    Begun again with the same `id`, its verdicts have the same ids: a ledger counts none twice.
+    If it's restarted with the same `id`, its verdicts keep their ids, so that a ledger counts none twice.
     """
 
     mode: GateMode | None
@@ -103,10 +103,10 @@ class Run(NamedTuple):
 
 
 class Report(NamedTuple):
-    """A row for each file, the mode that held, lines for a person, and the rules' section `escalate`.
+    """A row for each file, the mode that applied, lines for people, and the rules' `escalate` section.
 
     `holds`: while blocking, `unexamined` and UNDETERMINED stop a push. `fault`: nothing could be judged, and
-    that has been said. `reviewers` are the tokens whose overrides count in CI; None elsewhere.
+    the user has been told. `reviewers` are the tokens whose overrides count in CI; None elsewhere.
     """
 
     rows: Sequence[Row]
@@ -121,7 +121,7 @@ class Report(NamedTuple):
 
     @property
     def stopping(self) -> list[Row]:
-        """The rows that stop a push while blocking: no NO-GO within the noise of its judges."""
+        """The rows that stop a push while blocking, without any NO-GO within its judges' noise."""
         words = {STOPS, UNKNOWN} if self.holds else {STOPS}
         rows = []
         for row in self.rows:
@@ -142,7 +142,7 @@ class Report(NamedTuple):
 
     @property
     def not_examined(self) -> list[Omission]:
-        """What nobody decided about: refs, files that cannot be read, files that no model was asked about."""
+        """Everything left undecided: refs, unreadable files, and files that no model was asked about."""
         omissions = list(self.unexamined)
         for row in self.rows:
             if not is_examined(row):
@@ -152,7 +152,7 @@ class Report(NamedTuple):
 
     @property
     def word(self) -> str | None:
-        """The word for all together, the gravest of all; None where there was nothing to judge."""
+        """The gravest word of all files; None if there was nothing to judge."""
         words = {row["word"] for row in self.rows}
         if self.unexamined:
             words.add(UNKNOWN)
@@ -160,14 +160,14 @@ class Report(NamedTuple):
 
 
 def is_examined(row: Row) -> bool:
-    """Whether models or a person decided about a file, whatever they came to."""
+    """Whether models or a person decided about a file, whatever the outcome."""
     return bool(row["verdict"]["rounds"] or row["verdict"]["human_override"])
 
 
 def describe_run(
     judged: Sequence[Row], skipped: Sequence[SkipGroup], not_examined: Sequence[Omission]
 ) -> str:
-    """Return the line that ends a run: what was judged, what was skipped and why, what was not examined."""
+    """Write a run's last line: the numbers judged, skipped with reasons, and not examined."""
     counts = Counter(row["word"] for row in judged)
     count_by_word = {word: counts[word] for word in WORDS if counts[word]}  # in this order
     skips_by_reason = {group["reason"]: group["count"] for group in skipped}
@@ -182,7 +182,7 @@ def describe_run(
 
 
 def _describe_part(name: str, counts: Mapping[str, int]) -> str:
-    """Return how many there are, and of what: a single kind is named without its count."""
+    """Write a total and its parts; a single part is named without its count."""
     total = f"{sum(counts.values()):,} {name}"
     if not counts:
         return total

@@ -1,4 +1,4 @@
-"""The updates of a push, the changes it brings, and which of these the gate's rules choose."""
+"""The updates of a push, the changes in it, and the ones that the gate's rules select."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _COUNT_LINES = (
     "--no-ext-diff",
     "--no-textconv",
 )
-_FIELDS = 4  # of a line on a pre-push hook's stdin
+_FIELDS = 4  # in a line on a pre-push hook's stdin
 
 
 class UnknownCommit(InputError):  # noqa: N818 - not a fault: the caller can correct it
-    """A name that leads to no commit."""
+    """A name that doesn't lead to a commit."""
 
 
 class RefUpdate(NamedTuple):
-    """One ref of a push; an object id of zeros stands for nothing: a new ref, or a deleted one."""
+    """One ref of a push. An object id of zeros means none: the ref is new, or deleted."""
 
     local_ref: str
     local_oid: str
@@ -55,9 +55,9 @@ class RefUpdate(NamedTuple):
 
 
 class ChangedFile(NamedTuple):
-    """A blob that a commit put at a path; `earlier` commits of the push changed it before, newest first.
+    """A blob put at a path by a commit; `earlier` commits of the push changed it before, newest first.
 
-    Where it is not `attributed`, the commit is one that has the file: who changed it is not known.
+    If it isn't `attributed`, nobody knows who changed the file, and the commit is just one that has it.
     """
 
     commit: Commit
@@ -69,9 +69,9 @@ class ChangedFile(NamedTuple):
 
 @dataclass
 class PushedChanges:
-    """What is judged: the newest change of each file in what is pushed; what is not, and why.
+    """The changes to judge, the newest for each pushed file, and the rest with reasons.
 
-    `notes` are for a person: what is judged may be more than the push brings. `bringing` are the updates with
+    `notes` are for people: more may be judged than the push really brings. `bringing` are the updates with
     commits that the other side lacks.
     """
 
@@ -83,7 +83,7 @@ class PushedChanges:
 
 
 class _Rule(NamedTuple):
-    """Patterns of paths, as they stand and in small letters, and patterns of authors in small letters."""
+    """Path patterns, as written and in lower case, and author patterns in lower case."""
 
     patterns: Patterns
     small_patterns: Patterns
@@ -94,11 +94,11 @@ class _Rule(NamedTuple):
 
 
 class ChangeFilter:
-    """Which changes are judged: one of the `rules`, paths and authors each, must choose it.
+    """Selects the changes to judge: at least one of the `rules`, each with paths and authors, must match.
 
-    Paths are patterns as in `.gitignore`, also in other capitals. Authors are patterns (`*`, `?`) for the
-    author, the committer and the co-authors, each as `Name <address>`, or for a whole trailer
-    (`Generated-By: *`). No authors mean all of them.
+    Paths are patterns as in `.gitignore`, in any case. Authors are patterns (`*`, `?`) for the author, the
+    committer and the co-authors, each as `Name <address>`, or for a whole trailer (`Generated-By: *`). No
+    authors means everyone.
     """
 
     def __init__(self, *rules: tuple[Sequence[str], Sequence[str]]) -> None:
@@ -112,7 +112,7 @@ class ChangeFilter:
             self._rules.append(rule)
 
     def __call__(self, change: ChangedFile) -> bool:
-        """Whether a change is judged; one whose author is not known may be by anybody."""
+        """Whether a change is judged; one without a known author may be by anyone."""
         signatures = []
         for text in (*change.commit.people, *change.commit.trailers):
             signatures.append(text.casefold())
@@ -127,12 +127,12 @@ class ChangeFilter:
         return False
 
     def covers(self, path: str) -> bool:
-        """Whether a path is judged, whoever changed it."""
+        """Whether changes to a path are judged, depending on their author."""
         return any(rule.covers(path) for rule in self._rules)
 
 
 def parse_updates(text: str) -> list[RefUpdate]:
-    """Return the updates that git describes to a pre-push hook; raises `InputError` naming the line."""
+    """Parse the updates that git sends to a pre-push hook; raises `InputError` naming the line."""
     updates = []
     for number, line in enumerate(lines_of(text), 1):
         if not line.strip():
@@ -158,7 +158,7 @@ def _is_object_id(text: str) -> bool:
 
 
 def resolve_commit(repository: Repository, name: str) -> str:
-    """Return the id of the commit that a name leads to; raises `UnknownCommit`."""
+    """Resolve a name to a commit id; raises `UnknownCommit`."""
     commit = repository.commit(name)
     if commit is not None:
         return commit
@@ -172,15 +172,15 @@ def resolve_commit(repository: Repository, name: str) -> str:
 def count_changed_lines(
     repository: Repository, updates: Updates, remote_commits: Sequence[str]
 ) -> dict[str, int]:
-    """Return by path how many lines the updates add, or remove, whichever is more.
+    """Count by path the lines that the updates add or remove, whichever is more.
 
-    Binary files are left out, and updates that git cannot compare with `remote_commits`.
+    Leaves out binary files, and updates that git can't compare with `remote_commits`.
     """
     counts: dict[str, int] = {}
     for update in updates:
         for entry in _list_line_counts(repository, update, remote_commits):
             added, removed, path = entry.split("\t", 2)
-            if added.isdigit():  # else the file is binary
+            if added.isdigit():  # git writes - for a binary file
                 counts[path] = max(counts.get(path, 0), int(added), int(removed))
     return counts
 
@@ -188,10 +188,10 @@ def count_changed_lines(
 def _list_line_counts(
     repository: Repository, update: RefUpdate, remote_commits: Sequence[str]
 ) -> list[str]:
-    """Return `ADDED TAB REMOVED TAB PATH` for each changed file; nothing where git cannot compare."""
+    """List `ADDED TAB REMOVED TAB PATH` for each changed file; empty if git can't compare."""
     try:
         base = repository.ask("merge-base", update.local_oid, *remote_commits).decode().strip()
         raw = repository.ask(*_COUNT_LINES, base, update.local_oid)
-    except GitError:  # no commit in common, or one of the two has files that this clone lacks
+    except GitError:  # no common commit, or this clone lacks files of one of them
         return []
     return os.fsdecode(raw).split("\0")[:-1]  # each ends with a NUL

@@ -1,4 +1,4 @@
-"""Which files a push brings that are judged, which are not, and why; and what could not be examined."""
+"""Sorts the files in a push: to be judged, skipped for a reason, or impossible to examine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from judgekit.gate.history import Commit, History, Step
     from judgekit.git import Repository
 
-    _File: TypeAlias = tuple[str, str]  # a path, and the blob there
+    _File: TypeAlias = tuple[str, str]  # a path and its blob
 
 NOT_SELECTED = "not selected by gate.paths"
 OTHER_AUTHORS = "not selected by gate.authors"
@@ -28,16 +28,16 @@ NO_FILE = "a link or a submodule"
 UNCHANGED = "the same as before"
 REF_DELETED = "a deleted ref"
 NO_COMMIT = "it points to no commit in this clone, so its files are not judged"
-_MAX_EDGES = 20  # commits at the edge of a clone in which a file is looked for
+_MAX_EDGES = 20  # commits at a clone's edge that are searched for a file
 
 
 def examine_push(
     repository: Repository, updates: Updates, remote_commits: Sequence[str], wanted: ChangeFilter
 ) -> PushedChanges:
-    """Return the changes to judge, and what is not judged and why.
+    """Find the changes to judge, and list the rest with reasons.
 
-    A change is judged if it is `wanted`, stands in what is pushed, and not in what the other side has, which
-    is all that `remote_commits` reach.
+    A change is judged if it's `wanted`, is in the pushed state, and isn't in the other side's, which is
+    everything reachable from `remote_commits`.
     """
     pushed = PushedChanges()
     made = [update for update in updates if not update.deletes]
@@ -57,39 +57,39 @@ def examine_push(
             pushed.skipped.add(REF_DELETED, update.remote_ref)
         elif tip is None:
             pushed.unexamined.append(Omission(name=update.remote_ref, reason=NO_COMMIT))
-        elif tip in histories:  # else it brings no commit that the other side lacks
+        elif tip in histories:  # otherwise it has no commit that the other side lacks
             old_tip = commit_by_name.get(update.remote_oid)
             examination = _Examination(
                 repository, update, tip, old_tip, remote_commits, wanted, pushed
             )
             examination.run(histories[tip])
             pushed.bringing.append(update)
-    # What one ref skips, another may bring to be judged.
+    # A file that one ref skips may be judged for another.
     pushed.skipped.remove({change.path for change in pushed.changes})
     return pushed
 
 
 @dataclass
 class _Examination:
-    """What one ref of a push brings; `run` adds it to `pushed`."""
+    """Examines one ref of a push; `run` adds the result to `pushed`."""
 
     repository: Repository
     update: RefUpdate
     tip: str
-    old_tip: str | None  # of the other side; None if the ref is new there, or its commit isn't here
+    old_tip: str | None  # the other side's; None if the ref is new there, or its commit isn't here
     remote_commits: Sequence[str]
     wanted: ChangeFilter
     pushed: PushedChanges
 
     def run(self, pushed_history: History) -> None:
-        """Sort all that is new in the ref: judged, skipped for a reason, or not examined."""
+        """Sort everything new in the ref: judged, skipped for a reason, or not examined."""
         if pushed_history.is_long:
             limit = f"more than {history.MAX_COMMITS:,} new commits"
             self._add_omission(f"{limit}; only files changed by the newest are judged")
         covered_paths = self._keep_covered_paths(pushed_history.steps)
         if not covered_paths and not pushed_history.gap:
             return
-        # Where steps are missing, files that no step is about are compared, too.
+        # If steps are missing, also compare files that no step covers.
         is_needed = self.wanted.covers if pushed_history.gap else covered_paths.__contains__
         tree = self._read_tree(self.tip, is_needed)
         if tree is None:
@@ -98,7 +98,7 @@ class _Examination:
         old_tree = None if self.old_tip is None else self._read_tree(self.old_tip, is_needed)
         origins = _Origins(tree)
         origins.follow(pushed_history.steps)
-        changes = origins.take_changes(self.wanted)  # what is left there is read below
+        changes = origins.take_changes(self.wanted)  # the rest is read below
         if pushed_history.gap or tree.repeated():
             changes += self._find_unexplained_changes(pushed_history, tree, old_tree, origins)
         self._sort_out(changes, old_tree)
@@ -109,7 +109,7 @@ class _Examination:
         self.pushed.unexamined.append(Omission(name=name, reason=reason))
 
     def _read_tree(self, commit: str, is_needed: Callable[[str], bool]) -> Tree | None:
-        """Return what a commit holds at the paths that are needed; None where a partial clone lacks it."""
+        """Read a commit's files at the needed paths; None if a partial clone lacks them."""
         try:
             return Tree.read(self.repository, commit, is_needed)
         except GitError:
@@ -118,7 +118,7 @@ class _Examination:
             return None
 
     def _keep_covered_paths(self, steps: Iterable[Step]) -> set[str]:
-        """Skip the paths of new commits that no rule covers; return the others."""
+        """Skip the paths in new commits that no rule covers, and return the others."""
         covered_paths: set[str] = set()
         for path in dict.fromkeys(step.path for step in steps):
             if self.wanted.covers(path):
@@ -128,7 +128,7 @@ class _Examination:
         return covered_paths
 
     def _sort_out(self, changes: Iterable[ChangedFile], old_tree: Tree | None) -> None:
-        """Add the changes that are judged, and skip those that are not."""
+        """Add the changes to judge, and skip the others."""
         of_other_refs = {(change.path, change.blob) for change in self.pushed.changes}
         for change in changes:
             if old_tree is not None and old_tree.holds(change.path, change.blob):
@@ -141,7 +141,7 @@ class _Examination:
     def _skip_rest(
         self, paths: Iterable[str], tree: Tree, origins: _Origins, changed_paths: set[str]
     ) -> None:
-        """Skip the paths that have no change, each for the reason that holds."""
+        """Skip the paths without a change, each with its reason."""
         moved_paths = {path for path, _ in origins.moved_from}
         for path in paths:
             if path in changed_paths:
@@ -163,11 +163,11 @@ class _Examination:
         old_tree: Tree | None,
         origins: _Origins,
     ) -> list[ChangedFile]:
-        """Return files of the tip that no step explains, and that no tree of the other side has.
+        """Find files at the tip that no step explains and that no tree of the other side has.
 
-        There are such files where a clone holds a part of the history only (the `gap` says why), and where a
-        name stands twice in a tree. Skips files that were only moved, and notes in `pushed` what a part of
-        the history means for the files, or that nothing could be compared.
+        They occur if a clone has only part of the history (`gap` says why), or if a tree has a name twice.
+        Skips files that were only moved. Notes in `pushed` how the partial history affects the files, or
+        that nothing could be compared.
         """
         base_trees = self._read_base_trees()
         old_trees = base_trees if old_tree is None else [old_tree, *base_trees]
@@ -182,8 +182,8 @@ class _Examination:
             paths = tree.blobs
             sources = old_trees
         else:
-            paths = tree.repeated()  # a step names a path, and not which of its blobs it means
-            sources = None  # a whole history tells where a moved file comes from
+            paths = tree.repeated()  # a step names a path, but not which of its blobs
+            sources = None  # a complete history shows where a moved file comes from
         gone = _find_blobs_gone(old_trees, tree)
         holders = _Holders(self.repository, pushed_history.edges, self.tip, self.wanted)
         changes: list[ChangedFile] = []
@@ -192,7 +192,7 @@ class _Examination:
                 if origins.is_explained(path, blob, sources):
                     continue  # its step decides
                 if any(old.holds(path, blob) for old in old_trees):
-                    continue  # it is not new
+                    continue  # it isn't new
                 if blob in gone:
                     self.pushed.skipped.add(MOVED, path)
                     continue
@@ -207,7 +207,7 @@ class _Examination:
         self.pushed.notes.append(f"{gap}; {effect}")
 
     def _read_base_trees(self) -> list[Tree]:
-        """Return what the commits hold that both sides have, as far as this clone has their files."""
+        """Read the trees of the commits that both sides have, if this clone has their files."""
         trees = []
         for base in self._find_merge_bases():
             tree = self._read_tree(base, self.wanted.covers)
@@ -216,7 +216,7 @@ class _Examination:
         return trees
 
     def _find_merge_bases(self) -> list[str]:
-        """Return the commits that both sides have, as far as this clone knows."""
+        """List the commits that both sides have, as far as this clone knows."""
         other_side = self.remote_commits if self.old_tip is None else [self.old_tip]
         if not other_side:
             return []
@@ -228,7 +228,7 @@ class _Examination:
 
 
 def _find_blobs_gone(old_trees: Iterable[Tree], tree: Tree) -> set[str]:
-    """Return the blobs of files that stand in an old tree and not in a new one: what may have been moved."""
+    """List the blobs in an old tree that a new one lacks: they may have been moved."""
     gone: set[str] = set()
     for old in old_trees:
         for path, blobs in old.blobs.items():
@@ -239,23 +239,23 @@ def _find_blobs_gone(old_trees: Iterable[Tree], tree: Tree) -> set[str]:
 
 @dataclass
 class _Origins:
-    """Which commit put each blob of a tree at its path.
+    """Traces each blob of a tree to the commit that put it at its path.
 
-    A file that was only moved counts as made where it was made, if that is among the steps too. If it is not,
-    its earlier path is in `moved_from`, since there is nothing new to judge if the gate covers that.
+    A file that was only moved counts from its creation, if that's among the steps. Otherwise its earlier
+    path is in `moved_from`: if the gate covers that path, there's nothing new to judge.
     """
 
     tree: Tree
     change_by_file: dict[_File, ChangedFile] = field(default_factory=dict)
     moved_from: dict[_File, str] = field(default_factory=dict)
-    # By path: who changed the file that is there now, also under its earlier paths.
+    # By path: the commits that changed the file now there, including under earlier paths.
     commits_by_path: dict[str, list[Commit]] = field(default_factory=dict)
 
     def follow(self, steps: Iterable[Step]) -> None:
-        """Fill in the fields from steps, newest first: a file is followed back to where it was made."""
-        # By an older path and its blob: the files of the tree that were moved from there.
+        """Fill in the fields from steps, newest first, following each file back to its creation."""
+        # By older path and blob: the tree's files that were moved from there.
         files_moved_from: dict[_File, list[_File]] = {}
-        # By path: the lists of `commits_by_path` of all files that come from there.
+        # By path: the lists in `commits_by_path` for all files that come from there.
         lists_of_path: dict[str, list[list[Commit]]] = {}
         for step in steps:
             if step.what != "file":
@@ -269,14 +269,14 @@ class _Origins:
             if self.tree.holds(step.path, step.blob) and file not in self.change_by_file:
                 self.change_by_file[file] = ChangedFile(step.commit, step.path, step.blob)
                 files_from_here.append(file)
-            if step.moved_from is None:  # the step made the file
+            if step.moved_from is None:  # this step created the file
                 for commits in lists_of_path[step.path]:
                     commits.append(step.commit)
                 for made in files_from_here:
                     self.change_by_file[made] = self.change_by_file[made]._replace(
                         commit=step.commit
                     )
-            else:  # an older step made it, at the earlier path
+            else:  # an older step created it, at the earlier path
                 lists_of_path.setdefault(step.moved_from, []).extend(lists_of_path[step.path])
                 old_file = (step.moved_from, step.blob)
                 files_moved_from.setdefault(old_file, []).extend(files_from_here)
@@ -284,9 +284,9 @@ class _Origins:
             self.moved_from.update(dict.fromkeys(files, earlier_path))
 
     def take_changes(self, wanted: ChangeFilter) -> list[ChangedFile]:
-        """Return what is new to judge, and leave in `moved_from` only files that are not.
+        """Return the new changes to judge, leaving in `moved_from` only files that aren't.
 
-        Those were moved from a path where the gate judges them.
+        Those come from a path where the gate judges them.
         """
         changes: list[ChangedFile] = []
         for file, change in self.change_by_file.items():
@@ -300,9 +300,10 @@ class _Origins:
         return changes
 
     def is_explained(self, path: str, blob: str, sources: Sequence[Tree] | None) -> bool:
-        """Whether steps say how a blob came to its path.
+        """Whether the steps explain how a blob got to its path.
 
-        A moved one must stand in one of `sources`; None where the steps are all, and need no such check.
+        A moved one must exist in one of `sources`. None means that the steps are complete and need no such
+        check.
         """
         earlier_path = self.moved_from.get((path, blob))
         if earlier_path is None or sources is None:
@@ -311,7 +312,7 @@ class _Origins:
 
 
 class _Holders:
-    """Finds a commit that has a file, where it is not known which one changed it."""
+    """Finds a commit that has a file, if the one that changed it is unknown."""
 
     def __init__(
         self, repository: Repository, edges: Sequence[Commit], tip: str, wanted: ChangeFilter
@@ -323,14 +324,14 @@ class _Holders:
         self._trees: dict[str, Tree] = {}
 
     def find_commit(self, path: str, blob: str) -> Commit:
-        """Return a commit at an edge of the history that has a file, else the tip."""
+        """Return a commit at the history's edge that has the file, or else the tip."""
         for edge in self._edges:
             if self._read_tree(edge).holds(path, blob):
                 return edge
         return history.read_commit(self._repository, self._tip)
 
     def _read_tree(self, edge: Commit) -> Tree:
-        """Return the files of a commit, none where a partial clone lacks them; read once."""
+        """Read a commit's files, once; empty if a partial clone lacks them."""
         if edge.oid not in self._trees:
             try:
                 self._trees[edge.oid] = Tree.read(self._repository, edge.oid, self._wanted.covers)

@@ -1,4 +1,4 @@
-"""Says which verdicts need a person; opens GitHub issues about them and notifies a program of the user's."""
+"""Picks the verdicts that need a person, opens GitHub issues about them, and notifies the user's program."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from judgekit.config.settings import EscalateConfig
     from judgekit.judging.verdict import Verdict
 
-SECONDS = 10.0  # for all issues of one run, and for all notices to a program
-MAX_ISSUES = 10  # of one push
+SECONDS = 10.0  # for all issues of a run, and for all notices to a program
+MAX_ISSUES = 10  # per push
 _MAX_NOTICES = 1_000
-_MAX_TEXT = 200  # characters of a program's own words
-_IMPROVE_ROUNDS = 2  # after so many, the author needs help
+_MAX_TEXT = 200  # characters quoted of a program's message
+_IMPROVE_ROUNDS = 2  # from this many on, the author needs help
 _LATER = "retry with judgekit escalate"
 _NOT_SIGNED_IN = 4  # gh's exit code
 _GITHUB = "github.com"
@@ -51,7 +51,7 @@ class GhError(JudgekitError):
 
 
 class IssueOutcome(enum.StrEnum):
-    """What became of the issue about a verdict."""
+    """The outcome for a verdict's issue."""
 
     OPENED = "opened"
     UPDATED = "updated"
@@ -60,7 +60,7 @@ class IssueOutcome(enum.StrEnum):
 
 
 class ListedIssue(NamedTuple):
-    """An issue that judgekit opened; its `token` and `fingerprint` are those of `issues.Issue`."""
+    """An issue that judgekit opened, with the `token` and `fingerprint` of its `issues.Issue`."""
 
     number: int
     url: str
@@ -70,7 +70,7 @@ class ListedIssue(NamedTuple):
 
 
 class Gh:
-    """The issues of `HOST/OWNER/NAME`, until a deadline of `time.monotonic`; raises `GhError` without gh."""
+    """The issues of `HOST/OWNER/NAME`, up to a `time.monotonic` deadline; raises `GhError` without gh."""
 
     def __init__(self, repository: str, deadline: float, environ: Mapping[str, str]) -> None:
         program = programs.find("gh", environ)
@@ -80,11 +80,11 @@ class Gh:
         self._repository = repository
         self._deadline = deadline
         self._environ = programs.known("gh", environ)
-        self._newest: list[ListedIssue] | None = None  # until it is asked for
+        self._newest: list[ListedIssue] | None = None  # filled on the first use
 
     def find_issue(self, token: str) -> ListedIssue | None:
-        """Return the oldest issue with this token, None where there is none."""
-        # GitHub's search lags, so it may lack the newest.
+        """Find the oldest issue with this token; None if there is none."""
+        # GitHub's search lags behind and may lack the newest issues, so list those.
         if self._newest is None:
             self._newest = self._list_issues("--limit", "50")
         matches = [issue for issue in self._newest if issue.token == token]
@@ -94,7 +94,7 @@ class Gh:
         return min(matches, key=operator.attrgetter("number"), default=None)
 
     def _list_issues(self, *gh_options: str) -> list[ListedIssue]:
-        """Return the issues that judgekit opened among those that gh lists."""
+        """List the issues that judgekit opened, among those selected by gh's options."""
         output = self.ask("list", "--state", "all", "--json", "number,url,state,body", *gh_options)
         listed = []
         try:
@@ -117,7 +117,7 @@ class Gh:
         return listed
 
     def ask(self, verb: str, *words: str, stdin: str = "") -> str:
-        """Return what `gh issue VERB WORDS` prints; raises `GhError` where it fails or is late."""
+        """Run `gh issue VERB WORDS` and return its output; raises `GhError` if it fails or is late."""
         seconds_left = self._deadline - time.monotonic()
         if seconds_left <= 0:
             raise GhError("no time left for gh")
@@ -136,14 +136,14 @@ class Gh:
 
 
 def _describe_exit(code: int, errors: str) -> str:
-    """Return what a program complained of, else its exit code."""
+    """Return a program's complaint, or else its exit code."""
     return short_line(errors, _MAX_TEXT) or f"exit code {code}"
 
 
 def find_github_name(
     repository: Repository, environ: Mapping[str, str], address: str = ""
 ) -> str | None:
-    """Return `HOST/OWNER/NAME` of `GH_REPO`, else of `address`, else of `origin`; None if not on GitHub."""
+    """Find `HOST/OWNER/NAME` in `GH_REPO`, `address` or `origin`, in this order; None if not on GitHub."""
     users_choice = environ.get("GH_REPO", "").strip()
     if users_choice:
         return users_choice if _REPOSITORY.fullmatch(users_choice) else None
@@ -157,9 +157,9 @@ def find_github_name(
 
 
 def parse_address(address: str, environ: Mapping[str, str]) -> str | None:
-    """Return `HOST/OWNER/NAME` for a git address on GitHub, None for any other.
+    """Parse a git address on GitHub to `HOST/OWNER/NAME`; None for any other.
 
-    Another host counts only when the user names it in `GH_HOST`: a clone must not choose who gets gh's token.
+    Another host only counts if the user names it in `GH_HOST`: a clone mustn't choose who gets gh's token.
     """
     match = _ADDRESS.fullmatch(address.strip())
     if match is None:
@@ -178,9 +178,9 @@ def notify_and_open_issues(
     settings: EscalateConfig | None = None,
     address: str = "",
 ) -> list[str]:
-    """Notify the user's program and open issues as the settings want; return lines about it.
+    """Notify the user's program and open issues, as the settings say; returns lines about it.
 
-    Without `settings` those of the user and of the project count. Raises nothing: errors become lines.
+    Without `settings`, the user's and the project's apply. Raises nothing: errors become lines.
     """
     lines: list[str] = []
     try:
@@ -189,7 +189,7 @@ def notify_and_open_issues(
             for_people = [verdict for verdict in verdicts if needs_person(verdict)]
             lines += notify(for_people, settings.notify.command, Ledger.of(folder).name)
         if settings.issues == "on":
-            # One at a time: after an error the lines about those before it are still returned.
+            # One at a time, so that an error doesn't lose the lines before it.
             for line in _open_some_issues(verdicts, settings, folder, address):
                 lines.append(line)
     except Exception as error:  # noqa: BLE001 - the boundary: an issue must not cost a verdict or a push
@@ -198,9 +198,9 @@ def notify_and_open_issues(
 
 
 def _load_settings(folder: Path) -> EscalateConfig:
-    """Return the user's settings, with the project's where the user lets issues be opened."""
+    """Load the user's settings, plus the project's if the user allows issues."""
     settings = configuration.load(None).escalate
-    if settings.issues == "off":  # so no file of a project need be read
+    if settings.issues == "off":  # then no project file needs reading
         return settings
     project = Path(environment.project_root(str(folder)))
     return configuration.load(project).escalate
@@ -209,12 +209,12 @@ def _load_settings(folder: Path) -> EscalateConfig:
 def _open_some_issues(
     verdicts: Sequence[Verdict], settings: EscalateConfig, folder: Path, address: str
 ) -> Iterator[str]:
-    """Yield a line for each issue that is opened or changed, and one that counts those left out.
+    """Yield a line for each issue opened or changed, and one counting those left out.
 
-    An issue that says already what it should gives no line.
+    An issue that's up to date gives no line.
     """
     in_ledger: list[VerdictLine] = []
-    # Only an `improve` that comes again needs a person, so only it needs the ledger.
+    # The ledger only matters for a repeated `improve`.
     if settings.rejects and any(verdict.verdict == "improve" for verdict in verdicts):
         in_ledger = _verdict_lines(Ledger.of(folder).records(LineFilter(kinds=[VerdictLine])))
     wanted = []
@@ -240,9 +240,9 @@ def _verdict_lines(records: Iterable[Record]) -> list[VerdictLine]:
 
 
 def notify(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> list[str]:
-    """Start the command for each verdict that it has no notice of yet, up to the first failure.
+    """Run the command for each verdict it hasn't been told of, until the first failure.
 
-    Returns a line about the failure, no line without one.
+    Returns a line about the failure, or none.
     """
     if not verdicts:
         return []
@@ -251,7 +251,7 @@ def notify(verdicts: Sequence[Verdict], command: Sequence[str], project: str) ->
 
 
 def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> str | None:
-    """Start the command for each verdict; return why one failed, None if none did."""
+    """Run the command for each verdict; returns the reason for a failure, or None."""
     deadline = time.monotonic() + SECONDS
     folder = Path(environment.NOTIFIED.path()).parent
     environ = programs.known("notify", environment.environ())
@@ -284,20 +284,21 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
 def _run_program(
     argv: Sequence[str], environ: Mapping[str, str], verdict: Verdict, seconds: float
 ) -> str | None:
-    """Start a program with the record of a verdict on stdin; return why it failed, None if it did not."""
+    """Run a program with a verdict's record on stdin; returns the reason if it failed, or None."""
     record = json.dumps(verdict.record(), ensure_ascii=False) + "\n"
     code, _, errors = programs.run(argv, environ, record, seconds=seconds)
     return _describe_exit(code, errors) if code else None
 
 
 def _begin_notice(folder: Path, notice: str) -> bool:
-    """Note that a notice is being sent; return False where it was sent, or another process sends it now."""
+    """Mark a notice as being sent. Returns False if it was sent, or another process is sending it."""
     with _locked_notices(folder) as notices:
         if notice in notices:
             begun = notices[notice]
             if begun is None:  # it was sent
                 return False
-            # A process that was killed never ends what it began: it counts while a program may take so long.
+            # A killed process never finishes its notice, so its mark only counts while a program
+            # may still run.
             if abs(time.time() - begun) < 2 * SECONDS:
                 return False
         notices[notice] = time.time()
@@ -305,18 +306,18 @@ def _begin_notice(folder: Path, notice: str) -> bool:
 
 
 def _end_notice(folder: Path, notice: str, *, is_sent: bool) -> None:
-    """Note that a notice was sent, or forget that it was begun."""
+    """Mark a notice as sent, or forget that it was begun."""
     with _locked_notices(folder) as notices:
         notices.pop(notice, None)
         if is_sent:
-            notices[notice] = None  # at the end, so that the oldest are dropped first
+            notices[notice] = None  # at the end, because the oldest are dropped first
 
 
 @contextmanager
 def _locked_notices(folder: Path) -> Iterator[dict[str, float | None]]:
-    """Give the moment when each notice was begun, None once it was sent; keep what the caller changed.
+    """Yield the start time of each notice, None once it's sent, and save the caller's changes.
 
-    The file of notices is locked meanwhile, so the user's program must not run inside.
+    The notices' file stays locked meanwhile, so the user's program mustn't run inside.
     """
     path = folder / environment.NOTIFIED.name
     with file_lock(path.with_suffix(".lock"), timeout=SECONDS):
@@ -335,10 +336,10 @@ def _locked_notices(folder: Path) -> Iterator[dict[str, float | None]]:
 def needs_person(
     verdict: Verdict, in_ledger: Iterable[VerdictLine] = (), *, with_rejects: bool = False
 ) -> bool:
-    """Whether a person must settle a verdict, and none has: where models disagree.
+    """Whether a verdict still needs a person to settle it, because models disagree.
 
-    With rejects also a rejection, and an `improve` after others of the same task `in_ledger`: its author
-    needs help.
+    With `with_rejects`, this includes a rejection, and an `improve` after others of the same task
+    `in_ledger`: its author needs help.
     """
     if verdict.human_override is not None:
         return False
@@ -352,9 +353,9 @@ def needs_person(
 
 
 def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int:
-    """Count the rounds that ended in `improve`: of a verdict, and of those just before it on the same task.
+    """Count the rounds that ended in `improve`, in a verdict and those just before it on the same task.
 
-    Ends at the first verdict, going back, that is another word.
+    Stops, going back, at the first verdict with another word.
     """
     name = task_name(verdict.task_id)
     earlier_verdicts = []
@@ -370,17 +371,19 @@ def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int
             break
         opinions = [judged_round.opinion for judged_round in judged.rounds if judged_round.opinion]
         outcomes = [opinion.outcome for opinion in opinions]
-        count += max(1, outcomes.count("improve"))  # no round alone may have come to it
+        count += max(
+            1, outcomes.count("improve")
+        )  # a verdict may be `improve` without any round being so
     return count
 
 
 def list_unsettled(records: Iterable[Record], *, with_rejects: bool) -> list[VerdictLine]:
-    """Return the verdicts that a person must settle, the newest first."""
+    """List the verdicts that a person must settle, the newest first."""
     records = list(records)
     in_ledger = _verdict_lines(records)
     sorted_out = triage(records)
     unsettled = []
-    for line in (*sorted_out.unclear, *sorted_out.nogo):  # what is GO needs nobody
+    for line in (*sorted_out.unclear, *sorted_out.nogo):  # GO needs nobody
         if needs_person(line, in_ledger, with_rejects=with_rejects):
             unsettled.append(line)
     return sorted(unsettled, key=operator.attrgetter("timestamp"), reverse=True)
@@ -393,7 +396,7 @@ def ensure_issues(
     address: str = "",
     seconds: float = SECONDS,
 ) -> Iterator[tuple[IssueOutcome, str]]:
-    """Yield what becomes of each verdict's issue, and a line about it; raises `GhError`."""
+    """Yield the outcome of each verdict's issue, and a line about it; raises `GhError`."""
     if not verdicts:
         return
     environ = environment.environ()
@@ -409,7 +412,7 @@ def ensure_issues(
 
 
 def _ensure_issue(gh: Gh, wanted: issues.Issue, labels: Sequence[str]) -> tuple[IssueOutcome, str]:
-    """Open an issue, or bring the one of the same task up to date; return what was done, and its URL."""
+    """Open an issue, or update the same task's; returns the outcome and its URL."""
     words = ("--title", wanted.title, "--body-file", "-")
     issue = gh.find_issue(wanted.token)
     if issue is None:

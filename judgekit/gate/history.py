@@ -1,4 +1,4 @@
-"""What new commits did to which paths, newest first, as one `git log` tells it; and where it cannot tell."""
+"""Reads the changes of new commits to paths, newest first, from one `git log`, and notes any gaps."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
     What: TypeAlias = Literal["file", "gone", "not regular"]
 
-MAX_COMMITS = 2_000  # of one push that are looked at, the newest: a whole history is not judged
-FILE = "100"  # the beginning of the mode of a regular file: not a link, not a submodule
+MAX_COMMITS = 2_000  # in one push, the newest ones: the gate doesn't judge a whole history
+FILE = "100"  # prefix of a regular file's mode, unlike a link's or a submodule's
 SHALLOW = "at the edge of a shallow clone; fetch with depth 0 (git fetch --unshallow)"
 _FORMAT = "--format=tformat:%H%x00%an <%ae>%x00%cn <%ce>%x00%(trailers:only,unfold)"
-# It prints a commit as four fields, and behind it an entry for each path that it changed.
+# Prints a commit as four fields, followed by an entry for each path it changed.
 _LOG = (
     *("log", "--ignore-missing", "--stdin", "--topo-order", "--raw", "-r", "-z", "-c", "--root"),
     *("-M100%", "--combined-all-paths", "--no-abbrev", "--no-ext-diff", "--no-textconv"),
     *("--no-color", _FORMAT),
 )
 _GRAPH = ("log", "--ignore-missing", "--stdin", "--topo-order", "--no-color", "--format=%H %P")
-_MODE_OF_NOTHING = "000000"  # the mode of a path that is gone
+_MODE_OF_NOTHING = "000000"  # mode of a deleted path
 _CO_AUTHOR = "co-authored-by:"
 
 
@@ -41,7 +41,7 @@ class Commit(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a commit made of a path: a `blob` in a regular file, nothing, or what is no regular file.
+    """A commit's change to a path: a `blob` in a regular file, a deletion, or something else.
 
     `moved_from` is the earlier path of a file that was only moved.
     """
@@ -56,7 +56,7 @@ class Step(NamedTuple):
 class History(NamedTuple):
     """The steps of new commits, newest first.
 
-    Of the commits at the `edges` it is not known what they changed. `gap` says why the steps are not all.
+    The changes of commits at the `edges` are unknown. `gap` says why steps are missing.
     """
 
     steps: list[Step]
@@ -68,9 +68,9 @@ class History(NamedTuple):
 def read_histories(
     repository: Repository, tips: Sequence[str], remote_commits: Sequence[str]
 ) -> dict[str, History]:
-    """Read, by tip, what the commits did that it reaches and no remote commit does; raises `GitError`.
+    """Read, for each tip, the changes in commits that no remote commit reaches; raises `GitError`.
 
-    Tips that reach no new commit are left out. Git is asked as often for thousands of tips as for two.
+    Tips without new commits are left out. Git runs as often for thousands of tips as for two.
     """
     oids_by_tip: dict[str, list[str]] | None = None
     try:
@@ -87,7 +87,7 @@ def read_histories(
     except GitError:
         if not is_partial(repository):
             raise
-        # What the commits did is not known; the tip at least has the files.
+        # The commits' changes are unknown, but at least the tip has the files.
         histories = {}
         for tip in oids_by_tip or tips:
             edge = read_commit(repository, tip)
@@ -110,7 +110,7 @@ def _list_new_commits(
 ) -> dict[str, list[str]]:
     """List the commits that each tip reaches and no remote commit does, newest first.
 
-    At most one more than `MAX_COMMITS` for each tip. Tips without new commits are left out.
+    At most `MAX_COMMITS` + 1 for each tip. Tips without new commits are left out.
     """
     revisions = [*tips, *(f"^{oid}" for oid in remote_commits), ""]
     output = repository.ask(*_GRAPH, stdin="\n".join(revisions).encode()).decode()
@@ -118,7 +118,7 @@ def _list_new_commits(
     for line in output.split("\n")[:-1]:
         oid, *parents = line.split()
         parents_by_oid[oid] = parents
-    # In git's order no commit stands before one that has it as a parent.
+    # In git's order, children come before their parents.
     place_by_oid = {oid: place for place, oid in enumerate(parents_by_oid)}
     oids = list(parents_by_oid)
     listed: dict[str, list[str]] = {}
@@ -140,7 +140,7 @@ def _list_new_commits(
 
 
 def _sum_up(told: Iterable[tuple[Commit, list[Step]]], shallow_oids: Container[str]) -> History:
-    """Make a history of commits, newest first, with their steps."""
+    """Build a history from commits, newest first, with their steps."""
     steps: list[Step] = []
     edges: list[Commit] = []
     is_long = False
@@ -148,7 +148,8 @@ def _sum_up(told: Iterable[tuple[Commit, list[Step]]], shallow_oids: Container[s
         if number > MAX_COMMITS:
             is_long = True
             break
-        # A shallow clone's oldest commits seem to have no parents, and so to have made every file there is.
+        # A shallow clone's oldest commits seem to have no parents, and so to have created every
+        # file.
         if commit.oid in shallow_oids:
             edges.append(commit)
         else:
@@ -164,7 +165,7 @@ def is_partial(repository: Repository) -> bool:
 
 
 def _read_shallow_oids(repository: Repository) -> set[str]:
-    """Return the ids of the oldest commits of a shallow clone: those whose parents it lacks."""
+    """List a shallow clone's oldest commits, whose parents it lacks."""
     git_path = os.fsdecode(repository.ask("rev-parse", "--git-path", "shallow")).rstrip("\n")
     file = repository.folder / git_path
     if file.exists():
@@ -173,17 +174,17 @@ def _read_shallow_oids(repository: Repository) -> set[str]:
 
 
 def read_commit(repository: Repository, oid: str) -> Commit:
-    """Return one commit, without what it changed."""
+    """Read one commit, without its changes."""
     raw = repository.ask("log", "--max-count=1", "--no-patch", "-z", _FORMAT, oid)
     commit, _ = next(_parse_log(raw + b"\0"))
     return commit
 
 
 def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
-    """Yield each commit that `git log` printed, with its steps.
+    """Yield each commit printed by `git log`, with its steps.
 
-    A commit's id and an entry about a path both stand before fields of theirs, which the functions that parse
-    them take from `fields`.
+    A commit's id and a path's entry are both followed by fields of their own; the functions that parse them
+    take those from `fields`.
     """
     fields = iter(os.fsdecode(raw).split("\0"))
     commit: Commit | None = None  # before the first
@@ -192,7 +193,7 @@ def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
         entry = field.lstrip("\n:")
         if not entry:
             continue
-        # An entry about a path begins with a colon for each parent, a commit's id with none.
+        # A path's entry begins with a colon for each parent, a commit's id with none.
         parents = field.count(":", 0, len(field) - len(entry))
         if parents == 0:
             if commit is not None:
@@ -208,7 +209,7 @@ def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
 
 
 def _parse_commit(oid: str, fields: Iterator[str]) -> Commit:
-    """Return a commit; takes its author, its committer and its trailers from the fields behind its id."""
+    """Parse a commit; takes its author, committer and trailers from the fields after its id."""
     people = [next(fields), next(fields)]
     trailers = tuple(filter(None, lines_of(next(fields))))
     for trailer in trailers:
@@ -220,16 +221,16 @@ def _parse_commit(oid: str, fields: Iterator[str]) -> Commit:
 def _parse_step(
     commit: Commit, parts: Sequence[str], parents: int, fields: Iterator[str]
 ) -> Step | None:
-    """Return what an entry says; None where the path is as in a parent of the commit.
+    """Parse an entry; None if the path is the same as in one of the commit's parents.
 
-    With one parent its parts are OLD_MODE, MODE, OLD_BLOB, BLOB and STATUS; a merge has an old mode and an
-    old blob for each parent. Takes from the fields behind it the path in each parent, and the path now.
+    With one parent, its parts are OLD_MODE, MODE, OLD_BLOB, BLOB and STATUS; a merge has an old mode and an
+    old blob for each parent. Takes the path in each parent, and the path now, from the fields after it.
     """
     *old_modes, mode = parts[: parents + 1]
     *old_blobs, blob = parts[parents + 1 : -1]
     status = parts[-1]
     old_paths = [next(fields) for _ in range(parents)]
-    # git tells the path now only of merges, and where a file was renamed (R) or copied (C).
+    # git prints the path now only for merges, and if a file was renamed (R) or copied (C).
     is_path_told = parents > 1 or status.startswith(("R", "C"))
     path = next(fields) if is_path_told else old_paths[0]
     if mode == _MODE_OF_NOTHING:

@@ -1,6 +1,6 @@
-"""The text of an issue about a verdict, and the mark by which it is found again.
+"""The text of a verdict's issue, and the mark that identifies it later.
 
-Untrusted text is shown as code, where nothing links, loads, mentions or formats.
+Untrusted text is shown as code, so that nothing in it links, loads, mentions or formats.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from judgekit.text import rubric_name, short_line
 if TYPE_CHECKING:
     from judgekit.judging.verdict import Finding, Round, Verdict
 
-MAX_BODY = 40_000  # characters; GitHub takes 65,536
-_MAX_FINDINGS = 12_000  # characters of them all
+MAX_BODY = 40_000  # characters; GitHub allows 65,536
+_MAX_FINDINGS = 12_000  # characters in total
 _MAX_TEXT = 600  # characters of one text in a finding
 _MAX_ROWS = 20
 _MAX_TASK = 300  # characters of a task's name that fit into a command
@@ -39,7 +39,7 @@ _HARMLESS = {
 
 
 def disarm_title(text: str) -> str:
-    """Return a text in which nothing links, mentions or formats: a title cannot show code."""
+    """Neutralise links, mentions and formatting in a text, because titles can't show code."""
     for mark, harmless in _HARMLESS.items():
         text = text.replace(mark, harmless)
     return short_line(text, 120)
@@ -48,7 +48,7 @@ def disarm_title(text: str) -> str:
 class Issue(NamedTuple):
     """An issue about a task.
 
-    The `token` stands for the task, the `fingerprint` for what was judged of it and with which outcome.
+    The `token` identifies the task, the `fingerprint` its judged contents and the outcome.
     """
 
     token: str
@@ -58,9 +58,9 @@ class Issue(NamedTuple):
 
 
 def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
-    """Return the issue about a verdict; it has quotes and reasoning only `with_text`."""
+    """Build the issue about a verdict; it includes quotes and reasoning only `with_text`."""
     name = task_name(verdict.task_id)
-    # Of a path's task the name is the same in every clone, and so is the token.
+    # A path's task has the same name in every clone, so the token is the same too.
     name_digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     token = f"judgekit-task-{name_digest[:16]}"
     hashes = sorted(subject.sha256 for subject in verdict.subjects)
@@ -96,7 +96,7 @@ def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
 
 
 def read_mark(body: str) -> tuple[str, str] | None:
-    """Return the token and the fingerprint at the beginning of an issue's body; None without a mark."""
+    """Read the token and the fingerprint at the start of an issue's body; None without a mark."""
     match = _MARK.match(body.lstrip())
     return (match["token"], match["fingerprint"]) if match else None
 
@@ -106,7 +106,7 @@ def _round_cells(judged_round: Round) -> tuple[str, str, str]:
     opinion = judged_round.opinion
     if opinion is None:
         failure = judged_round.failure
-        # Of a failure only the kind: a provider's own words may name addresses.
+        # Just the failure's kind, since a provider's message may contain addresses.
         return NOTHING, NOTHING, format_inline(str(failure.kind)) if failure else NOTHING
     numbers = [f"{name} {value:g}" for name, value in opinion.scores.items()]
     outcome = format_inline(str(opinion.outcome))
@@ -114,12 +114,12 @@ def _round_cells(judged_round: Round) -> tuple[str, str, str]:
 
 
 def _finding_lines(verdict: VerdictLine) -> list[str]:
-    """Return the lines about the first findings, and one that counts those left out."""
+    """Write the lines about the first findings, and one counting those left out."""
     findings = _list_findings(verdict)
     lines: list[str] = []
     for number, (tier, finding) in enumerate(findings, 1):
         if number > _MAX_ROWS or sum(map(len, lines)) > _MAX_FINDINGS:
-            left_out = len(findings) - number + 1  # this one, too
+            left_out = len(findings) - number + 1  # including this one
             return [*lines, f"and {left_out} more"]
         location = finding.location and f"in {finding.location}"
         where = ", ".join(filter(None, (tier, finding.dimension, location)))
@@ -135,7 +135,7 @@ def _finding_lines(verdict: VerdictLine) -> list[str]:
 
 
 def _list_findings(verdict: VerdictLine) -> list[tuple[str, Finding]]:
-    """Return the verdict's own findings, under "", and, where no tier decided, those of each round's tier."""
+    """List the verdict's findings, under "", or if no tier decided, each round's under its tier."""
     findings = [("", finding) for finding in verdict.findings]
     if verdict.judge_tier is not None:
         return findings

@@ -1,7 +1,7 @@
-"""Whose rules hold for a push: the remote's, because a push must not approve itself.
+"""Finds the rules for a push: the remote's, because a push mustn't approve itself.
 
-What the rules choose is kept from the last full run while all that decides it stays the same: a push that
-changes nothing of it ends before anything heavy is imported.
+The rules' selection is stored after a full run, and holds while everything it depends on stays the same. A
+push that brings none of the selected changes then ends before anything heavy is imported.
 """
 
 from __future__ import annotations
@@ -28,30 +28,31 @@ if TYPE_CHECKING:
 
 _MEMORY_CONFIG = ".claude/memory/memory-config.json"
 RULES = (".judgekit", _MEMORY_CONFIG)
-MAX_BYTES = 100_000  # of one file of rules: what is read before the budget begins to count
+MAX_BYTES = 100_000  # of one rules file, read before the budget starts to count
 MAX_TOTAL = 10_000_000  # bytes of all of them
 MAX_FILES = 5_000
-# What decides beside the rubrics; a link in place of another file in the folder changes no rule.
+# Paths that decide besides the rubrics. Replacing another file in the folder by a link changes no
+# rule.
 _DECIDING = (".judgekit", ".judgekit/config.yaml", ".judgekit/rubrics")
 _RUBRICS = ".judgekit/rubrics/"
-_MAX_RULES = 20  # different ones that are compared
-_MAX_BRANCHES = 200  # in which they are looked for
+_MAX_RULES = 20  # different ones to compare
+_MAX_BRANCHES = 200  # branches to search for them
 _VARIABLES = "JUDGEKIT_GATE_"
 
 
 def find_rule_commits(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> list[str]:
-    """Return the commits whose rules a push may be held to, one for each different set of rules.
+    """Find the commits whose rules may apply to a push, one for each different set of rules.
 
-    The first that is known counts:
+    The first of these that's known counts:
 
-    1. Where the default branch of the remote stands, whatever branch is pushed: else a branch could be given
-       lax rules in one push, and be filled under them in the next. A remote that is known by several names
-       has a default branch under each.
-    2. Each ref that is known of the remote.
-    3. The default branches of all other remotes (their refs, if none has one), the branches of this clone,
-       and all rules that what is pushed ever had.
+    1. The remote's default branch, whatever branch is pushed. Otherwise a push could give a branch lax rules,
+       and the next one could fill it under them. A remote known by several names has a default branch under
+       each.
+    2. Every known ref of the remote.
+    3. The default branches of all other remotes (their refs, if none has one), this clone's branches, and all
+       rules that the pushed commits ever had.
     """
     clone_remotes = remotes.read_remotes(repository, remote, url)
     remote_oids = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
@@ -74,7 +75,7 @@ def find_rule_commits(
 
 
 def _with_different_rules(repository: Repository, oids: Sequence[str | None]) -> list[str]:
-    """Return the commits that ids lead to, as far as they are here, the first of each set of rules."""
+    """Resolve ids to commits that are here, keeping the first with each set of rules."""
     distinct_oids = list(dict.fromkeys(filter(None, oids)))
     names = []
     for oid in distinct_oids:
@@ -82,7 +83,7 @@ def _with_different_rules(repository: Repository, oids: Sequence[str | None]) ->
         names.extend(f"{oid}:{path}" for path in RULES)
     objects = {}
     for name, line in zip(names, repository.described(names), strict=True):
-        words = line.split(" ")  # OID KIND SIZE; of an object that is not here, NAME missing
+        words = line.split(" ")  # OID KIND SIZE, or NAME missing
         is_here = words[1:2] in (["blob"], ["commit"], ["tree"])
         objects[name] = words[0] if is_here else ""
     commit_by_rules: dict[tuple[str, ...], str] = {}
@@ -95,13 +96,13 @@ def _with_different_rules(repository: Repository, oids: Sequence[str | None]) ->
 
 
 def _list_own_branches(repository: Repository) -> list[str]:
-    """Return where this clone's own branches stand, those that changed last."""
+    """List the tips of this clone's branches, the last changed first."""
     words = ("for-each-ref", "--format=%(objectname)", "--sort=-committerdate")
     return repository.ask(*words, f"--count={_MAX_BRANCHES}", "refs/heads/").decode().split()
 
 
 def _list_commits_of_rules(repository: Repository, pushed: Sequence[str]) -> list[str]:
-    """Return the newest commits that changed the rules; none where this clone lacks a part of the history."""
+    """List the newest commits that changed the rules; empty if this clone lacks part of the history."""
     tips = repository.commits(pushed).values()
     if not tips:
         return []
@@ -119,9 +120,9 @@ def _list_commits_of_rules(repository: Repository, pushed: Sequence[str]) -> lis
 
 @contextmanager
 def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path]:
-    """Give a folder with a commit's rules, and the rubric that they name; an empty one without a commit.
+    """Yield a folder with a commit's rules and the rubric they name; an empty one without a commit.
 
-    A `ConfigError` that is raised while the folder is used names the file as `COMMIT:PATH`.
+    A `ConfigError` raised while the folder is in use names the file as `COMMIT:PATH`.
     """
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         root = Path(folder).resolve()
@@ -138,13 +139,13 @@ def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path
                 raise
             name = _place(commit, path.relative_to(root).as_posix())
             renamed = []
-            for old in (error, *error.others):  # all of the same file
+            for old in (error, *error.others):  # all about the same file
                 renamed.append(ConfigError(old.problem, path=name, line=old.line, key=old.key))
             raise ConfigError.of(renamed) from None
 
 
 def _find_rubric_file(root: Path) -> str | None:
-    """Return the path of the rubric's file, as the rules in this folder name it; None if they name none."""
+    """Find the rubric's file named by the rules in this folder; None if they name none."""
     from judgekit.config import settings  # noqa: PLC0415 - a push without judged files needs no pydantic
 
     try:
@@ -161,10 +162,10 @@ def _place(commit: str, path: str) -> str:
 
 
 def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root: Path) -> None:
-    """Write the files at some paths of a commit into a folder.
+    """Write a commit's files at some paths into a folder.
 
-    Raises `ConfigError` where they are too many or too large, and where one that decides cannot be had. Any
-    other that cannot be had is left out.
+    Raises `ConfigError` if they're too many or too large, or if one that decides can't be read. Any other
+    unreadable file is left out.
     """
     files = _list_regular_files(repository, commit, paths)
     blobs = repository.blobs((file.oid for file in files), MAX_BYTES)
@@ -185,9 +186,9 @@ def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root
 def _list_regular_files(
     repository: Repository, commit: str, paths: Sequence[str]
 ) -> list[TreeEntry]:
-    """Return the regular files at some paths of a commit that can be written below a folder.
+    """List a commit's regular files at some paths that can be written below a folder.
 
-    Raises `ConfigError` for a link or a submodule in the place of a file that decides.
+    Raises `ConfigError` for a link or a submodule instead of a file that decides.
     """
     files: list[TreeEntry] = []
     for entry in _list_entries(repository, commit, paths):
@@ -203,21 +204,21 @@ def _list_regular_files(
 
 
 def _is_safe(path: str) -> bool:
-    """Whether a path stays below its folder: a tree that was made by hand may hold `..`."""
+    """Whether a path stays below its folder: a hand-made tree may contain `..`."""
     if path.startswith("/") or "\\" in path or ".." in path.split("/"):
         return False
     return path.isascii()
 
 
 def _is_deciding(path: str, paths: Sequence[str]) -> bool:
-    """Whether other rules would hold without the file at `path`: a rubric, or one that `paths` name."""
-    if path == _MEMORY_CONFIG:  # another tool's settings, which say nothing of the gate
+    """Whether different rules would apply without the file at `path`: a rubric, or one in `paths`."""
+    if path == _MEMORY_CONFIG:  # another tool's settings, unrelated to the gate
         return False
     return path in _DECIDING or path in paths or path.startswith(_RUBRICS)
 
 
 def _list_entries(repository: Repository, commit: str, paths: Sequence[str]) -> list[TreeEntry]:
-    """Return all that a commit holds at some paths; raises `ConfigError` where that is too much."""
+    """List a commit's entries at some paths; raises `ConfigError` if there's too much."""
     entries: list[TreeEntry] = []
     for entry in repository.entries(commit, *paths):
         entries.append(entry)
@@ -232,20 +233,20 @@ def _too_much(name: str, limit: str) -> ConfigError:
 
 
 def _write_file(file: Path, data: bytes, name: str) -> None:
-    """Write one file of rules; raises `ConfigError` about its `name` where the disk does not take it."""
+    """Write one rules file; raises `ConfigError` about its `name` if the disk refuses it."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
-    except OSError as error:  # a name that is too long, or that stands for a file and a folder
+    except OSError as error:  # the name is too long, or stands for both a file and a folder
         raise ConfigError(f"cannot be written ({error.strerror}); rename it", path=name) from None
 
 
 def changes_if_none_is_judged(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> PushedChanges | None:
-    """Return what a push brings where that is surely nothing that is judged.
+    """Return a push's changes if certainly none of them is to be judged.
 
-    None where it may be judged: a full run must say so. Raises `InputError` when git cannot answer.
+    None if some may be, which a full run must find out. Raises `InputError` if git can't answer.
     """
     if all(update.deletes for update in updates):
         return examine.examine_push(repository, updates, [], ChangeFilter())
@@ -260,7 +261,7 @@ def changes_if_none_is_judged(
 
 
 def _read_choice(repository: Repository, commits: Sequence[str]) -> ChangeFilter | None:
-    """Return which changes the rules of `commits` choose; None where the last full run kept other rules."""
+    """Read the stored selection for the rules of `commits`; None if the last full run had other rules."""
     key = _choice_key(repository, commits)
     try:
         kept = json.loads(Path(_choice_file(repository)).read_bytes())
@@ -275,9 +276,9 @@ def _read_choice(repository: Repository, commits: Sequence[str]) -> ChangeFilter
 def keep_choice(
     repository: Repository, commits: Sequence[str], patterns: list[str], authors: list[str]
 ) -> None:
-    """Keep for the next push which changes the rules of a commit choose, or the user's without any commit.
+    """Store a commit's rules' selection for the next push, or the user's if there's no commit.
 
-    Of several commits nothing is kept, and the next push reads their rules again.
+    For several commits nothing is stored, and the next push reads their rules again.
     """
     if len(commits) > 1:
         return
@@ -293,7 +294,7 @@ def _choice_file(repository: Repository) -> str:
 
 
 def _choice_key(repository: Repository, commits: Sequence[str]) -> str:
-    """Return a text that changes with all that decides which changes are chosen."""
+    """Build a text that changes with anything that affects the selection of changes."""
     rules = []
     for commit in commits:
         rules.append(repository.ask("ls-tree", "--full-tree", commit, "--", *RULES))

@@ -1,6 +1,7 @@
-"""One run of the gate: changed files in, a word for each out: GO, NO-GO or UNDETERMINED.
+"""One run of the gate: changed files go in, and each gets a word: GO, NO-GO or UNDETERMINED.
 
-A file is judged as pushed. One that cannot be, or that a person decided about, gets a verdict without models.
+A file is judged as pushed. One that can't be judged, or that a person decided about, gets a verdict without
+models.
 """
 
 from __future__ import annotations
@@ -61,22 +62,23 @@ if TYPE_CHECKING:
 
     DepthChooser: TypeAlias = "Callable[[ChangedFile, Document], Depth]"
 
-MAX_BYTES = 4_000_000  # of one blob: ten times what models are shown of a text
+MAX_BYTES = 4_000_000  # of one blob, ten times the text that models get to see
 MAX_CONCURRENT = 32  # files
-# What git has of a file whose content another program keeps. A text that only begins like one is longer.
-_POINTER_BYTES = 32_768  # as git-annex says; Git LFS's have less than 1,024
+# Git's stand-in for a file whose content another program stores. A larger file just begins like
+# one.
+_POINTER_BYTES = 32_768  # git-annex's limit; Git LFS's files stay below 1,024
 _POINTERS = {
     "Git LFS": re.compile(
         rb"version https://(git-lfs|hawser)\.github\.com/spec/v\d+\s(?=(.*\n)*?oid )"
     ),
-    # With core.symlinks off, a locked file's link is a file, too.
+    # With core.symlinks off, a locked file's link is a plain file too.
     "git-annex": re.compile(rb"((\.\.[/\\])*\.git)?[/\\]annex[/\\]objects[/\\]\S"),
     "git-fat": re.compile(rb"#\$# git-fat [0-9a-f]{40}\s"),
 }
 
 
 class _Rules(NamedTuple):
-    """The settings that hold for a push, and the folder in which they and the rubrics stand."""
+    """The settings for a push, and the folder with them and the rubrics."""
 
     settings: Config
     folder: Path
@@ -95,10 +97,10 @@ class _Rules(NamedTuple):
 def read_changed_file(
     change: ChangedFile, data: bytes | None, *, is_here: bool = True
 ) -> tuple[Document, str]:
-    """Return a changed file as a document, and why it cannot be judged: "" where it can.
+    """Read a changed file as a document, with the reason it can't be judged, or "".
 
-    `data` is None where the file is too large (it `is_here`), or where this clone lacks it (it is not). The
-    document of a file that cannot be judged is empty, and its task's id has the hash that git gives the file.
+    `data` is None if the file is too large (it `is_here`), or if this clone lacks it (it isn't). If the file
+    can't be judged, its document is empty, and the task's id contains git's hash of the file.
     """
     commit = change.commit
     path = encodable(change.path)
@@ -117,7 +119,7 @@ def read_changed_file(
 def _decode_file(
     change: ChangedFile, path: str, data: bytes | None, *, is_here: bool
 ) -> tuple[File, str]:
-    """Return a file, and "" or, with an empty one, why it cannot be judged."""
+    """Decode a file; if it can't be judged, returns an empty one with the reason, otherwise ""."""
     reason = ""
     if data is None and is_here:
         reason = f"larger than {MAX_BYTES // 1_000_000} MB"
@@ -135,7 +137,7 @@ def _decode_file(
 
 
 def _name_store(data: bytes) -> str:
-    """Name the program that keeps a file's content outside of git; "" if git has the content."""
+    """Name the program that stores a file's content outside git; "" if git has it."""
     for store, pointer in _POINTERS.items():
         if len(data) < _POINTER_BYTES and pointer.match(data):
             return store
@@ -143,7 +145,7 @@ def _name_store(data: bytes) -> str:
 
 
 def _name_families(change: ChangedFile) -> str | None:
-    """Return the families of all models that had a hand in a file, None without any."""
+    """Name the families of all models that had a hand in a file; None if there were none."""
     families: list[str] = []
     for commit in (change.commit, *change.earlier):
         families += panel.families_of_writers(commit.people, commit.trailers)
@@ -158,10 +160,10 @@ def judge_push(
     base: str | None,
     run: Run,
 ) -> Report:
-    """Return the report on what changed since `base`; without one, on what a push to `remote` brings.
+    """Report on the changes since `base`, or without one, on those in a push to `remote`.
 
-    Raises what is wrong with the commits. Where nothing can be judged by the rules, raises `PushBlocked` if
-    undetermined files stop the push, else the error itself.
+    Raises errors about the commits. If the rules allow no judging, raises `PushBlocked` if undetermined
+    files stop the push, else the original error.
     """
     if base is None:
         refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
@@ -180,7 +182,7 @@ def judge_push(
         updates = [update]
     gate: GateConfig | None = None  # until the rules are read
     try:
-        # At its end paths in the temporary folders of rules become those of the commits, also in errors.
+        # On exit, paths in the rules' temporary folders become the commits' paths, in errors too.
         with ExitStack() as stack:
             all_rules = _load_rules(repository, rule_commits, stack)
             strictest = max(all_rules, key=operator.attrgetter("strictness"))
@@ -189,7 +191,7 @@ def judge_push(
             paths_and_authors = []
             for rules in all_rules:
                 paths_and_authors.append((rules.settings.gate.paths, rules.settings.gate.authors))
-            # Of several sets of rules, what all of them call upstream is.
+            # With several sets of rules, only remotes that all of them call upstream count.
             upstreams = set.intersection(
                 *(set(rules.settings.gate.upstream) for rules in all_rules)
             )
@@ -207,7 +209,7 @@ def judge_push(
             )
     except Exception as error:
         if gate is None:
-            gate = configuration.load(None).gate  # of the user, who may want pushes stopped
+            gate = configuration.load(None).gate  # the user's own, which may block pushes
         mode = run.mode or gate.mode
         if mode == "blocking" and gate.undetermined == "block":
             raise PushBlocked(str(error)) from error
@@ -215,9 +217,9 @@ def judge_push(
 
 
 def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -> list[_Rules]:
-    """Return the rules of some commits that can be read; without any commit, the user's alone.
+    """Load the readable rules of some commits; without any commit, just the user's.
 
-    Raises the first `ConfigError` where none can be read. The folders are there until the stack is closed.
+    Raises the first `ConfigError` if none can be read. The folders exist until the stack is closed.
     """
     readable: list[_Rules] = []
     first_error: ConfigError | None = None
@@ -235,7 +237,7 @@ def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -
 def _make_depth_chooser(
     settings: Config, count_lines: Callable[[], Mapping[str, int]]
 ) -> DepthChooser | None:
-    """Return a function that chooses how deep a changed file is judged, None where that is not configured."""
+    """Build a function that chooses the depth for a changed file; None if that isn't configured."""
     if not settings.gate.depth and settings.gate.review is None:
         return None
     from judgekit.judging import depth  # noqa: PLC0415 - what few configure
@@ -266,7 +268,7 @@ def _judge_changes(
     *,
     in_ci: bool,
 ) -> Report:
-    """Judge the files of a push, and report on them and on what is not judged."""
+    """Judge the files in a push, and report on them and on those not judged."""
     settings = rules.settings
     unexamined = []
     for omission in pushed.unexamined:
@@ -284,7 +286,7 @@ def _judge_changes(
         return report_of_nothing
     ledger = Ledger.of(repository.folder)
     loaded = loader.configured_rubric("gate", settings.gate.rubric, rules.folder)
-    notes = list(pushed.notes)  # all that follows may add to them
+    notes = list(pushed.notes)  # all of the following may add to them
     mode = report_of_nothing.mode
     if mode == "blocking":
         mode = _suspend_unearned_blocking(ledger, loaded.rubric.ref, notes)
@@ -305,7 +307,7 @@ def _judge_changes(
     holds = report_of_nothing.holds and mode == "blocking"
     run.on_start(Begin(count=len(pushed.changes), budget=budget, holds=holds))
     changes = sorted(pushed.changes, key=operator.attrgetter("path"))
-    files = _read_files(repository, changes)  # before the budget begins to count
+    files = _read_files(repository, changes)  # before the budget starts to count
     running.run(gatekeeper.judge(files, deadline=time.monotonic() + budget))
     if settings.server.url is not None:
         notes += hand_on(settings, ledger)
@@ -320,9 +322,9 @@ def _judge_changes(
 
 
 def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) -> GateMode:
-    """Return `blocking`, or `advisory` where the KPIs do not allow it.
+    """Return `blocking`, or `advisory` if the KPIs don't allow it.
 
-    Adds the reasons to `notes`, and the change of mode to the ledger unless that has it.
+    Adds the reasons to `notes`, and records the change of mode in the ledger unless it's there already.
     """
     reasons, is_recorded = standing(ledger.records(window()), rubric)
     if not reasons:
@@ -340,10 +342,10 @@ def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) ->
 def _read_files(
     repository: Repository, changes: Sequence[ChangedFile]
 ) -> list[tuple[ChangedFile, Document, str]]:
-    """Return each changed file with its document, and why it cannot be judged: "" where it can."""
+    """Read each changed file as a document, with the reason it can't be judged, or ""."""
     oids = (change.blob for change in changes)
     contents = [data for _, data in repository.blobs(oids, MAX_BYTES)]
-    unread_blobs = []  # what is too large, or not in this clone
+    unread_blobs = []  # too large, or missing from this clone
     for change, data in zip(changes, contents, strict=True):
         if data is None:
             unread_blobs.append(change.blob)
@@ -361,7 +363,7 @@ def _read_files(
 
 @dataclass(frozen=True, slots=True)
 class _Gatekeeper:
-    """Judges the files of a push: verdicts go to `ledger`, a row of each to `rows`, remarks to `notes`."""
+    """Judges the files in a push: verdicts go to `ledger`, their rows to `rows`, remarks to `notes`."""
 
     settings: Config
     folder: Path
@@ -381,9 +383,9 @@ class _Gatekeeper:
     async def judge(
         self, files: Sequence[tuple[ChangedFile, Document, str]], *, deadline: float
     ) -> None:
-        """Settle each file; models have until `deadline`, a moment of `time.monotonic`.
+        """Settle each file; models have until `deadline`, in `time.monotonic` seconds.
 
-        Raises `ConfigError` before a model is asked.
+        Raises `ConfigError` before any model is asked.
         """
         decisions = list(self.ledger.records(DECISIONS))
         for_models: list[tuple[ChangedFile, Document]] = []
@@ -407,15 +409,15 @@ class _Gatekeeper:
             limit = service.max_concurrency(judge, MAX_CONCURRENT)
             stream = map_concurrently(judge_one, for_models, limit, in_order=False)
             async with aclosing(stream):
-                async for _ in stream:  # each settles its file by itself
+                async for _ in stream:  # each one settles its own file
                     pass
 
     def _settle_without_models(
         self, change: ChangedFile, document: Document, reason: str, decisions: Sequence[Record]
     ) -> bool:
-        """Settle a file that cannot be judged for a `reason`, or that a person decided about.
+        """Settle a file that can't be judged for a `reason`, or that a person decided about.
 
-        Returns False, and settles nothing, where models are to judge it.
+        Returns False, settling nothing, if models should judge it.
         """
         override = None
         if not reason:
@@ -429,7 +431,7 @@ class _Gatekeeper:
     def _find_override(
         self, change: ChangedFile, document: Document, decisions: Sequence[Record]
     ) -> OverrideLine | None:
-        """Find what a person decided about a file."""
+        """Find a person's decision about a file."""
         without_terminal = self.settings.gate.override_without_terminal
         if self.reviewed is not None:
             return self.reviewed.find(document, change, without_terminal=without_terminal)
@@ -441,7 +443,10 @@ class _Gatekeeper:
         )
 
     def _settle_unjudged(self, files: Sequence[tuple[ChangedFile, Document]], reason: str) -> None:
-        """Settle files that no model can be asked about; nothing was measured, so the ledger gets nothing."""
+        """Settle files that no model can be asked about.
+
+        Nothing was measured, so the ledger gets no line.
+        """
         self.notes.append(reason)
         for change, document in files:
             verdict = tasks.decide_without_models(self.loaded, self.mode, document, None, reason)
@@ -450,13 +455,13 @@ class _Gatekeeper:
     async def _judge_file(
         self, judge: DocumentJudge, change: ChangedFile, document: Document, deadline: float
     ) -> Verdict:
-        """Return the verdict on one file, marked where it is within the noise of its judges.
+        """Judge one file, and mark its verdict if it's within its judges' noise.
 
-        Adds to `notes` why that noise is not known.
+        If that noise is unknown, the reason is added to `notes`.
         """
         seconds_left = deadline - time.monotonic()
         judge_in_time = judge.with_settings(timeout=min(judge.settings.timeout, seconds_left))
-        has_server = bool(self.settings.server.url)  # the shared judge chooses the depth by itself
+        has_server = bool(self.settings.server.url)  # the shared judge chooses the depth itself
         if self.choose_depth and not has_server:
             from judgekit.judging import review  # noqa: PLC0415 - what few configure
 
@@ -466,7 +471,7 @@ class _Gatekeeper:
             )
         verdict = tasks.require_findings(await judge_in_time.judge(document))
         is_of_tiers = not verdict.depth or verdict.depth.depth == "tiers"
-        if is_of_tiers:  # only their noise is measured
+        if is_of_tiers:  # noise is measured for tiers only
             try:
                 verdict = noise.mark_noise(judge, document, verdict)
             except ConfigError as error:
@@ -474,7 +479,7 @@ class _Gatekeeper:
         return self._with_id_of_run(verdict, change)
 
     def _with_id_of_run(self, verdict: Verdict, change: ChangedFile) -> Verdict:
-        """Return a verdict that has the same id whenever the run is begun again, if the run has an id."""
+        """If the run has an id, give the verdict one that stays the same when the run is restarted."""
         if not self.run.id:
             return verdict
         name = f"{self.run.id}\0{change.path}\0{change.blob}".encode("utf-8", "surrogatepass")
@@ -483,7 +488,7 @@ class _Gatekeeper:
     def _note_and_settle(
         self, change: ChangedFile, verdict: Verdict, decisions: Sequence[Record]
     ) -> None:
-        """Note a verdict in the ledger, and settle its file."""
+        """Record a verdict in the ledger, and settle its file."""
         has_failures = any(judged_round.failure for judged_round in verdict.rounds)
         is_cached = verdict.cost_source == "cache" and not has_failures
         push = self.push.model_copy(update={"cached": is_cached})
@@ -496,7 +501,7 @@ class _Gatekeeper:
         self._settle(change, verdict, is_lost=is_lost)
 
     def _settle(self, change: ChangedFile, verdict: Verdict, *, is_lost: bool = False) -> None:
-        """Add the row of a file to `rows`, and hand it to the run's caller."""
+        """Add a file's row to `rows`, and pass it to the run's caller."""
         author, _, _ = change.commit.people[0].partition(" <")
         row = Row(
             path=encodable(change.path),

@@ -1,4 +1,4 @@
-"""The record of a whole run of the gate: what was judged, what was skipped and why, what was not examined."""
+"""The record of a whole run of the gate: the files judged, skipped with reasons, and not examined."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Record(BaseModel):
 
 
 class SkipGroupRecord(_Record):
-    """How many files or refs were not judged for one reason, and the names of the first hundred."""
+    """The number of files or refs not judged for one reason, and the names of the first hundred."""
 
     reason: str
     count: int
@@ -26,7 +26,7 @@ class SkipGroupRecord(_Record):
 
 
 class OmissionRecord(_Record):
-    """A file or a ref that was not examined, and why."""
+    """A file or a ref that wasn't examined, and the reason."""
 
     name: str
     reason: str
@@ -35,9 +35,9 @@ class OmissionRecord(_Record):
 class GateRecord(_Record):
     """A run of the gate.
 
-    `verdict` is the gravest word of all files. It is UNDETERMINED where something was not examined, and null
-    where there was nothing to judge. `judged` counts by word what models or a person decided about. `holds`:
-    what was not examined, or is UNDETERMINED, stops the push. `fault`: nothing could be judged.
+    `verdict` is the gravest word of all files. It's UNDETERMINED if something wasn't examined, and null if
+    there was nothing to judge. `judged` counts, by word, the files that models or a person decided about.
+    `holds`: anything not examined or UNDETERMINED stops the push. `fault`: nothing could be judged.
     """
 
     schema_: Literal["judgekit/gate@1"] = Field(default="judgekit/gate@1", alias="schema")
@@ -53,7 +53,7 @@ class GateRecord(_Record):
 
 
 def gate_record(report: Report) -> dict[str, Any]:
-    """Return the record of a run."""
+    """Build the record of a run."""
     words = [row["word"] for row in report.judged]
     not_examined = []
     for omission in report.not_examined:

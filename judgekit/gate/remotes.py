@@ -1,4 +1,4 @@
-"""Which remote is pushed to, and what this clone knows of it: the refs into which it was fetched."""
+"""The remote of a push, and this clone's knowledge of it: the refs it was fetched into."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REMOTES = "refs/remotes/"
 
 
 class Refspec(NamedTuple):
-    """What is fetched, and into which refs of this clone; a negative one leaves refs out."""
+    """The refs to fetch, and this clone's refs that they go into; a negative one excludes refs."""
 
     source: str
     destination: str
@@ -33,7 +33,7 @@ class Refspec(NamedTuple):
         return cls(_full_name(source), _full_name(destination), is_negative=False)
 
     def source_of(self, ref: str) -> str | None:
-        """Return which ref of the remote is fetched into a ref of this clone; None if none is."""
+        """Find the remote's ref that is fetched into a ref of this clone; None if there's none."""
         middle = _match_star(self.destination, ref)
         if self.is_negative or not self.destination or middle is None:
             return None
@@ -41,13 +41,13 @@ class Refspec(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The folder of all refs into which this fetches, or the one ref."""
+        """The folder of all refs this fetches into, or the single ref."""
         before_star, star, _ = self.destination.partition("*")
         return before_star.rpartition("/")[0] if star else before_star
 
 
 class TrackedRef(NamedTuple):
-    """A ref of this clone that says where a remote's ref `source` stood; a symbolic one has a `target`."""
+    """This clone's record of a remote's ref `source`; a symbolic one has a `target`."""
 
     name: str
     source: str
@@ -56,14 +56,14 @@ class TrackedRef(NamedTuple):
 
 
 class Remotes(NamedTuple):
-    """The `names` of the remote that is pushed to, and the refs that are known of all remotes, by name."""
+    """The `names` of the remote of a push, and the known refs of all remotes, by name."""
 
     names: list[str]
     refs: dict[str, list[TrackedRef]]
 
     @property
     def pushed_refs(self) -> list[TrackedRef]:
-        """The refs of the remote that is pushed to."""
+        """The refs of the remote that's pushed to."""
         refs = []
         for name in self.names:
             refs += self.refs.get(name, [])
@@ -78,9 +78,10 @@ class Remotes(NamedTuple):
         return others
 
     def default_branch(self, name: str, remote_oids: Mapping[str, str]) -> str | None:
-        """Return the commit of a remote's default branch, None where that is not known.
+        """Find the commit of a remote's default branch; None if it's unknown.
 
-        `remote_oids` has by its refs where the push found them, which is newer than what was fetched.
+        `remote_oids` maps the remote's refs to their state during the push, which is newer than the last
+        fetch.
         """
         refs = self.refs.get(name, [])
         by_name = {ref.name: ref for ref in refs}
@@ -100,9 +101,9 @@ class Remotes(NamedTuple):
 
 
 def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
-    """Return what this clone knows of the remote that is pushed to, a name or a URL, and of all others.
+    """Read this clone's knowledge of the push's remote, a name or a URL, and of all others.
 
-    A ref in refs/remotes/ that belongs to no remote, or to several, stands under the name "".
+    A ref in refs/remotes/ that belongs to no remote, or to several, is listed under the name "".
     """
     addresses = _read_addresses(repository)
     names = _find_names(repository, addresses, remote, url)
@@ -112,7 +113,7 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
         folders.update(spec.folder for spec in specs if spec.folder)
     listed_refs = _list_refs(repository, sorted(folders))
     claimed_refs: dict[str, list[TrackedRef]] = {}
-    claimants: dict[str, set[str]] = {}  # by ref, the names of the remotes that are fetched into it
+    claimants: dict[str, set[str]] = {}  # by ref, the names of the remotes fetched into it
     for name in dict.fromkeys([*names, *addresses, *refspecs]):
         claimed_refs[name] = _select_refs(name, refspecs.get(name, []), listed_refs)
         for ref in claimed_refs[name]:
@@ -120,7 +121,7 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
     refs: dict[str, list[TrackedRef]] = {}
     owned: set[str] = set()
     for name, tracked_refs in claimed_refs.items():
-        # Two remotes may share a ref only if both are the one that is pushed to.
+        # Two remotes may share a ref only if both are the push's.
         same_remote = set(names) if name in names else {name}
         refs[name] = [ref for ref in tracked_refs if claimants[ref.name] <= same_remote]
         owned.update(ref.name for ref in refs[name])
@@ -135,9 +136,9 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
 def list_remote_commits(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> list[str]:
-    """List commits that a remote, a name or a URL, has: where its refs stand.
+    """List the commits that a remote, a name or a URL, has at its refs.
 
-    Of a remote that was never fetched, where the refs of all others stand.
+    For a remote that was never fetched, lists the commits at all others' refs.
     """
     remotes = read_remotes(repository, remote, url)
     refs = remotes.pushed_refs or remotes.other_refs
@@ -146,9 +147,9 @@ def list_remote_commits(
 
 
 def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> list[str]:
-    """List where the refs of the remotes stand whose address is one of `upstreams`.
+    """List the commits at the refs of remotes with an address in `upstreams`.
 
-    Who syncs a fork pushes commits that upstream has already, and others wrote.
+    Someone who syncs a fork pushes commits that upstream already has, written by others.
     """
     if not upstreams:
         return []
@@ -163,14 +164,14 @@ def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> l
 
 
 def _full_name(ref: str) -> str:
-    """Return a ref as git keeps it: a short name is that of a branch."""
+    """Write a ref in full, as git stores it; a short name means a branch."""
     if not ref or ref == "HEAD" or ref.startswith("refs/"):
         return ref
     return "HEAD" if ref == "@" else f"{_BRANCHES}{ref}"
 
 
 def _match_star(pattern: str, ref: str) -> str | None:
-    """Return what stands for the star of a pattern, "" where it has none; None if it does not match."""
+    """Return the text that a pattern's star matches, "" if it has no star; None without a match."""
     before, star, after = pattern.partition("*")
     if not star:
         return "" if ref == pattern else None
@@ -180,7 +181,7 @@ def _match_star(pattern: str, ref: str) -> str | None:
 
 
 def _read_addresses(repository: Repository) -> dict[str, list[str]]:
-    """Return the addresses of each remote, with git's `insteadOf` applied."""
+    """Read each remote's addresses, with git's `insteadOf` applied."""
     addresses: dict[str, list[str]] = {}
     output = os.fsdecode(repository.ask("remote", "-v"))
     for line in output.split("\n")[:-1]:
@@ -192,9 +193,9 @@ def _read_addresses(repository: Repository) -> dict[str, list[str]]:
 def _find_names(
     repository: Repository, addresses: Mapping[str, Sequence[str]], remote: str, url: str
 ) -> list[str]:
-    """Return the names of the remotes at the place that is pushed to, the given one first."""
+    """Name the remotes at the address of the push, the given one first."""
     folder = os.path.realpath(repository.folder)
-    # Of a remote with a name, its addresses; else `remote` is itself an address.
+    # A named remote has addresses; otherwise `remote` is an address itself.
     pushed_addresses = {url, *addresses.get(remote, [remote])}
     places = {normalize_address(address, folder) for address in pushed_addresses if address}
     names = [remote]
@@ -205,7 +206,7 @@ def _find_names(
 
 
 def _read_refspecs(repository: Repository) -> dict[str, list[Refspec]]:
-    """Return what is fetched of each remote, and into which refs."""
+    """Read the refspecs with which each remote is fetched."""
     try:
         raw = repository.ask("config", "-z", "--get-regexp", r"^remote\..*\.fetch$")
     except GitError:  # none is configured
@@ -219,13 +220,13 @@ def _read_refspecs(repository: Repository) -> dict[str, list[Refspec]]:
 
 
 def _list_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedRef]:
-    """Return the refs in some folders that no commit of this clone moves: no branches, no tags."""
+    """List the refs in some folders that local commits don't move: no branches and no tags."""
     words = ("for-each-ref", "--format=%(refname) %(objectname) %(symref)")
     refs: list[TrackedRef] = []
     output = os.fsdecode(repository.ask(*words, *folders))
     for line in output.split("\n")[:-1]:
         name, oid, target = line.split(" ")
-        # A mirror fetches into its branches; where they stand may be what nobody has pushed yet.
+        # A mirror fetches into its branches, which may hold commits nobody has pushed yet.
         if not name.startswith((_BRANCHES, _TAGS)):
             refs.append(TrackedRef(name=name, source="", oid=oid, target=target))
     return refs
@@ -234,11 +235,11 @@ def _list_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedRe
 def _select_refs(
     name: str, refspecs: Sequence[Refspec], listed: Sequence[TrackedRef]
 ) -> list[TrackedRef]:
-    """Return the refs into which a remote is fetched; where there are none, those in a folder of its name."""
+    """List the refs a remote is fetched into; if it has none, those in a folder with its name."""
     folder = f"{_REMOTES}{name}/"
     tracked: list[TrackedRef] = []
     for ref in listed:
-        if ref.name == f"{folder}HEAD" and ref.target:  # what `git remote set-head` writes
+        if ref.name == f"{folder}HEAD" and ref.target:  # written by `git remote set-head`
             source: str | None = "HEAD"
         else:
             sources = (spec.source_of(ref.name) for spec in refspecs)
@@ -255,7 +256,7 @@ def _select_refs(
 
 
 def _is_excluded(source: str, refspecs: Sequence[Refspec]) -> bool:
-    """Whether a negative refspec leaves out a ref of the remote."""
+    """Whether a negative refspec excludes a ref of the remote."""
     return any(
         spec.is_negative and _match_star(spec.source, source) is not None for spec in refspecs
     )

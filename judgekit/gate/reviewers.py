@@ -1,8 +1,8 @@
-"""Which overrides count in CI: those of reviewers whom the remote's default branch names.
+"""Decides which overrides count in CI: those of reviewers named on the remote's default branch.
 
-A pull request is judged where its author decides what runs. So neither a ledger there nor the branch itself
-can say who may override: the shared judge says who gave an override, by token, and the default branch says
-whose count.
+A pull request is judged in a job that its author controls. So neither a ledger there nor the branch itself
+can tell who may override. The shared judge knows, by token, who gave an override, and the default branch
+says whose count.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from judgekit.git import Repository
     from judgekit.judging.documents import Document
 
-# What CI servers set: most of them `CI`, then Azure Pipelines, TeamCity, Jenkins and AWS CodeBuild.
+# Variables set by CI servers: most set `CI`; then Azure Pipelines, TeamCity, Jenkins and AWS
+# CodeBuild.
 CI_VARIABLES = ("CI", "TF_BUILD", "TEAMCITY_VERSION", "JENKINS_URL", "CODEBUILD_BUILD_ID")
 _EVER = "0001-01-01"
 _ENTRY = re.compile(r"\s*(?P<token>[^<]*?)\s*(?:<(?P<email>[^>]*)>)?\s*")
@@ -37,12 +38,12 @@ _NOREPLY = re.compile(r"(?:\d+\+)?(?P<login>[^@]+)@users\.noreply\.github\.com")
 
 
 def is_ci() -> bool:
-    """Whether this process runs in a job of a CI server."""
+    """Whether this process runs in a CI job."""
     return any(environment.is_on(variable) for variable in CI_VARIABLES)
 
 
 class Reviewer(NamedTuple):
-    """A token's name, and the address with which its holder commits, "" if it isn't named."""
+    """A token's name, and its holder's address in commits, or ""."""
 
     token: str
     email: str
@@ -57,7 +58,7 @@ class Reviewer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReviewedOverrides:
-    """The overrides that the shared judge has of a project, and the reviewers whose count."""
+    """A project's overrides on the shared judge, and the reviewers whose overrides count."""
 
     reviewers: Sequence[Reviewer] = ()
     overrides: Sequence[OverrideLine] = ()
@@ -66,7 +67,7 @@ class ReviewedOverrides:
     def find(
         self, document: Document, change: ChangedFile, *, without_terminal: bool
     ) -> OverrideLine | None:
-        """Find the newest override of a file that counts here; notes those that don't, with who and why."""
+        """Find the newest override of a file that counts here; notes the others, with names and reasons."""
         counting = []
         hashes = [file.sha256 for file in document.files]
         for override in self.overrides:
@@ -88,7 +89,7 @@ class ReviewedOverrides:
     def _objection(
         self, override: OverrideLine, change: ChangedFile, *, without_terminal: bool
     ) -> str:
-        """Say why an override doesn't count; "" if it does."""
+        """Explain why an override doesn't count; "" if it does."""
         reviewer = next((one for one in self.reviewers if one.token == override.who), None)
         if reviewer is None:
             return "gate.reviewers of the default branch doesn't name this token"
@@ -100,7 +101,7 @@ class ReviewedOverrides:
 
 
 def is_author(reviewer: Reviewer, change: ChangedFile) -> bool:
-    """Whether a reviewer may have had a hand in a file: by the names and addresses in its commits.
+    """Whether a reviewer may have had a hand in a file, by the names and addresses in its commits.
 
     Too many matches cost a second opinion; too few would let authors clear themselves.
     """
@@ -123,7 +124,10 @@ def _fold(name: str) -> str:
 
 
 def read_overrides(repository: Repository, settings: Config, project: str) -> ReviewedOverrides:
-    """Read what the default branch says of reviewers, and the shared judge of overrides; raises nothing."""
+    """Read the reviewers from the default branch, and the overrides from the shared judge.
+
+    Raises nothing.
+    """
     found = ReviewedOverrides()
     try:
         server = shared.configured(settings)
@@ -140,7 +144,7 @@ def read_overrides(repository: Repository, settings: Config, project: str) -> Re
 
 
 def _fetch(server: shared.Shared, project: str) -> Iterable[OverrideLine]:
-    """Yield the overrides that the shared judge has of a project; raises `SharedError`."""
+    """Yield a project's overrides on the shared judge; raises `SharedError`."""
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         file = Path(folder) / "fetched.jsonl"
         server.fetch(_EVER, project, file, kind="override")
@@ -151,7 +155,7 @@ def _fetch(server: shared.Shared, project: str) -> Iterable[OverrideLine]:
 
 
 def _read_reviewers(repository: Repository, notes: list[str]) -> list[Reviewer]:
-    """Read `gate.reviewers` of the remote's default branch; notes why that isn't known."""
+    """Read `gate.reviewers` from the remote's default branch; if that fails, notes the reason."""
     clone_remotes = remotes.read_remotes(repository, "origin")
     commit = clone_remotes.default_branch("origin", remote_oids={})
     if commit is None:

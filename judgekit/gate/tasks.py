@@ -1,4 +1,4 @@
-"""The boundary of a task: its changed files are judged together, and the verdict is in the ledger."""
+"""The boundary of a task: its changed files are judged together, and the verdict goes to the ledger."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from judgekit.rubric.loader import LoadedRubric
 
 FILE = ".judgekit/task.yaml"
-MAX_BYTES = 1_000_000  # of one file; a larger one is hardly what an agent wrote
-SECONDS = 5.0  # for each question to git
-_SHA1 = 40  # digits
-_ROUNDING = 2  # seconds by which some file systems round the time of a change
+MAX_BYTES = 1_000_000  # of one file; agents hardly write larger ones
+SECONDS = 5.0  # for each call of git
+_SHA1 = 40  # hexadecimal digits
+_ROUNDING = 2  # seconds; some file systems round a file's time
 
 
 class TaskFile(Strict):
-    """What a project is working on: a name, what it is for, what it must fulfil, and which files it is."""
+    """A project's current task: its name, purpose, acceptance criteria and files."""
 
     task: Text | None = None
     description: str = ""
@@ -52,7 +52,7 @@ class TaskFile(Strict):
 
 
 def read_task_file(project: Path) -> TaskFile:
-    """Return what a project's task file says, an empty one without a file; raises `ConfigError`."""
+    """Read a project's task file; an empty one if it doesn't exist. Raises `ConfigError`."""
     path = project / FILE
     if yamlfile.check_own(path, project):
         return yamlfile.read(path, TaskFile)
@@ -62,10 +62,10 @@ def read_task_file(project: Path) -> TaskFile:
 def judge_task(
     document: Document, project: Path, request: JudgeRequest = AS_CONFIGURED
 ) -> tuple[Verdict, list[str]]:
-    """Return the verdict on a task, and notes about it for a person.
+    """Judge a task; returns the verdict and notes about it for people.
 
-    A person's override is the verdict without any model. Else models are asked, and what they come to goes to
-    the ledger.
+    A person's override is the verdict, without any model. Otherwise models are asked, and their verdict goes
+    to the ledger.
     """
     settings = configuration.load(project)
     ledger = Ledger.of(project)
@@ -84,7 +84,7 @@ def judge_task(
         )
         return verdict, [f"{task}: {override.decision}ed by {override.who}: {override.why}"]
     (verdict,) = running.run(service.ajudge_documents([document], project, request))
-    if verdict.rounds:  # else no model was asked, and nothing was measured
+    if verdict.rounds:  # otherwise no model was asked, and nothing was measured
         try:
             verdict = ledger.note(verdict, decisions, text=settings.ledger.text)
         except LedgerError as error:
@@ -96,7 +96,7 @@ NO_FINDING = "no model gave a finding"
 
 
 def require_findings(verdict: Verdict) -> Verdict:
-    """Return the verdict; as undetermined where decision models alone would hold a push without a finding."""
+    """Make a verdict undetermined if decision models alone would block a push without a finding."""
     would_hold = verdict.verdict in ("reject", "improve")
     if not would_hold or verdict.findings or not is_wordless(verdict.record()):
         return verdict
@@ -113,7 +113,7 @@ def decide_without_models(
     override: OverrideLine | None,
     reason: str = "",
 ) -> Verdict:
-    """Return the verdict of an override; without one, that nothing was determined for a reason."""
+    """Build an override's verdict, or one that's undetermined for a reason."""
     human_override: Override | None = None
     if override is not None:
         human_override = Override(
@@ -143,9 +143,9 @@ def decide_without_models(
 def read_changed_files(
     project: Path, paths: Sequence[str], *, since: float | None = None, most: int = 10
 ) -> list[File]:
-    """Return files that differ from the current commit and can be judged: the `most` that changed last.
+    """List files that differ from the current commit and can be judged: the `most` last changed.
 
-    With `since`, in seconds, only files that changed after this time. They are sorted by path.
+    With `since`, in seconds, only files changed after that time. They're sorted by path.
     """
     repository = Repository(project)
     recent = _list_recent_files(repository, Patterns(paths), since)
@@ -164,9 +164,10 @@ def read_changed_files(
 def _list_recent_files(
     repository: Repository, wanted: Patterns, since: float | None
 ) -> list[tuple[float, str]]:
-    """Return the time of change and the path of each wanted file of the working tree.
+    """List the time of change and the path of each wanted file in the working tree.
 
-    Leaves out what changed before `since`, what is no regular file or too large, and what is behind a link.
+    Leaves out files changed before `since`, anything but regular files, files too large, and files behind a
+    link.
     """
     root = os.path.realpath(repository.folder)
     words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -189,7 +190,7 @@ def _list_recent_files(
 
 
 def _read_committed_blobs(repository: Repository) -> dict[str, str]:
-    """Return the blob of each file in the current commit; none before the first."""
+    """Map each file in the current commit to its blob; empty before the first commit."""
     if repository.commit("HEAD") is None:
         return {}
     blobs: dict[str, str] = {}
@@ -201,9 +202,9 @@ def _read_committed_blobs(repository: Repository) -> dict[str, str]:
 
 
 def _is_blob(data: bytes, oid: str) -> bool:
-    """Whether git stored this file under an id, perhaps with its own line ends.
+    """Whether git stored this file under an id, perhaps with its own line endings.
 
-    Git itself is not asked: it would run the filter that a clone names.
+    Git itself isn't asked, because it would run a filter that the clone names.
     """
     digest = hashlib.sha1 if len(oid) == _SHA1 else hashlib.sha256
     for stored in (data, data.replace(b"\r\n", b"\n")):

@@ -1,4 +1,4 @@
-"""The files of a commit's tree at some paths: a blob for each entry, also where a name stands twice."""
+"""A commit's files at some paths: a blob for each entry, even if a name occurs twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Tree:
-    """The blobs of regular files by their paths, and the paths that are links or submodules."""
+    """The blobs of regular files by path, and the paths that are links or submodules."""
 
     def __init__(self) -> None:
         self.blobs: dict[str, list[str]] = {}
@@ -21,7 +21,7 @@ class Tree:
 
     @classmethod
     def read(cls, repository: Repository, commit: str, is_needed: Callable[[str], bool]) -> Tree:
-        """Return what a commit holds at the paths that are needed; raises `GitError`."""
+        """Read a commit's files at the needed paths; raises `GitError`."""
         tree = cls()
         for entry in repository.entries(commit):
             if not is_needed(entry.path):
@@ -38,5 +38,5 @@ class Tree:
         return blob in self.blobs.get(path, ())
 
     def repeated(self) -> list[str]:
-        """Return the paths that stand there more than once, with different contents."""
+        """List the paths that occur more than once, with different contents."""
         return [path for path, blobs in self.blobs.items() if len(blobs) > 1]
