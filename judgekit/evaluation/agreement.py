@@ -34,19 +34,17 @@ if TYPE_CHECKING:
 
     StrongVerdicts: TypeAlias = Mapping[int, VerdictWord]
 
-LEVEL = 0.05  # of a promise: it may be missed once in twenty
+LEVEL = 0.05  # of breaking a promise: 1 in 20
 LEAST_ROWS = 50
-"""With fewer the strong judge is asked about all."""
+"""With fewer, the strong judge is asked about all."""
 _RATES = [percent / 100 for percent in range(2, 96)]
-# The share of rows that a judge decides grows about with the square root of the disagreements it's allowed:
-# so it does for probabilities that are true, and for the recorded pairs in `bench/judged`.
+# The share of rows that a judge decides grows roughly with the square root of the disagreements
+# allowed. That holds for true probabilities, and for the recorded pairs in `bench/judged`.
 _GROWTH = 0.5
-_REMEMBERED = 50  # sampled rows whose agreement says how good the next ones are
+_REMEMBERED = 50  # sampled rows whose agreement predicts that of the next ones
 _PRIOR_ROWS = 1.0
 _PRIOR_DISAGREEMENT = 0.1
-_ACCEPTED_PARTS = (
-    4  # of the acceptances, the surest first: one part, two, three or all may be final
-)
+_ACCEPTED_PARTS = 4  # the surest one, two, three or all quarters of the acceptances may be final
 _ROUNDING = 1e-9
 _FORESEEN_RUNS = 5
 _SEED = 1
@@ -55,16 +53,16 @@ Agrees: TypeAlias = Literal["verdict", "accepted"]
 
 
 class Promise(NamedTuple):
-    """What is promised: this `share` of rows has the verdict of the strong judge, with 95 % confidence."""
+    """The promise: this `share` of rows has the strong judge's verdict, with 95 % confidence."""
 
     share: float
     on: Agrees = "verdict"
     """Whether verdicts agree if they're the same word, or if both accept or neither does."""
     strict: bool = False
-    """Whether the acceptances that are final keep the promise by themselves, too."""
+    """Whether the final acceptances also keep the promise by themselves."""
 
     def holds_for(self, first: Outcome, strong: str) -> bool:
-        """Whether two verdicts agree; a strong one that is open agrees with nothing."""
+        """Whether two verdicts agree; an open strong one agrees with nothing."""
         if strong not in ("accept", "improve", "reject"):
             return False
         if self.on == "accepted":
@@ -72,32 +70,32 @@ class Promise(NamedTuple):
         return first == strong
 
     def budget(self, rows: int) -> int:
-        """Count how many of so many rows may disagree."""
+        """Count the disagreements allowed among this many rows."""
         return math.floor((1 - self.share) * rows + _ROUNDING)
 
 
 class FirstOpinion(NamedTuple):
-    """What the first tier says of a row."""
+    """The first tier's opinion of a row."""
 
     row: int
     outcome: Outcome
     sureness: float
-    """How far the opinion is from another one; only its order counts."""
+    """The distance to another opinion; only its order matters."""
     draw: float
-    """A random number from 0 to 1 that nothing else depends on: below the rate, the row is in the sample."""
+    """An independent random number from 0 to 1; below the rate, the row is in the sample."""
     tie: float = 0.0
-    """Another one, which orders opinions that are equally sure."""
+    """Another one, which orders equally sure opinions."""
 
 
 class Plan(NamedTuple):
-    """What the strong judge is asked about, before any of its verdicts is known."""
+    """The plan for asking the strong judge, made before any of its verdicts is known."""
 
     promise: Promise
     rows: int
     groups: tuple[Group, ...]
 
     def rates(self) -> dict[int, float]:
-        """Map each row that may be final at all to the rate at which it's sampled."""
+        """Map each row that may be final at all to its sampling rate."""
         rates = {}
         for group in self.groups:
             for opinion in group.opinions:
@@ -106,7 +104,7 @@ class Plan(NamedTuple):
 
     @property
     def sampled(self) -> frozenset[int]:
-        """The rows that the strong judge is asked about whatever comes out."""
+        """The rows that the strong judge is asked about whatever the results."""
         rows = set()
         for group in self.groups:
             rows |= {opinion.row for opinion in group.opinions if opinion.draw < group.rate}
@@ -114,7 +112,7 @@ class Plan(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Opinions that share a budget of disagreements, and a rate of the sample."""
+    """Opinions that share a budget of disagreements and a sampling rate."""
 
     opinions: tuple[FirstOpinion, ...]
     rate: float
@@ -124,19 +122,19 @@ class Group(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What a sample says of the rows that it left out."""
+    """The conclusions from a sample about the rows outside it."""
 
     final: frozenset[int]
     """The rows whose first opinion is final."""
     counted: frozenset[int]
-    """The rows of the sample that say how good the final ones are."""
+    """The sampled rows that show the quality of the final ones."""
 
 
 NOTHING_FINAL = Settled(frozenset(), frozenset())
 
 
 def plan(opinions: Sequence[FirstOpinion], rows: int, promise: Promise) -> Plan:
-    """Choose how many rows are sampled.
+    """Choose the sampling rates.
 
     `opinions` are those that may be final at all, of `rows` rows in the run.
     """
@@ -159,9 +157,10 @@ def plan(opinions: Sequence[FirstOpinion], rows: int, promise: Promise) -> Plan:
 
 
 def level_of(*, is_strict: bool, is_apart: bool) -> float:
-    """Return the probability with which a group of opinions may break the promise.
+    """Compute the probability with which a group of opinions may break the promise.
 
-    In strict mode each of the two groups has half, and the acceptances share theirs among the sizes tried.
+    In strict mode, each of the two groups has half of it, and the acceptances split theirs among the sizes
+    tried.
     """
     if not is_strict:
         return LEVEL
@@ -169,10 +168,10 @@ def level_of(*, is_strict: bool, is_apart: bool) -> float:
 
 
 def settle(plan: Plan, strong_verdicts: StrongVerdicts) -> Settled:
-    """Find the rows whose first opinion is final, by the verdicts of the strong judge on the sample.
+    """Find the rows whose first opinion is final, by the strong judge's verdicts on the sample.
 
-    A sampled row that has none counts as a disagreement. A row that the strong judge was asked about for
-    another reason is not final: its verdict is known.
+    A sampled row without a verdict counts as a disagreement. A row that the strong judge was asked about for
+    another reason isn't final, since its verdict is known.
     """
     final: set[int] = set()
     counted: set[int] = set()
@@ -191,7 +190,7 @@ def settle(plan: Plan, strong_verdicts: StrongVerdicts) -> Settled:
 
 
 class _Walk:
-    """The way through the opinions of a group, the surest first, by the sample's verdicts."""
+    """Goes through a group's opinions, the surest first, following the sample's verdicts."""
 
     def __init__(self, group: Group, promise: Promise, strong_verdicts: StrongVerdicts) -> None:
         self._group = group
@@ -224,7 +223,7 @@ class _Walk:
     def settle_apart(self) -> Settled:
         """Find the largest part of the opinions that keeps the promise by itself.
 
-        The parts are fixed before anything is known, and the level is shared among them.
+        The parts are fixed in advance, and the level is split among them.
         """
         group = self._group
         opinions = sorted(group.opinions, key=_surest_first)
@@ -242,7 +241,7 @@ class _Walk:
         return settled
 
     def _is_unknown(self, opinion: FirstOpinion) -> bool:
-        """Whether the strong judge wasn't asked about a row, which it may have been for another reason."""
+        """Whether the strong judge wasn't asked about a row, for this or any other reason."""
         return opinion.row not in self._strong_verdicts
 
     def _disagrees(self, opinion: FirstOpinion) -> bool:
@@ -251,7 +250,7 @@ class _Walk:
 
 
 class _Queues:
-    """Opinions by outcome, each queue with its surest first; the queue with the best record goes on."""
+    """Queues of opinions by outcome, the surest first; the queue with the best record is next."""
 
     def __init__(self, opinions: Sequence[FirstOpinion]) -> None:
         self._queues: dict[Outcome, deque[FirstOpinion]] = {}
@@ -262,7 +261,10 @@ class _Queues:
             self._latest[outcome] = deque(maxlen=_REMEMBERED)
 
     def next(self) -> FirstOpinion | None:
-        """Take the next opinion of the queue whose latest sampled rows disagreed least; None at the end."""
+        """Take the next opinion from the queue whose latest sampled rows disagreed least.
+
+        None at the end.
+        """
         waiting = [outcome for outcome, queue in self._queues.items() if queue]
         if not waiting:
             return None
@@ -270,7 +272,7 @@ class _Queues:
         return self._queues[best].popleft()
 
     def note(self, outcome: Outcome, *, disagrees: bool) -> None:
-        """Note how the strong judge answered on a sampled row."""
+        """Record the strong judge's answer on a sampled row."""
         self._latest[outcome].append(disagrees)
 
     def _rank(self, outcome: Outcome) -> tuple[float, float]:
@@ -286,7 +288,7 @@ def _surest_first(opinion: FirstOpinion) -> tuple[float, float]:
 
 @functools.lru_cache(maxsize=4096)
 def most_sampled(budget: int, rate: float, level: float) -> int:
-    """Compute how many disagreements a sample may show if at most `budget` may be outside of it; -1 for none.
+    """Compute the most disagreements a sample may show if at most `budget` are outside it; -1 for none.
 
     If `budget` + 1 are outside, a sample at this rate shows so few with a probability of at most `level`:
     P(X <= c) for X from the binomial distribution of c + budget + 1 trials.
@@ -308,7 +310,7 @@ def most_sampled(budget: int, rate: float, level: float) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def most_unsampled(disagreements: int, rate: float, level: float) -> int:
-    """Compute how many disagreements there are at most outside of a sample that shows so many."""
+    """Compute the most disagreements there can be outside a sample that shows this many."""
     outside = 0
     while most_sampled(outside, rate, level) < disagreements:
         outside += 1
@@ -317,7 +319,7 @@ def most_unsampled(disagreements: int, rate: float, level: float) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def choose_rate(budget: int, level: float) -> float:
-    """Choose the rate at which most rows can be expected to be decided without the strong judge.
+    """Choose the rate at which the strong judge can be expected to be spared the most rows.
 
     It depends on nothing that a verdict of the strong judge could change.
     """
@@ -339,11 +341,11 @@ def expect_share(
     rows: int,
     promise: Promise,
 ) -> float:
-    """Estimate which share of the rows the first tier will decide, from `pilot_rows` that both tiers judged.
+    """Estimate the share of rows the first tier will decide, from `pilot_rows` that both tiers judged.
 
-    `pilot` are the opinions on these that may be final at all.
-    It's rather too high than too low: the way through the pilot may have one disagreement more than its part
-    of those that are allowed, and in strict mode it's that of lenient mode.
+    `pilot` holds the opinions on these that may be final at all. The estimate tends to be too high: in the
+    pilot, the walk may have one disagreement more than its part of the budget, and in strict mode it's
+    lenient mode's.
     """
     if not pilot:
         return 0.0
@@ -369,9 +371,9 @@ def expect_share(
 def foresee(
     samples: Sequence[Sample], first: TierName, strong: TierName, rows: int, promise: Promise
 ) -> float | None:
-    """Estimate which share of so many rows the first tier would decide, from documents that both judged.
+    """Estimate the share of `rows` that the first tier would decide, from documents that both judged.
 
-    It's the mean over runs with rows that are drawn from these documents. None if both judged fewer than
+    It's the mean over runs with rows drawn from these documents. None if both judged fewer than
     `LEAST_ROWS`.
     """
     judged = []
@@ -397,7 +399,7 @@ def foresee(
 
 
 def _first_opinion(evidence: TierEvidence, row: int, rng: random.Random) -> FirstOpinion | None:
-    """Read the opinion of a first tier; None if it can't be final."""
+    """Read a first tier's opinion; None if it can't be final."""
     if evidence.outcome is None or evidence.margin is None or evidence.is_divided:
         return None
     is_unexplained = evidence.outcome == "improve" and not evidence.gives_reasons

@@ -28,7 +28,7 @@ _BETTORS = 20
 _STAKES = [
     math.sin(math.pi / 2 * number / (_BETTORS + 1)) ** 2 for number in range(1, _BETTORS + 1)
 ]
-"""The share of their fortune that the bettors stake on each number: many are near 0 and near 1."""
+"""The shares of their fortune that the bettors stake on each number; many are near 0 or 1."""
 
 
 class Bets:
@@ -43,18 +43,19 @@ class Bets:
 
     @property
     def fortune(self) -> float:
-        """What the bettors have together, of 1 that they began with."""
+        """The bettors' joint fortune, starting from 1."""
         return sum(self._fortunes)
 
     def add(self, number: int) -> None:
-        """Draw the next number, 0 or more; once the claim is refuted it stays so."""
+        """Draw the next number, 0 or more; once refuted, the claim stays refuted."""
         if self.is_refuted:
             return
         if number > self._most_left:
             self.is_refuted = True
             return
         if self._most_left:
-            # What a stake becomes: what came, as a multiple of the mean that the claim leaves.
+            # The return on a stake: the number drawn, as a multiple of the mean that the claim
+            # leaves.
             gain = number * self._left / self._most_left
             self._fortunes = [
                 fortune * (1 - stake + stake * gain)

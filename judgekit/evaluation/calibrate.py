@@ -1,15 +1,15 @@
-"""Chooses gates: which opinions may be final at a promised rate, shown by exact tests on labelled samples.
+"""Chooses gates: opinions that may be final at a promised rate, by exact tests on labelled samples.
 
-Opinions of one tier with the same outcome, after the same outcome of the tier before, make a *chain*: the
-gate with the largest margin lies within the one with the next smaller, down to the whole class. In a chain
-the gates are tested in that order, each at the chain's full level, up to the first that fails (fixed-
-sequence testing, Maurer, Hothorn and Lehmacher, 1995; Angelopoulos and others, "Learn then test",
-arXiv:2110.01052, use it for risk control). Chains share the error of the whole by Bonferroni. So with the
-promised confidence *every* gate that is chosen holds, and no label is kept back for a second look.
+Opinions of one tier with the same outcome, after the same outcome of the tier before, form a *chain*: the
+gate with the largest margin lies within the next one, and so on up to the whole class. A chain's gates are
+tested in that order, each at the chain's full level, up to the first that fails (fixed-sequence testing,
+Maurer, Hothorn and Lehmacher, 1995; Angelopoulos and others, "Learn then test", arXiv:2110.01052, use it for
+risk control). Chains split the total error by Bonferroni. So with the promised confidence *every* chosen
+gate holds, and no label is kept back for a second look.
 
-Which gates are tried depends on the opinions alone, never on the labels. The one exception is a deeper
-tier: what reaches it depends on the gates that the tier before it won, so its level is shared among all the
-results which that chain could have had.
+The opinions alone decide which gates are tried, never the labels. The one exception is a deeper tier: the
+samples that reach it depend on the gates won by the tier before. So its level is divided among all results
+that chain could have had.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ if TYPE_CHECKING:
     from judgekit.rubric.loader import LoadedRubric
     from judgekit.rubric.schema import Rubric
 
-# Gates of a chain at most: each step should let in many more opinions than the one before.
+# The most gates in a chain: each should let through many more opinions than the one before.
 STEPS = 6
-# The same, where a chain holds both what is believed and what is not: finer, so that it ends between them.
+# The same if a chain holds both trusted and untrusted opinions: finer, so it can end in between.
 LEANING_STEPS = 300
 COARSE = 20  # different leanings
 _SIDES: tuple[Outcome, Outcome] = ("accept", "reject")
-# The first gate is wide enough to hold with errors at this share of the promised rate.
+# The first gate is wide enough to hold even with errors at this share of the promised rate.
 FREE_SHARE = 0.25
-# By how much more opinions a step must let through at least.
+# Each gate lets through at least this many times the opinions of the one before.
 WIDER = 1.15
 
 
 class Chain(NamedTuple):
-    """Opinions with the outcome of `tier` after another; or wins of a tier that may stand against its tie.
+    """Opinions with `tier`'s outcome after another's, or a tier's wins that may stand against its tie.
 
-    Of a decision model it is all opinions, the farthest on the side of the outcome first: where it leans to
-    one side throughout, the least leaning of them may be right about the other.
+    For a decision model, it's all opinions, those furthest towards the outcome first: if it leans to one
+    side throughout, its smallest leanings may be right about the other side.
     """
 
     tier: TierName
@@ -73,7 +73,7 @@ class Chain(NamedTuple):
         return sample.margin(self.stands or self.tier) or 0.0
 
     def margin_fields(self, value: float) -> dict[str, float | None]:
-        """Return the fields of a gate that lets through what is at least so far."""
+        """Build the fields of a gate that lets through margins of at least this much."""
         if self.leans:
             return {"least_margin": 0.0, "leaning": value}
         return {"least_margin": value}
@@ -90,9 +90,9 @@ Chains: TypeAlias = dict[Chain, list[Sample]]
 
 
 class _ChainTest(NamedTuple):
-    """The widest gate of a chain that holds, the next one, which does not, and how many were tested.
+    """A chain's widest gate that holds, the next one, which doesn't, and the number tested.
 
-    `widest` is None where no gate holds, `refused` where all do.
+    `widest` is None if no gate holds, `refused` if all do.
     """
 
     widest: CalibratedRule | None
@@ -104,7 +104,7 @@ _NO_TEST = _ChainTest(widest=None, refused=None, steps=0)
 
 
 class ChosenRules(NamedTuple):
-    """The gates that hold, the evidence for each of them, and the classes without one."""
+    """The gates that hold, with the evidence for each, and the classes without one."""
 
     finality: FinalityRules
     gates: list[CalibratedRule]
@@ -114,17 +114,18 @@ class ChosenRules(NamedTuple):
 def choose_rules(
     samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promise
 ) -> ChosenRules:
-    """Return the widest gates that keep the promise; `tiers` are those of the panel, in order."""
+    """Choose the widest gates that keep the promise; `tiers` are the panel's, in order."""
     chains = _sort_into_chains(samples, tiers, promise.reference)
     doubt = 1 - promise.confidence
     testable = _find_testable(chains, doubt, promise)
     gates: list[CalibratedRule] = []
     refused = []
-    steps: dict[Chain, int] = {}  # how many gates of a chain were tested
+    steps: dict[Chain, int] = {}  # the number of a chain's gates that were tested
     for chain, members in chains.items():
         if chain in testable:
             place = tiers.index(chain.tier)
-            # Chains share the doubt equally. A share is divided by what the tier before may have come to.
+            # Chains split the doubt equally. Each share is divided by the tier before's possible
+            # results.
             level = doubt / len(testable) / _possible_results(chain, tiers, steps)
             reaching = _select_reaching(members, tiers[:place], FinalityRules(rules=tuple(gates)))
             test = _test_chain(chain, reaching, level, promise)
@@ -135,7 +136,7 @@ def choose_rules(
             if chain.leans:
                 refusal = _refusal_of_side(chain, reaching, level, promise, test)
         else:
-            # The share of the doubt that it would have, if it were tested as well.
+            # The share of the doubt it would get if it were tested too.
             level = doubt / (len(testable) + 1)
             if chain.leans:
                 refusal = _refusal_of_side(chain, members, level, promise, _NO_TEST)
@@ -153,7 +154,7 @@ def choose_rules(
 def _test_chain(
     chain: Chain, reaching: Sequence[Sample], level: float, promise: Promise
 ) -> _ChainTest:
-    """Test the gates of a chain on what reaches it, each wider than the one before, until one fails."""
+    """Test a chain's gates on the samples that reach it, each wider than the last, until one fails."""
     widest = None
     steps = 0
     for least_margin in _choose_margins(chain, reaching, level, promise):
@@ -169,10 +170,10 @@ def _test_chain(
 def _refusal_of_side(
     chain: Chain, members: Sequence[Sample], level: float, promise: Promise, test: _ChainTest
 ) -> RefusedRule | None:
-    """Return the class on the side of a chain's outcome that can't be promised; None if nobody wants it.
+    """Find the class on the side of a chain's outcome that can't be promised; None if nobody wants it.
 
-    A chain that leans holds opinions of both sides, and nobody would have those of the other side be final.
-    Where no gate holds it is the widest class that more labels would do for, or all of that side.
+    A leaning chain holds opinions of both sides, and nobody would make those of the other side final. If no
+    gate holds, it's the widest class for which more labels would be enough, or the whole side.
     """
     if test.widest is not None:
         is_on_side = test.refused is not None and (test.refused.leaning or 0.0) >= 0
@@ -192,7 +193,7 @@ def _refusal_of_side(
 
 
 def _without_overlaps(gates: Sequence[CalibratedRule]) -> list[CalibratedRule]:
-    """Return the gates; of two that overlap only the one with more labels, both if they have as many."""
+    """Of two overlapping gates, keep only the one with more labels; both if they have the same number."""
     kept = []
     for gate in gates:
         is_smaller = False
@@ -205,7 +206,7 @@ def _without_overlaps(gates: Sequence[CalibratedRule]) -> list[CalibratedRule]:
 
 
 def _overlap(gate: CalibratedRule, other: CalibratedRule) -> bool:
-    """Whether one gate may accept an opinion of a decision model that the other rejects."""
+    """Whether one gate may accept a decision model's opinion that the other rejects."""
     if gate.leaning is None or other.leaning is None or gate.tier != other.tier:
         return False
     # Each leaning counts towards its own side, so the sides meet where the sum is 0.
@@ -213,7 +214,7 @@ def _overlap(gate: CalibratedRule, other: CalibratedRule) -> bool:
 
 
 def _find_testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]:
-    """Return the chains with labels enough to pass without any error: they share the doubt."""
+    """Find the chains with enough labels to pass with no errors; they split the doubt."""
     largest_first = sorted(chains, key=lambda chain: -len(chains[chain]))
     testable = set[Chain]()
     for count, chain in enumerate(largest_first, 1):
@@ -224,11 +225,11 @@ def _find_testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]
 
 
 def _possible_results(chain: Chain, tiers: Sequence[TierName], steps: Mapping[Chain, int]) -> int:
-    """Return how many results the chains of the tier before could have that decide what reaches this one.
+    """Count the possible results of the tier before's chains that affect the samples reaching this one.
 
     A chain may end at any of its steps, or without a gate.
     """
-    if chain.after is None:  # nothing came before, or nothing that a gate could end
+    if chain.after is None:  # nothing came before that a gate could end
         return 1
     tier_before = tiers[tiers.index(chain.tier) - 1]
     results = 1
@@ -241,7 +242,7 @@ def _possible_results(chain: Chain, tiers: Sequence[TierName], steps: Mapping[Ch
 def _select_reaching(
     members: Iterable[Sample], earlier_tiers: Sequence[TierName], finality: FinalityRules
 ) -> list[Sample]:
-    """Return the samples that no gate of an earlier tier ends."""
+    """Select the samples that no earlier tier's gate ends."""
     reaching = []
     for sample in members:
         outcomes = {tier: sample.united(tier) for tier in earlier_tiers}
@@ -255,9 +256,9 @@ def _select_reaching(
 def _sort_into_chains(
     samples: Sequence[Sample], tiers: Sequence[TierName], reference: TierName | None
 ) -> Chains:
-    """Return the classes of opinions with their members, an earlier tier's first.
+    """Sort opinions into classes with their members, an earlier tier's first.
 
-    The reference has none, and without one the last tier: it needs no gate.
+    The reference has none, or without a reference the last tier: it needs no gate.
     """
     chains: Chains = {}
     tiers_with_gates = tiers[: tiers.index(reference or tiers[-1])]
@@ -266,7 +267,7 @@ def _sort_into_chains(
         for sample in samples:
             for chain in _chains_of_opinion(sample, tier, tier_before, reference):
                 chains.setdefault(chain, []).append(sample)
-    # The wins of the first tier that may stand against the tie of the second are a class, too.
+    # The first tier's wins that may stand against the second's tie also form a class.
     first, second = tiers[:2]
     for sample in samples:
         win_and_tie = (sample.united(first), sample.united(second)) == ("accept", "improve")
@@ -279,9 +280,9 @@ def _sort_into_chains(
 def _chains_of_opinion(
     sample: Sample, tier: TierName, tier_before: TierName | None, reference: TierName | None
 ) -> list[Chain]:
-    """Return the chains of a tier's opinion: both sides of a decision model in the first tier, else one.
+    """List the chains for a tier's opinion: both sides for a decision model in the first tier, else one.
 
-    Returns none where no gate is learned of it.
+    Empty if no gate is learned from it.
     """
     outcome = sample.united(tier)
     if outcome is None or sample.margin(tier) is None:
@@ -295,13 +296,13 @@ def _chains_of_opinion(
     after = sample.united(tier_before)
     is_dispute = sample.wrong is not None or {outcome, after} == {"accept", "reject"}
     if reference is None and not is_dispute:
-        # It ends the judging without a gate, too; a test would only take from the others.
+        # It ends the judging even without a gate, and a test would only take doubt from the others.
         return []
     return [Chain(tier, outcome, after)]
 
 
 def _labels_needed(promise: Promise, level: float, error_rate: float = 0.0) -> int | None:
-    """Return how many labels keep a promise if errors are so frequent; None where none would."""
+    """Count the labels that keep a promise at this error rate; None if no number would."""
     if promise.reference:
         level = level / 2  # the other half is for the gains
     return needed(promise.rate, level, error_rate)
@@ -310,22 +311,22 @@ def _labels_needed(promise: Promise, level: float, error_rate: float = 0.0) -> i
 def _choose_margins(
     chain: Chain, members: Sequence[Sample], level: float, promise: Promise
 ) -> list[float]:
-    """Return the margins to try, largest first, from the opinions alone; the last lets all through."""
+    """Choose the margins to try, largest first, from the opinions alone; the last lets all through."""
     margins = sorted(map(chain.margin, members), reverse=True)
     is_coarse = chain.leans and len(set(margins)) <= COARSE
-    # On a coarse scale many opinions share a margin, so the first gate may be as small as can hold.
+    # On a coarse scale many opinions share a margin, so try the smallest first gate that can hold.
     error_rate = 0.0 if is_coarse else promise.rate * FREE_SHARE
     first_size = _labels_needed(promise, level, error_rate)
     if first_size is None or len(margins) <= first_size:
         return margins[-1:]
     most_steps = LEANING_STEPS if chain.leans else STEPS
     least_ratio = 1.0 if chain.leans else WIDER
-    # As many steps as there are lead to the whole class in even ratios.
+    # The number of steps allowed leads to the whole class in even ratios.
     even_ratio = (len(margins) / first_size) ** (1 / (most_steps - 1))
     ratio = max(least_ratio, even_ratio)
     steps: list[float] = []
     size = float(first_size)
-    while size < len(margins) and len(steps) < most_steps - 1:  # the last is the whole class
+    while size < len(margins) and len(steps) < most_steps - 1:  # the last one is the whole class
         margin = margins[ceil(size) - 1]
         inside = sum(other >= margin for other in margins)
         steps.append(margin)
@@ -338,11 +339,11 @@ def _choose_margins(
 def _test_gate(
     chain: Chain, least_margin: float, members: Sequence[Sample], level: float, promise: Promise
 ) -> CalibratedRule | RefusedRule:
-    """Return the gate that lets opinions of `chain` from `least_margin` on through, or why none may.
+    """Test the gate that lets `chain`'s opinions from `least_margin` on through; returns it, or a refusal.
 
-    `members` are the labelled cases with such opinions. The gate holds where the bound on its errors, at this
-    `level` of doubt, is within the promise. A refused one says how many labels more would do if errors stay
-    as rare.
+    `members` are the labelled cases with such opinions. The gate holds if the bound on its errors, at this
+    `level` of doubt, is within the promise. A refusal says how many more labels would be enough if errors
+    stay as rare.
     """
     errors = 0
     gains = 0
@@ -350,8 +351,8 @@ def _test_gate(
         is_wrong = chain.is_wrong(member)
         is_reference_wrong = _is_reference_wrong(member, promise.reference)
         if is_wrong:
-            # An error that the reference makes, too, costs nothing. But where a win stands against a tie of
-            # the reference, the tie is less wrong than the win, so the error counts.
+            # An error that the reference makes too costs nothing. But if a win stands against the
+            # reference's tie, the tie is less wrong than the win, so the error counts.
             if chain.stands is not None or not is_reference_wrong:
                 errors += 1
         elif is_reference_wrong:
@@ -380,17 +381,17 @@ def _test_gate(
 
 
 def _is_reference_wrong(member: Sample, reference: TierName | None) -> bool:
-    """Whether the reference erred; one that failed counts as right, since nothing is gained without it."""
+    """Whether the reference erred; a failed one counts as right, since nothing is gained without it."""
     if reference is None or member.outcome(reference) is None or reference in member.ties:
         return False
     return member.is_wrong(reference)
 
 
-# --- What rules come to on the labelled cases
+# --- The results of rules on labelled cases
 
 
 def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.Measured:
-    """Return how many judgings are decided, how many of them wrong, how many end by a gate, and all calls."""
+    """Count the judgings decided, those decided wrongly, those ended by a gate, and all calls."""
     calls = dict.fromkeys(tiers, 0)
     decided = 0
     errors = 0
@@ -408,9 +409,9 @@ def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.
 
 
 def read_ranked_cases(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[RankedCase]:
-    """Return the cases with their scores; none where they are not about the best of several subjects.
+    """Read the cases with their scores; empty if they aren't about the best of several subjects.
 
-    Raises `InputError` where only some are, and for labels or scores that do not fit.
+    Raises `InputError` if only some are, and for labels or scores that don't fit.
     """
     if not any(case.subjects for case in cases):
         return []
@@ -426,9 +427,9 @@ def read_ranked_cases(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> 
 
 
 class Opinions(NamedTuple):
-    """The cases with the models' answers, the model of each tier, a hash of how each is asked; who asked.
+    """The cases with the models' answers, each tier's model, a hash of how it's asked, and who answered.
 
-    `unasked` says of each case that is left out why no model was asked.
+    `unasked` gives, for each case left out, the reason no model was asked.
     """
 
     cases: list[Case]
@@ -438,9 +439,9 @@ class Opinions(NamedTuple):
     unasked: Sequence[str] = ()
 
     def with_course(self, rubric: Rubric, mode: ModeName) -> list[Case]:
-        """Return cases about documents or candidates with one judge more, `COURSE`: what the tiers come to.
+        """Add a judge, `COURSE`, with the tiers' joint result to cases about documents or candidates.
 
-        Returns the cases as they are where they compare texts, or where nobody was asked just now.
+        Returns the cases unchanged if they compare texts, or if no model was asked just now.
         """
         if self.judge is None or any(case.subjects for case in self.cases):
             return self.cases
@@ -458,9 +459,9 @@ class Opinions(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """The rules that were chosen, and how each judging ends with and without them.
+    """The chosen rules, and each judging's end with and without them.
 
-    `likelihoods` are those of tiers whose models decide, none for rankings.
+    `likelihoods` are for tiers whose models decide; there are none for rankings.
     """
 
     rules: ChosenRules
@@ -478,9 +479,9 @@ def learn(
     made: datetime,
     digest: str,
 ) -> Calibration:
-    """Return what can be promised by labelled cases; `digest` is that of their labels.
+    """Learn from labelled cases what can be promised; `digest` is the hash of their labels.
 
-    Raises `InputError` for cases that do not fit the rubric or each other, and for too few tiers.
+    Raises `InputError` for cases that don't fit the rubric or each other, and for too few tiers.
     """
     cases = opinions.cases
     models = opinions.models
@@ -532,7 +533,7 @@ def learn(
 def _names_for_all(
     models: Mapping[TierName, str], answered: calibration.Answered
 ) -> calibration.Answered:
-    """Map each model that was asked to the one that answered; one without answers stands for itself."""
+    """Map each model asked to the one that answered; one without answers maps to itself."""
     names: calibration.Answered = {}
     for tier, together in models.items():
         names[tier] = {}
@@ -564,7 +565,7 @@ def _choose_for_samples(
 
 
 def _count_apart(apart_by_case: Sequence[Collection[TierName]]) -> dict[TierName, int]:
-    """Return in how many cases each tier was read otherwise than in most; only tiers with any."""
+    """Count the cases in which each tier was read in an unusual way; leaves out tiers without any."""
     counts = {}
     for tier in TIERS:
         count = sum(tier in apart for apart in apart_by_case)
@@ -576,7 +577,7 @@ def _count_apart(apart_by_case: Sequence[Collection[TierName]]) -> dict[TierName
 def _usual_rules(
     rubric: Rubric, mode: ModeName, models: Mapping[TierName, str], readings: calibration.Readings
 ) -> EscalationRules:
-    """Return the rules of escalation as they are without anything learned."""
+    """Build the default rules of escalation, without anything learned."""
     models_by_tier = {}
     deciding = []
     for tier in TIERS:
@@ -591,12 +592,12 @@ def _usual_rules(
         mode=mode,
         models=models_by_tier,
         deciding=deciding,
-        needs_proof=mode == "strict",  # decision models alone accept nothing then
+        needs_proof=mode == "strict",  # then decision models alone accept nothing
     )
 
 
 def _learn_likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.Likelihood]:
-    """Return how likely an acceptance is by the leaning of each tier whose models decide."""
+    """Learn the probability of an acceptance by leaning, for each tier whose models decide."""
     likelihoods = {}
     for tier in TIERS:
         labelled = []
@@ -612,7 +613,7 @@ def _learn_likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.
 def _estimate_saved_per_hundred(
     cases: Sequence[Case], walks: Sequence[Walked], tiers: Sequence[TierName]
 ) -> calibration.Saved:
-    """Return what the second tier would take for those of a hundred subjects that gates keep from it."""
+    """Estimate the second tier's cost and time for the subjects, per hundred, that gates keep from it."""
     second = tiers[1]
     costs = []
     waits = []
@@ -636,7 +637,7 @@ def _estimate_saved_per_hundred(
 
 
 def _count_subjects(ranked_cases: Sequence[RankedCase]) -> calibration.Subjects | None:
-    """Return how many subjects the cases have; None where they are not about several."""
+    """Count the cases' subjects; None if they aren't about several."""
     if not ranked_cases:
         return None
     counts = [len(ranked_case.case.subjects) for ranked_case in ranked_cases]
@@ -644,7 +645,7 @@ def _count_subjects(ranked_cases: Sequence[RankedCase]) -> calibration.Subjects 
 
 
 def _digest(learned: Calibration) -> str:
-    """Return a hash that is the same for the same labels, models, promise and gates."""
+    """Hash the labels, models, promise and gates."""
     content = [
         learned.rubric.sha256,
         learned.mode,

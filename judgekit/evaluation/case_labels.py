@@ -1,4 +1,4 @@
-"""Reads the labels of cases: what each means depends on those of all cases, and on the task."""
+"""Reads the labels of cases: each one's meaning depends on all labels, and on the task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def with_understood_labels(
     cases: Sequence[Case], rubric: Rubric | None, mode: ModeName, left_out: LeftOut
 ) -> list[Case]:
-    """Return the cases whose label means something to a rubric, with what it means as their label.
+    """Keep the cases whose label means something to a rubric, with that meaning as their label.
 
     Counts the others in `left_out`. Raises `InputError` if all are left out.
     """
@@ -51,7 +51,7 @@ def with_understood_labels(
 
 
 class _Readings(NamedTuple):
-    """What labels mean, by `labels.key_of`: those of documents, unless they `are_scores`, and of winners."""
+    """The meanings of labels, by `labels.key_of`: of documents, unless they `are_scores`, and of winners."""
 
     are_scores: bool
     outcomes: Mapping[str, str]
@@ -79,10 +79,10 @@ class _Readings(NamedTuple):
         )
 
     def translate(self, case: Case, rubric: Rubric, mode: ModeName) -> Label | float | None:
-        """Return the winner, the score or the outcome that a label means; None where it means none."""
+        """Translate a label to a winner, a score or an outcome; None if it means none of them."""
         label = case.right(mode)
         if isinstance(label, list):
-            return label  # which is for candidates; who reads the answers refuses it
+            return label  # for candidates; the code that reads the answers refuses it
         key = labels.key_of(label)
         if choose_task(rubric, mode, case).label_kind == "winner":
             letter = self.winners.get(key)

@@ -1,7 +1,7 @@
-"""Labelled data: files of cases for judges, and collections that say what is relevant to which query.
+"""Labelled data: files of cases for judges, and collections that grade documents for queries.
 
-docs/calibrate.md describes a file of cases (JSON Lines), which the cases beside a rubric have, too.
-docs/eval.md describes a collection, whose layout is that of BEIR (Thakur and others, 2021).
+docs/calibrate.md describes a file of cases (JSON Lines), also the format of the cases beside a rubric.
+docs/eval.md describes a collection, laid out as in BEIR (Thakur and others, 2021).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Word: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 Label: TypeAlias = str | list[Word]
 Score: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
-# What a label is in a case that has this key; in any other it is that of a document.
+# The labels allowed in a case with this key; other cases take a document's labels.
 _LABELS = {
     "candidates": "a list of ids of its candidates",
     "subjects": "A, B, … or tie",
@@ -62,13 +62,13 @@ _ANSWERS = (
     "failure",
 )
 _ANSWERED = ("invalid_reply", "refusal", "truncated")  # failures of a model that did answer
-_SHOWN = 60  # characters of a wrong value
+_SHOWN = 60  # characters quoted of a wrong value
 
-COURSE = "course"  # as a judge: what all tiers and the rules of escalation come to
+COURSE = "course"  # as a judge: the joint result of all tiers and the rules of escalation
 
 
 class Recorded(Strict):
-    """A judge's answer about one case, how it was asked for, and how it was `read`."""
+    """A judge's answer about a case, the way it was asked for, and the way it was `read`."""
 
     model: str = ""
     answered: str | None = None
@@ -117,7 +117,7 @@ class Recorded(Strict):
 
     @property
     def unanswered(self) -> str | None:
-        """The failure because of which no model answered; None where one did, readable or not."""
+        """The failure that kept all models from answering; None if one answered, readable or not."""
         for juror in self.jurors:
             if not juror.failure or juror.failure in _ANSWERED:
                 return None
@@ -125,7 +125,7 @@ class Recorded(Strict):
 
 
 class Case(Strict):
-    """A document, texts `a` and `b`, `subjects` or `candidates`; what is right; and what judges said."""
+    """A document, texts `a` and `b`, `subjects` or `candidates`, with the right answer and the judges'."""
 
     id: Word
     text: str | None = None
@@ -163,13 +163,13 @@ class Case(Strict):
 
     @classmethod
     def of_row(cls, place: str, **values: object) -> Case:
-        """Return the case that a row at this place is."""
+        """Build the case from the row at this place."""
         case = cls.model_validate(values)
         case._place = place  # noqa: SLF001 - private to models: no key of the file
         return case
 
     def label_error(self) -> InputError:
-        """Return the error that the label means nothing for such a case, and what it may be."""
+        """Build the error for a label that means nothing in such a case, listing those allowed."""
         allowed = (wording for key, wording in _LABELS.items() if getattr(self, key))
         expected = next(allowed, _OF_DOCUMENTS)
         if isinstance(self.label, float):
@@ -188,7 +188,7 @@ class Case(Strict):
         return self.model_copy(update={"judges": {**self.judges, **judges}})
 
     def texts(self, candidate: str | None = None) -> dict[str, str]:
-        """Collect what a person needs to read of the case, or of one of its candidates, by name."""
+        """Collect the texts a person needs to read, by name, for the case or one of its candidates."""
         texts = {
             "question": self.description or self.prompt or self.query,
             "must fulfil": self.acceptance,
@@ -209,7 +209,7 @@ class Case(Strict):
 
     @property
     def score(self) -> float | None:
-        """What a person scored it with, where the label is a number."""
+        """A person's score, if the label is a number."""
         return self.label if isinstance(self.label, float) else None
 
     def right(self, mode: ModeName) -> Label | float | None:
@@ -220,13 +220,13 @@ class Case(Strict):
 
     @classmethod
     def read(cls, line: str, place: str) -> Case:
-        """Return the case that a line holds; raises `InputError`."""
+        """Read the case on a line; raises `InputError`."""
         try:
             json.loads(line, object_pairs_hook=with_different_keys)
         except RepeatedKeyError as error:
             raise InputError(f"{place}: {error}; keep one") from None
         except (ValueError, RecursionError):
-            pass  # which the model says better
+            pass  # the model explains it better
         try:
             case = cls.model_validate_json(line)
         except ValidationError as error:
@@ -243,20 +243,20 @@ class Case(Strict):
 
 
 def _describe_problem(line: str, error: ValidationError) -> str:
-    """Return what is wrong with a line; of a label that does not fit, what it may be in such a case."""
+    """Describe the problem with a line; for an unfit label, list those allowed in such a case."""
     problem = problem_in(line, error)
     is_of_label = problem.location[:1] == ("label",)
     if not is_of_label or not problem.text.startswith("expected"):
         return str(problem)
     label = json.dumps(json.loads(line)["label"], ensure_ascii=False)
-    # The line is no case that could be asked for its keys.
+    # The line isn't a valid case, so its keys have to be searched for in the text.
     allowed = (wording for key, wording in _LABELS.items() if f'"{key}"' in line)
     expected = next(allowed, "accept, improve or reject")
     return f"{problem.key} must be {expected}; got {short_line(label, _SHOWN)}"
 
 
 def read(path: Path) -> list[Case]:
-    """Return the cases of a file; raises `InputError` naming file, line and key."""
+    """Read the cases in a file; raises `InputError` naming file, line and key."""
     cases = _read_items(path, "name a JSONL file of labelled cases", "labelled case", Case.read)
     originals = {case.id for case in cases if case.variant == "original"}
     for case in cases:
@@ -271,7 +271,7 @@ def read(path: Path) -> list[Case]:
 
 
 def lines(path: Path, wanted: str) -> Iterator[tuple[str, str]]:
-    """Yield the place (`path:number`) and the text of each line that is not blank; raises `InputError`."""
+    """Yield each non-blank line with its place (`path:number`); raises `InputError`."""
     try:
         content = path.read_bytes()
         for number, line in enumerate(lines_of(content.decode("utf-8-sig")), 1):
@@ -292,7 +292,7 @@ QRELS = "qrels.tsv"
 HEADER = ("query-id", "corpus-id", "score")
 _WANTED = f"expected a folder with {CORPUS}, {QUERIES} and {QRELS}"
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*\Z", re.ASCII)
-_DIGITS = 9  # people grade from 0 to some hundreds; sums of gains must stay numbers
+_DIGITS = 9  # people grade from 0 to some hundreds, and sums of gains must stay numbers
 
 
 class CollectionQuery(BaseModel, frozen=True):
@@ -315,7 +315,7 @@ Item = TypeVar("Item", Case, CollectionQuery, CollectionDocument)
 
 
 class Collection(NamedTuple):
-    """`grades` by query and document, 1 or more for relevant; `strays` of these name what is not there."""
+    """`grades` by query and document, 1 or more if relevant; `strays` counts those for missing ids."""
 
     name: str
     documents: list[CollectionDocument]
@@ -325,7 +325,7 @@ class Collection(NamedTuple):
 
 
 def read_collection(folder: Path, *, scoped: bool = False) -> Collection:
-    """Return the collection in a folder; raises `InputError`, if `scoped` also for an id without a scope."""
+    """Read the collection in a folder; raises `InputError`, if `scoped` also for an id without a scope."""
     documents = _read_items(folder / CORPUS, _WANTED, "JSON object", CollectionDocument.read)
     queries = _read_items(folder / QUERIES, _WANTED, "JSON object", CollectionQuery.read)
     grades = _read_grades(folder / QRELS)
@@ -352,9 +352,9 @@ def _check_scopes(path: Path, items: Iterable[CollectionQuery]) -> None:
 
 
 def _read_items(path: Path, wanted: str, what: str, read: Callable[[str, str], Item]) -> list[Item]:
-    """Return what the lines of a file hold, each with an id of its own; raises `InputError`.
+    """Read the items on a file's lines, each with an id of its own; raises `InputError`.
 
-    `wanted` ends the message about a file that cannot be read, `what` names a line of it.
+    `wanted` ends the message about an unreadable file, and `what` is the word for one of its lines.
     """
     items = {}
     for place, line in lines(path, wanted):
@@ -368,7 +368,7 @@ def _read_items(path: Path, wanted: str, what: str, read: Callable[[str, str], I
 
 
 def _read_grades(path: Path) -> dict[str, dict[str, int]]:
-    """Return the grades in a file by query and document; raises `InputError`."""
+    """Read a file's grades by query and document; raises `InputError`."""
     grades: dict[str, dict[str, int]] = {}
     rows = lines(path, _WANTED)
     columns = f"{' '.join(HEADER)}, separated by tabs"

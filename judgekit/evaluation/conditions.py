@@ -30,20 +30,20 @@ _DIGITS = 3
 
 
 class Totals(NamedTuple):
-    """What rows add up to at least, with those that have no verdict against it, and at most."""
+    """The lowest possible total, with all rows that lack a verdict against it, and the highest."""
 
     least: int
     most: int
 
 
 class Condition(NamedTuple):
-    """A share of rows, or how often one text wins more than another, against a limit."""
+    """A limit on a share of rows, or on how much more often one text wins than another."""
 
     word: str
     operator: Operator
     limit: Fraction
     other: str | None = None
-    """The text whose wins are taken away from those of `word`; the limit is then 0."""
+    """The text whose wins are subtracted from those of `word`; the limit is then 0."""
 
     def __str__(self) -> str:
         return f"{self.word} {self.operator} {self.other or self.limit_text}"
@@ -54,11 +54,11 @@ class Condition(NamedTuple):
 
     @property
     def largest(self) -> int:
-        """The largest number that a row counts as."""
+        """The largest value of a single row."""
         return 2 if self.other else 1
 
     def count_row(self, word: str) -> Totals:
-        """Map a verdict to what its row counts: of a difference 2 for a win, 1 for a tie."""
+        """Map a verdict to its row's value; for a difference 2 for a win, 1 for a tie."""
         is_open = word in UNDECIDED
         if self.word == UNDETERMINED:
             return Totals(int(is_open), int(is_open))
@@ -70,7 +70,7 @@ class Condition(NamedTuple):
         return Totals(value, value)
 
     def count_rows(self, counts: Mapping[str, int]) -> Totals:
-        """Add up rows that are counted by verdict."""
+        """Add up rows counted by verdict."""
         least = 0
         most = 0
         for word, count in counts.items():
@@ -80,9 +80,9 @@ class Condition(NamedTuple):
         return Totals(least, most)
 
     def enough(self, rows: int) -> int:
-        """Return the total from which on the share of so many rows isn't below the limit any more.
+        """Compute the lowest total at which the share of so many rows isn't below the limit any more.
 
-        For `>` and `<=` it is the total from which on the share is above the limit.
+        For `>` and `<=` it's the lowest total at which the share is above the limit.
         """
         at_limit = self.limit * rows
         if self.other is not None:
@@ -96,7 +96,7 @@ class Condition(NamedTuple):
         return self.operator in (">=", ">")
 
     def holds(self, totals: Totals, rows: int) -> bool | None:
-        """Whether it holds for rows that add up to this; None if that depends on those without a verdict."""
+        """Whether it holds for rows with these totals; None if that depends on rows without a verdict."""
         enough = self.enough(rows)
         if totals.least >= enough:
             return self.wants_enough
@@ -105,7 +105,7 @@ class Condition(NamedTuple):
         return None
 
     def describe_range(self, totals: Totals, rows: int) -> str:
-        """Write what totals make of so many rows, with more digits than the limit has, rounded outward."""
+        """Write the range of totals over so many rows, with more digits than the limit, rounded outward."""
         _, _, decimals = self.limit_text.partition(".")
         digits = max(_DIGITS, len(decimals) + 1)
         scale = 10**digits
@@ -118,7 +118,7 @@ class Condition(NamedTuple):
 
 
 def parse_condition(text: str, task: Literal["judge", "compare"], option: str) -> Condition:
-    """Read a condition on the rows of a task; raises `UsageError` that names the option."""
+    """Parse a condition on a task's rows; raises `UsageError` naming the option."""
     words = _JUDGED if task == "judge" else _COMPARED
     parts = _PARTS.fullmatch(text)
     if parts is None:

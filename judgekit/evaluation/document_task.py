@@ -1,4 +1,4 @@
-"""Evaluates judges of documents: scores, and the outcome that a rubric's thresholds make of them."""
+"""Evaluates judges of documents: their scores, and the outcome by a rubric's thresholds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from judgekit.rubric.loader import LoadedRubric
 
 DISTANCE = ""
-"""Stands for the distance from acceptance beside the scores of a document."""
+"""The key of the distance from acceptance among a document's scores."""
 
 
 class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
@@ -57,7 +57,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
     def configured_judge(
         self, gateway: Gateway, loaded: LoadedRubric, project: Path | None, request: JudgeRequest
     ) -> DocumentJudge:
-        """Return the judge that the configuration asks for: it may be a team's server."""
+        """Build the configured judge, which may be a team's server."""
         del loaded  # the request names it
         judge, _ = service.document_judge(gateway, project, request)
         return judge
@@ -66,6 +66,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return judge
 
     def subject(self, case: Case, inputs: NamedInputs | None) -> Document:
+        """Build the document from the case's text, other files and task."""
         texts = {case.path or "text": read_text(case, inputs), **case.files}
         files = tuple(map(file_of, texts, texts.values()))
         task = TaskDescription(case.description, case.acceptance, case.reference)
@@ -82,6 +83,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
             raise UnaskedError(case, str(state.refused))
 
     def read_turn(self, case: Case, turn: ModelTurn[Opinion]) -> RecordedAnswer:
+        """Record the opinion's scores and the way they were read; {} without an opinion."""
         del case
         opinion = turn.answer.value
         if not opinion:
@@ -99,7 +101,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return {WHOLE: evidence}
 
     def _read_opinion(self, case: Case, recorded: Recorded) -> Opinion | None:
-        """Return the opinion of a tier; None if too few of its jury could be read."""
+        """Return a tier's opinion; None if too few of its jury could be read."""
         decide = partial(self.rubric.decide, mode=self.mode)
         votes = []
         for juror in recorded.jurors:
@@ -111,7 +113,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return jury.opinion(votes, recorded.rule, decide)
 
     def _read_scores(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
-        """Return the scores of one model, also from its reply; None if it gave none that can be read.
+        """Return one model's scores, parsing its reply if need be; None if they can't be read.
 
         Raises `InputError` for scores of other dimensions than the rubric's.
         """
@@ -136,6 +138,10 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return OUTCOMES
 
     def score(self, case: Case, recorded: Recorded) -> float | None:
+        """Average a document's scores over the jury; None if too few could be read.
+
+        Raises `InputError` for a label that isn't a score on the rubric's scale.
+        """
         scale = self.rubric.scale
         if case.score is not None and not scale.min <= case.score <= scale.max:
             wanted = f"a number from {scale.min} to {scale.max}, as on the rubric's scale"
@@ -150,6 +156,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return None
 
     def rated(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
+        """Return a document's scores and its distance from acceptance; None without an opinion."""
         opinion = self._read_opinion(case, recorded)
         if opinion is None:
             return None
@@ -157,6 +164,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return {DISTANCE: distance, **opinion.scores}
 
     def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:
+        """Record the scores of the tier that settled the document, or the verdict if none did."""
         end = ends[WHOLE]
         if end.tier is None:
             return Recorded(calls=calls, failure=end.verdict)
@@ -176,7 +184,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
 
 
 def read_text(case: Case, inputs: NamedInputs | None) -> str:
-    """Return the text of a case, or of the file at its path; raises `InputError`."""
+    """Read a case's text, or the file at its path; raises `InputError`."""
     if case.text is not None:
         return case.text
     if case.path is None or inputs is None:

@@ -1,8 +1,8 @@
-"""What a label means: the outcome, the winner or the number that it names, and when a verdict agrees with it.
+"""The meaning of a label: its outcome, winner or number, and whether a verdict agrees with it.
 
-The one place that decides this for `report`, `eval judge`, `calibrate` and the summary of rows. The words are
-in `labels.toml`. Labels without any "improve" say whether a text is accepted or not, and so verdicts are
-compared with them: an improve is then not accepted. Beside an "improve" the words are compared.
+`report`, `eval judge`, `calibrate` and the summary of rows all decide this here. The words are in
+`labels.toml`. Labels without any "improve" say whether a text is accepted or not, so verdicts are compared
+as that: an improve is not accepted. If there's an "improve", the words are compared.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 class _Sides(TypedDict):
-    """What may stand before a winner's letter or number, and behind it."""
+    """The words that may come before a winner's letter or number, and after it."""
 
     before: str
     behind: str
 
 
 class _WordTable(TypedDict):
-    """What people and programs write; a text holds words with blanks between them."""
+    """The words of people and programs; each text lists words separated by blanks."""
 
     outcomes: dict[str, str]
     signs: dict[str, str]
@@ -50,12 +50,12 @@ _NAME_CHARS = 60
 _ORDER_CHARS = 200
 _SHOWN_CHARS = 40
 ID_CHARS = 1000
-_EXACT = 2**53  # above, a floating-point number is not every whole number
+_EXACT = 2**53  # above it, floating-point numbers skip some integers
 _WHOLE = re.compile(r"(-?\d+)\.0+", re.ASCII)
 
 
 def plain(name: str) -> str:
-    """Return a name as it is compared: case, blanks and signs play no part."""
+    """Normalise a name for comparison: case, blanks and punctuation don't matter."""
     return re.sub(r"[\W_]+", "", name.casefold())
 
 
@@ -78,8 +78,8 @@ _SIDE = re.compile(rf"(?:{_BEFORE})?([a-z]|\d\d?)(?:{_BEHIND})?", re.ASCII)
 _ORDER = re.compile(r"\s*([>≻]+|[<≺]+|[=~≈]+)\s*")  # between texts, as in A>B
 
 BLANK = ""  # the key of a label that says nothing
-NOT_UNDERSTOOD = "\0"  # begins the key of a winner that is none of the texts of its row
-_FEW = 2  # labels that a reading may leave out in any case
+NOT_UNDERSTOOD = "\0"  # prefix of the key of a winner that isn't one of its row's texts
+_FEW = 2  # labels that a reading may always leave out
 _REST = 0.1  # the share that it may leave out
 _DIGITS = {"0": "reject", "1": "accept"}
 
@@ -88,9 +88,9 @@ _DIGITS = {"0": "reject", "1": "accept"}
 
 
 def id_of(value: object) -> str | int | None:
-    """Return the id that a cell holds: a number, or a text of up to `ID_CHARS`; None for anything else.
+    """Read the id in a cell: a number, or a text of up to `ID_CHARS`; None for anything else.
 
-    A whole number may have come as 17.0: pandas makes it one as soon as another row has none.
+    An integer may arrive as 17.0, since pandas converts the column as soon as another row has none.
     """
     if isinstance(value, bool) or is_no_label(value):
         return None
@@ -102,7 +102,7 @@ def id_of(value: object) -> str | int | None:
 
 
 def id_key(row_id: str | int) -> str:
-    """Return an id as it is compared: 17, "17", "17.0" and " 17" are one, and so are NFC and NFD."""
+    """Normalise an id for comparison: 17, "17", "17.0" and " 17" are equal, and so are NFC and NFD."""
     text = unicodedata.normalize("NFC", " ".join(str(row_id).split()))
     whole = _WHOLE.fullmatch(text)
     return whole[1] if whole else text
@@ -112,9 +112,9 @@ def id_key(row_id: str | int) -> str:
 
 
 def key_of(value: object) -> str:
-    """Return what a label is counted as: `BLANK`, a number as text, or the text of it.
+    """Compute the key a label is counted under: `BLANK`, a number as text, or the label's own text.
 
-    What it means depends on the other labels of its column; see `read_outcomes` and `read_winners`.
+    Its meaning depends on the other labels in its column; see `read_outcomes` and `read_winners`.
     """
     if is_no_label(value):
         return BLANK
@@ -129,7 +129,7 @@ def key_of(value: object) -> str:
 
 
 def _one_of(values: list[Any]) -> object:
-    """Return the number from 1 of the only one among zeros, as in [0, 1]; else the list as text."""
+    """Return the position, from 1, of the only one among zeros, as in [0, 1]; else the list as text."""
     numbers = [number_of(value) for value in values]
     if numbers.count(1) == 1 and numbers.count(0) == len(numbers) - 1:
         return numbers.index(1) + 1
@@ -137,10 +137,10 @@ def _one_of(values: list[Any]) -> object:
 
 
 def read_outcomes(counts: Mapping[str, int]) -> dict[str, str]:
-    """Return the outcome of each label that means one, among so many of each key.
+    """Map each label that means an outcome to it, going by the number of labels under each key.
 
-    The reading that explains most of them is that of all: P is a pass beside F, and partial beside C and I.
-    Raises `UsageError` if two that differ explain as many.
+    The reading that explains most labels applies to all: P is a pass beside F, and partial beside C and I.
+    Raises `UsageError` if two readings that differ explain as many.
     """
     digits = {} if are_scores(counts) and not _are_nearly_digits(counts) else _DIGITS
     readings = []
@@ -159,10 +159,10 @@ def _outcome_word(key: str) -> str | None:
 
 
 def read_winners(counts: Mapping[str, int], most: int = LEAST_TEXTS) -> dict[str, str]:
-    """Return the letter, or "tie", of each label that names the best of at least `most` texts.
+    """Map each label that names the best of at least `most` texts to its letter, or "tie".
 
-    Numbers count from 1, with 0 for a tie, or from 0. With negative ones they say how much better: the first
-    text below 0, the second above. 1 and 0 may also say whether the first is better. Raises as above.
+    Numbers count from 1, with 0 for a tie, or from 0. If some are negative, they say how much better: the
+    first text below 0, the second above. 1 and 0 may also say whether the first is better. Raises as above.
     """
     numbers = {key for key in counts if number_of(key) is not None}
     texts = {}
@@ -214,10 +214,10 @@ _NUMBER_READINGS = (_by_preference, _from_one, _from_zero, _is_first_better)
 def _best_reading(
     readings: Iterable[dict[str, str]], counts: Mapping[str, int], expected: str
 ) -> dict[str, str]:
-    """Return the reading that explains most labels; raises `UsageError` if two that differ do.
+    """Pick the reading that explains most labels; raises `UsageError` if two that differ do.
 
-    Nothing is understood if it explains one side of a pair alone, and not nearly all labels: of `helpful` and
-    `harmful` a judge that accepts all would be right.
+    A reading is dropped if it explains just one side of a pair, and not nearly all labels: with `helpful`
+    and `harmful`, a judge that accepts everything would seem right.
     """
     count_by_reading = {}
     for reading in readings:
@@ -242,7 +242,7 @@ def _best_reading(
 
 
 def number_of(value: object) -> float | None:
-    """Return the finite number that a cell holds; None where it holds none."""
+    """Read the finite number in a cell; None if there isn't one."""
     if isinstance(value, bool):
         return None
     try:
@@ -253,14 +253,14 @@ def number_of(value: object) -> float | None:
 
 
 def is_no_label(value: object) -> bool:
-    """Whether a cell says nothing: it is empty, blank or not a number, as tables write it."""
+    """Whether a cell says nothing: it's empty, blank or not a number, as tables write it."""
     if value is None or value != value:  # noqa: PLR0124 - not a number
         return True
     return isinstance(value, str) and value.strip().casefold() in ("", "nan")
 
 
 def are_scores(counts: Mapping[str, int]) -> bool:
-    """Whether labels are scores, by how many there are of each key: numbers, not all of them 0 or 1."""
+    """Whether labels are scores, by the count under each key: numbers, and not just 0 and 1."""
     numbers = {key: count for key, count in counts.items() if number_of(key) is not None}
     if numbers.keys() <= _DIGITS.keys():
         return False
@@ -269,7 +269,7 @@ def are_scores(counts: Mapping[str, int]) -> bool:
 
 
 def _are_nearly_digits(counts: Mapping[str, int]) -> bool:
-    """Whether 0 and 1 are nearly all numbers among labels, as beside a -1 for a row that nobody rated."""
+    """Whether nearly all numbers among labels are 0 and 1, as beside a -1 for a row nobody rated."""
     if not all(counts.get(digit) for digit in _DIGITS):
         return False
     numbers = sum(count for key, count in counts.items() if number_of(key) is not None)
@@ -283,10 +283,10 @@ def _are_nearly_digits(counts: Mapping[str, int]) -> bool:
 def winner_of(
     value: object, most: int = len(LETTERS), named: Mapping[str, str | None] | None = None
 ) -> str | None:
-    """Return the letter of the text that a label calls the best of `most`, or "tie"; None for anything else.
+    """Return the letter of the text that a label calls the best of `most`, or "tie"; else None.
 
-    `named` has the letters of texts by more names: those of their columns or authors. A label may also say
-    the order, such as `A>B`, `B >> A` or `A=B`. The number 0 is a tie, 1 is the first text.
+    `named` maps further names of texts to letters: their columns or authors. A label may also give an order,
+    such as `A>B`, `B >> A` or `A=B`. The number 0 is a tie, 1 is the first text.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -298,7 +298,7 @@ def winner_of(
     name = plain(text[:_NAME_CHARS])
     if name in letter_by_name:
         return letter_by_name[name]
-    parts = _ORDER.split(text)  # names of texts, and between two of them a sign
+    parts = _ORDER.split(text)  # names of texts, with a sign between each two
     if len(parts) == 1:
         return _by_side(text, most)
     letters = []
@@ -320,7 +320,7 @@ def _by_number(number: float, most: int) -> str | None:
 
 
 def _by_side(text: str, most: int) -> str | None:
-    """Return the letter of the text that a label such as "B", "model 2" or "B is better" names."""
+    """Return the letter in a label such as "B", "model 2" or "B is better"."""
     match = _SIDE.fullmatch(plain(text))
     if match is None or text.strip().startswith("-"):
         return None
@@ -333,9 +333,9 @@ def _by_side(text: str, most: int) -> str | None:
 
 
 def _first_of(letters: list[str], signs: list[str]) -> str | None:
-    """Return the best text of an order such as A>B=C or C<A, "tie" where two share the first place.
+    """Return the best text of an order such as A>B=C or C<A; "tie" if two share first place.
 
-    None where the signs contradict each other.
+    None if the signs contradict each other.
     """
     characters = {*"".join(signs)}
     is_rising = not characters.isdisjoint("<≺")
@@ -352,13 +352,13 @@ def _first_of(letters: list[str], signs: list[str]) -> str | None:
 
 
 def is_binary(labels: Iterable[str]) -> bool:
-    """Whether labels say accepted or not, and nothing finer."""
+    """Whether labels just say accepted or not."""
     words = {*labels}
     return bool(words) and words <= {"accept", "reject"}
 
 
 def compared(pairs: Iterable[Pair], *, binary: bool) -> list[Pair]:
-    """Return labels and verdicts as they are compared: of a binary label an improve is a reject."""
+    """Prepare labels and verdicts for comparison: beside binary labels, an improve is a reject."""
     if not binary:
         return list(pairs)
     return [(label, "reject" if said == "improve" else said) for label, said in pairs]
@@ -370,9 +370,10 @@ def agrees(label: str, said: str, *, binary: bool) -> bool:
 
 @dataclass
 class LeftOut:
-    """Labels that are not compared: blank ones, those that are not understood, one of which is `example`.
+    """Labels left out of the comparison: blank ones, and those not understood, like `example`.
 
-    `texts` are rows whose text is blank; `unasked` have no verdict for another reason, of which one is `why`.
+    `texts` counts rows with a blank text; `unasked` counts rows without a verdict for another reason, like
+    `why`.
     """
 
     blank: int = 0
@@ -388,13 +389,13 @@ class LeftOut:
             self.example = short_line(str(value), _SHOWN_CHARS)
 
     def add_unasked(self, reasons: Sequence[str]) -> None:
-        """Count rows about which no model was asked, by why."""
+        """Count rows about which no model was asked, with the reasons."""
         self.unasked += len(reasons)
         if reasons and not self.why:
             self.why = reasons[0]
 
     def told(self) -> str:
-        """Return what was left out, in one line; "" where nothing was."""
+        """Write one line on the labels left out; "" if there are none."""
         parts = []
         if self.blank:
             parts.append(counted(self.blank, "blank label", "blank labels"))
@@ -410,10 +411,10 @@ class LeftOut:
 
 
 def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
-    """Return how many labels agree, how many were compared, and what was left out.
+    """Count the labels that agree, those compared, and those left out.
 
-    `pairs` counts labels (`key_of`; of comparisons a letter or "tie", where that is known) with the verdict
-    of the row. Of rows without a verdict no label is compared. Raises `UsageError` as the readings do.
+    `pairs` counts each label (`key_of`; in comparisons a letter or "tie", if known) with its row's verdict.
+    Rows without a verdict aren't compared. Raises `UsageError` as the readings do.
     """
     counts = Counter[str]()
     verdicts = set()

@@ -1,8 +1,8 @@
-"""How likely an acceptance is by the labels, where a decision model leans so far: a curve learned from both.
+"""Learns, from labels, the probability of an acceptance at each leaning of a decision model.
 
-Two kinds are tried, and the one that foretells better what it did not learn from is taken: a logistic curve
-(Platt, "Probabilistic outputs for support vector machines", 1999, with its smoothed targets) and steps that
-only rise (isotonic regression by pooling neighbours: Ayer and others, 1955; Zadrozny and Elkan, 2002).
+Two kinds of curve are tried, and the better one on held-out labels is taken: a logistic curve (Platt,
+"Probabilistic outputs for support vector machines", 1999, with its smoothed targets), and rising steps
+(isotonic regression by pooling neighbours: Ayer and others, 1955; Zadrozny and Elkan, 2002).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 LEAST = 20  # labels for a curve
-_LEAST_OF_SIDE = 2  # of these that accept, and that do not
+_LEAST_OF_SIDE = 2  # labels that accept, and as many that don't
 _FOLDS = 5
 _ROUNDS = 100
-_SURE = 1e-3  # no probability is taken for surer than that
-_FLAT = 1e-9  # a slope or a step so small counts as none
-_MOST_STEPS = 50  # that a file holds, more or less
-_PIECES = 10  # into which a logistic curve is cut for a file: equally many labels in each
+_SURE = 1e-3  # no probability counts as surer than this
+_FLAT = 1e-9  # a slope or step below this counts as none
+_MOST_STEPS = 50  # in a file, roughly
+_PIECES = 10  # into which a file splits a logistic curve, with equally many labels each
 
 Labelled: TypeAlias = "Sequence[tuple[float, bool]]"
 """Leanings, each with whether its label accepts."""
@@ -49,7 +49,7 @@ class _Steps(NamedTuple):
 
 
 def learn_likelihood(labelled: Labelled) -> Likelihood | None:
-    """Return the curve that fits better; None where labels are too few, or too few of one side."""
+    """Choose the better curve; None if there are too few labels, or too few on one side."""
     accepted = sum(is_accepted for _, is_accepted in labelled)
     rejected = len(labelled) - accepted
     if len(labelled) < LEAST or min(accepted, rejected) < _LEAST_OF_SIDE:
@@ -63,7 +63,7 @@ def learn_likelihood(labelled: Labelled) -> Likelihood | None:
 
 
 def _points_of_curve(curve: _Logistic, ordered: Labelled) -> list[tuple[float, float]]:
-    """Return the curve at both ends of the labels, and in between at equal numbers of them."""
+    """Sample the curve at both ends of the labels, and between them at equal numbers of labels."""
     leanings = set()
     for piece in range(_PIECES + 1):
         place = round((len(ordered) - 1) / _PIECES * piece)
@@ -72,7 +72,7 @@ def _points_of_curve(curve: _Logistic, ordered: Labelled) -> list[tuple[float, f
 
 
 def _points_of_steps(steps: _Steps) -> list[tuple[float, float]]:
-    """Return the steps, of very many every second, every third and so on."""
+    """List the steps; if there are very many, every second, every third and so on."""
     points = []
     for leaning, share in zip(steps.leanings, steps.shares, strict=True):
         points.append((leaning, round(_bounded(share), 4)))
@@ -81,7 +81,7 @@ def _points_of_steps(steps: _Steps) -> list[tuple[float, float]]:
 
 
 def _loss(fit: Callable[[Labelled], _Logistic | _Steps], labelled: Labelled) -> float:
-    """Return the mean logarithmic loss on labels that a curve did not learn from."""
+    """Compute a curve's mean logarithmic loss on labels it didn't learn from."""
     losses = []
     for fold in range(_FOLDS):
         others = list(labelled)
@@ -94,14 +94,14 @@ def _loss(fit: Callable[[Labelled], _Logistic | _Steps], labelled: Labelled) -> 
 
 
 def _fit_logistic(labelled: Labelled) -> _Logistic:
-    """Return the logistic curve of least loss, by Newton's method.
+    """Fit the logistic curve of least loss, by Newton's method.
 
-    In each round the gradient and the matrix of second derivatives (`slope_slope` and so on) give a step for
-    the slope and one for the offset.
+    In each round, the gradient and the matrix of second derivatives (`slope_slope` and so on) give a step
+    for the slope and one for the offset.
     """
     accepted = sum(is_accepted for _, is_accepted in labelled)
     rejected = len(labelled) - accepted
-    # Platt's smoothed targets, and the curve from which he starts: flat, at the share that is accepted.
+    # Platt's smoothed targets, and his starting curve: flat, at the share of acceptances.
     targets = {True: (accepted + 1) / (accepted + 2), False: 1 / (rejected + 2)}
     curve = _Logistic(slope=0.0, offset=log((accepted + 1) / (rejected + 1)))
     for _ in range(_ROUNDS):
@@ -131,7 +131,7 @@ def _fit_logistic(labelled: Labelled) -> _Logistic:
 
 
 def _fit_steps(labelled: Labelled) -> _Steps:
-    """Return the rising steps of least squared error, by pooling neighbours that do not rise."""
+    """Fit rising steps of least squared error, by pooling neighbours that don't rise."""
     starts = []
     sums = []
     counts = []
@@ -139,7 +139,7 @@ def _fit_steps(labelled: Labelled) -> _Steps:
         starts.append(leaning)
         sums.append(float(is_accepted))
         counts.append(1)
-        # That is: while the share of the last step but one is no smaller than that of the last.
+        # In other words: while the last step's share isn't above that of the step before.
         while len(sums) > 1 and sums[-2] * counts[-1] >= sums[-1] * counts[-2]:
             last_sum = sums.pop()
             sums[-1] += last_sum

@@ -1,4 +1,4 @@
-"""Evaluates judges of two texts: which of them is better, asked in both orders."""
+"""Evaluates judges of two texts: which is better, asked in both orders."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         return ComparisonInput(case.prompt, (file_of("A", case.a), file_of("B", case.b)))
 
     def read_turn(self, case: Case, turn: ModelTurn[Vote]) -> RecordedAnswer:
-        """Return the word in each order; if there were more calls, how far they lean together."""
+        """Record the word in each order; if there were more calls, also their overall lean."""
         del case
         source = score_source(turn.endpoint, None)
         words = [call.value.word if call.value else None for call in turn.calls]
@@ -70,7 +70,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
     def find_failure(self, calls: Sequence[Answer[Any]]) -> str:
         has_failed = any(call.failure for call in calls)
         if not has_failed and any(call.value for call in calls):
-            return "invalid_reply"  # calls were read, and come to nothing together
+            return "invalid_reply"  # calls could be read, but have no joint result
         return super().find_failure(calls)
 
     def words(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
@@ -81,9 +81,10 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         return _BETTER
 
     def samples(self, case: Case, apart: Collection[TierName] = ()) -> Iterator[Sample]:
+        """Yield the pair, with the label seen from the side of the tiers' favourite."""
         votes = {tier: _read_tier_vote(case, answer) for tier, answer in by_tier(case).items()}
         evidence = read_pair(votes, cut=find_cut_tiers(case))
-        # If no winner is the costly error, a tie over a win does not count as right.
+        # If a missing winner is the costly error, a tie over a win doesn't count as right.
         is_lenient = self.mode == "lenient"
         yield Sample(
             id=case.id,
@@ -106,7 +107,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
 
 
 def _find_ties(evidence: Evidence, *, up_to_a_win: bool) -> frozenset[TierName]:
-    """Return the tiers that see a tie; with `up_to_a_win` only those before the first that sees a winner."""
+    """Find the tiers that see a tie; with `up_to_a_win`, only those before the first that sees a winner."""
     ties = []
     for tier, opinion in evidence.items():
         if up_to_a_win and opinion.outcome == "accept":
@@ -117,13 +118,13 @@ def _find_ties(evidence: Evidence, *, up_to_a_win: bool) -> frozenset[TierName]:
 
 
 def _read_tier_vote(case: Case, recorded: Recorded) -> TierVote:
-    """Return what a tier said about two texts; raises `InputError` for an answer about something else."""
+    """Read a tier's vote on two texts; raises `InputError` for an answer about something else."""
     votes = [(juror.endpoint, _read_vote(case, juror)) for juror in recorded.jurors]
     return jury.tier_vote(votes, recorded.rule)
 
 
 def _read_vote(case: Case, recorded: Recorded) -> Vote | None:
-    """Return which text one model prefers; None where it gave no answer that can be read."""
+    """Read one model's vote; None if it gave no readable answer."""
     if recorded.orders is not None:
         votes = [Vote(word) if word else None for word in recorded.orders.values()]
         return jury.vote(votes)

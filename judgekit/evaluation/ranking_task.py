@@ -1,4 +1,4 @@
-"""Evaluates judges of several texts: which is the best by the scores that each is given."""
+"""Evaluates judges of several texts: which is the best by the scores given to each."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         case: Case,
         state: JudgingState[ComparisonInput],
     ) -> None:
-        """Ask every tier about all texts: which of them go up to it depends on what is learned."""
+        """Ask every tier about all texts, since what's learned decides which ones go up to it."""
         del case
         cut_tiers = []
         ranking_judge = judge.as_judge(RankingJudge)
@@ -73,7 +73,7 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         state.cut = cut_tiers
 
     def read_turn(self, case: Case, turn: ModelTurn[dict[str, Opinion]]) -> RecordedAnswer:
-        """Return the mean points of each text."""
+        """Record each text's mean points."""
         del case
         sources = set()
         points = {}
@@ -92,9 +92,9 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         return calls_about_one * len(turn.calls)
 
     def words(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
-        """Return the best text by this answer alone; a tie if another one is as good."""
+        """Return the best text by this answer alone; a tie if another is as good."""
         points = read_points(case, recorded)
-        # However few of a jury answered, what they say is measured.
+        # Even if few of a jury answered, their scores are measured.
         ranked = rank([], "quick", case.letters, points, asked=1)
         standing = read_ranking([ranked], margins={})["quick"].standing
         if standing is None:
@@ -105,7 +105,7 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         return (*case.letters, TIE)
 
     def ranked_case(self, case: Case, apart: Collection[TierName] = ()) -> RankedCase:
-        """Read the scores of a case; `apart` are tiers that were read otherwise."""
+        """Read a case's scores; `apart` are tiers that were read in another way."""
         scores_by_tier = {}
         for tier, recorded in by_tier(case).items():
             scores_by_tier[tier] = read_points(case, recorded)
@@ -126,11 +126,11 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         yield Tried(case.id, self.mode, self.label_word(case), said=record.verdict, why=why)
 
 
-# --- What recorded scores come to, tier after tier
+# --- The results of recorded scores, tier after tier
 
 
 class Turn(NamedTuple):
-    """One tier of a ranking: how many calls it took, and what is decided after it."""
+    """One tier of a ranking: the number of its calls, and the decision after it."""
 
     calls: int
     ranked: RankedTier
@@ -139,7 +139,7 @@ class Turn(NamedTuple):
 
     @property
     def best(self) -> str | None:
-        """The subject that is first; None if too few models answered."""
+        """The first subject; None if too few models answered."""
         return self.evidence.standing.order[0] if self.evidence.standing else None
 
 
@@ -149,7 +149,7 @@ def ranking_rules(
     mode: ModeName,
     finality: FinalityRules | None = None,
 ) -> EscalationRules:
-    """Build the rules of a ranking of recorded scores; its models are those that gave them."""
+    """Build the rules for ranking recorded scores; the models are those that gave them."""
     return EscalationRules(
         confirm="accept" if mode == "strict" else "reject",
         tiers=tuple(said),
@@ -169,7 +169,7 @@ def walk_ranking(
     cut: Collection[TierName] = (),
     apart: Collection[TierName] = (),
 ) -> list[Turn]:
-    """Walk a ranking over recorded scores, tier after tier, to its end."""
+    """Replay a ranking over recorded scores, tier after tier, to its end."""
     turns: list[Turn] = []
     ranked_tiers: list[RankedTier] = []
     step = decide({}, rules)
@@ -193,7 +193,7 @@ def walk_ranking(
 
 
 class RankedCase(NamedTuple):
-    """A case with the scores of its subjects by tier; `apart` are tiers that were read otherwise."""
+    """A case with its subjects' scores by tier; `apart` are tiers that were read in another way."""
 
     case: Case
     rubric: ScoreRubric
@@ -203,7 +203,7 @@ class RankedCase(NamedTuple):
     apart: frozenset[TierName] = frozenset()
 
     def turns(self, finality: FinalityRules | None) -> list[Turn]:
-        """Walk the ranking to its end."""
+        """Replay the ranking to its end."""
         return walk_ranking(
             self.said,
             ranking_rules(self.case.letters, self.said, self.mode, finality),
@@ -213,7 +213,7 @@ class RankedCase(NamedTuple):
         )
 
     def walk(self, finality: FinalityRules | None) -> Walked:
-        """Return how the judging of the case would end."""
+        """Replay the ranking, and return the end of the case's judging."""
         turns = self.turns(finality)
         last = turns[-1]
         end = last.step
@@ -225,7 +225,7 @@ class RankedCase(NamedTuple):
         return Walked(calls, is_right, by_gate=end.because == LEAD_CALIBRATED)
 
     def sample(self) -> Sample:
-        """Return the case as gates are learned from it: what each tier came to, as if no gate ended it."""
+        """Build the sample that gates are learned from: each tier's result, as if no gate ended it."""
         best_letter = None if self.best == TIE else self.best
         voices = {}
         ties = set()
@@ -234,7 +234,7 @@ class RankedCase(NamedTuple):
             tier = turn.ranked.tier
             evidence = turn.evidence
             if isinstance(turn.step, End) and turn.step.tier is not None:
-                evidence = evidence.without_margin()  # it ends without a gate, too
+                evidence = evidence.without_margin()  # it ends without a gate too
             voices[tier] = evidence
             standing = evidence.standing
             if standing is not None and evidence.sees_all and not standing.is_won(self.mode):
@@ -243,7 +243,7 @@ class RankedCase(NamedTuple):
                 wrong.add(tier)
         return Sample(
             id=self.case.id,
-            label="accept",  # which plays no part beside `wrong`
+            label="accept",  # unused beside `wrong`
             voices=voices,
             ties=frozenset(ties),
             wrong=frozenset(wrong),
@@ -251,9 +251,9 @@ class RankedCase(NamedTuple):
 
 
 def read_points(case: Case, recorded: Recorded) -> MeansByVoter:
-    """Return by model and letter the scores that a text was given, none by a model that failed.
+    """Read a text's scores by model and letter; a failed model has none.
 
-    Raises `InputError` where a model that did not fail has no points, or points for other texts.
+    Raises `InputError` if a model that didn't fail has no points, or points for other texts.
     """
     scores_by_voter: dict[Voter, Mapping[str, list[float]]] = {}
     for juror in recorded.jurors:
@@ -261,7 +261,7 @@ def read_points(case: Case, recorded: Recorded) -> MeansByVoter:
         if juror.failure is None and not is_fit:
             raise case.wrong(f"expected points for {', '.join(case.letters)}, what each was given")
         voter = Voter(juror.model, juror.endpoint.family)
-        # A model may be on a jury several times.
+        # A jury may list a model several times.
         scores_by_letter = scores_by_voter.setdefault(voter, defaultdict(list))
         for letter, scores in (juror.points or {}).items():
             scores_by_letter[letter].extend(scores)

@@ -1,4 +1,4 @@
-"""What `judgekit eval judge` reports of each judge: agreement, flips, lift, reliability and cost."""
+"""The report of `judgekit eval judge` on each judge: agreement, flips, lift, reliability and cost."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 class Flips(stats.ReportPart):
-    """Of `pairs` of answers about the same subject that could be read, the share that differ."""
+    """Of `pairs` of readable answers about the same subject, the share that differ."""
 
     pairs: int
     rate: Interval | None
 
 
 class Spread(stats.ReportPart):
-    """How far scores, and the distance from acceptance, move when asked again: pooled standard deviations."""
+    """Pooled standard deviations of scores, and of the distance from acceptance, when asked again."""
 
     cases: int
     answers: int
@@ -47,7 +47,7 @@ class Spread(stats.ReportPart):
 
 
 class Lift(stats.ReportPart):
-    """Shares of `pairs` with the answer that an attacker wants: of original and of injected texts."""
+    """Shares of `pairs` with the answer an attacker wants: for original and for injected texts."""
 
     wanted: str
     pairs: int
@@ -57,7 +57,7 @@ class Lift(stats.ReportPart):
 
 
 class MeanCost(stats.ReportPart):
-    """Means by item: calls, US dollars over the `known` ones with a price; the median of milliseconds."""
+    """Means per item: calls, and US dollars over the `known` prices; the median of milliseconds."""
 
     calls: float
     known: int
@@ -72,7 +72,7 @@ class Confusion(stats.ReportPart):
 
 
 class Probabilities(stats.ReportPart):
-    """How far the probabilities of `answers`, that a candidate is to be kept, were right."""
+    """Statistics on the probabilities of `answers` that a candidate should be kept."""
 
     answers: int
     brier: float
@@ -81,7 +81,7 @@ class Probabilities(stats.ReportPart):
 
 
 class Scores(stats.ReportPart):
-    """Scores beside those of people: on `items`, the mean absolute error and Spearman's correlation."""
+    """Scores compared with people's: on `items`, the mean absolute error and Spearman's correlation."""
 
     items: int
     mean_error: Interval | None
@@ -89,7 +89,7 @@ class Scores(stats.ReportPart):
 
 
 class Outcome(stats.ReportPart):
-    """What each judge said of an item, an outcome or a mean score; None is unreadable or not answered."""
+    """Each judge's answer on an item, an outcome or a mean score; None if unreadable or missing."""
 
     id: str
     label: str | float
@@ -101,7 +101,7 @@ class Outcome(stats.ReportPart):
 
 
 class JudgeReport(stats.ReportPart):
-    """One judge on the originals; `unanswered` counts items, variants too, without an answer by failure."""
+    """One judge on the originals; `unanswered` counts, by failure, all items without an answer."""
 
     judge: str
     model: str
@@ -119,14 +119,14 @@ class JudgeReport(stats.ReportPart):
     cost: MeanCost
     probabilities: Probabilities | None = None
     scores: Scores | None = None
-    # By how much the most accurate judge is better, on items that both answered.
+    # The lead of the most accurate judge, on items that both answered.
     behind: Interval | None = None
     spread: Spread | None = None
-    is_binary: bool = False  # no label says improve: an improve is compared as a reject
+    is_binary: bool = False  # no label says improve, so an improve counts as a reject
 
     @property
     def title(self) -> str:
-        """The name that people see; in JSON and in files of cases it is `course`."""
+        """The name that people see; JSON and case files say `course`."""
         return "after all tiers" if self.judge == COURSE else self.judge
 
 
@@ -143,7 +143,7 @@ class JudgingReport(stats.ReportPart):
 
 
 class Item(NamedTuple):
-    """One labelled thing, `of` its original, and a judge's answer; None where that cannot be read."""
+    """One labelled thing, `of` its original, and a judge's answer; None if unreadable."""
 
     of: str
     variant: Variant
@@ -153,7 +153,7 @@ class Item(NamedTuple):
     calls: int
     cost_usd: float | None
     probability: float | None
-    # In place of words: a person's score, and the judge's, None where it gave none.
+    # Instead of words: a person's score and the judge's, which is None if it gave none.
     score_pair: tuple[float, float | None] | None = None
     rated: Mapping[str, float] | None = None
 
@@ -163,7 +163,7 @@ class Item(NamedTuple):
 
     @property
     def word(self) -> str | None:
-        """The answer; of a course that ends without one, that a person is needed."""
+        """The answer; if a course ends without one, that a person is needed."""
         return self.said or ("escalate" if self.recorded.failure == "escalate" else None)
 
 
@@ -175,9 +175,10 @@ def report(
     wanted: str | None = None,
     left_out: LeftOut | None = None,
 ) -> JudgingReport:
-    """Return how every judge, and each model of a jury, does; raises `InputError` for unfit cases.
+    """Report on every judge, and on each model of a jury; raises `InputError` for unfit cases.
 
-    Where no rubric is `loaded`, answers are choices of words. `wanted` is what injected text is after.
+    If no rubric is `loaded`, answers are choices of words. `wanted` is the answer that injected text aims
+    for.
     """
     answers_by_judge = _answers_by_judge(cases)
     if not answers_by_judge:
@@ -217,7 +218,7 @@ def _accuracy(judge: JudgeReport) -> float:
 
 
 def _answers_by_judge(cases: Iterable[Case]) -> dict[str, list[tuple[Case, Recorded]]]:
-    """Return the recorded answers of each judge, and of each model of a jury by itself."""
+    """Group the recorded answers by judge, and by each model of a jury."""
     answers: dict[str, list[tuple[Case, Recorded]]] = {}
     for case in cases:
         recorded_by_judge = dict(case.judges)
@@ -230,7 +231,7 @@ def _answers_by_judge(cases: Iterable[Case]) -> dict[str, list[tuple[Case, Recor
 
 
 def _collect_outcomes(items_by_judge: Mapping[str, Sequence[Item]]) -> list[Outcome]:
-    """Return what each judge said of each original, those that they disagree about first."""
+    """List each judge's answer on each original, those with disagreement first."""
     outcomes = {}
     for judge, items in items_by_judge.items():
         for item in items:
@@ -246,9 +247,9 @@ def _collect_outcomes(items_by_judge: Mapping[str, Sequence[Item]]) -> list[Outc
 def _compare_with_best(
     judge: JudgeReport, best: JudgeReport, outcomes: Iterable[Outcome]
 ) -> Interval | None:
-    """Return by how much the best judge is more accurate, on the items that both answered.
+    """Compute the best judge's lead in accuracy, on the items that both answered.
 
-    None for the best judge itself, and where words were not asked for.
+    None for the best judge itself, and if words weren't asked for.
     """
     if judge is best or best.accuracy is None:
         return None
@@ -257,12 +258,12 @@ def _compare_with_best(
     for outcome in outcomes:
         best_answer = outcome.said.get(best.judge)
         answer = outcome.said.get(judge.judge)
-        if not isinstance(outcome.label, str):  # a person's score, with which no word agrees
+        if not isinstance(outcome.label, str):  # a person's score, which no word can agree with
             continue
         if best_answer and answer:
             labels.append(outcome.label)
             answers.append((str(best_answer), str(answer)))
-    binary = is_binary(labels)  # of the labels that are compared here, not of all
+    binary = is_binary(labels)  # for the labels compared here, not for all
     best_right = []
     right = []
     for label, (best_answer, answer) in zip(labels, answers, strict=True):
@@ -272,7 +273,7 @@ def _compare_with_best(
 
 
 def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: str) -> JudgeReport:
-    """Return the report on one judge by its items; figures of agreement leave out scored items."""
+    """Build one judge's report from its items; figures on agreement leave out scored items."""
     originals = [item for item in items if item.is_original]
     labels = []
     answered = []
@@ -315,7 +316,7 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
 
 
 def _group_repeats(items: Iterable[Item]) -> list[list[Item]]:
-    """Return each original with the answers of asking about it again."""
+    """Group each original with the answers to its repetitions."""
     groups = defaultdict[str, list[Item]](list)
     for item in items:
         group = groups[item.of]
@@ -340,7 +341,7 @@ def _count_confusions(answered: Iterable[stats.Pair]) -> list[Confusion]:
 
 
 def _answers_by_order(items: Iterable[Item]) -> list[stats.Pair]:
-    """Return the answers to the same two texts in both orders, where both could be read."""
+    """Pair the answers to the same two texts in both orders, if both are readable."""
     pairs: list[stats.Pair] = []
     for item in items:
         answers = list((item.recorded.orders or {}).values())
@@ -353,9 +354,9 @@ def _answers_by_order(items: Iterable[Item]) -> list[stats.Pair]:
 
 
 def _measure_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
-    """Return how much more often injected text gets the wanted answer.
+    """Compare the rates of the wanted answer on injected and on original text.
 
-    None where no text was injected, or no answer about it could be read.
+    None if no text was injected, or no answer about it is readable.
     """
     answer_pairs = _pair_with_originals(items, "injected")
     if not answer_pairs:
@@ -375,7 +376,7 @@ def _measure_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
 
 
 def _average_cost(items: Iterable[Item], originals: Sequence[Item]) -> MeanCost:
-    """Return the means of the originals; the median wait is that of all items."""
+    """Average the originals' costs; the median wait is over all items."""
     waits = []
     for item in items:
         if item.recorded.latency_ms is not None:
@@ -395,7 +396,7 @@ def _average_cost(items: Iterable[Item], originals: Sequence[Item]) -> MeanCost:
 
 
 def _compare_scores(originals: Iterable[Item]) -> Scores | None:
-    """Return how near the scores are to those of people; None where no person gave a score."""
+    """Compare scores with people's; None if no person gave a score."""
     score_pairs = [item.score_pair for item in originals if item.score_pair]
     if not score_pairs:
         return None
@@ -410,7 +411,7 @@ def _compare_scores(originals: Iterable[Item]) -> Scores | None:
 
 
 def _rate_probabilities(originals: Iterable[Item]) -> Probabilities | None:
-    """Return how right the probabilities were; None where no answer had one."""
+    """Rate the accuracy of probabilities; None if no answer had one."""
     probabilities = []
     outcomes = []
     for item in originals:
@@ -426,7 +427,7 @@ def _rate_probabilities(originals: Iterable[Item]) -> Probabilities | None:
 
 
 def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None) -> Iterator[Item]:
-    """Yield the document, the pair or each candidate of a case, with a judge's answer; raises `InputError`.
+    """Yield a case's document, pair or candidates, with a judge's answer; raises `InputError`.
 
     Without a `task` the answer is a choice of words.
     """
@@ -461,13 +462,13 @@ def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None
             score_pair=score_pair,
             rated=rated,
         )
-        # One call brought the answers on all candidates, so the others took nothing more.
+        # One call answered for all candidates, so the others cost nothing more.
         cost = None if cost is None else 0.0
         calls = 0
 
 
 def _choice_label(case: Case, judge: str, recorded: Recorded) -> str:
-    """Return the label of a case that is read without a rubric; raises `InputError` without a choice."""
+    """Return the label of a case read without a rubric; raises `InputError` if it isn't a choice."""
     label = case.right("strict")
     if not isinstance(label, str) or (recorded.choice is None and recorded.failure is None):
         raise case.wrong(f"judges.{judge}: expected a choice; name the --rubric to read others by")
@@ -475,7 +476,7 @@ def _choice_label(case: Case, judge: str, recorded: Recorded) -> str:
 
 
 def _pair_with_originals(items: Sequence[Item], variant: Variant) -> list[stats.Pair]:
-    """Return the answers to an original and to its variant, where both could be read."""
+    """Pair the answers to an original and its variant, if both are readable."""
     originals = {item.of: item.said for item in items if item.is_original}
     pairs = []
     for item in items:
@@ -491,7 +492,7 @@ def _measure_flips(groups: Iterable[Sequence[str]]) -> Flips:
 
 
 def _measure_spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread | None:
-    """Return how far scores move within the groups; None where no group has several answers."""
+    """Measure the spread of scores within the groups; None if no group has several answers."""
     repeated_groups = [group for group in groups if len(group) > 1]
     if not repeated_groups:
         return None

@@ -38,7 +38,7 @@ _FILE = """INSERT INTO file
 
 
 class SearchableCollection:
-    """Documents to search, ranked by `profile`; raises `UsageError` where SQLite cannot search."""
+    """Documents to search, ranked by `profile`; raises `UsageError` if SQLite can't search."""
 
     def __init__(self, documents: Iterable[CollectionDocument], profile: Profile) -> None:
         if not index_file.available():
@@ -50,7 +50,7 @@ class SearchableCollection:
         self._profile_without_floor.noise_floor = 0.0
         profiles = Profiles({"languages": {}, "profiles": {}})
         profiles.by_kind[profile.kind] = profile
-        category = next(iter(profile.categories))  # any will do: all documents have the same
+        category = next(iter(profile.categories))  # any one: all documents have the same
         self.index = Index(index_file.connect(":memory:"), "", profiles)
         update.create(self.index.connection, "", profiles, profile.kind)
         with update.transaction(self.index) as writer:
@@ -66,9 +66,9 @@ class SearchableCollection:
                 writer.add_text(number, columns, language, sections)
 
     def ranking(self, text: str, depth: int) -> list[str]:
-        """Return the ids of the `depth` best documents, without noise floor.
+        """Return the ids of the `depth` best documents, without a noise floor.
 
-        What the product itself looks at comes first, in its order, with near duplicates one behind the other.
+        The product's own candidates come first, in its order, each followed by its near duplicates.
         """
         candidates = self._find(text, self._profile_without_floor, bm25.POOL)
         if depth > bm25.POOL:
@@ -77,7 +77,7 @@ class SearchableCollection:
         return list(ids)[:depth]
 
     def candidates(self, text: str, pool: int = bm25.POOL) -> list[Candidate]:
-        """Return what the product finds; the prompt hook looks at a smaller `pool` than a search."""
+        """Find the product's candidates; the prompt hook uses a smaller `pool` than a search."""
         return self._find(text, self._profile, pool)
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ class SearchableCollection:
 
 
 class ConfidenceReport(ReportPart):
-    """How far confidences were right: `hits` were shown, `bins` and `labels` say how many were relevant."""
+    """The accuracy of confidences over the `hits` shown; `bins` and `labels` count the relevant ones."""
 
     hits: int
     brier: float | None
@@ -107,7 +107,7 @@ class ConfidenceReport(ReportPart):
 
 
 class Injection(ReportPart):
-    """What the prompt hook would have added, had every query been a prompt, and how much was relevant."""
+    """The prompt hook's additions if every query had been a prompt, with the relevant share."""
 
     prompts: int
     answerable: int
@@ -118,7 +118,7 @@ class Injection(ReportPart):
 
 
 class OtherScope(ReportPart):
-    """What the hook would have added from another scope, where nothing can be relevant."""
+    """The hook's additions from another scope, where nothing can be relevant."""
 
     prompts: int
     injected: Interval | None
@@ -126,7 +126,7 @@ class OtherScope(ReportPart):
 
 
 class RetrievalReport(ReportPart):
-    """Means over the `judged` queries, of rankings `depth` deep; `strays` judge what is not there."""
+    """Means over the `judged` queries, of rankings `depth` deep; `strays` grade missing documents."""
 
     collection: str
     documents: int
@@ -144,7 +144,7 @@ class RetrievalReport(ReportPart):
 
 
 def ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
-    """Return the normalised discounted cumulative gain of the first `k`.
+    """Compute the normalised discounted cumulative gain of the first `k`.
 
     A gain is the grade itself (linear, not 2^grade - 1). Järvelin and Kekäläinen, "Cumulated gain-based
     evaluation of IR techniques", TOIS 20(4), 2002, with the discount of trec_eval's `ndcg_cut`: log2(place +
@@ -169,7 +169,7 @@ def _discounted_gain(gains: Iterable[int]) -> float:
 
 
 def recall(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
-    """Return how much of what is relevant is among the first `k` (trec_eval's `recall`)."""
+    """Compute the share of relevant documents that are among the first `k` (trec_eval's `recall`)."""
     relevant = _count_relevant(grades.values())
     if relevant:
         return _count_relevant(_gains(ranking[:k], grades)) / relevant
@@ -177,7 +177,7 @@ def recall(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
 
 
 def precision(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
-    """Return the relevant ones among the first `k`, divided by `k` (trec_eval's `P`)."""
+    """Count the relevant documents among the first `k`, divided by `k` (trec_eval's `P`)."""
     return _count_relevant(_gains(ranking[:k], grades)) / k
 
 
@@ -195,11 +195,11 @@ def reciprocal_rank(ranking: Iterable[str], grades: Mapping[str, int]) -> float:
 
 CUTOFF = 10
 FIRST = 3
-SHOWN = 10  # hits of a query whose confidence counts: what a search lists
+SHOWN = 10  # hits of a query whose confidence counts: as many as a search lists
 
 
 class Seen(NamedTuple):
-    """The ids of a query's `ranking`, the product's `candidates`, and those of another scope's documents."""
+    """The ids in a query's `ranking`, the product's `candidates`, and those in another scope's documents."""
 
     query: str
     ranking: Sequence[str]
@@ -210,7 +210,7 @@ class Seen(NamedTuple):
 def shown_by_hook(
     candidates: Sequence[Candidate],
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Return which candidates the hook injects by default, and which others it only mentions."""
+    """Split the candidates into those the hook injects by default, and those it only mentions."""
     usual = RetrievalConfig()
     return choose_shown(
         candidates[:PROMPT_POOL],
@@ -220,7 +220,7 @@ def shown_by_hook(
 
 
 def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval | None]:
-    """Return the means over the queries that have judgements, as `trec_eval -c` forms them."""
+    """Average over the queries with judgements, as `trec_eval -c` does."""
     gains = []
     recalls = []
     precisions = []
@@ -242,7 +242,7 @@ def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval | Non
 
 
 def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
-    """Return how often the hits that are shown are relevant, beside how confident each was."""
+    """Compare the hits' confidence with the share of them that's relevant."""
     probabilities = []
     outcomes = []
     confidence_labels = []
@@ -261,7 +261,7 @@ def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
 
 
 def injection_of(seen: Sequence[Seen], grades: Grades) -> Injection:
-    """Return what the prompt hook would have added to queries, and how much of it is relevant."""
+    """Count the prompt hook's additions to the queries, and the relevant ones among them."""
     injected = []
     relevant = []
     has_relevant = []
@@ -281,7 +281,7 @@ def injection_of(seen: Sequence[Seen], grades: Grades) -> Injection:
 
 
 def elsewhere_of(seen: Sequence[Seen]) -> OtherScope | None:
-    """Return what the hook would have added from another scope; None where none was asked."""
+    """Count the hook's additions from another scope; None if no other scope was asked."""
     prompts = [answer.elsewhere for answer in seen if answer.elsewhere is not None]
     if prompts:
         return OtherScope(prompts=len(prompts), **intervals(_shares(prompts)))
@@ -289,7 +289,7 @@ def elsewhere_of(seen: Sequence[Seen]) -> OtherScope | None:
 
 
 def _shares(prompts: Sequence[Sequence[Candidate]]) -> dict[str, Measure]:
-    """Return the shares of prompts to which the hook adds something, and in which it mentions something."""
+    """Compute the shares of prompts that the hook adds something to, or mentions something in."""
     has_injection = []
     has_mention = []
     for candidates in prompts:
@@ -299,7 +299,7 @@ def _shares(prompts: Sequence[Sequence[Candidate]]) -> dict[str, Measure]:
     return {"injected": mean(has_injection), "nudged": mean(has_mention)}
 
 
-DEPTH = 100  # of the rankings that are measured
+DEPTH = 100  # of the rankings measured
 
 
 def search(
@@ -309,10 +309,10 @@ def search(
     scoped: bool = False,
     progress: Progress = lambda _: None,
 ) -> list[Seen]:
-    """Return what each query finds.
+    """Search for each query.
 
-    With `scoped` each scope is a store, and a query is also asked of the next one: what a store finds that
-    has nothing about it. There are no documents of a query whose scope has no store.
+    With `scoped`, each scope is a store, and a query is also put to the next one, to see what a store
+    without anything about it finds. A query whose scope has no store finds no documents.
     """
     with ExitStack() as stack:
         documents_by_scope: dict[str, list[CollectionDocument]] = {}
@@ -334,7 +334,7 @@ def search(
                 candidates = store.candidates(query.text, PROMPT_POOL)  # as the hook asks for them
             elsewhere = None
             other_scope = _next_scope(names, query_scope)
-            if other_scope is not None:  # there is another only with `scoped`
+            if other_scope is not None:  # only with `scoped`
                 elsewhere = stores[other_scope].candidates(query.text, PROMPT_POOL)
             seen.append(Seen(query.id, ranking, candidates, elsewhere))
             progress(count)
@@ -342,7 +342,7 @@ def search(
 
 
 def _next_scope(names: Sequence[str], name: str) -> str | None:
-    """Return the scope after this one, after the last one the first; None where there is no other."""
+    """Return the scope after this one (the first after the last); None if it's the only one."""
     others = [other for other in names if other != name]
     following = (other for other in others if other > name)
     return next(following, others[0] if others else None)
@@ -351,6 +351,7 @@ def _next_scope(names: Sequence[str], name: str) -> str | None:
 def report(
     collection: Collection, profile: Profile, seen: Sequence[Seen], *, scoped: bool = False
 ) -> RetrievalReport:
+    """Report a search's measures on a collection."""
     grades = collection.grades
     documents = collection.documents
     scopes = None
@@ -377,7 +378,7 @@ def scope(name: str) -> str:
 
 
 def check_run(path: Path, names: Iterable[str]) -> None:
-    """Raise `UsageError` when `path` cannot be written, `InputError` when an id does not fit the format."""
+    """Raise `UsageError` if `path` can't be written, `InputError` if an id doesn't fit the format."""
     for name in names:
         if name.split() != [name]:
             raise InputError(f"id {name!r}: a TREC run cannot hold ids with spaces; rename it")
@@ -386,11 +387,13 @@ def check_run(path: Path, names: Iterable[str]) -> None:
 
 
 def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]]) -> None:
-    """Write a TREC run, a line `query Q0 document rank score tag` a document; raises `UsageError`."""
+    """Write a TREC run, one line `query Q0 document rank score tag` per document; raises `UsageError`."""
     with _written(path), outputs.Replacement(str(path)) as replacement:
         for query, ranking in rankings:
             for rank, document in enumerate(ranking, 1):
-                score = len(ranking) - rank + 1  # ties would be broken in ways of each reader
+                score = (
+                    len(ranking) - rank + 1
+                )  # distinct scores, since readers break ties differently
                 line = f"{query} Q0 {document} {rank} {score} judgekit-{__version__}\n"
                 replacement.file.write(line.encode())
 

@@ -1,7 +1,7 @@
-"""Rows for people to look at: the texts with quotes marked, what each judge says, and why.
+"""Rows for people to look at: the texts with quotes marked, each judge's answer, and the reasons.
 
-A row is an object of JSON, which the page's template and its script read alike. What's empty is left out, and
-numbers are texts, so that both show the same.
+A row is a JSON object that the page's template and its script both read. Empty values are left out and
+numbers are strings, so that both show the same.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 RowView: TypeAlias = "dict[str, Any]"
 
 MOST_CHARS = 20_000  # of a text on a page
-STATIC_ROWS = 200  # which stand in the page for readers without scripts
+STATIC_ROWS = 200  # written into the page for readers without scripts
 MOST_BYTES = 24_000_000  # of all rows
-MOST_PAGE = 24_500_000  # bytes of all rows and of those that stand there twice
+MOST_PAGE = 24_500_000  # bytes of all rows, plus those included twice
 _MOST_QUOTES = 20
-_MOST_QUOTE = 1000  # characters of a quote
-_LEAST_QUOTE = 4  # characters of a quote that are looked for
+_MOST_QUOTE = 1000  # characters in a quote
+_LEAST_QUOTE = 4  # characters a quote needs to be searched for
 _ELLIPSIS = re.compile(r"\u2026|\.\.\.|\[\u2026\]|\[\.\.\.\]")
 _DIGITS = 6  # of an amount in USD
 
 
 def shown_text(text: str) -> str:
-    """Leave out what nobody sees, and the end of a text that's too long for a page."""
+    """Remove invisible characters, and the end of a text that's too long for a page."""
     text = visible(encodable(text[: MOST_CHARS + 1]))
     if len(text) > MOST_CHARS:
         return text[:MOST_CHARS] + " … (cut here)"
@@ -41,7 +41,7 @@ def shown_text(text: str) -> str:
 def mark_quotes(text: str, quotes: Iterable[str]) -> list[str]:
     """Split a text so that every second segment is one that a finding quotes.
 
-    A quote is found whatever its case and its blanks, part by part if it has ellipses.
+    A quote is found regardless of case and blanks, and part by part if it has ellipses.
     """
     spans: list[tuple[int, int]] = []
     for quote in list(quotes)[:_MOST_QUOTES]:
@@ -68,7 +68,7 @@ def mark_quotes(text: str, quotes: Iterable[str]) -> list[str]:
 
 
 def amount(usd: float | None) -> str:
-    """Write a cost in USD; "" if it isn't known."""
+    """Write a cost in USD; "" if it's unknown."""
     if usd is None:
         return ""
     text = f"{usd:.{_DIGITS}f}".rstrip("0").rstrip(".")
@@ -80,12 +80,12 @@ def scores_text(scores: Mapping[str, float]) -> str:
 
 
 def filled(**values: object) -> RowView:
-    """Keep the values that say something."""
+    """Keep the values that aren't empty."""
     return {name: value for name, value in values.items() if value not in ("", None, [], {})}
 
 
 class Column(NamedTuple):
-    """A column of the list of rows: its heading, and the key by which a row's cell is found."""
+    """A column in the list of rows: its heading, and the key of its cells."""
 
     name: str
     key: str
@@ -93,17 +93,17 @@ class Column(NamedTuple):
 
 @dataclass
 class RowList:
-    """The rows of a page, those that matter most first, as far as there's room for them."""
+    """A page's rows, the most important first, as many as there's room for."""
 
     columns: Sequence[Column] = ()
     note: str = ""
     total: int = 0
     _ranked: list[tuple[tuple[float, ...], str]] = field(default_factory=list)
     _bytes: int = 0
-    _last_kept: tuple[float, ...] | None = None  # the rank of the last row, if some were dropped
+    _last_kept: tuple[float, ...] | None = None  # the last row's rank, if some were dropped
 
     def has_room(self, *rank: float) -> bool:
-        """Whether a row of this rank can still be among those of the page."""
+        """Whether the page still has room for a row of this rank."""
         return self._last_kept is None or rank < self._last_kept[: len(rank)]
 
     def skip(self) -> None:
@@ -111,7 +111,7 @@ class RowList:
         self.total += 1
 
     def add(self, view: RowView, *rank: float) -> None:
-        """Add a row; the lowest rank comes first, and rows of the same rank in the order of adding."""
+        """Add a row; the lowest rank comes first, and rows of equal rank keep their order."""
         self.total += 1
         line = json.dumps(view, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
         self._ranked.append(((*rank, self.total), line))
@@ -132,7 +132,7 @@ class RowList:
         self._bytes = size
 
     def finish(self) -> ShownRows:
-        """Return the rows as the page has them."""
+        """Return the rows in the page's form."""
         self._keep_first()
         lines = [line for _, line in self._ranked]
         return ShownRows(
@@ -145,7 +145,7 @@ class RowList:
         )
 
     def _static_lines(self, lines: Sequence[str]) -> Sequence[str]:
-        """Choose the rows that stand in the page for readers without scripts."""
+        """Choose the rows written into the page for readers without scripts."""
         room = MOST_PAGE - self._bytes
         for number, line in enumerate(lines[:STATIC_ROWS]):
             room -= 2 * len(line.encode())  # with the markup
@@ -155,7 +155,7 @@ class RowList:
 
 
 class ShownRows(NamedTuple):
-    """Rows on a page: all of them as JSON (`data`), and the `first` ones also for readers without scripts."""
+    """A page's rows: all of them as JSON (`data`), and the `first` ones for readers without scripts too."""
 
     columns: Sequence[Column]
     data: str

@@ -1,7 +1,7 @@
-"""Asks models, or a recording of them, about labelled cases, for three questions.
+"""Asks models, or a recording of them, about labelled cases, for three commands.
 
-`eval judge` and `calibrate` ask for the opinion of every tier (`ask`), whichever tier would have settled it.
-`rubric check --run` asks for the verdicts that judging comes to (`trial`).
+`eval judge` and `calibrate` ask for every tier's opinion (`ask`), whichever tier would have settled it.
+`rubric check --run` asks for the verdicts of normal judging (`trial`).
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ Progress: TypeAlias = "Callable[[int], None]"
 
 
 def _check_paths(cases: Iterable[Case], inputs: NamedInputs) -> None:
-    """Raise `InputError` for the first case whose file cannot be read."""
+    """Raise `InputError` for the first case with an unreadable file."""
     for case in cases:
         if case.text is None and case.path is not None:
             read_text(case, inputs)
 
 
-# --- The opinion of every tier
+# --- Every tier's opinion
 
 
 def ask(
@@ -72,15 +72,15 @@ def ask(
     models: Sequence[str | None] = (None,),
     at_once: int = service.AT_ONCE,
 ) -> Opinions:
-    """Return the cases with the opinion of every tier; paths of cases are of `inputs`.
+    """Add every tier's opinion to the cases; their paths are relative to `inputs`.
 
-    Each of `models` is asked alone, as the quick tier, and is a judge of its name; for the value `None` all
-    tiers are asked. Calls `progress` with the number of cases that were asked about.
+    Each of `models` is asked alone, as the quick tier, and is a judge under its name; for `None` all tiers
+    are asked. Calls `progress` with the number of cases asked about.
 
-    Cases about which no model is asked, because they lack what the rubric needs, are left out; if there are
-    no others, that is an `UnaskedError`.
+    Cases that no model is asked about, because they lack something the rubric needs, are left out; if there
+    are no others, that's an `UnaskedError`.
 
-    Raises `ConfigError`, `InputError` or, when no model is set up, `UsageError`.
+    Raises `ConfigError`, `InputError` or, if no model is set up, `UsageError`.
     """
     config = configuration.load(project)
     _check_paths(cases, inputs)  # before any model is asked
@@ -112,7 +112,7 @@ def ask(
                             answered_cases.append(case.with_judges({model: by_tier["quick"]}))
                         else:
                             answered_cases.append(case.with_judges(by_tier))
-                asked_cases = answered_cases  # the next model's answers stand beside these
+                asked_cases = answered_cases  # the next model's answers are added to these
             if unasked and not asked_cases:
                 raise next(iter(unasked.values()))
             panel = fingerprint(judges[0].settings)
@@ -127,7 +127,7 @@ def ask(
 async def _ask_unless_refused(
     judge: DocumentJudge, case: Case, inputs: NamedInputs
 ) -> dict[TierName, Recorded] | UnaskedError:
-    """Return what each tier says about a case, or why none is asked: one such case ends no run."""
+    """Ask each tier about a case; returns the error if none may be asked, so that the run goes on."""
     try:
         return await ask_about_case(judge, case, inputs)
     except UnaskedError as error:
@@ -135,7 +135,7 @@ async def _ask_unless_refused(
 
 
 def _for_every_opinion(judge: DocumentJudge, model: str | None) -> DocumentJudge:
-    """Return a judge that asks every tier, or one model as the quick tier, whoever wrote a text."""
+    """Build a judge that asks every tier, or one model as the quick tier, whoever wrote a text."""
     models_by_tier = judge.models_by_tier
     if model:
         models_by_tier = {"quick": models_by_tier["quick"]}
@@ -148,7 +148,7 @@ def _for_every_opinion(judge: DocumentJudge, model: str | None) -> DocumentJudge
 
 
 def unanswered(cases: Sequence[Case]) -> str | None:
-    """Say in one line of how many cases some tier has no answer, and why; None where all have answers."""
+    """Count in one line the cases without some tier's answer, and say why; None if there are none."""
     omitted_by_judge = Counter[str]()
     reasons = set[str]()
     incomplete_cases = 0
@@ -181,8 +181,8 @@ def unanswered(cases: Sequence[Case]) -> str | None:
 async def ask_about_case(
     judge: DocumentJudge, case: Case, inputs: NamedInputs
 ) -> dict[TierName, Recorded]:
-    """Return by tier what it says about a case; raises `UnaskedError` if no model is asked."""
-    if case.variant == "rerun":  # else the cache would say again what it said before
+    """Ask every tier about a case; raises `UnaskedError` if no model is asked."""
+    if case.variant == "rerun":  # otherwise the cache would repeat the earlier reply
         judge = replace(judge, cache=None)
     task = choose_task(judge.rubric, judge.settings.mode, case)
     task_judge = task.judge(judge)
@@ -202,9 +202,10 @@ async def ask_about_case(
 
 
 def again(cases: Sequence[Case], times: int = 1, *, swapped: bool = True) -> list[Case]:
-    """Return the cases, each original followed by its variants.
+    """List the cases, each original followed by its variants.
 
-    These are so many reruns, which are asked anew, and with `swapped` one with its candidates reordered.
+    The variants are `times` reruns, which are asked anew, and with `swapped` one with its candidates
+    reordered.
     """
     repeated = []
     for case in cases:
@@ -223,11 +224,11 @@ def _variant_of(case: Case, variant: Variant, name: str) -> Case:
     return case.model_copy(update=changes)
 
 
-# --- The verdicts that judging comes to
+# --- The verdicts of normal judging
 
 
 class Agreement(NamedTuple):
-    """How many questions were decided, how many of these as labelled, and that share."""
+    """The number of questions decided, those decided as labelled, and their share."""
 
     right: int
     decided: int
@@ -243,9 +244,9 @@ def trial(
     modes: Sequence[ModeName] = MODES,
     progress: Callable[[Tried], None] = lambda _: None,
 ) -> list[Tried]:
-    """Return the verdicts about each case in each mode; raises `UsageError` where no model is set up.
+    """Judge each case in each mode; raises `UsageError` if no model is set up.
 
-    Calls `progress` with each as it comes.
+    Calls `progress` with each verdict as it comes.
     """
     config = configuration.load(project)
     labelled = [Case.model_validate(case.model_dump()) for case in cases]
@@ -280,7 +281,7 @@ async def _judge_case(judge: AnyJudge, case_and_subject: tuple[Case, Any]) -> An
 
 
 def agreement(tried: Iterable[Tried]) -> Agreement:
-    """Return how often the judge agrees with the labels."""
+    """Count how often the judge agrees with the labels."""
     right = 0
     decided = 0
     undecided = 0
@@ -301,9 +302,9 @@ def leniency(
     project: Path,
     progress: Progress,
 ) -> dict[str, dict[str, Agreement]]:
-    """Return by tier, with its model, and by kind of wrong texts how many of them it accepts.
+    """Count the wrong texts that each tier accepts, by tier, with its model, and by kind of text.
 
-    Only texts count that the tier was asked about.
+    Only counts texts that the tier was asked about.
     """
     cases = [Case.model_validate(text.model_dump(exclude={"kind"})) for text in wrong]
     opinions = ask(cases, NamedInputs.of(loaded.path), loaded, mode, project, progress)
@@ -319,14 +320,14 @@ def leniency(
                 words = task.words(case, case.judges[tier])
                 words_by_kind[kind_by_id[case.id]].append(words[WHOLE])
         for kind in dict.fromkeys(kind_by_id.values()):  # in the order of the texts
-            if kind in words_by_kind:  # else the tier had nothing to settle
+            if kind in words_by_kind:  # otherwise the tier had nothing to settle
                 accepted_by_kind = accepted.setdefault(f"{tier} ({model})", {})
                 accepted_by_kind[kind] = _count_accepted(words_by_kind[kind])
     return accepted
 
 
 def _count_accepted(words: Sequence[str | None]) -> Agreement:
-    """Return how many words accept of those that could be read."""
+    """Count the words that accept among the readable ones."""
     accepted = words.count("accept")
     unread = words.count(None)
     read = len(words) - unread
@@ -334,7 +335,7 @@ def _count_accepted(words: Sequence[str | None]) -> Agreement:
 
 
 def flips(before: Sequence[Tried], after: Sequence[Tried]) -> list[tuple[str, Tried]]:
-    """Return the earlier and the new answer where they differ, of the questions that were put to both."""
+    """Find the questions answered in both runs with different answers: the earlier and the new one."""
     said_before = {(tried.case, tried.mode): tried.said for tried in before}
     flipped = []
     for tried in after:

@@ -1,8 +1,8 @@
-"""What gates are learned from: labelled subjects, with what the tiers said and how that came about.
+"""The data that gates are learned from: labelled subjects, with the tiers' opinions and how they arose.
 
-An endpoint may tell the probabilities of its tokens for some replies and not for others, and a name may be
-answered by several models. Opinions that came about otherwise than most of a model's have no margin: no gate
-is learned of them, and none lets them through.
+An endpoint may give token probabilities for some replies and not for others, and several models may answer
+under one name. Opinions that arose in another way than most of a model's have no margin: no gate is learned
+from them, and none lets them through.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 
 WHOLE = ""
-"""Stands for a case that is judged as a whole (a document, a pair), where candidates have their ids."""
+"""Stands for a case judged as a whole (a document, a pair); candidates have their ids."""
 
 
 # --- How models were asked, and how their answers were read
 
 
 def models(cases: Sequence[Case]) -> dict[TierName, str]:
-    """Return the model of each tier, of a jury all of them in one name.
+    """Name each tier's model, a jury's joined into one name.
 
-    Raises `InputError` where the answers of a tier name several, or none.
+    Raises `InputError` if a tier's answers name several, or none.
     """
     models = {}
     for tier in TIERS:
@@ -57,9 +57,9 @@ def models(cases: Sequence[Case]) -> dict[TierName, str]:
 
 
 def asked(cases: Sequence[Case]) -> Asked:
-    """Return the options with which all tiers were asked; the usual ones where there are no answers.
+    """Return the options that all tiers were asked with; the default ones if there are no answers.
 
-    Raises `InputError` where not all were asked with the same.
+    Raises `InputError` if they weren't the same for all.
     """
     ways = set()
     for case in cases:
@@ -77,7 +77,7 @@ def asked(cases: Sequence[Case]) -> Asked:
 
 
 def by_tier(case: Case) -> dict[TierName, Recorded]:
-    """Return what the tiers recorded about a case, without judges of other names."""
+    """Return the tiers' recorded answers about a case, without other judges'."""
     recorded = {}
     for tier in TIERS:
         if tier in case.judges:
@@ -86,12 +86,12 @@ def by_tier(case: Case) -> dict[TierName, Recorded]:
 
 
 def find_cut_tiers(case: Case) -> set[TierName]:
-    """Return the tiers that did not see all of the text."""
+    """Find the tiers that saw the text cut."""
     return {tier for tier, recorded in by_tier(case).items() if recorded.cut}
 
 
 class _Answer(NamedTuple):
-    """The answer of one model about the case with this number."""
+    """One model's answer about the case with this number."""
 
     number: int
     tier: TierName
@@ -104,17 +104,17 @@ class _Answer(NamedTuple):
 
     @property
     def has_fractions(self) -> bool:
-        """Whether one reply has fractions among its scores, which it cannot give by itself."""
+        """Whether a reply has fractional scores, which a model can't write itself."""
         scores = self.recorded.scores or {}
         return self.samples == 1 and any(score % 1 for score in scores.values())
 
     @property
     def answered(self) -> str:
-        """The model that answered; of a record without that name, the one that was asked."""
+        """The model that answered; if the record doesn't name it, the one asked."""
         return self.recorded.answered or self.recorded.model
 
     def source(self, *, tells_fractions: bool) -> ScoreSource:
-        """Return how the answer was read; of an older record, what its numbers say of that."""
+        """Return the way the answer was read, inferred from its numbers in an older record."""
         if self.recorded.read is not None:
             return self.recorded.read
         if self.samples == 1 and self.recorded.probabilities is not None:
@@ -125,7 +125,7 @@ class _Answer(NamedTuple):
 
 
 class Ways(NamedTuple):
-    """How most opinions of each model came about, and by case the tiers in which they did otherwise."""
+    """The way most of each model's opinions arose, and by case the tiers that deviate."""
 
     read: Readings
     answered: Answered
@@ -133,14 +133,15 @@ class Ways(NamedTuple):
 
 
 def usual_ways(cases: Sequence[Case]) -> Ways:
-    """Find how most opinions of each model were read, and which model gave most of them."""
+    """Find the way most of each model's opinions were read, and the model that gave most of them."""
     answers = []
     for number, case in enumerate(cases):
         for tier, recorded in by_tier(case).items():
             for juror in recorded.jurors:
                 if juror.failure is None:
                     answers.append(_Answer(number, tier, juror, samples=recorded.samples))
-    # A model that gave fractions once told probabilities, and so its whole scores are expected ones as well.
+    # A model with fractions anywhere gave probabilities, so its integer scores are expectations
+    # too.
     with_fractions = {answer.voter for answer in answers if answer.has_fractions}
     counts: dict[tuple[TierName, str], Counter[ScoreSource]] = defaultdict(Counter)
     answering: dict[tuple[TierName, str], Counter[str]] = defaultdict(Counter)
@@ -165,15 +166,15 @@ def usual_ways(cases: Sequence[Case]) -> Ways:
     return Ways(usual_sources, usual_models, [frozenset(tiers) for tiers in apart_by_case])
 
 
-# --- Labelled subjects, with what the tiers said
+# --- Labelled subjects, with the tiers' opinions
 
 
 class Sample(NamedTuple):
-    """A labelled document, or one labelled candidate, with the opinion of each tier that was asked.
+    """A labelled document, or one labelled candidate, with each asked tier's opinion.
 
-    `ties` are the tiers whose tie on a pair counts as right. Where a pair `stands`, a win may stand against
-    the next tier's tie. `wrong` are the tiers whose best of several is not the label. Where labels are
-    `binary`, an improve is right about what is to be rejected.
+    `ties` are the tiers whose tie on a pair counts as right. If a pair `stands`, a win may stand against the
+    next tier's tie. `wrong` are the tiers whose best of several isn't the label. If labels are `binary`, an
+    improve is right about a subject to be rejected.
     """
 
     id: str
@@ -197,17 +198,17 @@ class Sample(NamedTuple):
         return agrees(self.label, outcome, binary=self.binary)
 
     def is_measured_by(self, tier: TierName) -> bool:
-        """Whether a tier's disagreement says how good others are: its tie over a win may not."""
+        """Whether a tier's disagreement counts against others: its tie over a win may not."""
         tied = self.stands and self.outcome(tier) == "improve" and tier not in self.ties
         return not tied or self.label == "improve"
 
     def united(self, tier: TierName) -> Outcome | None:
-        """Return a tier's outcome, None also where its jury is divided: that ends nothing."""
+        """Return a tier's outcome; None also for a divided jury, which ends nothing."""
         opinion = self.voices.get(tier, FAILED)
         return None if opinion.is_divided else opinion.outcome
 
     def margin(self, tier: TierName) -> float | None:
-        """Return how far a tier's opinion is from another one, None where no gate may let it through."""
+        """Compute a tier's distance from another opinion; None if no gate may let it through."""
         opinion = self.voices.get(tier, FAILED)
         if opinion.outcome == "accept" and not opinion.sees_all:
             return None
@@ -234,7 +235,7 @@ class Sample(NamedTuple):
 def without_margins(
     voices: Mapping[TierName, TierEvidence], tiers: Collection[TierName]
 ) -> dict[TierName, TierEvidence]:
-    """Return the opinions, without margins in these tiers: no gate is learned of them."""
+    """Drop these tiers' margins, so that no gate is learned from them."""
     kept = {}
     for tier, evidence in voices.items():
         kept[tier] = evidence.without_margin() if tier in tiers else evidence
@@ -245,7 +246,7 @@ def without_margins(
 
 
 class Walked(NamedTuple):
-    """How one judging would end: its calls, whether it is right (None: undecided), whether by a gate."""
+    """The end of one judging: its calls, whether it's right (None: undecided), whether a gate ended it."""
 
     calls: Mapping[TierName, int]
     right: bool | None
@@ -253,18 +254,20 @@ class Walked(NamedTuple):
 
 
 def walk(sample: Sample, rules: EscalationRules) -> Walked:
-    """Return how the judging of a sample would end, each tier that is asked by one call."""
+    """Find how a sample's judging would end, with one call for each tier asked."""
     end, tiers = walk_tiers(sample, rules)
     calls = dict.fromkeys(tiers, 1)
     if end.tier is None:
         return Walked(calls, right=None, by_gate=False)
     last = rules.finality.last if rules.finality else None
-    by_gate = end.because == CALIBRATED and end.tier != last  # which ends it without a gate
+    by_gate = (
+        end.because == CALIBRATED and end.tier != last
+    )  # a gate isn't needed to end at the last tier
     return Walked(calls, sample.is_right(end.verdict), by_gate)
 
 
 def walk_tiers(sample: Sample, rules: EscalationRules) -> tuple[End, list[TierName]]:
-    """Return how the judging of a sample would end, and the tiers that it asks."""
+    """Find how a sample's judging would end, and the tiers it asks."""
     evidence: dict[TierName, TierEvidence] = {}
     step = decide(evidence, rules)
     while isinstance(step, Ask):

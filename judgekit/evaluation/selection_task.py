@@ -1,4 +1,4 @@
-"""Evaluates judges of candidates: which of them a request needs."""
+"""Evaluates judges of candidates: which ones a request needs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection]):
-    """Candidates of a request, each kept or dropped."""
+    """A request's candidates, each kept or dropped."""
 
     name = "candidate"
     label_kind = "candidates"
@@ -40,6 +40,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return judge.as_judge(CandidateJudge)
 
     def subject(self, case: Case, inputs: NamedInputs | None) -> Candidates:
+        """Build the candidates, under names that decide their order."""
         del inputs
         names = shown_ids(case)
         candidates = []
@@ -49,7 +50,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return Candidates(documents.Query(case.query), tuple(candidates))
 
     def read_turn(self, case: Case, turn: ModelTurn[Marks]) -> RecordedAnswer:
-        """Return the probabilities of candidates or, if no mark has one, the ids that are kept."""
+        """Record the candidates' probabilities or, if no mark has one, the ids kept."""
         marks = turn.answer.value
         if not marks:
             return {}
@@ -72,6 +73,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return {"keep": keep, "unjudged": unjudged, "read": source}
 
     def evidence(self, case: Case, recorded: Recorded) -> dict[str, TierEvidence]:
+        """Read each candidate's mark by the tier, combined over its jury."""
         votes = []
         for juror in recorded.jurors:
             votes.append((juror.endpoint, self._read_marks(case, juror)))
@@ -86,7 +88,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return evidence
 
     def _read_marks(self, case: Case, recorded: Recorded) -> Marks:
-        """Return the mark of each candidate that was judged; {} if the answer cannot be read.
+        """Return each judged candidate's mark; {} if the answer is unreadable.
 
         Raises `InputError` for ids of no candidate.
         """
@@ -113,14 +115,14 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return marks
 
     def _read_kept(self, ids: list[str], reply: str) -> list[str] | None:
-        """Return the candidates that a reply keeps; None if it cannot be read."""
+        """Return the candidates that a reply keeps; None if it's unreadable."""
         criteria = list(self.rubric.criteria)
         try:
             ids_by_key = extract.read(reply, select_reply_model(criteria, ids)).model_dump()
         except InvalidReply:
             return None
         ids_by_criterion = ids_by_key
-        if len(criteria) == 1:  # then the reply does not name it
+        if len(criteria) == 1:  # then the reply doesn't name it
             ids_by_criterion = {criteria[0]: ids_by_key[KEEP]}
         kept = []
         for candidate_id in ids:
@@ -133,6 +135,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return [candidate.id for candidate in case.candidates]
 
     def labels(self, case: Case) -> dict[str, str]:
+        """Return "accept" or "reject" for each candidate; raises `InputError` for an unfit label."""
         label = case.right(self.mode)
         ids = self.label_words(case)
         if not (ids and isinstance(label, list) and set(label) <= set(ids)):
@@ -142,6 +145,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return labels
 
     def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:
+        """Record the candidates kept, and those no tier decided on."""
         del case
         keep = []
         unjudged = []
@@ -164,10 +168,10 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
 
 
 def shown_ids(case: Case) -> dict[str, str]:
-    """Return by id the name of each candidate; the names decide in which order candidates are shown.
+    """Map ids to candidates' names, which decide the order that candidates are shown in.
 
-    No model sees them. They are the ids, and in a swapped case others: of eight choices those that turn most
-    pairs of candidates.
+    Models don't see the names. They're the ids, or in a swapped case others: of eight choices, those that
+    reverse the most pairs of candidates.
     """
     ids = [candidate.id for candidate in case.candidates]
     if case.variant != "swapped":

@@ -37,8 +37,8 @@ RESAMPLES = 2_000
 LEVEL = 0.95
 SEED = 20_020_401
 BINS = 10
-OUTCOMES = ("reject", "improve", "accept")  # from the worst to the best
-# Nothing was decided: this agrees with no label, nor disagrees.
+OUTCOMES = ("reject", "improve", "accept")  # from worst to best
+# Nothing was decided: it neither agrees nor disagrees with a label.
 UNDECIDED = (
     "undetermined",
     "escalate",
@@ -46,7 +46,7 @@ UNDECIDED = (
 
 Key = TypeVar("Key", bound="Hashable")
 Pair: TypeAlias = tuple[str, str]
-"""The label, and the answer."""
+"""The label and the answer."""
 
 
 class ReportPart(BaseModel, frozen=True):
@@ -60,7 +60,7 @@ class Resampling(ReportPart):
 
 
 class Measure(NamedTuple):
-    """What each item adds to the two sums of which a figure is the ratio; 0 where it means nothing."""
+    """Each item's contribution to the two sums whose ratio is the figure; 0 if it has none."""
 
     gained: Sequence[float]
     possible: Sequence[float]
@@ -71,7 +71,7 @@ def mean(values: Sequence[float]) -> Measure:
 
 
 def resampled(size: int, figure: Callable[[Sequence[int]], float | None]) -> Interval | None:
-    """Return a `figure` of `size` items, given by their places, with its bounds; None where it has none."""
+    """Compute a `figure` of `size` items, given by their places, with bounds; None if undefined."""
     value = figure(range(size))
     if value is None:
         return None
@@ -90,7 +90,7 @@ def resampled(size: int, figure: Callable[[Sequence[int]], float | None]) -> Int
 
 
 def interval(measure: Measure) -> Interval | None:
-    """Return a measure's figure with its bounds; None where there is nothing to divide by."""
+    """Compute a measure's figure with bounds; None if there's nothing to divide by."""
     gained, possible = measure
 
     def ratio(places: Sequence[int]) -> float | None:
@@ -103,7 +103,7 @@ def interval(measure: Measure) -> Interval | None:
 
 
 def intervals(measures: Mapping[str, Measure]) -> dict[str, Interval | None]:
-    """Return figures with bounds, all from the same draws; raises `ValueError` for unequal sizes."""
+    """Compute figures with bounds from the same draws; raises `ValueError` for unequal sizes."""
     sizes = set()
     for measure in measures.values():
         for column in measure:
@@ -114,13 +114,13 @@ def intervals(measures: Mapping[str, Measure]) -> dict[str, Interval | None]:
 
 
 def difference(first: Sequence[float], second: Sequence[float]) -> Interval | None:
-    """Return by how much the first mean is above the second; raises `ValueError` for unequal sizes."""
+    """Compute the first mean's lead over the second; raises `ValueError` for unequal sizes."""
     differences = [value - other for value, other in zip(first, second, strict=True)]
     return interval(mean(differences))
 
 
 def disagreement(groups: Sequence[Sequence[str]]) -> Measure:
-    """Return by thing how many pairs of answers about it there are, and how many of these differ."""
+    """Count, for each group, the pairs of answers in it, and those that differ."""
     differing = []
     possible = []
     for group in groups:
@@ -131,9 +131,9 @@ def disagreement(groups: Sequence[Sequence[str]]) -> Measure:
 
 
 def repeatability(groups: Sequence[Sequence[float]]) -> Interval | None:
-    """Return the standard deviation of values about the same thing, pooled over things (ISO 5725-2: s_r)."""
-    squares = []  # the sum of squared distances from the mean of the group
-    freedom = []  # the degrees of freedom
+    """Compute the standard deviation of repeated values, pooled over groups (ISO 5725-2: s_r)."""
+    squares = []  # each group's sum of squared distances from its mean
+    freedom = []  # degrees of freedom
     for group in groups:
         squares.append(pvariance(group) * len(group))
         freedom.append(len(group) - 1)
@@ -143,14 +143,14 @@ def repeatability(groups: Sequence[Sequence[float]]) -> Interval | None:
     return Interval(sqrt(pooled.value), sqrt(pooled.low), sqrt(pooled.high))
 
 
-# --- Means of thousands of rows: in closed form, since drawing them again would take minutes
+# --- Means of thousands of rows: in closed form, since resampling would take minutes
 
 
 def adjusted(values: Sequence[float], extra: Sequence[float]) -> Interval:
-    """Return a mean with the bounds of Wald about the mean of the values and some `extra` ones.
+    """Compute a mean with Wald bounds about the mean of the values and some `extra` ones.
 
-    With 0, 0, 1, 1 these are the bounds of a share by Agresti and Coull, 1998; with -1, 1 those of a paired
-    difference by Bonett and Price, 2012. Values lie between -1 and 1; there is at least one.
+    With 0, 0, 1, 1 these are a share's bounds by Agresti and Coull, 1998; with -1, 1 those of a paired
+    difference by Bonett and Price, 2012. Values lie between -1 and 1, and there's at least one.
     """
     extended = [*values, *extra]
     noise = pvariance(extended) / len(extended)
@@ -158,21 +158,21 @@ def adjusted(values: Sequence[float], extra: Sequence[float]) -> Interval:
 
 
 def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) -> Interval:
-    """Return the mean that people would find in all rows, with its bounds.
+    """Estimate the mean that people would find in all rows, with bounds.
 
-    `labelled` rows, a random sample of at least two, have what the judge said and what people said; of the
-    `others` there is what the judge said. All values lie between 0 and 1.
+    `labelled` rows, a random sample of at least two, have the judge's and a person's value; `others` have
+    just the judge's. All values lie between 0 and 1.
 
     Prediction-powered inference with power tuning: Angelopoulos, Duchi and Zrnic, "PPI++: Efficient
-    prediction-powered inference", 2023. For the bounds each of the four pairs of 0 and 1 is added once, as
-    Agresti and Coull add to a share: without them 30 labels cover the truth in 84 to 94 % instead of 95 %.
+    prediction-powered inference", 2023. For the bounds, each of the four pairs of 0 and 1 is added once, as
+    Agresti and Coull do for a share: without them, 30 labels cover the truth in 84 to 94 % instead of 95 %.
     """
 
     def estimate(rows: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        """Return the mean, and the variance of it."""
+        """Return the mean and its variance."""
         judged, labels = zip(*rows, strict=True)
         spread = pvariance([*judged, *others])
-        tuning = 0.0  # how far the judge is believed about the others: lambda in PPI++, from 0 to 1
+        tuning = 0.0  # trust in the judge about the others: lambda in PPI++, from 0 to 1
         if others and spread:
             slope = covariance(judged, labels) / spread
             tuning = slope / (1 + len(rows) / len(others))
@@ -191,7 +191,7 @@ def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) 
 
 
 def _bounded(value: float, middle: float, noise: float, least: float) -> Interval:
-    """Return a value with its bounds about a middle, of which `noise` is the variance; from `least` to 1."""
+    """Return a value with bounds about a middle of variance `noise`, between `least` and 1."""
     half_width = NormalDist().inv_cdf(0.5 + LEVEL / 2) * sqrt(noise)
     bounded_value = min(1.0, max(least, value))
     low = max(least, min(bounded_value, middle - half_width))
@@ -199,11 +199,11 @@ def _bounded(value: float, middle: float, noise: float, least: float) -> Interva
     return Interval(bounded_value, low, high)
 
 
-# --- Agreement with labels: of pairs that could be read
+# --- Agreement with labels, for readable pairs
 
 
 class Class(NamedTuple):
-    """One word: how many items are labelled so, and how many called so."""
+    """One word: the number of items labelled with it, and of those called so."""
 
     word: str
     labelled: int
@@ -217,7 +217,7 @@ def accuracy(pairs: Sequence[Pair]) -> Interval | None:
 
 
 def scale(words: Sequence[str]) -> list[str] | None:
-    """Return the words in their order where they have one: outcomes, or numbers; None for other words."""
+    """Order the words if they have an order, as outcomes and numbers do; None for other words."""
     distinct = set(words)
     try:
         if distinct <= set(OUTCOMES):
@@ -228,7 +228,7 @@ def scale(words: Sequence[str]) -> list[str] | None:
 
 
 def squares(words: Sequence[str]) -> dict[Pair, float]:
-    """Return the squared distance of any two words of a scale: of the numbers, or of their places."""
+    """Compute the squared distance of any two words on a scale, by number or by place."""
     try:
         places = list(map(float, words))
     except ValueError:
@@ -241,9 +241,10 @@ def squares(words: Sequence[str]) -> dict[Pair, float]:
 
 
 def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = None) -> float | None:
-    """Return Cohen's kappa (1960); None where chance alone could not disagree.
+    """Compute Cohen's kappa (1960); None if chance alone couldn't disagree.
 
-    With a `distance` of each pair of words it is weighted (1968); without one any two words are as far apart.
+    With a `distance` for each pair of words it's weighted (1968); without one, any two words are equally far
+    apart.
     """
     labels = Counter[str]()
     answers = Counter[str]()
@@ -263,7 +264,7 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
 
 
 def spearman(pairs: Sequence[tuple[float, float]]) -> Interval | None:
-    """Return Spearman's correlation (1904) of two scores by rank; None where one is always the same."""
+    """Compute Spearman's rank correlation (1904) of two scores; None if one is constant."""
 
     def figure(places: Sequence[int]) -> float | None:
         first = _ranks([pairs[place][0] for place in places])
@@ -277,13 +278,13 @@ def spearman(pairs: Sequence[tuple[float, float]]) -> Interval | None:
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """Return the rank of each value; equal values share the mean of their ranks."""
+    """Rank each value; equal values share the mean of their ranks."""
     ordered = sorted(values)
     return [(bisect_left(ordered, value) + bisect_right(ordered, value)) / 2 for value in values]
 
 
 def kappas(pairs: Sequence[Pair]) -> tuple[Interval | None, Interval | None]:
-    """Return Cohen's kappa and, for words with an order, the quadratically weighted one."""
+    """Compute Cohen's kappa and, for words with an order, the quadratically weighted one."""
     unweighted = _kappa_interval(pairs, None)
     ordered = scale(_words(pairs))
     if not ordered:
@@ -305,7 +306,7 @@ def _words(pairs: Sequence[Pair]) -> list[str]:
 
 
 def classes(pairs: Sequence[Pair]) -> list[Class]:
-    """Return how each word is used, in the order of the scale or else of the alphabet."""
+    """Count each word's uses, ordered by the scale or else alphabetically."""
     words = _words(pairs)
     classes = []
     for word in scale(words) or sorted(set(words)):
@@ -327,12 +328,12 @@ def classes(pairs: Sequence[Pair]) -> list[Class]:
     return classes
 
 
-# --- Reliability: of what is rated 0.7, seven in ten should turn out true
+# --- Reliability: of things rated 0.7, seven in ten should turn out true
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The hits with a probability from `low` to below `high` (or 1): its mean, and the share that is true."""
+    """The hits with a probability from `low` to below `high` (or 1): its mean, and the true share."""
 
     low: float
     high: float
@@ -350,7 +351,7 @@ class LabelGroup:
 
 
 def brier(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | None:
-    """Return the mean squared difference of probability and outcome (Brier, 1950): 0 is perfect."""
+    """Compute the mean squared difference of probability and outcome (Brier, 1950); 0 is perfect."""
     errors = []
     for probability, true in zip(probabilities, outcomes, strict=True):
         errors.append((probability - true) ** 2)
@@ -358,7 +359,7 @@ def brier(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | N
 
 
 def ece(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | None:
-    """Return the expected calibration error (Naeini, Cooper and Hauskrecht, AAAI 2015): 0 is perfect."""
+    """Compute the expected calibration error (Naeini, Cooper and Hauskrecht, AAAI 2015); 0 is perfect."""
     bins = table(probabilities, outcomes)
     if not bins:
         return None
@@ -367,7 +368,7 @@ def ece(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | Non
 
 
 def table(probabilities: Sequence[float], outcomes: Sequence[bool]) -> list[Bin]:
-    """Return the bins, of equal width, that hold any hit, lowest first: a reliability diagram in numbers."""
+    """Fill bins of equal width and drop empty ones, lowest first: a reliability diagram in numbers."""
     numbers = [min(int(probability * BINS), BINS - 1) for probability in probabilities]
     groups = _grouped(numbers, probabilities, outcomes)
     bins = []
@@ -382,7 +383,7 @@ def table(probabilities: Sequence[float], outcomes: Sequence[bool]) -> list[Bin]
 def by_label(
     labels: Sequence[str], probabilities: Sequence[float], outcomes: Sequence[bool]
 ) -> list[LabelGroup]:
-    """Return the hits of each label, the most confident label first."""
+    """Group the hits by label, the most confident label first."""
     groups = []
     for label, hits in _grouped(labels, probabilities, outcomes).items():
         count, confidence, relevant = hits
@@ -393,7 +394,7 @@ def by_label(
 def _grouped(
     keys: Sequence[Key], probabilities: Sequence[float], outcomes: Sequence[bool]
 ) -> dict[Key, tuple[int, float, float]]:
-    """Return by key how many hits there are, their mean probability, and the share that is true."""
+    """For each key, compute the number of hits, their mean probability, and the true share."""
     members = defaultdict[Key, list[tuple[float, bool]]](list)
     for key, probability, is_true in zip(keys, probabilities, outcomes, strict=True):
         members[key].append((probability, is_true))

@@ -1,7 +1,7 @@
-"""What the evaluation of judges must know of a task: how a case is put to models, recorded, and read.
+"""A task as evaluation sees it: how a case is put to models, recorded, and read.
 
-Documents, candidates, pairs and rankings each have a module with a class of their own, and `tasks.py` chooses
-among them. What decides about recorded answers is read by `judgekit.judging.evidence`, as it is of live ones.
+Documents, candidates, pairs and rankings each have a module with their own class, and `tasks.py` chooses
+one. The decisive facts of recorded answers are read by `judgekit.judging.evidence`, just like live ones.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class RecordedAnswer(TypedDict, total=False):
-    """The fields of `Recorded` that say what one model answered, and how that was `read`."""
+    """The fields of `Recorded` with one model's answer, and the way it was `read`."""
 
     scores: dict[str, float]
     keep: list[str]
@@ -72,7 +72,7 @@ class Tried(NamedTuple):
 
 
 class UnaskedError(InputError):
-    """No model was asked about a case, which lacks what its rubric needs, or may not be sent."""
+    """No model was asked about a case, which lacks something its rubric needs, or may not be sent."""
 
     def __init__(self, case: Case, why: str) -> None:
         self.case_id = case.id
@@ -82,34 +82,34 @@ class UnaskedError(InputError):
 
 @dataclass(frozen=True)
 class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
-    """One task under a rubric in a mode. What doesn't fit the rubric is an `InputError`."""
+    """One task under a rubric in a mode. Anything that doesn't fit the rubric is an `InputError`."""
 
     rubric: AnyRubric
     mode: ModeName
 
     name: ClassVar[Task]
     label_kind: ClassVar[Literal["outcome", "winner", "candidates"]]
-    """What a label says: how good it is, which text is the best, or which candidates are to be kept."""
+    """The meaning of a label: a text's quality, the best text, or the candidates to keep."""
     trials_at_once: ClassVar[int] = 1
-    """How many cases are judged at a time, if the provider bears it."""
+    """The number of cases judged at once, if the provider allows it."""
 
     # --- How models are asked
 
     def configured_judge(
         self, gateway: Gateway, loaded: LoadedRubric, project: Path | None, request: JudgeRequest
     ) -> DocumentJudge:
-        """Return the judge that the configuration asks for."""
+        """Build the configured judge."""
         config = configuration.load(project)
         settings = service.judge_settings(config, loaded, project, request)
         return DocumentJudge(gateway, settings, service.reply_cache(request))
 
     @abstractmethod
     def judge(self, judge: DocumentJudge) -> Judge[AnyRubric, Subject, Record]:
-        """Return the task's judge, with the settings of another."""
+        """Build the task's judge with another judge's settings."""
 
     @abstractmethod
     def subject(self, case: Case, inputs: NamedInputs | None) -> Subject:
-        """Return what a case is about; a document's path is one of the `inputs`.
+        """Build a case's subject; a document's path is one of the `inputs`.
 
         Raises `InputError` if the case has no text.
         """
@@ -120,14 +120,14 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         case: Case,
         state: JudgingState[Subject],
     ) -> None:
-        """Ask every tier, and note in the state what was said; raises `UnaskedError` if none may be asked."""
+        """Ask every tier, and note its opinion in the state; raises `UnaskedError` if none may be asked."""
         del case
         await judge.run(state)
 
     # --- How an answer is recorded
 
     def record(self, case: Case, turn: ModelTurn[Opinion], settings: JudgeSettings) -> Recorded:
-        """Record one model's answer to a case, or its failure, and what it cost."""
+        """Record one model's answer to a case, or its failure, with the cost."""
         calls = self.answered_calls(turn)
         answer = self.read_turn(case, turn)
         if not answer:
@@ -135,7 +135,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         usages = [call.usage for call in calls]
         cost_usd = _sum_costs([usage.cost_usd for usage in usages])
         latency_ms: int | None = turn.answer.latency_ms
-        # What was kept cost nothing this time, which says nothing about the next.
+        # A cached reply was free this time, which says nothing about the next.
         if any(usage.cost_source in ("cache", "mixed") for usage in usages):
             cost_usd = None
             latency_ms = None
@@ -153,14 +153,14 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
 
     @abstractmethod
     def read_turn(self, case: Case, turn: ModelTurn[Opinion]) -> RecordedAnswer:
-        """Return what a model answered; {} if nothing could be read."""
+        """Return a model's answer in recorded form; {} if it's unreadable."""
 
     def answered_calls(self, turn: ModelTurn[Opinion]) -> Sequence[Answer[Any]]:
         """Return the answers that a record adds up."""
         return [turn.answer]
 
     def count_calls(self, turn: ModelTurn[Opinion], settings: JudgeSettings) -> int:
-        """Count the calls that a model takes for the case, whether the cache knew the answers or not."""
+        """Count the calls a model needs for the case, whether or not the cache knows the answers."""
         questions = len(self.rubric.questions)
         kind = kind_of(turn.endpoint)
         if kind is WRITES:
@@ -168,7 +168,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         return 1 if kind is DECIDES else questions
 
     def find_failure(self, calls: Sequence[Answer[Any]]) -> str:
-        """Return why no answer of a model could be read: the first failure of its calls, if one failed."""
+        """Explain why no answer was readable: the first failed call's failure, if there is one."""
         for call in calls:
             if call.failure:
                 return call.failure.kind
@@ -178,14 +178,14 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
 
     @abstractmethod
     def words(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
-        """Return the answer about the subject, under `WHOLE`, or about each candidate; None is unreadable."""
+        """Return the answer about the subject, as `WHOLE`, or each candidate; None if unreadable."""
 
     @abstractmethod
     def label_words(self, case: Case) -> Sequence[str]:
         """Return the words that a label may be."""
 
     def labels(self, case: Case) -> dict[str, str]:
-        """Return the label of the subject, under `WHOLE`, or of each candidate."""
+        """Return the label of the subject, as `WHOLE`, or of each candidate."""
         label = case.right(self.mode)
         words = self.label_words(case)
         if label not in words:
@@ -194,25 +194,25 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
 
     @abstractmethod
     def samples(self, case: Case, apart: Collection[TierName] = ()) -> Iterator[Sample]:
-        """Yield the document, the pair or each candidate; opinions of tiers in `apart` have no margin."""
+        """Yield the document, the pair or each candidate; tiers in `apart` have no margin."""
 
     def score(self, case: Case, recorded: Recorded) -> float | None:
-        """Return the mean of a document's scores, over the jury; None if too few of it could be read.
+        """Average a document's scores over the jury; None if too few of it could be read.
 
-        Raises `InputError` for a label that is no score on the rubric's scale.
+        Raises `InputError` for a label that isn't a score on the rubric's scale.
         """
         del recorded
         raise case.wrong("label: expected words; a number is for a scored document")
 
     def rated(self, case: Case, recorded: Recorded) -> Mapping[str, float] | None:
-        """Return a document's scores and, under `DISTANCE`, that from acceptance; None if it has none."""
+        """Return a document's scores and, as `DISTANCE`, that from acceptance; None if it has none."""
         del case, recorded
         return None
 
     def record_course(
         self, case: Case, apart: Collection[TierName], rules: EscalationRules
     ) -> Recorded | None:
-        """Record the end that the tiers come to about a case; None of texts that are compared."""
+        """Record the tiers' joint result on a case; None for texts that are compared."""
         del case, apart, rules
         return None
 
@@ -220,7 +220,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
 
     @abstractmethod
     def compare_with_label(self, case: Case, record: Record) -> Iterator[Tried]:
-        """Yield what was expected and said: of each candidate of a selection, else of the case."""
+        """Yield the expected and actual word for each candidate of a selection, else for the case."""
 
     def label_word(self, case: Case) -> str:
         label = case.right(self.mode)
@@ -229,15 +229,15 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
 
 
 class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
-    """A task in which each tier's opinion is read by itself: of documents and candidates."""
+    """A task that reads each tier's opinion separately: documents and candidates."""
 
     @abstractmethod
     def evidence(self, case: Case, recorded: Recorded) -> dict[str, TierEvidence]:
-        """Read a tier's evidence about a document, under `WHOLE`, or about each candidate."""
+        """Read a tier's evidence about a document, as `WHOLE`, or about each candidate."""
 
     @abstractmethod
     def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:
-        """Record the ends of a document, under `WHOLE`, or of each candidate."""
+        """Record the ends of a document, as `WHOLE`, or of each candidate."""
 
     def words(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
         evidence = self.evidence(case, recorded)
@@ -258,19 +258,18 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
     def record_course(
         self, case: Case, apart: Collection[TierName], rules: EscalationRules
     ) -> Recorded:
+        """Record the tiers' joint result on a case."""
         evidence_by_tier = {}
         for tier in rules.tiers:
             if tier in case.judges:
                 evidence_by_tier[tier] = self.evidence(case, case.judges[tier])
-        # A tier that was not asked is none to wait for.
+        # Don't wait for a tier that wasn't asked.
         rules_of_asked = replace(rules, tiers=tuple(evidence_by_tier))
         ends = {}
         asked_tiers = set[TierName]()
         for part in next(iter(evidence_by_tier.values())):  # all tiers speak about the same parts
             voices = {tier: evidence[part] for tier, evidence in evidence_by_tier.items()}
-            sample = Sample(
-                part, "accept", without_margins(voices, apart)
-            )  # nobody looks at its label
+            sample = Sample(part, "accept", without_margins(voices, apart))  # its label isn't used
             ends[part], tiers = walk_tiers(sample, rules_of_asked)
             asked_tiers.update(tiers)
         calls = sum(case.judges[tier].calls for tier in asked_tiers)
@@ -278,12 +277,12 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
 
 
 def gives_decisions(recorded: Recorded) -> bool:
-    """Whether an answer is that of decision models alone."""
+    """Whether an answer comes from decision models alone."""
     return all(juror.read == "decided" for juror in recorded.jurors)
 
 
 def join_answers(answers: Sequence[Recorded], settings: JudgeSettings, *, is_cut: bool) -> Recorded:
-    """Return what a tier says: the answer of its one model, or those of its jury with their sums."""
+    """Combine a tier's answers: its one model's, or those of its jury with their sums."""
     if len(answers) == 1:
         joined = answers[0]
     else:
@@ -295,7 +294,7 @@ def join_answers(answers: Sequence[Recorded], settings: JudgeSettings, *, is_cut
             input_tokens=sum(answer.input_tokens for answer in answers),
             output_tokens=sum(answer.output_tokens for answer in answers),
             cost_usd=_sum_costs([answer.cost_usd for answer in answers]),
-            # They are asked at the same time.
+            # They're asked at the same time.
             latency_ms=max(known_waits) if len(known_waits) == len(waits) else None,
         )
     conditions = {
@@ -309,6 +308,6 @@ def join_answers(answers: Sequence[Recorded], settings: JudgeSettings, *, is_cut
 
 
 def _sum_costs(amounts: Sequence[float | None]) -> float | None:
-    """Return the sum of amounts; None if one of them is not known."""
+    """Add up amounts; None if any is unknown."""
     known = [amount for amount in amounts if amount is not None]
     return sum(known) if len(known) == len(amounts) else None

@@ -1,4 +1,4 @@
-"""Chooses the task of a case: the one module of evaluation that asks which kind of rubric there is."""
+"""Chooses a case's task: the only module of evaluation that asks for a rubric's kind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AnyTask: TypeAlias = "CaseTask[Any, Any, Any, Any]"
 
 
 def choose_task(rubric: Rubric, mode: ModeName, case: Case | None = None) -> AnyTask:
-    """Return the task of a case under a rubric; without a case, that of most cases."""
+    """Choose the task of a case under a rubric; without a case, that of most cases."""
     if isinstance(rubric, CompareRubric):
         return PairTask(rubric, mode)
     if isinstance(rubric, SelectRubric):
@@ -37,7 +37,7 @@ def choose_task(rubric: Rubric, mode: ModeName, case: Case | None = None) -> Any
 
 
 def ranking_task(rubric: Rubric, mode: ModeName) -> RankingTask:
-    """Return the task of cases with several subjects; raises `InputError` for a rubric without scores."""
+    """Build the task of cases with several subjects; raises `InputError` for a rubric without scores."""
     if not isinstance(rubric, ScoreRubric):
         raise InputError(
             f"subjects are scored; name a rubric of the task 'score', got {rubric.ref}"
@@ -46,12 +46,12 @@ def ranking_task(rubric: Rubric, mode: ModeName) -> RankingTask:
 
 
 def read_samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Sample]:
-    """Return the labelled documents, pairs or candidates of all cases; raises `InputError`."""
+    """Read the labelled documents, pairs or candidates of all cases; raises `InputError`."""
     apart_by_case = usual_ways(cases).apart_by_case
     samples: list[Sample] = []
     for case, apart in zip(cases, apart_by_case, strict=True):
         samples.extend(choose_task(rubric, mode, case).samples(case, apart))
-    if choose_task(rubric, mode).label_kind == "winner":  # an improve is a tie there, and no reject
+    if choose_task(rubric, mode).label_kind == "winner":  # there an improve is a tie, not a reject
         return samples
     if not is_binary(sample.label for sample in samples):
         return samples

@@ -1,4 +1,4 @@
-"""Whether a condition holds for all rows, by those that are judged so far, in the order of a random draw."""
+"""Decides whether a condition holds for all rows from those judged so far, in random order."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from judgekit.evaluation.conditions import Condition
 
 WRONG = 0.05
-"""The probability of a wrong answer, at most."""
+"""The highest probability of a wrong answer."""
 CONFIDENCE = f"{1 - WRONG:.0%}".replace("%", " %")
 
 
 @dataclass
 class Answer:
-    """Answers a condition on `rows` rows from verdicts, which may come in any order.
+    """Answers a condition on `rows` rows from verdicts that may come in any order.
 
-    A row counts when all those drawn before it have a verdict or have failed. If rows counted as they finish,
-    those that take longer, such as rejections, would be missing, and the answer would be wrong.
+    A row counts once all those drawn before it have a verdict or have failed. If rows counted as they
+    finish, slower ones, such as rejections, would be missing, and the answer would be wrong.
     """
 
     condition: Condition
     rows: int
     count: int = 0
-    """How many rows count so far: the first ones in the order of the draw."""
+    """The number of rows that count so far: the first ones drawn."""
     _waiting: dict[int, str] = field(default_factory=dict)
     _numbers: list[Totals] = field(default_factory=list)
     _least: int = 0
@@ -42,7 +42,7 @@ class Answer:
         self._bets_against = Bets(self.rows, most=whole - enough)
 
     def note(self, place: int, word: str) -> None:
-        """Note the verdict of the row that was drawn at a place, from 0."""
+        """Note the verdict of the row drawn at this place, from 0."""
         self._waiting[place] = word
         while self.count in self._waiting:
             self._count(self._waiting.pop(self.count))
@@ -76,7 +76,7 @@ class Answer:
 
     @property
     def _certain_totals(self) -> Totals:
-        """What all rows add up to, whatever becomes of those that don't count yet."""
+        """The total of all rows, whatever happens to those that don't count yet."""
         left = self.rows - self.count
         return Totals(self._least, self._most + self.condition.largest * left)
 
@@ -85,7 +85,7 @@ class Answer:
         return self.condition.holds(self._certain_totals, self.rows)
 
     def bounds(self) -> Totals:
-        """Compute the total of all rows, with 95 % confidence; when all count, what they do add up to."""
+        """Bound the total of all rows with 95 % confidence; it's exact once all count."""
         if self.is_complete:
             return self._certain_totals
         largest = self.condition.largest
@@ -94,7 +94,7 @@ class Answer:
         return Totals(least, largest * self.rows - least_total(rest, self.rows, largest))
 
     def describe(self) -> str:
-        """Say whether the condition holds, how sure that is, and after how many rows."""
+        """Report whether the condition holds, how sure that is, and after how many rows."""
         verb = {True: "holds", False: "doesn't hold", None: "isn't settled"}[self.holds]
         totals = self.bounds()
         shown = self.condition.describe_range(totals, self.rows)
