@@ -1,4 +1,4 @@
-"""The command line's one boundary: parses, runs a command, turns errors into a line and an exit code."""
+"""The command line's boundary: parses, runs a command, and turns errors into a line and an exit code."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ COMMANDS = {
     "install": "install.installing",
     "uninstall": "install.uninstalling",
 }
-"""Each command's module and the function or group in it; `help.toml` has the order of the help."""
+"""Each command's module, and the function or group in it; `help.toml` sets the order in the help."""
 
 
 @functools.cache
 def application(command: str = "") -> Any:  # noqa: ANN401 - typer's own group, which it does not name
-    """Return the application with one command, whose module alone is imported, or with all of them."""
+    """Build the application with all commands, or with one, importing only that one's module."""
     app = typer.Typer(
         name="judgekit",
         help="Judge content that you are about to trust: retrieval proposes, models judge, code decides.",
@@ -103,11 +103,11 @@ def hook(
     """Answer the hook of a coding agent: JSON on stdin, context on stdout; the exit code is always 0."""
     from judgekit.hooks.claude_code import main
 
-    return main()  # which reads the command line itself, as it must without typer
+    return main()  # it reads the command line itself, because it must also work without typer
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run a command and return its exit code; what goes wrong is said in a line."""
+    """Run a command and return its exit code; prints a line if something goes wrong."""
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
@@ -142,14 +142,14 @@ def _print_usage_error(error: TyperException) -> None:
     message = error.format_message()
     context = getattr(error, "ctx", None)
     where = context.command_path if context else "judgekit"
-    if "\n" in message:  # the help of a group that was named alone
+    if "\n" in message:  # the help of a group that was called without a command
         sys.stderr.write(f"{printable(message)}\n")
     else:
         warn(f"{message} ({where} --help lists the options)")
 
 
 def _print_fault(error: Exception) -> Exit:
-    """Say what went wrong that no command expects; return the exit code for that."""
+    """Print a line about an error that no command expects, and return its exit code."""
     if isinstance(error, FileNotFoundError) and error.filename is None:  # as os.getcwd raises it
         warn("the current folder was removed; change to another one")
         return Exit.BAD_INPUT
@@ -167,7 +167,7 @@ def _print_fault(error: Exception) -> Exit:
 
 
 def _is_of_home(error: OSError) -> bool:
-    """Whether a file or folder of the user's home, or of judgekit's own folders, is what cannot be used."""
+    """Whether the unusable file or folder is in the user's home or in judgekit's own folders."""
     name = f"{error.filename}/"
     homes = (environment.config_home(), environment.cache_home(), environment.state_home())
     return any(f"{home}/".startswith(name) or name.startswith(f"{home}/") for home in homes)
@@ -175,7 +175,7 @@ def _is_of_home(error: OSError) -> bool:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Make SIGTERM an interruption, so that a command ends the programs that it started, and dies of it."""
+    """Turn SIGTERM into an interruption: the command ends the programs it started, and then dies of it."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
@@ -185,7 +185,7 @@ def terminable() -> Iterator[None]:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         nonlocal is_terminated
         is_terminated = True
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends the process at once
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second SIGTERM ends the process at once
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
@@ -196,16 +196,18 @@ def terminable() -> Iterator[None]:
         if is_terminated:
             running = sys.modules.get("judgekit.providers.running")
             if running:
-                running.end()  # a process that a signal ends runs no exit functions
+                running.end()  # because a process killed by a signal doesn't run its exit functions
             for stream in (sys.stdout, sys.stderr):
-                # It may be closed, or was never there.
+                # The stream may be closed, or may never have existed.
                 with contextlib.suppress(OSError, ValueError, AttributeError):
                     stream.flush()
-            signal.raise_signal(signal.SIGTERM)  # whoever waits for this process sees what ended it
+            signal.raise_signal(
+                signal.SIGTERM
+            )  # so that the parent process sees what ended this one
 
 
 def _warn_of_unknown_variables() -> None:
-    """Warn of each variable that begins as ours do and has no effect; tests have some of their own."""
+    """Warn about each variable that has our prefix but no effect; those of our own tests are excepted."""
     names = {name for name in os.environ if name.startswith("JUDGEKIT_")}
     names = {name for name in names if not name.startswith("JUDGEKIT_TEST_")}
     if names.issubset(environment.NAMES):
@@ -227,7 +229,7 @@ def _warn_of_unknown_variables() -> None:
 
 
 def _read_profiles() -> str:
-    """Return the text of the user's own profiles of providers, which may name any variable."""
+    """Read the text of the user's own provider profiles, which may name any variable."""
     from pathlib import Path
 
     texts = []

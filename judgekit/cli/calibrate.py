@@ -1,4 +1,4 @@
-"""`judgekit calibrate`: which opinions may be final, learned from labels at a promised error rate."""
+"""`judgekit calibrate`: learns from labels which opinions may be final at a promised error rate."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_RATE = 0.05
 _STRONG: TierName = "deep"
-_SHARE = 0.95  # of a promise of agreement, as an example
+_SHARE = 0.95  # of the promise of agreement that serves as an example
 _ROWS = 2_000
 _FILES = Argument(
     metavar="LABELS.jsonl|accept FILE", help="Labelled cases; or `accept` and a calibration."
@@ -101,7 +101,7 @@ def _learn(
     base: Path | None,
     as_json: bool,
 ) -> int:
-    """Learn from labels, say what they support, and write it unless they support nothing."""
+    """Learn from labels, print the result, and write it unless the labels support nothing."""
     from judgekit.evaluation import runner, samples
     from judgekit.evaluation.calibrate import Opinions, learn
     from judgekit.judging import calibration_files
@@ -119,7 +119,7 @@ def _learn(
             raise UsageError(
                 "--model asks a model, and these cases have recorded answers; leave one out"
             )
-        opinions = Opinions(cases, samples.models(cases), asking={})  # nobody is asked now
+        opinions = Opinions(cases, samples.models(cases), asking={})  # without asking any model
     else:
         progress = count_to(len(cases), "cases")
         opinions = runner.ask(
@@ -155,7 +155,7 @@ def _learn(
 
 
 def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) -> None:
-    """Say what a promise of agreement with deep would save without any label, if it can be told."""
+    """Say how much a promise of agreement with deep would save without any labels, if we can tell."""
     from judgekit.evaluation import agreement, samples, tasks
     from judgekit.rubric.schema import ScoreRubric
 
@@ -174,7 +174,7 @@ def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) 
 
 
 def _accept(path: Path) -> int:
-    """Show what a calibration allows, and have this user's judges go by it if a person agrees."""
+    """Show what a calibration allows, and make this user's judges follow it if a person agrees."""
     from judgekit.judging import calibration_files
 
     calibration = calibration_files.read(path)
@@ -191,7 +191,7 @@ def _accept(path: Path) -> int:
 
 
 def _say_calibration(calibration: Calibration) -> None:
-    """Print what is promised, which opinions may be final, and what that changes on the labels."""
+    """Print the promise, the opinions that may be final, and the effect on the labels."""
     _say_promise(calibration)
     say("May be final" if calibration.gates else "May be final: nothing")
     for gate in calibration.gates:
@@ -237,7 +237,7 @@ def _say_left_out(calibration: Calibration) -> None:
 
 
 def _say_effect(calibration: Calibration) -> None:
-    """Print how judging with the calibration, and without, would have gone on the labels."""
+    """Print how judging would have gone on the labels, with and without the calibration."""
     title = f"On these {counted(calibration.cases, 'label', 'labels')}"
     say(f"\n{title:<46}{'calibrated':>12}{'without':>12}")
     subjects = calibration.subjects.all if calibration.subjects else calibration.cases
@@ -274,7 +274,7 @@ def _say_effect(calibration: Calibration) -> None:
 
 
 def _rule_line(rule: CalibratedRule, calibration: Calibration) -> str:
-    """Return which opinions a rule is about, how many of them were wrong, and the bound of their rate."""
+    """Describe a rule: its opinions, how many of them were wrong, and the bound of their error rate."""
     margin = f"{rule.least_margin:g} or more"
     if calibration.subjects:
         after = {"accept": " after a lead", "improve": " after a tie"}.get(rule.after or "", "")
@@ -292,5 +292,5 @@ def _rule_line(rule: CalibratedRule, calibration: Calibration) -> str:
     gains = f" and {rule.gains} gained" if rule.gains else ""
     bound = rule.bound
     if bound > 0:
-        bound = max(bound, 0.001)  # never "at most 0.0%"
+        bound = max(bound, 0.001)  # so that it never says "at most 0.0%"
     return f"  {what:<{WIDTH}} {rule.errors} wrong{gains} of {rule.labels}, at most {bound:.1%}"

@@ -1,4 +1,4 @@
-"""What all commands have in common: -q, -v and -V; help in groups, with whole summaries and examples."""
+"""The common parts of all commands: -q, -v and -V, and help in groups, with whole summaries and examples."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from judgekit import environment
 from judgekit.cli import output
 
 WHOLE_HELP = "judgekit.whole_help"
-"""The key of a context's notes that says that all options are to be listed."""
-_LONGEST = 1000  # characters; no summary is cut
+"""The context key that asks for a list of all options."""
+_LONGEST = 1000  # characters, so that no summary is cut
 
 
 def extend(command: Any, *, path: str = "", top: bool = True) -> None:  # noqa: ANN401 - typer's own, which it does not name
-    """Add to a command and those below it the options that all understand, and what their help lacks.
+    """Add the common options, and the missing parts of the help, to a command and its subcommands.
 
-    `path` are the names by which a command is called.
+    `path` is the command's full name, such as `eval memories`.
     """
     for names, help_ in _OPTIONS.items():
         option = TyperOption(
@@ -47,7 +47,7 @@ def extend(command: Any, *, path: str = "", top: bool = True) -> None:  # noqa: 
 
 
 def _write_commands(commands: dict[str, Any], ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
-    """Write the commands of a group with their summaries; judgekit's own in the groups of help.toml."""
+    """Write the commands of a group with their summaries, at the top level in the groups of help.toml."""
     groups = {"Commands": list(commands)} if ctx.parent else help_table()["groups"]
     width = max(map(len, commands))
     for title, names in groups.items():
@@ -78,7 +78,7 @@ def _print_whole_help(context: Any, _option: object, is_given: bool) -> None:  #
 
 
 def _write_options(command: Any, groups: dict[str, list[str]], ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
-    """Write the options in groups; those that stand in none only if the whole help is wanted."""
+    """Write the options in groups; those in no group are only written for the whole help."""
     arguments = []
     records = {}
     for parameter in command.get_params(ctx):
@@ -113,7 +113,7 @@ def help_table() -> dict[str, Any]:
 
 
 def _apply(_context: object, option: Any, is_given: bool) -> None:  # noqa: ANN401 - typer's own
-    """Do as an option says; -v shows calls of this process on stderr, since the engine's cannot be seen."""
+    """Apply a common option; -v logs this process's calls on stderr, as those of an engine can't be seen."""
     if not is_given:
         return
     if option.name == "version":

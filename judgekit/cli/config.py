@@ -1,4 +1,4 @@
-"""`judgekit config`: the settings that hold here; `cache`: the replies of models that are kept."""
+"""`judgekit config`: the settings that apply here; `cache`: the models' replies that are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`judgekit demo`: the main job on sample data, with a real model, and what happens without one."""
+"""`judgekit demo`: the main job on sample data, with a real model or without one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _GONE = {
 _HIT = re.compile(r"^ *\d+\. ", re.MULTILINE)
 _VERDICT = re.compile(r"^([A-Z]+) +(\S+\.md)", re.MULTILINE)
 _MEASURE = "Measure any judge on labelled cases of your own before you rely on it."
-# A model sees a document's name, so in the demo it does not give the answer away.
+# A model sees a document's name, so the names in the demo mustn't give the answer away.
 _DOCUMENTS = {"good.md": "first.md", "damaged.md": "second.md"}
 
 _MODEL = typer.Option(help="Use this local model (name or GGUF path), not the detected one.")
@@ -44,7 +44,7 @@ _MODEL = typer.Option(help="Use this local model (name or GGUF path), not the de
 
 def demo(model: Annotated[str | None, _MODEL] = None) -> None:
     """Show the prompt hook, a search and two verdicts on sample data."""
-    # Without an engine nothing goes on after the demo, however it ends.
+    # Without an engine, nothing keeps running after the demo, however it ends.
     environ = {**os.environ, "JUDGEKIT_ENGINE": "0", "FORCE_COLOR": "1"}
     trust = _choose_model(model, environ)
     sample = _copy_sample()
@@ -74,7 +74,7 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
 
 
 def _copy_sample() -> Path:
-    """Copy the examples to where they were before, so that nothing piles up; return their folder."""
+    """Copy the examples to the same folder each time, so that nothing piles up; returns the folder."""
     sample = Path(environment.private_folder(environment.cache_home())) / environment.DEMO.name
     shutil.rmtree(sample, ignore_errors=True)
     shutil.copytree(files.folder("examples"), sample)
@@ -84,7 +84,7 @@ def _copy_sample() -> Path:
 
 
 def _run_hook(prompt: str, project: Path, environ: Mapping[str, str]) -> int:
-    """Print what the hook adds to a prompt; return how many memories it adds."""
+    """Print the context that the hook adds to a prompt; returns the number of memories in it."""
     payload = {"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)}
     done = subprocess.run(  # noqa: S603 - ourselves
         programs.python("judgekit", "hook"),
@@ -101,7 +101,7 @@ def _run_hook(prompt: str, project: Path, environ: Mapping[str, str]) -> int:
 
 
 def _choose_model(wanted: str | None, environ: dict[str, str]) -> str:
-    """Find or fetch a model, put it into `environ`, and return what to say about it."""
+    """Find or fetch a model and put it into `environ`; returns a line about it for the user."""
     from importlib.util import find_spec
 
     from judgekit.config import settings
@@ -125,7 +125,7 @@ def _choose_model(wanted: str | None, environ: dict[str, str]) -> str:
         models.resolve(name)
     except UsageError:
         fetch_model(name)
-    # They go before every other choice of a model.
+    # These variables outrank every other choice of a model.
     for variable in ("API_BASE", "REPLAY", "QUICK_MODEL", "DEEP_MODEL", "TIEBREAKER_MODEL"):
         environ.pop(f"JUDGEKIT_{variable}", None)
     environ.update(JUDGEKIT_LOCAL_MODEL=name, JUDGEKIT_MODEL=f"local/{name}")
@@ -139,7 +139,7 @@ def _print_heading(text: str) -> None:
 
 
 def _run(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> str:
-    """Run a command, print what it prints, and return that."""
+    """Run a command, and print and return its output."""
     say(f"$ judgekit {shlex.join(arguments)}")
     words = programs.python("judgekit", *arguments)
     lines: list[str] = []

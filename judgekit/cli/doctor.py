@@ -1,4 +1,4 @@
-"""`judgekit doctor`: what works here, what does not, and what to do about it."""
+"""`judgekit doctor`: checks what works here and what doesn't, and says what to do about it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _check_all(project: Path, *, is_live: bool) -> Iterator[Check]:
 
 
 def _guarded(subject: str, checks: Iterator[Check]) -> Iterator[Check]:
-    """Yield checks; an error that ends them is one, of the subject."""
+    """Yield checks; an error that ends them becomes a failed check of the subject."""
     try:
         yield from checks
     except JudgekitError as error:
@@ -88,7 +88,7 @@ def _check_storage() -> Iterator[Check]:
 
 
 def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
-    """Check the settings, and all that they name; nothing of it where they cannot be read."""
+    """Check the settings and everything they name; if they can't be read, only say so."""
     from judgekit.config import settings
 
     try:
@@ -148,7 +148,7 @@ def _check_rubrics(project: Path) -> Iterator[Check]:
 
 
 def _check_named_rubric(section: Section, rubric: str, project: Path) -> Iterator[Check]:
-    """Check a rubric that the configuration names, which judging alone would read."""
+    """Check a rubric that the configuration names, since otherwise only judging would read it."""
     from judgekit.rubric import loader
 
     loaded = loader.configured_rubric(section, rubric, project)
@@ -165,7 +165,7 @@ def _check_providers() -> Iterator[Check]:
     yield "ok", "providers", f"{counted(len(known), 'profile is', 'profiles are')} sound"
     try:
         config = load(None).providers
-    except ConfigError:  # which is said of the configuration
+    except ConfigError:  # the check of the configuration reports it
         return
     for key, names in (("allow", config.allow), ("order", config.order)):
         for name in names or ():
@@ -175,7 +175,7 @@ def _check_providers() -> Iterator[Check]:
 
 
 def _check_models(config: Config, project: Path) -> Iterator[Check]:
-    """Say which models judge, which judge texts of a known family, and what is lost without one."""
+    """Name the models that judge, also those for texts of a known family, or say what's lost without any."""
     from judgekit.cli.provider import list_models
     from judgekit.judging.panel import by_author, resolve_panel
 
@@ -189,7 +189,7 @@ def _check_models(config: Config, project: Path) -> Iterator[Check]:
         models = [f"{endpoint.model} ({endpoint.profile.title})" for endpoint in jury]
         yield "ok", f"models, {tier}", ", ".join(models)
     for family, tiers in by_author(config, project):
-        if not family:  # texts of no known author go to the panel above
+        if not family:  # texts by unknown authors go to the panel above
             continue
         yield "ok", f"texts by {family}", list_models(tiers)
     if not importlib.util.find_spec("xllamacpp"):
@@ -198,7 +198,7 @@ def _check_models(config: Config, project: Path) -> Iterator[Check]:
 
 
 def _check_shared_judge(config: Config) -> Iterator[Check]:
-    """Ask the shared judge which rubrics it has: a request with the token, and without a text."""
+    """Ask the shared judge for its list of rubrics, a request that needs the token but sends no text."""
     from judgekit.judging import shared
 
     server = shared.configured(config)
@@ -209,7 +209,7 @@ def _check_shared_judge(config: Config) -> Iterator[Check]:
 
 
 def _ask_models(config: Config, project: Path) -> Iterator[Check]:
-    """Have each model judge a sentence, after a line that says what that costs at most."""
+    """Let each model judge a sentence, after a line with the highest possible cost."""
     from judgekit.cli.provider import describe_trial
     from judgekit.judging import trial
     from judgekit.judging.panel import resolve_panel
@@ -238,7 +238,7 @@ def _check_search_command(words: list[str], seconds: float, project: Path) -> It
 
 
 def _check_pins(config: Config, project: Path) -> Iterator[Check]:
-    """Say which pins name no memory, and which one may be meant."""
+    """Report pins that name no memory, and suggest one that may be meant."""
     from judgekit.config.settings import user_roots
     from judgekit.retrieval import pins
     from judgekit.retrieval.compiled import Profiles

@@ -1,4 +1,4 @@
-"""`judgekit engine`: the process that is kept ready for judging; `serve`: the shared judge of a team."""
+"""`judgekit engine`: the process that's kept ready for judging; `serve`: a team's shared judge."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from judgekit.engine.admission import Tokens
 
 app = typer.Typer(no_args_is_help=True, help="The background process that keeps judging fast.")
-_START_SECONDS = 60.0  # a slow disk, a busy machine
+_START_SECONDS = 60.0  # long enough for a slow disk or a busy machine
 
 
 @app.command()
@@ -28,7 +28,7 @@ def start() -> int:
     """Start the engine, unless it runs, and wait until it is ready."""
     from judgekit.config import settings
 
-    settings.load(None)  # here a person reads what is wrong with it
+    settings.load(None)  # so that a person sees errors in the settings here
     engine = process.start(_START_SECONDS)
     if engine is None:
         warn("the engine could not start; judging works without it (see docs/engine.md)")
@@ -68,7 +68,7 @@ def status(as_json: AsJson = False) -> None:
 
 
 def _engine_record(engine: process.Running) -> dict[str, Any]:
-    """Return what is known of an engine; its own answer replaces `pid` and `leaving`."""
+    """Describe an engine; its own answer replaces `pid` and `leaving`."""
     return {
         "pid": engine.process,
         "leaving": engine.leaving,
@@ -79,7 +79,7 @@ def _engine_record(engine: process.Running) -> dict[str, Any]:
 
 
 def _print_engine(engine: process.Running) -> None:
-    if engine.leaving:  # it has given up its socket, so it cannot be asked
+    if engine.leaving:  # it has given up its socket, so we can't ask it
         remedy = "judgekit engine stop --now stops it at once"
         say(f"process {engine.process}: stops after its running requests; {remedy}")
     else:

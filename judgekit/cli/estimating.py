@@ -1,4 +1,4 @@
-"""`--estimate`: what judging would take, before anything is sent."""
+"""`--estimate`: prints what judging would take, before anything is sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def print_estimate(
 ) -> None:
     """Print an estimate for people, or as JSON if such a format is wanted.
 
-    `rows` is their file, if texts are rows; `left_out` says which rows aren't asked about, and why.
+    `rows` is the file if texts are rows; `left_out` are lines about the rows that won't be judged, and why.
     """
     if format_ in _JSON:
         emit(json.dumps({**_describe(estimate), "left_out": list(left_out)}, ensure_ascii=False))
@@ -70,7 +70,7 @@ def _sum_calls(models: Sequence[ModelEstimate]) -> int:
 
 
 def _sum_usd(models: Sequence[ModelEstimate]) -> float:
-    """Add up what's known of costs."""
+    """Add up the known costs."""
     return sum(model.usd or 0.0 for model in models)
 
 

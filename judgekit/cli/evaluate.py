@@ -1,4 +1,4 @@
-"""`judgekit eval`: how well judging and retrieval do on labels."""
+"""`judgekit eval`: measures how well judging and retrieval do on labels."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ else:
     ProfileKind = enum.StrEnum("ProfileKind", [(kind, kind) for kind in KINDS])
 
 _FIRST_KIND = ProfileKind(KINDS[0])
-_LONGEST_WORD = 40  # characters, in that column
+_LONGEST_WORD = 40  # characters in its column
 _WANTED = Option(metavar="WORD", help="Aim of injected texts (default accept).")
 _MODELS = Option(metavar="A,B,C", help="Compare these models, each asked alone.")
 _SCOPE_PREFIX = Option(
@@ -143,7 +143,7 @@ def _check_combination(
     repeat: int,
     keep: bool,
 ) -> None:
-    """Raise `UsageError` for options that do not go together, or that ask models where none can be asked."""
+    """Raise `UsageError` for options that don't go together, or that ask models when none can be asked."""
     asking = {"--again": again, "--model": model, "--models": models, "--repeat": repeat > 1}
     for option, value in asking.items():
         if value and not can_ask:
@@ -166,7 +166,7 @@ def _split_names(models: str | None) -> list[str]:
 
 
 def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = False) -> None:
-    """Print how well each judge does; in a comparison a table of them, and where they disagree."""
+    """Print how well each judge does; in a comparison, print a table and the cases on which they disagree."""
     from judgekit.evaluation import pages
 
     if as_json:
@@ -191,7 +191,7 @@ def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = Fa
 
 
 def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
-    """Keep the noise of the course for the gate, if there is enough of it; return the exit code."""
+    """Save the measured noise of judging for the gate if there are enough repeats; returns the exit code."""
     from judgekit.evaluation.cases import COURSE
     from judgekit.judging import noise
 
@@ -213,9 +213,9 @@ def read_cases(
     map_: Sequence[str] | None = None,
     id_: str | None = None,
 ) -> tuple[list[Case], LeftOut]:
-    """Return labelled cases as a rubric understands them, and what was left out of them.
+    """Read labelled cases as a rubric understands them, and count those left out.
 
-    A file has cases, or rows with the usual columns: a table, or lines with other keys than cases.
+    A file holds cases, or rows with the usual columns: a table, or lines with other keys than cases.
     """
     from judgekit.data import fields, labels
     from judgekit.data.rows import open_rows
@@ -252,7 +252,7 @@ def _has_labelled_rows(rows: Iterable[object]) -> bool:
 
 
 def warn_unanswered(reason: str) -> Exit:
-    """Say why the figures cover a part of the cases, or none; return the exit code for that."""
+    """Say why the figures cover only some of the cases, or none; returns the exit code for that."""
     warn(reason)
     return Exit.HUMAN_NEEDED
 
@@ -263,7 +263,7 @@ def _say_resampling(resampling: Resampling, what: str) -> None:
 
 
 def _say_judge(judge: JudgeReport) -> None:
-    """Print the figures of a judge that were measured."""
+    """Print a judge's measured figures."""
     from judgekit.evaluation import pages
 
     title = f"{judge.title} ({judge.model})" if judge.model else judge.title
@@ -298,7 +298,7 @@ def _say_judge(judge: JudgeReport) -> None:
 
 
 def _say_word(word: Class) -> None:
-    """Print how often a judge is right that says a word, and how often it says it where labels do."""
+    """Print the precision and recall of one word of a judge."""
     precision = f"{word.precision.value:.3f}" if word.precision else "-"
     recall = f"{word.recall.value:.3f}" if word.recall else "-"
     how_often = f"{word.labelled} labelled so"
@@ -382,7 +382,7 @@ def _say_retrieval(report: RetrievalReport) -> None:
 
 
 def _say_confidence(measured: ConfidenceReport) -> None:
-    """Print how well confidence tells relevant hits: a row for each range of it, and for each word."""
+    """Print how well confidence predicts relevance: a row for each range of it, and for each word."""
     from judgekit.evaluation.stats import Bin, LabelGroup
 
     if measured.brier is None or measured.ece is None:

@@ -1,4 +1,4 @@
-"""Figures in lines for people: a name in a column, and behind it a value with its interval."""
+"""Figures as lines for people: a name in a column, followed by a value with its interval."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WIDTH = 44  # of the first column
 
 
 def say_figure(name: str, interval: Interval | Share | None, more: str = "") -> None:
-    """Print a figure and, in brackets, its interval; `-` where there is none."""
+    """Print a figure and, in brackets, its interval; `-` if there's no figure."""
     value = "    -"
     if interval is not None:
         value = f"{interval.value:.3f}  [{interval.low:.3f}, {interval.high:.3f}]"

@@ -1,4 +1,4 @@
-"""`judgekit gate`: judges what a push or a branch changes, and in blocking mode stops the push."""
+"""`judgekit gate`: judges the changes of a push or a branch, and in blocking mode stops the push."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def gate(
         mode = "blocking"
 
     def on_start(begin: Begin) -> None:
-        # Should the run not end in time, the exit code is that of a block where nothing may pass unjudged.
+        # If the run doesn't end in time, the exit code says "blocked" if nothing may pass unjudged.
         late_code = blocked_code if begin["holds"] else Exit.ACCEPTED
         watchdog.extend(begin["budget"] + hook.GRACE, late_code)
         if is_watched():
@@ -71,12 +71,12 @@ def gate(
         return Exit.ACCEPTED
     _print_report(report, format_, base)
     formats.write_also(also_files, lambda renderer: renderer.render_gate(report))
-    # A person asked for it; for a push that changes other files it would be noise.
+    # Only if a person asked for it: on a push that changes other files it would be noise.
     if base and report.word is None:
         note(
             f"nothing to judge: no file selected by gate.paths and gate.authors changed since {base}"
         )
-    # At the end, when all else has been said.
+    # Last, when everything else has been printed.
     if report.escalate.get("issues") == "on" or report.escalate.get("notify"):
         _notify_and_open_issues(report, pre_push[1] if pre_push else "")
     return blocked_code if report.blocked else Exit.ACCEPTED
@@ -93,7 +93,7 @@ def _notify_and_open_issues(report: Report, address: str) -> None:
 
 
 def _print_report(report: Report, form: str, base: str | None) -> None:
-    """Print the rows in a format, and what a person should know of the run."""
+    """Print the rows in a format, and anything else that a person should know about the run."""
     formats.print_gate(form, report)
     if not report.fault:
         for omission in report.unexamined:
@@ -109,7 +109,7 @@ def _print_report(report: Report, form: str, base: str | None) -> None:
 
 
 def _last_line(report: Report) -> str:
-    """Return the last line about files; a reason that stands above is not given again."""
+    """Build the last line about files; doesn't repeat a reason that's printed above."""
     omissions = []
     for omission in report.not_examined:
         if report.fault or omission["reason"] in report.notes:
@@ -122,8 +122,8 @@ def _last_line(report: Report) -> str:
 
 
 def _print_effect(report: Report, *, is_push: bool) -> None:
-    """Say whether the push continues, and how to go on where it does not."""
-    if report.fault:  # it has been said
+    """Say if the push continues, or else how to go on."""
+    if report.fault:  # it has been printed already
         return
     if report.blocked:
         _print_block(report, is_push=is_push)
@@ -139,7 +139,7 @@ def _print_effect(report: Report, *, is_push: bool) -> None:
 
 def _print_block(report: Report, *, is_push: bool) -> None:
     words = [row["word"] for row in report.stopping]
-    if report.holds:  # so does what could not be judged at all
+    if report.holds:  # files that couldn't be judged hold the push, too
         words += [UNKNOWN] * len(report.unexamined)
     counts = [f"{words.count(word)} {word}" for word in (STOPS, UNKNOWN) if word in words]
     warn(f"blocked: {', '.join(counts)}. Fix the findings above, commit, and push again;")
@@ -163,7 +163,7 @@ def _print_block(report: Report, *, is_push: bool) -> None:
 
 
 def _print_reviewers(names: Sequence[str]) -> None:
-    """Say whose overrides count in CI."""
+    """Name the people whose overrides count in CI."""
     if names:
         note(f"or have a reviewer accept it who did not write it ({', '.join(names)}):")
     else:

@@ -1,4 +1,4 @@
-"""`judgekit init`: three questions, then a configuration, a rubric to edit, and the command to run."""
+"""`judgekit init`: asks three questions, writes a configuration and a rubric, and names the next command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Subject(NamedTuple):
-    """Something that people judge: in a few words, the rubric to begin with, and what judges it.
+    """Something that people judge: a short description, the rubric to start with, and the task.
 
     `task` is None for documents, which are files rather than rows.
     """
@@ -82,7 +82,7 @@ def _require_terminal(missing: list[str]) -> None:
 
 
 def _ask(question: str, check: Callable[[str], str], default: str | None = None) -> str:
-    """Ask until the answer is one."""
+    """Ask until `check` accepts the answer."""
 
     def read(answer: str) -> str:
         try:
@@ -100,7 +100,7 @@ def _check_what(what: str) -> str:
 
 
 def _check_model(model: str) -> str:
-    """Return the name of a model as it was given; raises `UsageError` for an unknown provider."""
+    """Check a model's name, and return it unchanged; raises `UsageError` for an unknown provider."""
     from judgekit.providers import registry
     from judgekit.providers.resolve import profile_of
 
@@ -115,7 +115,7 @@ def _check_model(model: str) -> str:
 
 
 def _find_usable_model() -> str:
-    """Name the quick model of the first provider that can be used here."""
+    """Find the quick model of the first provider that's usable here."""
     from judgekit.providers.resolve import provider_report
 
     for state in provider_report(os.environ):
@@ -126,7 +126,7 @@ def _find_usable_model() -> str:
 
 
 def _check_where(where: str, subject: _Subject) -> str:
-    """Return the path; raises `InputError` or `UsageError` if nothing there can be judged."""
+    """Check a path and return it; raises `InputError` or `UsageError` if nothing there can be judged."""
     if subject.task is None:
         if not Path(where).exists():
             raise InputError(f"{where}: no such file or folder")
@@ -144,7 +144,7 @@ def _check_where(where: str, subject: _Subject) -> str:
 
 
 def _begin_rubric(what: str, subject: _Subject) -> Path:
-    """Write a copy of a bundled rubric; one that is there already is kept."""
+    """Write a copy of a bundled rubric, unless the file exists."""
     from judgekit.rubric import loader
 
     folder = project_path() / ".judgekit" / "rubrics"
@@ -160,7 +160,7 @@ def _begin_rubric(what: str, subject: _Subject) -> Path:
 
 
 def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
-    """Write down the rubric and the model, unless the configuration names others."""
+    """Write the rubric and the model to the configuration, unless it names others."""
     from judgekit.config import settings, yaml_text
 
     path = settings.project_file(project_path())
@@ -168,7 +168,7 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
     if path.exists():
         known = (yaml_text.parsed(path.read_text(encoding="utf-8"), path) or {}).get("judge") or {}
     wanted: dict[str, object] = {}
-    if subject.task != "compare":  # its rubric is named with each command
+    if subject.task != "compare":  # `compare` gets its rubric with each command
         wanted["rubric"] = rubric
     if model != _LATER:
         wanted["tiers"] = {"quick": model}

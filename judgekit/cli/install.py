@@ -1,4 +1,4 @@
-"""`judgekit install` and `judgekit uninstall`: judgekit in other programs' settings, and out again."""
+"""`judgekit install` and `judgekit uninstall`: adds judgekit to other programs' settings, and removes it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def uninstall_pre_commit(print_: _Print = False, purge: _Purge = False) -> None:
 
 
 def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
-    """Add the commands that install and remove the prompt hook of a client, for the scopes that it has."""
+    """Add the commands that install and remove a client's prompt hook, with the scopes it supports."""
 
     def add(scope: Any = "user", print_: _Print = False, skill: _Skill = False) -> None:  # noqa: ANN401 - `scopes`
         _install_client(client, scope, print_=print_, with_skill=skill)
@@ -184,7 +184,7 @@ for _client in CLIENTS:
 
 
 def _install(change: FileChange, effect: str, *, is_program: bool = False) -> None:
-    """Install as planned, and say so with the `effect`."""
+    """Carry out a planned installation, and describe its `effect`."""
     files.install(change, program=is_program)
     say(f"{_describe_writing(change)}{effect}")
 
@@ -201,7 +201,7 @@ def _uninstall(
     print_: bool,
     carry_out: Callable[[FileChange], None] = files.uninstall,
 ) -> None:
-    """Remove as planned, and say what was `removed`, or that nothing was there; or print the plan."""
+    """Carry out or print a planned removal, and say what was `removed`, or that nothing was there."""
     if print_:
         _print_plan(change)
         return
@@ -210,7 +210,7 @@ def _uninstall(
 
 
 def _end_with_remains(command: str, *, purge: bool, print_: bool) -> None:
-    """Name what judgekit keeps, or delete it; nothing is deleted if the plan alone is printed."""
+    """List the data that judgekit keeps, or delete it with `purge`; a printed plan deletes nothing."""
     from judgekit.engine import process
     from judgekit.hooks import remains
 
@@ -233,7 +233,7 @@ def _end_with_remains(command: str, *, purge: bool, print_: bool) -> None:
 
 
 def _print_plan(change: FileChange) -> None:
-    """Print the file as it would be, and on stderr what would be done."""
+    """Print the file as it would become, and on stderr what would be done."""
     if change.changes:
         note(f"would {'remove' if change.after is None else 'write'} {change.path}")
     elif change.before is None:

@@ -1,4 +1,4 @@
-"""What an interrupted command says is kept."""
+"""Messages about what's kept when a command is interrupted."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ KEPT: dict[str, str | None] = {
     "escalate": "; issues that are up to date stay so; run the same command for the rest",
     **dict.fromkeys(("kpi", "triage"), "; the ledger is unchanged"),
 }
-"""What an interrupted command says is kept; None where it has said so itself."""
+"""Each command's message about what's kept; None if the command prints its own."""
 
 
 def set_kept(command: str, message: str) -> None:
-    """Set what an interruption of a command from now on says is kept."""
+    """Set the message to print if the command is interrupted from now on."""
     KEPT[command] = f"; {message}"

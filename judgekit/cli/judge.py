@@ -1,4 +1,4 @@
-"""`judgekit judge`: a verdict for each document, by the engine or here; `compare`: which text is better."""
+"""`judgekit judge`: a verdict on each document, by the engine or here; `compare`: finds the better text."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FILES = Argument(metavar="A B...", help="Files, or - for stdin; or give --data.
 _PATHS = Argument(metavar="PATH...", help="Files, folders, or - for stdin; or give --data.")
 _TEXTS_WITH_ROWS = tuple(source.endings[0] for source in SOURCES if source.is_text)
 _FAMILY = Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic.")
-_USUAL_EXIT = (row_options.ExitOn.IMPROVE, row_options.ExitOn.UNDETERMINED)  # of documents
+_USUAL_EXIT = (row_options.ExitOn.IMPROVE, row_options.ExitOn.UNDETERMINED)  # for documents
 _Depth = Annotated[AnyDepth | None, Option(help="Models to ask; auto chooses by path and size.")]
 _Explain = Annotated[
     bool,
@@ -206,9 +206,9 @@ def _name_variants(
     models: Sequence[str],
     dataset: row_options.DataOptions,
 ) -> dict[str, Record]:
-    """Map the name of each model or rubric to its request, if several are given; else {}.
+    """Map the name of each model or rubric to its request if several are given, else return {}.
 
-    Raises `UsageError` if one is given twice, or several of both.
+    Raises `UsageError` if one is given twice, or if several of both are given.
     """
     choices = {"rubric": rubrics, "model": models}
     several = {name: values for name, values in choices.items() if len(values) > 1}
@@ -224,7 +224,7 @@ def _name_variants(
 
 
 def _request_fields(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
-    """Return the fields of a `JudgeRequest` that are not None; an engine gets them without pydantic."""
+    """Collect the fields of a `JudgeRequest` that aren't None, to send to an engine without pydantic."""
     fields: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     if "model" in fields:
         fields["model"] = encodable(fields["model"])
@@ -238,9 +238,9 @@ def _read_documents(
     task: TaskDescription,
     family: str | None,
 ) -> Iterator[Document]:
-    """Yield each file as a document when it is read; with a `task_id` all as one.
+    """Yield each file as a document as soon as it's read; with a `task_id`, all files as one.
 
-    What cannot be read is said and added to `unreadable`; of a task it raises `InputError`.
+    An unreadable file is reported and added to `unreadable`; in a task it raises `InputError`.
     """
     parts: list[File] = []
     for path in documents.expand(paths):
@@ -301,7 +301,7 @@ def _judge_documents(
     use_engine: bool,
     as_task: bool,
 ) -> list[Record]:
-    """Judge documents as they come, or the only one as a task; print and return the verdicts."""
+    """Judge documents as they come, or a single one as a task; prints and returns the verdicts."""
     verdicts: list[Record] = []
     project = environment.project_root()
     is_streamed = formats.FORMATS[form].is_streamed
@@ -343,14 +343,14 @@ def _judge_documents(
 
 
 def _note_reasons(verdicts: Iterable[Record]) -> None:
-    """Say which row of the table of escalation ended each judging."""
+    """Name the row of the escalation table that ended each judging."""
     for verdict in verdicts:
         if verdict.get("because"):
             note(f"{verdict['task_id']}: {verdict['verdict']}, because: {verdict['because']}")
 
 
 def _note_about(verdicts: Sequence[Record]) -> None:
-    """Say why some are undetermined, what was sent where, and which were decided without words."""
+    """Say why some verdicts are undetermined, where texts were sent, and which were decided without words."""
     undetermined = [verdict for verdict in verdicts if verdict["verdict"] == "undetermined"]
     for reason in sorted({verdict["degraded"] for verdict in undetermined} - {None}):
         warn(f"undetermined: {reason}")
@@ -373,7 +373,7 @@ def _judge_task(
     *,
     use_engine: bool,
 ) -> None:
-    """Judge a task, note it in the ledger, hand on its record, and print notes for a person."""
+    """Judge a task, note it in the ledger, pass its record on, and print notes for a person."""
 
     def read(response: client.Response) -> tuple[Record, list[str]]:
         reply = answers.value(response)
@@ -505,7 +505,7 @@ def compare(
 
 
 def _print_comparison(comparison: Comparison, format_: str) -> int:
-    """Print a comparison and what is to be said of it; return the exit code."""
+    """Print a comparison and the notes about it; returns the exit code."""
     formats.print_comparison(format_, comparison)
     if not comparison.decided and comparison.degraded:
         warn(f"{comparison.verdict}: {comparison.degraded}")

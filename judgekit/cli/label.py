@@ -1,4 +1,4 @@
-"""`judgekit label`, `override`, `escalate`: what people say about verdicts, and issues that ask them."""
+"""`judgekit label`, `override`, `escalate`: records people's opinions on verdicts, and opens issues."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 AnyLedger: TypeAlias = "Ledger | TeamLedger"
 _KEY_WORDS: dict[str, LabelWord] = {"g": "go", "n": "no-go", "u": "unsure"}
-# A file may also use the words of a judge, as the gate reads them.
+# A file may also use a judge's words, which are read as the gate reads them.
 _JUDGES_WORDS: dict[str, LabelWord] = {"accept": "go", "improve": "no-go", "reject": "no-go"}
 _FILE_WORDS = _JUDGES_WORDS | {word: word for word in _KEY_WORDS.values()}
 _KEY_HELP = "g go, n no-go, u unsure, s skip, b back (undo), a all of the text, q quit"
-_MAX_TEXT = 100  # characters of a line that cannot be used
-_LEAST_DIGITS = 8  # of a verdict's id
-_MAX_LINES = 40  # of each file, until `a` is pressed
+_MAX_TEXT = 100  # characters shown of an unusable line
+_LEAST_DIGITS = 8  # of an abbreviated verdict id
+_MAX_LINES = 40  # of each file, unless `a` is pressed
 _VERDICT = Argument(metavar="ID", help="With --dismiss: id of a verdict, or its PATH.")
 _DISMISS = Option(min=1, metavar="N", help="Finding N of a verdict, as printed, is no problem.")
 _FROM = Option("--from", metavar="FILE", help="Read lines `id,accept|improve|reject|unsure`; or -.")
@@ -97,7 +97,7 @@ def label(
 
 
 def _dismiss_finding(ledger: AnyLedger, name: str, number: int, who: str, *, undo: bool) -> int:
-    """Note in the ledger that a finding of a verdict is no problem, or that it counts again."""
+    """Note in the ledger that a verdict's finding is no problem, or that it counts again."""
     from judgekit.ledger import DismissalLine
 
     verdict = _find_verdict(ledger, name)
@@ -130,7 +130,7 @@ def _dismiss_finding(ledger: AnyLedger, name: str, number: int, who: str, *, und
 def _ask_for_labels(
     ledger: AnyLedger, waiting: Sequence[VerdictLine], who: str, *, blind: bool
 ) -> int:
-    """Ask about each verdict, keep the answers, and return how many verdicts are labelled."""
+    """Ask about each verdict and save the answers; returns the number of labelled verdicts."""
     from judgekit.ledger import Label
 
     def add_label(verdict: VerdictLine, word: LabelWord) -> None:
@@ -160,7 +160,7 @@ def _ask_for_labels(
 
 
 def _ask_about(verdict: VerdictLine, count: str, *, blind: bool) -> str:
-    """Show a verdict with its texts, and return the key that a person presses to go on."""
+    """Show a verdict with its texts until a person presses another key; returns that key."""
     commit = f", commit {verdict.commit[:12]}" if verdict.commit else ""
     time = f"{verdict.timestamp:%Y-%m-%d %H:%M} UTC"
     say(f"\n{'=' * 72}\n{count}: {verdict.task_id}{commit}, {time}\n")
@@ -178,7 +178,7 @@ def _ask_about(verdict: VerdictLine, count: str, *, blind: bool) -> str:
 
 
 def _print_texts(verdict: VerdictLine, most: int | None) -> None:
-    """Print the texts that a verdict is about, the first lines of each or all."""
+    """Print the texts that a verdict is about, at most `most` lines of each."""
     from judgekit.ledger.labels import texts
 
     for path, text in texts(verdict, Path.cwd()).items():
@@ -193,7 +193,7 @@ def _print_texts(verdict: VerdictLine, most: int | None) -> None:
 
 
 def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
-    """Keep the labels in a file; exit code 65 when a line cannot be used."""
+    """Add a file's labels to the ledger; exit code 65 if a line can't be used."""
     from judgekit.ledger import Label, LineFilter, VerdictLine
 
     try:
@@ -203,7 +203,7 @@ def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
         raise InputError(f"{name}: cannot be read ({error.strerror})") from None
     except ValueError:
         raise InputError(f"{name}: cannot be read (not UTF-8)") from None
-    projects = {}  # of each verdict, by its id
+    projects = {}  # by verdict id
     for line in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
         projects[line.id] = line.project
     labels: list[Label] = []
@@ -226,18 +226,18 @@ def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
 
 
 def _read_cells(line: str) -> list[str]:
-    """Return the cells of a line of CSV; none of a blank one."""
+    """Split a line of CSV into cells; a blank line has none."""
     cells = []
     try:
         for row in csv.reader([line]):
             cells += [cell.strip() for cell in row]
-    except csv.Error:  # a field of more than 128 KB
+    except csv.Error:  # such as a field of more than 128 KB
         return [line]
     return cells
 
 
 def _read_label(row: Sequence[str], ids: Collection[str]) -> tuple[str, LabelWord]:
-    """Return a verdict's id and its label; raises `ValueError` with what is wrong with the row."""
+    """Read a verdict's id and its label; raises `ValueError`, which says what's wrong with the row."""
     start = row[0]
     if len(row) == 1:
         raise ValueError(f"expected ID,LABEL, got {short_line(start, _MAX_TEXT)!r}")
@@ -303,11 +303,11 @@ def override(
 
 
 def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
-    """Return the last verdict on a task, an id (or its start), or a path, from the folder or repository."""
+    """Find the last verdict for a task, an id (or its start), or a path from the folder or repository."""
     from judgekit.ledger import LineFilter, VerdictLine
 
     names = [_path_from_root(task), task]
-    if task_ids.is_blob(task):  # it may be of a verdict as it stands
+    if task_ids.is_blob(task):  # it may match a verdict as it is
         names.reverse()
     last: dict[str, VerdictLine] = {}
     begun: dict[str, VerdictLine] = {}
@@ -330,7 +330,7 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
 
 
 def _path_from_root(path: str) -> str:
-    """Return a path in the current folder as it is named from the top of the repository."""
+    """Convert a path from the current folder to one from the top of the repository."""
     from judgekit.git import GitError, Repository
 
     try:
@@ -360,7 +360,7 @@ def escalate(
             emit(f"{issue.title}\n\n{issue.body}\n", disarmed)
         return Exit.ACCEPTED
     done = 0
-    # Someone waits for it: each may take as long as all may where nobody does.
+    # A person is waiting, so each issue may take as long as all of them may in an unattended run.
     seconds = github.SECONDS * len(verdicts)
     try:
         for _, line in github.ensure_issues(verdicts, settings, Path.cwd(), seconds=seconds):
@@ -375,7 +375,7 @@ def escalate(
 def _choose_verdicts(
     ledger: Ledger, task: str | None, *, with_rejects: bool
 ) -> Sequence[VerdictLine]:
-    """Return the verdicts that need a person, or the one on a task; raises `UsageError` if it needs none."""
+    """Choose the verdicts that need a person, or a task's; raises `UsageError` if that needs nobody."""
     from judgekit.gate import github
     from judgekit.ledger import LineFilter, OverrideLine, VerdictLine
 

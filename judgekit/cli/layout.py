@@ -1,7 +1,7 @@
-"""Parts of a page as text: tables and figures, which a narrow terminal makes shorter and never unreadable.
+"""Renders parts of a page as text: tables and figures that stay readable on a narrow terminal.
 
-Texts shrink. Names, counts and intervals stay whole, even if a line is longer than the terminal then. What
-isn't printed to a terminal isn't cut at all.
+Texts shrink. Names, counts and intervals stay whole, even if that makes a line longer than the terminal is
+wide. Nothing is cut unless it's printed to a terminal.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from judgekit.text import escaped, lines_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-MAX_ROWS = 10  # of a table
+MAX_ROWS = 10  # in a table
 _TEXTS = {"reasoning": 16, "text": 16, "corrected": 22}
-"""The columns whose cells may shrink, and to how many characters at least: an interval stays whole."""
-_LEAST_TEXT = 8  # characters of a text behind a name
+"""The columns whose cells may shrink, with their least widths in characters: an interval stays whole."""
+_LEAST_TEXT = 8  # characters of a text after a name
 _GAP = 2  # blanks between columns
 _INDENT = 2
 
 
 def parts_text(parts: Sequence[Part], most: int = MAX_ROWS) -> str:
-    """Return the parts of a page for a terminal; of a long table the first rows."""
+    """Render the parts of a page for a terminal; a long table is cut to its first `most` rows."""
     width = terminal_width()
     texts = []
     for part in parts:
@@ -40,7 +40,7 @@ def parts_text(parts: Sequence[Part], most: int = MAX_ROWS) -> str:
 
 
 def _table_lines(table: Table, most: int, width: int | None) -> list[str]:
-    """Return the heading and the first rows of a table, and a line that counts the others."""
+    """Render a table's heading, its first rows, and a line that counts the others."""
     rows = [[escaped(shown(cell)) for cell in row] for row in table.rows[:most]]
     names = list(map(escaped, table.columns))
     least_widths = {}
@@ -57,7 +57,7 @@ def _table_lines(table: Table, most: int, width: int | None) -> list[str]:
 
 
 def _figure_lines(figures: Sequence[Figure], width: int | None) -> list[str]:
-    """Return a line for each figure; a note for which there's no room stands on a line of its own."""
+    """Render a line for each figure; if there's no room for a note, it gets a line of its own."""
     rows = [[escaped(figure.name), figure.text, escaped(figure.note)] for figure in figures]
     lines = grid_lines(rows)
     if width is None or max(map(len, lines), default=0) <= width - _INDENT:
@@ -76,10 +76,9 @@ def grid_lines(
     least_widths: Mapping[int, int] = MappingProxyType({}),
     width: int | None = None,
 ) -> list[str]:
-    """Return rows as lines with aligned columns, if there's a `width` none longer than that if possible.
+    """Render rows as lines with aligned columns, if possible none longer than `width` (None for no limit).
 
-    The columns that have `least_widths` shrink to these. If that isn't enough, their cells stand below each
-    row.
+    Columns with `least_widths` shrink down to these. If that isn't enough, their cells go below each row.
     """
     from rich.cells import cell_len
 
@@ -104,7 +103,7 @@ def grid_lines(
 
 
 def fit_text(head: str, text: str) -> str:
-    """Return a line that begins with `head`; its text is cut if the terminal has no room for it."""
+    """Build a line from `head` and `text`; the text is cut if the terminal has no room for it."""
     from rich.cells import cell_len
 
     width = terminal_width()
@@ -115,7 +114,7 @@ def fit_text(head: str, text: str) -> str:
 
 
 def _shrink(lengths: Sequence[int], least_widths: Mapping[int, int], width: int) -> list[int]:
-    """Return the widths of columns: the longest texts give up room until all fit, or are at their least."""
+    """Compute column widths: the longest texts shrink until everything fits or they're at their least."""
     widths = list(lengths)
     gaps = _GAP * (len(widths) - 1)
     while sum(widths) + gaps > width:
@@ -127,7 +126,7 @@ def _shrink(lengths: Sequence[int], least_widths: Mapping[int, int], width: int)
 
 
 def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> list[str]:
-    """Return rows as lines, each cell filled up to the width of its column, or cut to it."""
+    """Render rows as lines, padding or cutting each cell to the width of its column."""
     from rich.cells import cell_len, set_cell_size
 
     lines = []

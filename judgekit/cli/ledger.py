@@ -1,4 +1,4 @@
-"""`judgekit ledger`: takes lines out and in; `kpi`, `promote`, `triage`: what its lines say of the gate."""
+"""`judgekit ledger`: exports and imports lines; `kpi`, `promote`, `triage`: evaluate the gate from them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from judgekit.ledger.labels import Triage
     from judgekit.ledger.store import OnDamage, ReadLine
 
-_MAX_DAMAGED = 10  # lines that are printed: a file of more is perhaps none of a ledger
+_MAX_DAMAGED = 10  # lines printed: a file with more of them probably isn't a ledger's
 _MARKS = {"missed": "MISSED"}
 _DEPENDENT = (
     "independence: an author's own model family may accept alone; set judge.independence: require, "
@@ -52,7 +52,7 @@ _EVER = "0001-01-01"
 _CHARS = 160  # of a verdict's reason
 
 app = typer.Typer(no_args_is_help=True, help="The ledger: verdicts, labels and overrides.")
-warn_damaged = warn  # of each line that cannot be read
+warn_damaged = warn  # called for each unreadable line
 
 WHEN = Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.")
 _FORMAT = Option("--format", help="Ledger lines (jsonl) or a table (csv).")
@@ -106,7 +106,7 @@ def import_(
     from judgekit.ledger import importing, store
 
     if not store.files(choose_places(sources)):
-        store.files(sources, on_damage=warn_damaged)  # once more, to say what is wrong there
+        store.files(sources, on_damage=warn_damaged)  # again, to print the problems
         names = ", ".join(map(str, sources))
         raise InputError(f"{names}: no *.jsonl file there; name one or its folder")
     set_kept("ledger", "the added lines stay; run the import again for the rest")
@@ -162,7 +162,7 @@ def remove_lines(
 
 
 def _prepare_purges(day: date, project: str | None) -> dict[str, Purge]:
-    """Return what removes the lines from before a day, by the name of the ledger."""
+    """Prepare the removal of lines from before a day, for each ledger by its name."""
     from judgekit.ledger import store
 
     check_project(project)
@@ -175,7 +175,7 @@ def _prepare_purges(day: date, project: str | None) -> dict[str, Purge]:
 
 
 def _prepare_team_purge(day: date, project: str | None) -> dict[str, Purge]:
-    """Return what removes older lines of the team's ledger; raises `UsageError` for who is not its owner."""
+    """Prepare the removal of the team ledger's older lines; raises `UsageError` unless the user owns it."""
     from judgekit.ledger.database import Database
 
     if project is None:
@@ -209,14 +209,14 @@ def send_lines(
 
 
 def find_ledger() -> Ledger:
-    """Return the ledger of the project in the current folder."""
+    """Find the ledger of the project in the current folder."""
     from judgekit.ledger import Ledger
 
     return Ledger.of(Path.cwd())
 
 
 def connect_team() -> Shared | Database:
-    """Return the user's shared judge, or the store behind it; raises `UsageError` without either."""
+    """Connect to the user's shared judge, or to its store; raises `UsageError` if neither is configured."""
     from judgekit.config import settings
     from judgekit.judging import shared
 
@@ -233,7 +233,7 @@ def connect_team() -> Shared | Database:
 
 
 class TeamLedger:
-    """The ledger of the shared judge, for commands that read and add records."""
+    """The shared judge's ledger, for commands that read and add records."""
 
     folder = "the team's ledger"
 
@@ -242,7 +242,7 @@ class TeamLedger:
             yield line.record
 
     def add(self, *records: Record) -> None:
-        """Keep records, which name the ledger they belong to; raises `UsageError` for what is refused."""
+        """Add records, each of which names its ledger; raises `UsageError` if any is refused."""
         from judgekit.ledger.records import line
 
         if not records:
@@ -253,7 +253,7 @@ class TeamLedger:
 
 
 def add_to_ledger(ledger: Ledger | TeamLedger, record: Record) -> None:
-    """Add what a person said to a ledger; the shared judge gets it at once, or with what is sent next."""
+    """Add a person's record to a ledger; the shared judge gets it at once or with the next lines sent."""
     from judgekit.config import settings
     from judgekit.ledger.export import hand_on
 
@@ -263,7 +263,7 @@ def add_to_ledger(ledger: Ledger | TeamLedger, record: Record) -> None:
 
 
 def _fetch_from_team(wanted: LineFilter, on_damage: OnDamage) -> Iterator[ReadLine]:
-    """Yield the lines of the shared judge."""
+    """Yield the shared judge's lines."""
     from judgekit.ledger import store
 
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
@@ -274,7 +274,7 @@ def _fetch_from_team(wanted: LineFilter, on_damage: OnDamage) -> Iterator[ReadLi
 
 
 def _fetch_from_host(wanted: LineFilter, host: str) -> Iterator[ReadLine]:
-    """Yield the lines of a host; say at the end how many cannot be read, and what the host complained of."""
+    """Yield a host's lines; at the end, report the number of unreadable ones, and the host's complaints."""
     from judgekit.ledger import importing, store
 
     damages: list[Damage] = []
@@ -299,7 +299,7 @@ def read_lines(
     of_team: bool = False,
     host: str | None = None,
 ) -> Iterator[ReadLine]:
-    """Yield the lines of some places, of the shared judge or of a `host`; say which cannot be read."""
+    """Yield the lines of some ledgers, of the shared judge or of a `host`; report unreadable ones."""
     from judgekit.ledger import LineFilter, store
 
     name = None if project == "all" else project
@@ -315,7 +315,7 @@ def read_lines(
 
 
 def choose_places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path]:
-    """Return the ledgers to read: those given, else a project's or all; raises `InputError`, `UsageError`."""
+    """List the ledgers to read: those given, else a project's or all; raises `InputError`, `UsageError`."""
     from judgekit.ledger import store
 
     for ledger in ledgers or ():
@@ -328,7 +328,7 @@ def choose_places(ledgers: list[Path] | None, project: str | None = "all") -> li
 
 
 def check_project(project: str | None) -> None:
-    """Raise `UsageError` when no ledger of this user is that project's; None and `all` are none."""
+    """Raise `UsageError` if this user has no ledger of the project; None and `all` are fine."""
     from judgekit.ledger import store
 
     if project is None or project == "all":
@@ -341,7 +341,7 @@ def check_project(project: str | None) -> None:
 
 
 def _list_folders() -> list[Path]:
-    """Return the folders of all ledgers of this user."""
+    """List the folders of all this user's ledgers."""
     from judgekit.ledger import store
 
     if store.home().is_dir():
@@ -401,7 +401,7 @@ def _say_kpis(name: str, evidence: Evidence) -> None:
 
 
 def _kpi_record(evidence: Evidence) -> dict[str, Any]:
-    """Return the KPIs for programs: of a rate its interval, of another figure its limits."""
+    """Build the KPIs for programs: a rate with its interval, any other figure with its limits."""
     from judgekit.ledger.kpi import measure, reliance, sum_up_cost
 
     kpis: dict[str, Any] = {}
@@ -459,7 +459,7 @@ def promote(
     project = _top_folder()
     path = settings.project_file(project)
     for link in (path.parent, path):
-        if link.is_symlink():  # which git would commit as a link
+        if link.is_symlink():  # git would commit it as a link
             raise ConfigError(
                 "a link, and the gate follows no links; replace it with the file", path=link
             )
@@ -485,13 +485,13 @@ def promote(
         why=missing,
         dependent=is_dependent,
     )
-    # Last: the ledger must not hold a promotion that failed.
+    # Last, because the ledger mustn't hold a failed promotion.
     add_to_ledger(find_ledger(), promotion)
     return 0
 
 
 def _top_folder() -> Path:
-    """Return the top folder of the repository, whose rules hold; raises `UsageError` without one."""
+    """Find the repository's top folder, whose rules apply; raises `UsageError` outside of a repository."""
     from judgekit.git import GitError, Repository
 
     try:
@@ -509,7 +509,7 @@ def measure_readiness(
     *,
     of_team: bool = False,
 ) -> tuple[Readiness, str]:
-    """Measure what a promotion of a project's gate lacks, under the rubric version it returns, too."""
+    """Measure if a project's gate is ready for promotion; returns that and the rubric version."""
     from judgekit.config import settings
     from judgekit.ledger import kpi, store
     from judgekit.rubric import loader
@@ -565,22 +565,22 @@ def print_triage(
 
 
 def _triage_record(sorted_out: Triage) -> dict[str, Any]:
-    """Sum up what needs a person, for programs."""
+    """Build a record of everything that needs a person, for programs."""
     from judgekit.ledger.kpi import sum_up_cost
 
     record: dict[str, Any] = {}
     for name in ("nogo", "unclear", "overrides", "skips", "changes"):
         records = getattr(sorted_out, name)
         record[name] = [one.model_dump(mode="json", by_alias=True) for one in records]
-    record["faults"] = []  # why whole pushes were not judged
+    record["faults"] = []  # reasons why whole pushes weren't judged
     for problem, count in sorted_out.faults.most_common():
         record["faults"].append({"problem": problem, "count": count})
-    record["failures"] = []  # models that did not answer
+    record["failures"] = []  # of models that didn't answer
     for (kind, model, message), count in sorted_out.failures.most_common():
         failure = {"kind": kind, "model": model, "message": message, "count": count}
         record["failures"].append(failure)
     record["settled"] = sorted_out.settled
-    record["unjudged"] = []  # pushed while no model answered
+    record["unjudged"] = []  # files pushed while no model answered
     for verdict in sorted_out.unjudged:
         pushed = {"id": verdict.id, "project": verdict.project, "task_id": verdict.task_id}
         record["unjudged"].append({**pushed, "command": _command_to_judge(verdict)})
@@ -589,7 +589,7 @@ def _triage_record(sorted_out: Triage) -> dict[str, Any]:
 
 
 def _triage_groups(sorted_out: Triage) -> dict[str, list[str]]:
-    """Return the lines to print, by their heading."""
+    """Group the lines to print by heading."""
     skips = [f"{skip.project}: {skip.variable} by {skip.who}" for skip in sorted_out.skips]
     not_judged = []
     for problem, count in sorted_out.faults.most_common():
@@ -618,7 +618,7 @@ def _describe_unjudged(verdict: VerdictLine) -> str:
 
 
 def _command_to_judge(verdict: VerdictLine) -> str:
-    """Name the command that judges what a commit pushed, in its checkout."""
+    """Build the command that judges a pushed commit's files in its checkout."""
     return f"judgekit gate --base {(verdict.commit or 'HEAD')[:12]}^"
 
 
@@ -637,7 +637,7 @@ def _describe_change(change: ModeChange) -> str:
 
 
 def _describe_verdict(verdict: VerdictLine) -> str:
-    """Return when and where a verdict was given, what it is, and the first reasons for it."""
+    """Describe a verdict: its time, place and outcome, and the first reasons for it."""
     place = f"{verdict.project}: {verdict.task_id}"
     if verdict.commit:
         place = f"{place} in {verdict.commit[:12]}"

@@ -1,4 +1,4 @@
-"""`judgekit eval memories`: how relevant is what the hook adds to your own prompts."""
+"""`judgekit eval memories`: measures the relevance of the memories that the hook adds to your own prompts."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from judgekit.hooks.trial import HookReport, PromptTrial, Share
     from judgekit.retrieval.confidence import Candidate
 
-_PROMPT = 300  # characters of a prompt, title or path that a person is asked about
-_MOST_CROWDED = 3  # prompts that are shown with the memories that stand in each other's way
-_MOST_RIVALS = 4  # of these memories
+_PROMPT = 300  # characters shown of a prompt, title or path in a question
+_MOST_CROWDED = 3  # prompts shown with memories that crowd each other out
+_MOST_RIVALS = 4  # memories shown for each of them
 _ANSWERS = {"y": True, "n": False, "s": None}
 _PROMPTS_FILE = Option("--prompts", metavar="FILE", help="Try these prompts, one a line.")
 _FROM = Option("--from", help="Where this project's prompts are taken from.")
@@ -64,7 +64,7 @@ def measure_memories(
     answers = _read_answers(labels, kept_path, project, as_json=as_json)
     tried = trial.run(texts, configured, count_to(len(texts), "prompts"))
     warn(*notes, *tried.notes)
-    # Thresholds are fitted to mentions, too, and to what a model is surest of.
+    # Thresholds are also fitted to mentions, and to the memories that a model is surest of.
     surest = configured["max_inject"] if fit else 0
     pairs = trial.collect_pairs(tried.trials, mentions=fit, surest=surest)
     if labels is None and at_terminal():
@@ -101,7 +101,7 @@ def measure_memories(
 def _measure_best_hits(
     pairs: Sequence[tuple[PromptTrial, Candidate]], answers: Answers
 ) -> dict[str, Any]:
-    """Count how many prompts of a silent hook have a hit, and how often the best one is relevant."""
+    """Count the prompts with a hit on which the hook stayed silent, and how often the best is relevant."""
     from judgekit.hooks import trial
 
     said = [answers.get(prompt_trial.pair(hit)) for prompt_trial, hit in pairs]
@@ -113,7 +113,7 @@ def _measure_best_hits(
 def _read_prompts(
     file: Path | None, source: Literal["transcripts", "log"], project: str, limit: int
 ) -> list[str]:
-    """Return prompts of a file, or of the project; raises `InputError` where there are none."""
+    """Read prompts from a file or from the project's history; raises `InputError` if there are none."""
     from judgekit.evaluation import cases
     from judgekit.hooks import trial
 
@@ -131,7 +131,7 @@ def _read_prompts(
 
 
 def _read_answers(labels: Path | None, kept_path: Path, project: str, *, as_json: bool) -> Answers:
-    """Return the answers in a file of labels, or those that are kept; raises `UsageError` without any way."""
+    """Read answers from a file of labels, or kept ones; raises `UsageError` if there's no way to get any."""
     from judgekit.hooks import relevance
     from judgekit.ledger.labels import at_terminal
 
@@ -174,7 +174,7 @@ def _without_answer(
 def _ask_about(
     pairs: Sequence[tuple[PromptTrial, Candidate]], answers: Answers, path: Path
 ) -> None:
-    """Ask a person about each pair, and keep each answer at once."""
+    """Ask a person about each pair, and save each answer at once."""
     from judgekit.hooks.relevance import keep_answer
     from judgekit.retrieval import search
 
@@ -199,7 +199,7 @@ def _ask_about(
 def _fit_thresholds(
     trials: Sequence[PromptTrial], answers: Answers, configured: Settings
 ) -> list[dict[str, Any]]:
-    """Look for better thresholds of each kind of store, and write those that the labels support."""
+    """Look for better thresholds for each kind of store, and write those that the labels support."""
     from judgekit.hooks import fitting
 
     labels = {kind: profile.labels for kind, profile in configured.profiles.by_kind.items()}
@@ -253,7 +253,7 @@ def _say_hook(title: str, hook: HookReport, prompts: int) -> None:
 
 
 def _say_best_hits(best_hits: dict[str, Any]) -> None:
-    """Say what a hook that shows nothing leaves out."""
+    """Say what the hook leaves out when it stays silent."""
     from judgekit.hooks.trial import Share
 
     hits = counted(best_hits["prompts"], "prompt has", "prompts have")
@@ -266,7 +266,7 @@ def _say_best_hits(best_hits: dict[str, Any]) -> None:
 
 
 def _say_crowded(crowded: list[dict[str, Any]]) -> None:
-    """Say which memories stand in each other's way, and what to do about it."""
+    """List the memories that crowd each other out, and say what to do about it."""
     prompts = counted(len(crowded), "prompt gets", "prompts get")
     say(f"\n{prompts} nothing, because several memories fit equally well and none stands out:")
     for prompt in crowded[:_MOST_CROWDED]:
@@ -282,7 +282,7 @@ def _say_crowded(crowded: list[dict[str, Any]]) -> None:
 
 
 def _say_effect_of_judge(judge: dict[str, Any]) -> None:
-    """Print which memories the judge drops and adds, how many prompts it judged, and what that cost."""
+    """Print the memories that the judge drops and adds, the number of prompts it judged, and the cost."""
     for change in ("dropped", "added"):
         count, relevant, irrelevant = judge[change].values()
         say_line(
@@ -295,7 +295,7 @@ def _say_effect_of_judge(judge: dict[str, Any]) -> None:
 
 
 def _compare_with_bar(precision: Share | None, bar: float) -> str:
-    """Return whether what is injected is relevant often enough, and what would settle it."""
+    """Say if injected memories are relevant often enough, and if that's unclear, what would settle it."""
     from judgekit.hooks.trial import FEWEST
     from judgekit.judging.binomial import needed
 

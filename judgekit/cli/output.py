@@ -1,4 +1,4 @@
-"""What commands print (results to stdout, everything else to stderr), and the options that several take."""
+"""Printing for commands: results to stdout, everything else to stderr; and the options for it."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROL: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
-"""What terminals take for a command, but for colours, tabs and line breaks."""
-_MOST_NOTICES: Final = 100  # a server goes on for months
+"""Control sequences that a terminal obeys, except colours, tabs and line breaks."""
+_MOST_NOTICES: Final = 100  # limited, because a server runs for months
 
 
 @dataclass
 class Streams:
-    """How much goes to stderr; the command line; the file that results go to, if any, and those so far.
+    """The verbosity, the command line, and the file for results, if any, with the results so far.
 
-    `is_for_file` while something is rendered that goes to another file.
-    `notices` are the last lines that were for stderr, those that -q left out among them.
+    `is_for_file` is set while something is rendered for another file. `notices` are the last lines meant for
+    stderr, including those that -q left out.
     """
 
     quiet: bool = False
@@ -47,7 +47,7 @@ class Streams:
     notices: deque[str] = field(default_factory=partial(deque, maxlen=_MOST_NOTICES))
 
 
-current = Streams()  # of the command that runs
+current = Streams()  # of the running command
 
 
 def note(*lines: str) -> None:
@@ -58,27 +58,27 @@ def note(*lines: str) -> None:
 
 
 def warn(*lines: object) -> None:
-    """Print lines to stderr, each marked as ours; nothing where there is no stderr."""
+    """Print lines to stderr, each marked as ours; does nothing if there's no stderr."""
     current.notices += map(str, lines)
     _complain(*lines)
 
 
 def _complain(*lines: object) -> None:
     for line in lines if sys.stderr is not None else ():
-        # No complaint has colours.
+        # Warnings never have colours.
         text = str(line).replace("\x1b", "\\x1b").replace("\n", "\njudgekit: ")
         sys.stderr.write(f"judgekit: {printable(text)}\n")
 
 
 def say(text: str = "") -> None:
-    """Print a result for people; in colour on a terminal, or where FORCE_COLOR asks, but not with NO_COLOR.
+    """Print a result for people; in colour on a terminal or with FORCE_COLOR, but not with NO_COLOR.
 
-    Raises `typer.Exit` where nobody reads it, and `InputError` where it cannot be written.
+    Raises `typer.Exit` if nobody reads it any more, and `InputError` if it can't be written.
     """
     if current.file is not None:
         current.results.append(strip_colours(printable(text, "utf-8")))
         return
-    has_colour: bool | None = None  # on a terminal alone
+    has_colour: bool | None = None  # only on a terminal
     if os.environ.get("NO_COLOR"):
         has_colour = False
     elif os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
@@ -90,9 +90,9 @@ def say(text: str = "") -> None:
 
 
 def emit(text: str, disarm: Callable[[str], str] = disarmed_json) -> None:
-    """Print a result for programs: UTF-8, whatever the terminal's encoding is; raises as `say` does.
+    """Print a result for programs: UTF-8, whatever the terminal's encoding; raises the errors of `say`.
 
-    It is JSON, unless it is `disarm`ed as something else.
+    It's JSON, unless another `disarm` is given.
     """
     text = disarm(text)
     if current.file is not None:
@@ -105,7 +105,7 @@ def emit(text: str, disarm: Callable[[str], str] = disarmed_json) -> None:
 
 
 def terminal_width() -> int | None:
-    """Return the columns of the terminal that results are printed to; None for a file or a pipe."""
+    """Return the width in columns of the terminal that results are printed to; None for a file or pipe."""
     if current.file is not None or current.is_for_file:
         return None
     if sys.stdout is None or not sys.stdout.isatty():
@@ -115,7 +115,7 @@ def terminal_width() -> int | None:
 
 @contextlib.contextmanager
 def rendering_for_file() -> Iterator[None]:
-    """Render for a file meanwhile: nothing is cut to the width of a terminal."""
+    """Render for a file inside this context: nothing is cut to the terminal's width."""
     current.is_for_file = True
     try:
         yield
@@ -125,11 +125,11 @@ def rendering_for_file() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _stdout() -> Iterator[None]:
-    """Turn an output that cannot be written into an exit code or an `InputError`."""
+    """Turn an error of writing to stdout into an exit code or an `InputError`."""
     try:
         yield
     except OSError as error:
-        # The interpreter must not try, and fail loudly, again at its exit.
+        # Otherwise the interpreter would try again at its exit, and fail loudly.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise typer.Exit(Exit.OUTPUT_LOST) from None
@@ -137,7 +137,7 @@ def _stdout() -> Iterator[None]:
 
 
 def printable(text: str, encoding: str = "") -> str:
-    """Return text in the terminal's encoding; what it or a CI server obeys is escaped, but for colours."""
+    """Fit a text to the terminal's encoding, and escape anything it or a CI server obeys, except colours."""
     encoding = encoding or getattr(sys.stdout, "encoding", None) or "utf-8"
     text = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
     return disarmed(text.encode(encoding, "backslashreplace").decode(encoding))
@@ -152,7 +152,7 @@ def project_path() -> Path:
 
 
 def confirm(question: str, to_do: str) -> None:
-    """Ask a person, and abort on a no; raises `UsageError` without a terminal, saying what --yes does."""
+    """Ask a person, and abort on a no; without a terminal, raises a `UsageError` that mentions --yes."""
     from judgekit.ledger.labels import at_terminal
 
     if not at_terminal():
@@ -161,7 +161,7 @@ def confirm(question: str, to_do: str) -> None:
 
 
 def read_key() -> str:
-    """Return the key that a person presses; "q" at the end of the input."""
+    """Wait for a person to press a key, and return it; "q" at the end of the input."""
     try:
         return typer.getchar().lower()
     except EOFError:
@@ -169,7 +169,7 @@ def read_key() -> str:
 
 
 def note_sent(providers: Iterable[str], secrets: int = 0) -> None:
-    """Say how many secrets were left out, and which providers were asked because of who wrote a text."""
+    """Report the number of secrets left out, and the providers asked because of a text's author."""
     if secrets:
         note(f"{counted(secrets, 'secret was', 'secrets were')} removed before sending")
     names = ", ".join(sorted(set(providers)))

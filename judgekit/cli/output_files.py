@@ -1,4 +1,4 @@
-"""The files that commands write their results and pages to: checked before anything is asked."""
+"""The files that commands write their results and pages to, checked before any model is asked."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def write_results_to(path: Path | None) -> Path | None:
-    """Have the results written to a file when the command ends; raises as `refuse_read_file` does."""
+    """Make results go to a file when the command ends; raises the errors of `refuse_read_file`."""
     _check_folder(path)
     output.current.file = refuse_read_file(path)
     return path
 
 
 def check_page(path: Path | None) -> Path | None:
-    """Return where a page is to be written; raises as `refuse_read_file` does, and for another ending."""
+    """Check the path of a page and return it; raises as `refuse_read_file`, and for a wrong ending."""
     if path is not None and path.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--html {path}: name a file that ends in .html")
     _check_folder(path)
@@ -31,7 +31,7 @@ def check_page(path: Path | None) -> Path | None:
 
 
 def check_also(path: Path, word: str) -> None:
-    """Refuse a file of --also, which `word` names, as `refuse_read_file` does."""
+    """Check the file of an --also option (`word` is its value) as `refuse_read_file` does."""
     _check_folder(path)
     _refuse_output(path)
     if path.exists() and _count_words(path, own_word=word):
@@ -44,11 +44,11 @@ def _check_folder(path: Path | None) -> None:
 
 
 def refuse_read_file(path: Path | None) -> Path | None:
-    """Return where to write; raises `UsageError` where the command reads this file or none may be written."""
+    """Check an output path and return it; raises `UsageError` if it's also an input, or none is allowed."""
     if path is None:
         return None
     _refuse_output(path)
-    # Once it's named as what is written, and once more as what is read.
+    # It's named once for the output, and a second time if it's also an input.
     if path.exists() and _count_words(path) > 1:
         raise _reads(path)
     return path
@@ -61,7 +61,7 @@ def _refuse_output(path: Path) -> None:
 
 
 def _count_words(path: Path, own_word: str = "") -> int:
-    """Count the words of the command line that name a file, without the one by which it's written."""
+    """Count the words of the command line that name a file, apart from the output option's value."""
     named = 0
     for word in output.current.words:
         if own_word and word in (own_word, f"--also={own_word}"):
@@ -77,7 +77,7 @@ def _reads(path: Path) -> UsageError:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file at once, so that none is half written (a device as it is), and say so."""
+    """Write a file atomically, or to a device directly, and say so."""
     with _named_output(path):
         if outputs.is_stream(str(path)):
             path.write_text(text, encoding="utf-8")

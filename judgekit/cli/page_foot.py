@@ -1,4 +1,4 @@
-"""The end of a page: what to know about its data, and how it was made."""
+"""The foot of a page: notes on its data, and how it was made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_COMMAND = 1000  # characters
 
 
 def build_foot(notices: Sequence[str] = ()) -> Foot:
-    """Build the end of a page: notices of its data and of this command so far, the command, the version."""
+    """Build the foot of a page: notices on its data and from this command, the command, the version."""
     said = [escaped(line) for line in output.current.notices]
     command = shlex.join(["judgekit", *output.current.words])
     return Foot(

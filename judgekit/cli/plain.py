@@ -1,7 +1,7 @@
-"""What the command line can do without any package installed: the hook, and searching without a judge.
+"""The part of the command line that works without any package: the hook, and searching without a judge.
 
-The Claude Code plugin runs from its own folder on any Python 3.11; this is its `judgekit` until a real
-installation comes before it on PATH. Standard library only.
+The Claude Code plugin runs from its own folder on any Python 3.11, with this as its `judgekit` until a real
+installation precedes it on PATH. Standard library only.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         if arguments[:1] == ["search"]:
             return _search(arguments[1:])
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads: the exit must not fail again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the pipe is closed: don't fail again at exit
         return Exit.OUTPUT_LOST
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours is said in one line
         _warn(problem_of(error))
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser for which a wrong command line is exit code 64 in one line."""
+    """A parser that reports a wrong command line in one line, with exit code 64."""
 
     def error(self, message: str) -> NoReturn:
         _warn(f"{message} (judgekit search --help lists the options)")
@@ -56,7 +56,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _search(arguments: Sequence[str]) -> int:
-    """Search as `judgekit search` does without a judge; print the results, and return the exit code."""
+    """Search as `judgekit search` does without a judge; prints the results and returns the exit code."""
     from judgekit.hooks import settings
     from judgekit.retrieval import command
     from judgekit.retrieval.index_file import describe_empty
@@ -132,7 +132,7 @@ def _parser() -> _Parser:
 
 
 def _print_candidate(candidate: Candidate) -> None:
-    """Print the title and the path of a candidate, and how sure the search is of it."""
+    """Print a candidate's title, path and confidence."""
     status = f" ({candidate.status}: not in force any more)" if candidate.status else ""
     confidence = candidate.confidence_label
     if candidate.rated:
@@ -146,7 +146,7 @@ def _print_candidate(candidate: Candidate) -> None:
 
 
 def beyond_unasked(roots: Sequence[str], *, judge: bool) -> str:
-    """Return what forbids `--no-judge`, whatever follows it: agents may run a command by how it begins."""
+    """Say why `--no-judge` is refused, if it is: agents may be allowed any command that begins with it."""
     if judge:
         return "--judge and --no-judge cannot be combined"
     project = os.path.realpath(environment.project_root())
@@ -158,7 +158,7 @@ def beyond_unasked(roots: Sequence[str], *, judge: bool) -> str:
 
 
 def _folder(root: str) -> str:
-    """Return the real path of a folder, `claude:auto` as it is, "" where there is no folder."""
+    """Resolve a folder's real path; `claude:auto` stays as it is, and "" means there's no such folder."""
     if root == "claude:auto":
         return root
     path = Path(root).expanduser()

@@ -1,4 +1,4 @@
-"""How far something is: one line on a terminal, in place of the one before; in a log a line now and then."""
+"""Shows progress: on a terminal in one line that's overwritten, in a log by a line now and then."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from judgekit.cli import output
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-LOG_SECONDS = 10.0  # between lines, where there is no terminal
+LOG_SECONDS = 10.0  # between lines if there's no terminal
 SHOWN_SECONDS = 0.2  # between changes on a terminal
 
 
@@ -22,20 +22,22 @@ def is_watched() -> bool:
 
 
 def show(text: str) -> None:
-    """Show how far something is in place of what was shown before; "" ends it. Only on a terminal."""
+    """Show progress on a terminal in place of the last text; "" ends it. Elsewhere it does nothing."""
     if is_watched():
-        width = shutil.get_terminal_size().columns - 1  # a longer line would not be written over
+        width = (
+            shutil.get_terminal_size().columns - 1
+        )  # a longer line would wrap and not be overwritten
         sys.stderr.write(f"\r\x1b[K{output.printable(text)[:width]}")
         sys.stderr.flush()
 
 
 def clear() -> None:
-    """Take away what is shown, so that a line of the result can be printed in its place."""
+    """Erase the progress line, so that a line of results can be printed in its place."""
     show("")
 
 
 def count_to(total: int, what: str) -> Callable[[int], None]:
-    """Return what shows how many of `total` things are done; the last one ends it."""
+    """Build a function that shows how many of `total` things are done; the last one ends it."""
 
     def show_count(done: int) -> None:
         show(f"{done} of {total} {what}" if done < total else "")
@@ -45,7 +47,7 @@ def count_to(total: int, what: str) -> Callable[[int], None]:
 
 @contextlib.contextmanager
 def follow(describe: Callable[[], str]) -> Iterator[None]:
-    """Show, while inside, what `describe` returns as it changes; where there is no terminal, note it."""
+    """Show the text of `describe` inside this context as it changes; without a terminal, print notes."""
     is_over = threading.Event()
     print_line: Callable[[str], None] = output.note
     seconds = LOG_SECONDS
@@ -57,7 +59,7 @@ def follow(describe: Callable[[], str]) -> Iterator[None]:
         before = ""
         while not is_over.wait(seconds):
             line = describe()
-            if line != before:  # a batch takes hours
+            if line != before:  # a batch takes hours, so don't repeat a line
                 print_line(line)
             before = line
 

@@ -108,7 +108,7 @@ def check(
 
 
 def _fetch_local_model() -> None:
-    """Download the model that a variable names, unless it is there; raises `UsageError` where none does."""
+    """Download the model that a variable names, unless it's there; raises `UsageError` if none is named."""
     from judgekit.providers import local
 
     name = os.environ.get("JUDGEKIT_LOCAL_MODEL", "")
@@ -118,13 +118,13 @@ def _fetch_local_model() -> None:
     place = None
     with contextlib.suppress(UsageError):
         place = local.resolve(name)
-    # A model in our folder is verified, and fetched again only if it is damaged. Others are the user's.
+    # A model in our folder is verified, and fetched again if it's damaged. Others belong to the user.
     if place is None or place.parent == local.folder():
         fetch_model(name)
 
 
 def _check_shared_judge() -> Exit | None:
-    """Ask the shared judge, if one is set up, and say what it answers; return the exit code for that."""
+    """Ask the shared judge, if one is configured, and print its answer; returns the exit code for that."""
     from judgekit.config import settings
     from judgekit.judging import shared
 
@@ -142,7 +142,7 @@ def _check_shared_judge() -> Exit | None:
 
 
 def describe_trial(tried: Trial) -> str:
-    """Return what came of a trial in one line: the time, the cost and what was seen, or why nothing did."""
+    """Describe a trial in one line: its time, its cost and its findings, or the reason for its failure."""
     failure = tried.answer.failure
     usage = tried.answer.usage
     if failure is not None:
@@ -157,7 +157,7 @@ def describe_trial(tried: Trial) -> str:
 
 
 def fetch_model(model: str) -> None:
-    """Download a local model; note the first line about it and the last, and show others on a terminal."""
+    """Download a local model; prints the first line about it and the last, and the others on a terminal."""
     from judgekit.providers import local
 
     lines: list[str] = []

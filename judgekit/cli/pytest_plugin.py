@@ -1,6 +1,6 @@
-"""The pytest plugin: when a judged text fails or skips its test, and where replies are recorded.
+"""The pytest plugin: judges texts in tests, which fail or are skipped by the verdict, and records replies.
 
-pytest loads it in every run of an environment with judgekit; the first test that judges imports the judge.
+pytest loads it in every run of an environment with judgekit; only a test that judges imports the judge.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 _RECORD = "--judge-record"
 _REPLAY = "--judge-replay"
-_FOLDER = pytest.StashKey[Path | None]()  # of the recordings
+_FOLDER = pytest.StashKey[Path | None]()  # the folder of recordings
 LIMITS = ("deadline", "max_cost_usd", "concurrency", "cache")
-"""Options that change no reply, so that recordings have the same name whatever they are."""
-# What a test's report says of its verdicts; JUnit XML has it, too.
+"""Options that change no reply, and so aren't part of a recording's name."""
+# Properties of a test's report about its verdicts; JUnit XML has them, too.
 _VERDICT = "judgekit.verdict"
 _UNJUDGED = "judgekit.not_judged"
 _COST = "judgekit.cost_usd"
@@ -33,6 +33,7 @@ _UNPRICED = "judgekit.cost_incomplete"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options and the setting for recordings."""
     group = parser.getgroup("judgekit", "texts judged by language models")
     group.addoption(_RECORD, metavar="DIR", help="Ask models and keep their replies in DIR.")
     group.addoption(_REPLAY, metavar="DIR", help="Judge by the replies in DIR and ask no model.")
@@ -42,6 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark, and find the folder of recordings."""
     marker = "judge: asks a model; every test with `assert_accepted` gets this mark"
     config.addinivalue_line("markers", marker)
     record = config.getoption(_RECORD)
@@ -64,9 +66,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture
 def assert_accepted(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
-    """Judge a text with the arguments of `judgekit.judge_texts`; return its verdict where that is accept.
+    """Judge a text with the arguments of `judgekit.judge_texts`; returns its verdict if that's accept.
 
-    Any other verdict fails the test; where no model could judge the text, the test is skipped.
+    Any other verdict fails the test. If no model could judge the text, the test is skipped.
     """
 
     def check(text: str, *, rubric: str | None = None, **options: Any) -> Verdict:  # noqa: ANN401 - handed on
@@ -99,7 +101,7 @@ def assert_accepted(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
 
 
 def _check_text(text: object) -> None:
-    """Raise `UsageError` for what is no text or a blank one: no recording of it can be missing."""
+    """Raise `UsageError` for a blank text or a value of another type, for which no recording could exist."""
     __tracebackhide__ = True
     from judgekit.errors import UsageError
     from judgekit.text import is_blank
@@ -113,7 +115,7 @@ def _check_text(text: object) -> None:
 
 
 def _load_rubric(name: str | None, options: Mapping[str, Any]) -> ScoreRubric:
-    """Return the rubric to judge by; raises `UsageError` where the test gives less than it needs."""
+    """Load the rubric to judge by; raises `UsageError` if the test doesn't give everything it needs."""
     from judgekit import environment
     from judgekit.config import check, settings
     from judgekit.errors import UsageError
@@ -134,7 +136,7 @@ def _load_rubric(name: str | None, options: Mapping[str, Any]) -> ScoreRubric:
 def _judge_or_replay(
     request: pytest.FixtureRequest, text: str, rubric: str | None, options: Mapping[str, Any]
 ) -> Verdict:
-    """Return the verdict on a text, by models or by its recording; a missing recording fails the test."""
+    """Judge a text by models or replay its recording; a missing recording fails the test."""
     __tracebackhide__ = True
     from judgekit import environment
     from judgekit.text import short_line
@@ -143,7 +145,7 @@ def _judge_or_replay(
     folder = request.config.stash[_FOLDER]
     if folder is None:
         return judge()
-    # The name stands for all that is judged: another text or another question has no recording yet.
+    # The name is a hash of everything that's judged: another text or question has no recording yet.
     question = sorted((name, value) for name, value in options.items() if name not in LIMITS)
     digest = environment.digest(repr((text, rubric, question)))
     test = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name)[:60].strip("-")
@@ -163,12 +165,12 @@ def _judge_or_replay(
 
 
 def _record(file: Path, judge: Callable[..., Verdict]) -> Verdict:
-    """Return the verdict of models, and keep their replies in a file."""
+    """Judge by models, and keep their replies in a file."""
     __tracebackhide__ = True
     part = file.with_suffix(f".{os.getpid()}")
     try:
         verdict = judge(JUDGEKIT_RECORD=str(part), JUDGEKIT_REPLAY="")
-        if verdict.verdict != "undetermined":  # an older recording is worth more
+        if verdict.verdict != "undetermined":  # in that case an older recording is worth more
             part.replace(file)
     finally:
         part.unlink(missing_ok=True)
@@ -176,12 +178,12 @@ def _record(file: Path, judge: Callable[..., Verdict]) -> Verdict:
 
 
 def _relative_folder(config: pytest.Config) -> Path:
-    """Return the folder of the recordings as it is seen from where pytest was started."""
+    """Return the folder of recordings, relative to the one where pytest was started."""
     return Path(os.path.relpath(config.stash[_FOLDER] or "", config.invocation_params.dir))
 
 
 def _judge(text: str, rubric: str | None, options: Mapping[str, Any], **variables: str) -> Verdict:
-    """Return the verdict on a text, judged with some environment variables set."""
+    """Judge a text with some environment variables set."""
     __tracebackhide__ = True
     from judgekit import api, environment
 
@@ -198,7 +200,7 @@ def _judge(text: str, rubric: str | None, options: Mapping[str, Any], **variable
 
 
 def _describe_failure(verdict: Verdict, text: str, rubric: ScoreRubric) -> str:
-    """Return what the rubric asks, the verdict and the text, for the report of a failed test."""
+    """Describe the rubric's question, the verdict and the text, for the report of a failed test."""
     from judgekit.cli import output
     from judgekit.cli.formats.table import verdict_text
     from judgekit.text import short_line
@@ -217,7 +219,7 @@ def _describe_failure(verdict: Verdict, text: str, rubric: ScoreRubric) -> str:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Print how many verdicts there are and what they cost; and how many tests were not judged, and why."""
+    """Print the number of verdicts and their cost, and how many tests weren't judged, and why."""
     from judgekit.text import counted
 
     properties = _test_properties(terminalreporter)
@@ -238,7 +240,7 @@ def pytest_terminal_summary(
 
 
 def _test_properties(terminalreporter: pytest.TerminalReporter) -> list[tuple[str, Any]]:
-    """Return what all tests said of their verdicts, by the report that ends a test and has it all."""
+    """Collect the properties of all tests from each test's last report, which has all of them."""
     properties = []
     for reports in terminalreporter.stats.values():
         for report in reports:

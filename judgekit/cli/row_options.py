@@ -1,4 +1,4 @@
-"""The options of a dataset of rows: what they are, which go together, and what the exit code says."""
+"""The options for a dataset of rows, the checks of their combinations, and the exit code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from judgekit.errors import Exit, UsageError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-_DELIMITERS_BY_NAME = {"tab": "\t", "\\t": "\t"}  # which is hard to type
+_DELIMITERS_BY_NAME = {"tab": "\t", "\\t": "\t"}  # because a tab is hard to type
 JOBS = 8  # texts judged at a time, unless -j says otherwise
 
 ROW_JOBS = 32
@@ -28,7 +28,7 @@ Turn: TypeAlias = Literal["last", "all"]
 
 
 class ExitOn(enum.StrEnum):
-    """Outcomes that give an exit code other than 0."""
+    """Outcomes that can give an exit code other than 0."""
 
     REJECT = "reject"
     IMPROVE = "improve"
@@ -36,7 +36,7 @@ class ExitOn(enum.StrEnum):
     NEVER = "never"
 
 
-# Which outcomes an exit code other than 0 stands for.
+# The verdicts for which each of these gives an exit code other than 0.
 _CODES: dict[ExitOn, dict[str, Exit]] = {
     ExitOn.REJECT: {"reject": Exit.REJECTED},
     ExitOn.IMPROVE: {"reject": Exit.REJECTED, "improve": Exit.HUMAN_NEEDED},
@@ -44,7 +44,7 @@ _CODES: dict[ExitOn, dict[str, Exit]] = {
     ExitOn.NEVER: {},
 }
 
-USUAL_EXIT = (ExitOn.UNDETERMINED,)  # where rows are judged
+USUAL_EXIT = (ExitOn.UNDETERMINED,)  # for rows
 
 _DATA = Option(
     "--data",
@@ -190,7 +190,7 @@ Jobs = Annotated[int | None, Option("-j", min=1, max=256, help=_AT_ONCE)]
 
 
 class DataOptions(NamedTuple):
-    """What the command line says of a dataset."""
+    """The command line's options for a dataset."""
 
     data: str | None = None
     map: list[str] | None = None
@@ -219,11 +219,11 @@ class DataOptions(NamedTuple):
 
     @property
     def has_row_options(self) -> bool:
-        """Whether any option is given that is for rows alone: all but `--out`."""
+        """Whether any option that's only for rows is given: all of them except `--out`."""
         return self._replace(out=None) != DataOptions()
 
     def reading(self) -> sources.Reading:
-        """Say how the rows are read; raises `UsageError` for an encoding or a delimiter that's none."""
+        """Build the options for reading rows; raises `UsageError` for an invalid encoding or delimiter."""
         if self.encoding is not None:
             try:
                 is_of_text = codecs.lookup(self.encoding)._is_text_encoding  # noqa: SLF001 - as open() asks
@@ -249,7 +249,7 @@ class DataOptions(NamedTuple):
         return cls(data=first, other_data=second, **others)
 
     def check(self, files: list[str] | None, task_id: str | None = None) -> None:
-        """Raise `UsageError` for options that do not go together, and where nothing is to be judged."""
+        """Raise `UsageError` for options that don't go together, or if there's nothing to judge."""
         if self.data is None:
             for name, value in self._replace(out=None)._asdict().items():
                 if value != self._field_defaults[name]:
@@ -257,7 +257,7 @@ class DataOptions(NamedTuple):
                     raise UsageError(f"{option} is for rows; name their file with --data")
             raise UsageError("nothing to judge: name files, or a file of rows with --data")
         if self.until is not None and files:
-            # Without quotes, a shell takes `>= 0.9` for a file to write to, and a path.
+            # Without quotes, a shell takes `>= 0.9` as a redirection to the file `=`, and a path.
             problem = "put the condition in quotes, and leave paths out"
             raise UsageError(f"--until: {problem}: --until 'accept >= 0.9'")
         others = {"a path": files, "--task-id": task_id}
@@ -323,7 +323,7 @@ class DataOptions(NamedTuple):
             raise UsageError("--on ray reads one file; join both before, or leave --on out")
 
     def _check_agreement(self) -> None:
-        """Raise `UsageError` for options of a promise without one, and for what can't keep one."""
+        """Raise `UsageError` for a promise's options without a promise, and for those that can't keep one."""
         if self.agree is None:
             for name in ("agree_on", "always_confirm", "noise"):
                 if getattr(self, name) != self._field_defaults[name]:
@@ -333,7 +333,7 @@ class DataOptions(NamedTuple):
             raise UsageError(f"--agree and --on ray do not go together: {problem}")
 
     def _check_until(self) -> None:
-        """Raise `UsageError` for what can't stop when `--until` is settled."""
+        """Raise `UsageError` for options with which a run can't stop when `--until` is settled."""
         if self.until is None:
             return
         reasons = {
@@ -357,7 +357,7 @@ def exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int:
         codes.add(code_of.get("undetermined" if word == "escalate" else word, 0))
     is_undecided = bool(words) and set(words) <= {"undetermined", "escalate"}
     if code_of and is_undecided:
-        codes.add(Exit.HUMAN_NEEDED)  # nothing was judged, so nothing was found good
+        codes.add(Exit.HUMAN_NEEDED)  # nothing was judged, so nothing was found to be good
     if Exit.REJECTED in codes:
         return Exit.REJECTED
     return max(codes, default=0)

@@ -1,4 +1,4 @@
-"""What a run over rows prints and writes beside OUT: each row as it's judged, or all of them at the end."""
+"""Prints a run's rows, and writes them to files beside OUT: each as it's judged, or all at the end."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class Printing(NamedTuple):
-    """In which formats rows are printed and written, and how many of the worst are wanted."""
+    """The formats in which rows are printed and written, and the number of worst rows wanted."""
 
     format: str | None = None
     also: Sequence[AlsoFile] = ()
     worst: int | None = None
 
     def make_printer(self, out: str | None) -> RowPrinter:
-        """Build what prints the rows of a run whose results go to OUT."""
+        """Build the printer for a run whose results go to OUT."""
         format_ = self.format
         if format_ is None and self.worst is not None:
             format_ = "table"
@@ -36,7 +36,7 @@ class Printing(NamedTuple):
 
 
 class RowPrinter:
-    """Prints rows in a format, None for no format, while they're judged or from OUT at the end."""
+    """Prints rows in a format (None for none) while they're judged, or from OUT at the end."""
 
     def __init__(self, printing: Printing, format_: str | None, out: str | None) -> None:
         self._printing = printing
@@ -49,7 +49,7 @@ class RowPrinter:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Keep the rows of a run without OUT meanwhile, if they're needed at its end."""
+        """Keep the rows of a run without OUT inside this context, if they're needed at its end."""
         if self._out is not None or not self._needs_all:
             yield
             return
@@ -63,7 +63,7 @@ class RowPrinter:
         return is_printed_at_end or bool(self._printing.also)
 
     def add_line(self, line: str) -> None:
-        """Take the line of JSON of a row that was judged, in a run without OUT."""
+        """Take a judged row's line of JSON, in a run without OUT."""
         if self._kept is not None:
             self._kept.write(f"{line}\n")
         if not self._is_streamed:
@@ -78,7 +78,7 @@ class RowPrinter:
         output.say(row_line(row["verdict"], str(row["id"]), row))
 
     def print_all(self, name: str) -> None:
-        """Print and write what's left to print; `name` is the file of the rows that were judged."""
+        """Print and write the rows that wait for the end; `name` is the input file."""
         if not self._needs_all:
             return
         results = self._read_results(name)

@@ -1,4 +1,4 @@
-"""What a run over rows says of itself: how far it is, and a summary at the end."""
+"""A run's messages about itself: its progress, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from judgekit.data.runs import DatasetRun
 
 _BEST_FIRST = ("accept", "improve", "reject", "escalate", "undetermined")
-# A narrow terminal shows the beginning: what a person must look at stands there.
+# A narrow terminal shows only the beginning, so verdicts that need a person come first.
 _WORST_FIRST = ("reject", "undetermined", "escalate", "improve", "accept")
 
 
@@ -31,10 +31,10 @@ def summarise(
     others: Mapping[str, int] = MappingProxyType({}),
     is_settled: bool = False,
 ) -> str:
-    """Return one line: rows by verdict, how many were judged and reused, and what it cost.
+    """Sum up a run in one line: rows by verdict, the numbers judged and reused, and the cost.
 
-    `others` are rows of OUT that this run did not come to, by judge. If the condition of `--until`
-    `is_settled`, the rows that are left weren't needed.
+    `others` are rows of OUT that this run didn't come to, by judge. If the condition of `--until`
+    `is_settled`, the remaining rows weren't needed.
     """
     count = run.judged + run.kept
     rows = counted(count, "row", "rows")
@@ -54,7 +54,7 @@ def summarise(
         by_judge = ", ".join(f"{number:,} by {judge}" for judge, number in others.items())
         parts.append(f"rows that this run did not come to: {by_judge}")
     left = "the rest" if total is None else counted(total - count, "row", "rows")
-    is_complete = total == count  # none is left, whatever ended the run
+    is_complete = total == count  # no rows are left, whatever ended the run
     if is_settled and not is_complete:
         parts.append(f"{left} not needed")
     elif run.gave_up and not is_complete:
@@ -70,18 +70,20 @@ def summarise(
 
 
 def _count_verdicts(run: DatasetRun, order: Sequence[str]) -> str:
-    """Return how many rows have each verdict, in an order; others behind, by name."""
+    """Count the rows by verdict: first those in `order`, then any others by name."""
     words = sorted(run.verdict_counts, key=lambda word: ((*order, word).index(word), word))
     return ", ".join(f"{run.verdict_counts[word]:,} {word}" for word in words)
 
 
 def _describe_labels(run: DatasetRun) -> list[str]:
-    """Return how many labels agree with verdicts, and how many labels were left out and why."""
+    """Say how many labels agree with the verdicts, how many were left out, and why."""
     from judgekit.evaluation.labels import agreement
 
     try:
         agreed, compared, left_out = agreement(run.labels)
-    except UsageError as error:  # the verdicts are there, and `report` asks
+    except (
+        UsageError
+    ) as error:  # the verdicts are valid all the same, and `report` can be told more
         return [f"labels not compared: {error}"]
     parts = []
     if compared:
@@ -92,7 +94,7 @@ def _describe_labels(run: DatasetRun) -> list[str]:
 
 
 def describe_cost(run: DatasetRun) -> str:
-    """Return what a run has cost so far, and whether that is all."""
+    """Describe a run's cost so far, and say if calls of unknown cost are missing from it."""
     if not run.spent_usd and run.unpriced:
         return "cost at least 0 (a model has no price)" if run.priced else "cost unknown"
     if not run.spent_usd and run.is_local:
@@ -103,7 +105,7 @@ def describe_cost(run: DatasetRun) -> str:
 
 
 def describe_progress(run: DatasetRun, total: int | None, started: float) -> str:
-    """Return how many rows are judged, with which verdicts, how fast, and what it has cost so far."""
+    """Describe progress: the number of rows judged, their verdicts, the speed, and the cost so far."""
     done = run.judged + run.kept
     rows = counted(done, "row", "rows")
     if total is not None:

@@ -1,4 +1,4 @@
-"""`judgekit rubric`: lists, shows, checks and compares rubrics, and begins new ones."""
+"""`judgekit rubric`: lists, shows, checks and compares rubrics, and starts new ones."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def list_() -> int:
     for origin, path in search_path.rubric_files(project_path()):
         try:
             head = search_path.head(path)
-            if head is None:  # not a published one: it is read whole to see whether it is sound
+            if head is None:  # it isn't published, so we read all of it to see if it's sound
                 from judgekit.rubric import loader
 
                 rubric = loader.load_rubric(path, origin).rubric
@@ -156,7 +156,7 @@ def check(
 
 
 def _print_remarks(remarks: Iterable[Remark]) -> bool:
-    """Print remarks about a rubric; return whether none of them says that it is wrong."""
+    """Print remarks about a rubric; returns True if none of them is an error."""
     is_sound = True
     for remark in remarks:
         if remark.wrong:
@@ -175,7 +175,7 @@ def _judge_cases(
     *,
     as_json: bool,
 ) -> list[Exit]:
-    """Judge a rubric's cases, say how far each mode agrees with their labels, and return the exit codes."""
+    """Judge a rubric's cases, print how well each mode agrees with their labels, and return exit codes."""
     from judgekit.evaluation import runner
 
     def print_case(tried: Tried) -> None:
@@ -225,7 +225,7 @@ def _share_text(agreement: Agreement) -> str:
 def _judge_wrong_texts(
     loaded: LoadedRubric, wrong: Sequence[WrongCase], mode: ModeName, *, as_json: bool
 ) -> None:
-    """Say which share of the wrong texts beside a rubric each model accepts."""
+    """Print the share of a rubric's wrong texts that each model accepts."""
     from judgekit.evaluation import runner
 
     progress = count_to(len(wrong), "wrong texts")
@@ -262,7 +262,7 @@ def _judge_repeatedly(
     keep: bool,
     as_json: bool,
 ) -> Exit:
-    """Ask every tier again about a rubric's cases; say how often outcomes flip, and how far scores move."""
+    """Ask every tier repeatedly about a rubric's cases; print how often outcomes flip and scores move."""
     from judgekit.evaluation import report, runner
     from judgekit.evaluation.cases import Case
     from judgekit.judging.named_inputs import NamedInputs
@@ -314,7 +314,7 @@ def diff(
 
 
 def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | None) -> None:
-    """Judge the labelled cases of the new rubric under both, and say which verdicts change."""
+    """Judge the new rubric's labelled cases under both rubrics, and list the verdicts that change."""
     from judgekit.evaluation import runner
     from judgekit.rubric.loader import read_cases
 

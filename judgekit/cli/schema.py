@@ -1,4 +1,4 @@
-"""`judgekit schema`: the JSON Schemas of what judgekit reads and writes, from the models that validate."""
+"""`judgekit schema`: JSON Schemas of the files we read and write, from the models that validate them."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def schema(
 
 
 def json_schema(name: str) -> dict[str, Any]:
-    """Return the schema of a model by its name here."""
+    """Build the JSON Schema of a model by its name in this module."""
     module, _, model = _MODELS[name].rpartition(".")
-    # What is written has every key; what is read may leave out the ones with a default.
+    # Files we write have every key; files we read may leave out those with a default.
     mode = "serialization" if name in ("verdict", "comparison", "gate") else "validation"
     model_class = getattr(import_module(f"judgekit.{module}"), model)
     fields = model_class.model_json_schema(by_alias=True, mode=mode)

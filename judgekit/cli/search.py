@@ -1,4 +1,4 @@
-"""`judgekit search`: ranked memories or documents, judged on request; `index`: the state of their indexes."""
+"""`judgekit search`: ranks memories or documents, judged on request; `index`: the state of their indexes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def search(
 
     use_engine = judge and not no_engine and engine_wanted()
     if use_engine:
-        # A root that is no folder, such as claude:auto, is looked up from here.
+        # A root that isn't a folder, such as claude:auto, is resolved from the current folder.
         use_engine = all(Path(name).is_dir() for name in root or ())
     selection = client.call(
         "search", write_body, answers.value, search_here, use=use_engine, warn=note
@@ -78,7 +78,7 @@ def search(
 
 
 def _print_results(results: list[dict[str, Any]]) -> None:
-    """Print results by their rank, and behind them those that are not in force any more."""
+    """Print results by rank, followed by those that are no longer in force."""
     if not results:
         say("nothing found")
     in_force = [result for result in results if not result.get("status")]
@@ -96,13 +96,13 @@ def _print_results(results: list[dict[str, Any]]) -> None:
 
 
 def _count_alike(result: dict[str, Any]) -> str:
-    """Say how many older results share the place of this one; "" if there's none."""
+    """Say how many older results are grouped with this one; "" if there are none."""
     count = result.get("alike")
     return f" (and {count} alike)" if count else ""
 
 
 def _print_place(result: dict[str, Any]) -> None:
-    """Print where a result is, how sure the search is of it, how old it is, and its passage."""
+    """Print a result's place, confidence, age and passage."""
     category = f"{result['category']}  " if result["category"] else ""
     tags = f"  #{','.join(result['tags'])}" if result["tags"] else ""
     confidence = result["confidence_label"]
@@ -120,13 +120,13 @@ def _print_place(result: dict[str, Any]) -> None:
     for other in result.get("also", ()):
         say(f"    also {_name_place(result['path'], other)} {' '.join(other['section'].split())}")
     snippet = " ".join(result["snippet"].split())
-    snippet = snippet.removeprefix(f"# {title}").lstrip()  # a page's heading stands above already
+    snippet = snippet.removeprefix(f"# {title}").lstrip()  # the heading is printed above already
     if snippet:
         say(f"    {snippet}")
 
 
 def _name_place(path: str, place: dict[str, Any]) -> str:
-    """Return a path with the line of a place in it, if it's known."""
+    """Build `PATH:LINE` from a path and a place in it, or only the path if the line isn't known."""
     return f"{path}:{place['line']}" if place.get("line") else path
 
 
@@ -197,10 +197,10 @@ def rebuild(root: Roots = None) -> None:
 
 
 def _find_stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
-    """Return the real folders of stores, and the profiles by which they are read.
+    """Find the real folders of stores, and the profiles for reading them.
 
-    The stores are the named roots, or those that the configuration lists and that exist. Raises `InputError`
-    for a named root that is no folder.
+    The stores are the named roots, or else the existing ones that the configuration lists. Raises
+    `InputError` for a named root that isn't a folder.
     """
     from judgekit.config import settings
     from judgekit.retrieval.profiles import compile_profiles
@@ -214,7 +214,7 @@ def _find_stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
     for root in roots or settings.load(Path(project)).retrieval.roots:
         folder = Path(resolve(root, base_folder)).resolve()
         if not folder.is_dir():
-            if roots:  # one of the configuration may be made later
+            if roots:  # a folder named in the configuration may be created later
                 raise InputError(
                     f"{root}: no such folder; name a store or a folder of Markdown files"
                 )

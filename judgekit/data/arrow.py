@@ -1,4 +1,4 @@
-"""What Parquet needs as an input and as a result: pyarrow, and the cells of its arrays as JSON has them."""
+"""Shared by reading and writing Parquet: imports pyarrow, and converts cells of its arrays to JSON values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def parquet_module(name: str, what: str = "Parquet") -> ModuleType:
-    """Return `pyarrow.parquet`; raises `InputError`, for a file of this name, where it is not installed."""
+    """Import `pyarrow.parquet`. If it isn't installed, raises `InputError` about the file of this name."""
     try:
         from pyarrow import parquet  # noqa: PLC0415 - an extra, which only Parquet needs
     except ImportError as error:
@@ -27,7 +27,7 @@ def parquet_module(name: str, what: str = "Parquet") -> ModuleType:
 
 
 def plain_cells(column: pa.Array) -> list[Any]:
-    """Return the cells of an array as `DataRow` says, or a `CellError` for what Python cannot hold."""
+    """Convert an array to cells as in `DataRow`, with a `CellError` for values that Python can't hold."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     kind = column.type

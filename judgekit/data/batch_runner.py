@@ -1,4 +1,4 @@
-"""Judges all rows of a run at once, whose calls wait for the answers of batches."""
+"""Judges all rows of a run at once, while their calls wait for batches."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class BatchRunner(BatchRun):
         running.run(self.judge(iter(rows), on_record))
 
     async def judge(self, rows: Iterator[PendingRow], on_record: OnRecord) -> None:
-        """Judge rows in batches, and hand on their records."""
+        """Judge rows in batches, and pass their records to `on_record`."""
         manifest = open_manifest(
             f"{self.out}.batch", is_fresh=self.is_fresh, is_trusted=self.is_trusted
         )
@@ -70,7 +70,7 @@ class BatchRunner(BatchRun):
             await gateway.aclose()
 
     def _with_batch_deadlines(self, judge: Judge[Any, Any, Any]) -> Judge[Any, Any, Any]:
-        """Return a judge that waits for batches; raises `UsageError` where it cannot ask in batches."""
+        """Make a judge wait as long as batches take; raises `UsageError` if it can't ask in batches."""
         judge = self.adapt(judge)
         models_by_tier = judge.models_by_tier
         why = self._refusal(judge, [*chain(*models_by_tier.values())])
@@ -91,12 +91,12 @@ class BatchRunner(BatchRun):
             models_by_tier=unlimited,
             others=others,
             timeout=_FOREVER,
-            max_cost_usd=None,  # the gateway holds to the limit
+            max_cost_usd=None,  # the gateway keeps to the limit
         )
         return replace(waiting_judge, cache=judge.cache and KeepOnly(ReplyFile()))
 
     def _refusal(self, judge: Judge[Any, Any, Any], models: Sequence[Endpoint]) -> str | None:
-        """Return why models cannot be asked in batches, or the limit cannot be held to there."""
+        """Say why models can't be asked in batches, or why the cost limit can't be kept; None if they can."""
         for model in models:
             why = refusal(model)
             if why:
@@ -111,6 +111,6 @@ class BatchRunner(BatchRun):
 
 
 def _unlimited(model: Endpoint) -> Endpoint:
-    """Return a model without limits on calls at a time or in a minute: a batch is one call."""
+    """Lift a model's limits on calls at a time and per minute, since a batch is one call."""
     limits = Limits(context_chars=model.profile.limits.context_chars)
     return replace(model, profile=model.profile.model_copy(update={"limits": limits}))

@@ -1,6 +1,6 @@
-"""Which names of columns stand for what a model said, and where several leave open which one is meant.
+"""Recognises columns that hold a model's output by their names, and cases in which several columns might.
 
-`fields.toml` has the names. `answer` is no such name: beside a question it may be what is right.
+The names are in `fields.toml`. `answer` isn't one of them: beside a question it may be the expected answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _FILE: dict[str, Any] = environment.table(__file__, "fields.toml")
 _TABLE: dict[str, str] = _FILE["outputs"]
-_LIST_FIELDS = ("conversation", "sources", "texts")  # what of a row may be a list of objects
+_LIST_FIELDS = ("conversation", "sources", "texts")  # fields that may hold a list of objects
 
 _NAMES = frozenset(plain(name) for name in _TABLE["names"].split())
 _WORDS = tuple(_TABLE["words"].split())
@@ -24,7 +24,7 @@ _RIGHT = tuple(_TABLE["right"].split())
 
 
 def responses_in(names: Iterable[str], known_names: Iterable[str]) -> list[str]:
-    """Return the plain names that end as a model's response does, without those that are known otherwise."""
+    """List the plain names that end like a model's response, except those known to mean something else."""
     known = frozenset(known_names)
     return [name for name in names if _is_response(name, known)]
 
@@ -35,10 +35,10 @@ def _is_response(name: str, known: frozenset[str]) -> bool:
 
 
 def rivals_of(text: str, free: Mapping[str, str], known_names: Iterable[str]) -> list[str]:
-    """Return the columns that may be the text as well as the one with the plain name `text`.
+    """List the columns that may be the text just as well as the one with the plain name `text`.
 
-    `free` are the columns that nothing is taken from, by their plain names. Where `text` is surely a model's
-    output, those are that are outputs too. Where it is not, any that nobody knows and that sounds like one.
+    `free` are the unused columns by their plain names. If `text` is surely a model's output, its rivals are
+    the other outputs. If not, they're all unknown columns whose names sound like an output.
     """
     known = frozenset(known_names)
     if _is_output(text, known):
@@ -47,7 +47,7 @@ def rivals_of(text: str, free: Mapping[str, str], known_names: Iterable[str]) ->
 
 
 def is_usual_name(name: str, fields: Collection[str] = ()) -> bool:
-    """Whether a column of this name is known, as one of `fields` if any are given."""
+    """Whether a column name is known, and stands for one of `fields` if these are given."""
     names_by_field = {**_FILE["usual"]["judge"], **_FILE["usual"]["compare"]}
     return any(
         plain(name) in map(plain, names.split())

@@ -1,4 +1,4 @@
-"""Two files of one thing, joined by the ids of their rows: pairs for `compare`."""
+"""Joins two files of texts by the ids of their rows into pairs for `compare`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GIVEN = Given()
 
 
 class Side(NamedTuple):
-    """What a row of one file gives to a pair."""
+    """One file's part of a pair."""
 
     prompt: str
     text: str
@@ -32,10 +32,10 @@ class Side(NamedTuple):
 
 
 class JoinedRows(Rows):
-    """Pairs of the rows of two files that have the same id, in the order of the first file.
+    """Pairs of rows with the same id from two files, in the order of the first file.
 
     The columns of a pair are `id`, `prompt`, `a`, `b` and, if a file names them, `author_a` and `author_b`.
-    Where the prompts differ the first file's counts. The texts of the second file are held in memory.
+    If the prompts differ, the first file's counts. The texts of the second file are held in memory.
     """
 
     def __init__(
@@ -95,8 +95,8 @@ class JoinedRows(Rows):
             self._reading.remark(f"{pairs} different prompts: {shown}")
 
     def describe(self, fields: Fields, *id_columns: str) -> list[str]:
-        """Say which columns of each file are joined."""
-        del fields, id_columns  # those of the pairs, which have one name each
+        """Describe the columns that are joined from each file."""
+        del fields, id_columns  # these are the pairs' own columns, whose names are fixed
         return [self._first.describe(), self._second.describe()]
 
     def _remark_left_out(self, count: int, name: str) -> None:
@@ -106,7 +106,7 @@ class JoinedRows(Rows):
 
 
 class _RowOfSide(NamedTuple):
-    """A row that could be read: its number in its file, its id, and what it gives."""
+    """A readable row: its number in its file, its id, and its part of a pair."""
 
     number: int
     id: str | int
@@ -127,11 +127,11 @@ class _OneFile:
         self.id_column = matched.id_column
 
     def describe(self) -> str:
-        """Say which columns give which field."""
+        """Describe the columns that give the fields."""
         return f"{self.name}: {self._fields.describe(self.id_column)}"
 
     def sides(self) -> Iterator[_RowOfSide | UnreadableRow]:
-        """Yield what each row gives to a pair."""
+        """Yield each row's part of a pair."""
         for row in self._rows:
             if isinstance(row, UnreadableRow):
                 yield self._name_file(row)
@@ -151,7 +151,7 @@ class _OneFile:
 
 
 def _fields_of_side(given: Mapping[str, str], side: str) -> dict[str, str]:
-    """Rename the fields of a pair to those of the documents that it's made of."""
+    """Rename one side's fields of a pair to those of a document."""
     own = {}
     for field, column in given.items():
         if field == "prompt":
@@ -164,7 +164,7 @@ def _fields_of_side(given: Mapping[str, str], side: str) -> dict[str, str]:
 
 
 def _side_of(fields: Fields, row: DataRow) -> Side:
-    """Read what a row gives to a pair; a blank text is "", of which `compare` says that it's empty."""
+    """Read a row's part of a pair; a blank text becomes "", which `compare` reports as empty."""
     try:
         document = row_fields.document(fields, row, str(row.number), _GIVEN)
     except row_fields.Unjudgeable:

@@ -1,4 +1,4 @@
-"""Results and labels as files: what a report reads, and the sample of rows that people label."""
+"""Results and labels as files: reads them for a report, and draws the sample of rows that people label."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ if TYPE_CHECKING:
 
     from judgekit.data.fields import Fields, TaskName
 
-# The rubric says later what models see.
+# The rubric will say later which of these models see.
 _EVERYTHING = Given(reference="reference", sources="sources")
 _FOR_PEOPLE = Given(reference="reference")
 _WORDS = (
     "expected accept, improve, reject, pass, fail or undetermined (of a comparison: A, B or tie)"
 )
-_LOOKED_AT = 100  # rows whose columns count; of a stream the first
-_MOST_CHARS = 400  # of the texts of a row that were compared
-_MOST_SOURCES = 5  # of a row on a page
+_LOOKED_AT = 100  # rows whose columns we look at; in a stream the first ones
+_MOST_CHARS = 400  # of each compared text of a row
+_MOST_SOURCES = 5  # of each row on a page
 _SOURCE_CHARS = 1000
 _COMPARISON = "judgekit/comparison@"
-_SCORE = "score."  # begins the column of a score in a table
+_SCORE = "score."  # the prefix of a score's column in a table
 
 
 class NamedColumns(NamedTuple):
-    """The columns that a caller names: those of ids, and by field of verdicts, labels and texts."""
+    """The columns that a caller names: the id column, and by field those of verdicts, labels and texts."""
 
     id_column: str | None = None
     given: Mapping[str, str] = MappingProxyType({})
 
     def id_of(self, columns: Mapping[str, Any], name: str) -> str | None:
-        """Return the id of a row of the file `name` as it is compared; None if it has none."""
+        """Return a row's id in the form used for comparing; None if there's none. `name` is the file's."""
         column = self.id_column
         if column not in columns:
             column = fields.id_column_of(columns, name)
@@ -68,7 +68,7 @@ class NamedColumns(NamedTuple):
         return None if row_id is None else labels.id_key(row_id)
 
     def column_of(self, columns: Mapping[str, Any], field: str, names: Sequence[str]) -> str | None:
-        """Return the column of a row that gives a field: the named one, or one with a usual name."""
+        """Find the column of a row that gives a field: the named one, or one with a usual name."""
         if field not in self.given:
             return _column_of(columns, names)
         column = self.given[field]
@@ -76,7 +76,7 @@ class NamedColumns(NamedTuple):
 
 
 def _column_of(columns: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    """Return the first of `names` that is a column, else the first that is one but for case and signs."""
+    """Find the column for the first of `names` that exists, if need be ignoring case and punctuation."""
     for name in names:
         if name in columns:
             return name
@@ -92,7 +92,7 @@ USUAL_COLUMNS = NamedColumns()
 
 
 class ResultRow(NamedTuple):
-    """A row of results: `scores` by dimension, or by letter where texts were compared."""
+    """A row of results: `scores` by dimension, or by letter if texts were compared."""
 
     row_id: str
     word: str
@@ -107,9 +107,9 @@ class ResultRow(NamedTuple):
         return {name: value for name, value in self.columns.items() if name not in ours}
 
     def values_of(self, column: str) -> list[str]:
-        """Return the values of a column as texts: the elements of a list, none if the cell is empty.
+        """List a column's values as texts: the elements of a list, none if the cell is empty.
 
-        They are the same whatever the format: a table has lists as JSON, and numbers as text or as 1.0.
+        They're the same in every format, although a table has lists as JSON, and numbers as text or as 1.0.
         """
         value = self.columns.get(column)
         if column not in self.columns and column.startswith(_SCORE):
@@ -124,17 +124,17 @@ class ResultRow(NamedTuple):
         return list(dict.fromkeys(texts))
 
     def has(self, column: str) -> bool:
-        """Whether the row has a column, also if the cell is empty."""
+        """Whether the row has a column, even if the cell is empty."""
         is_score = column.startswith(_SCORE) and column.removeprefix(_SCORE) in self.scores
         return is_score or column in self.columns
 
 
 class ResultFile:
-    """The rows of a file of results, and whether texts were judged or compared (`task`).
+    """The rows of a results file, and whether texts were judged or compared (`task`).
 
-    Letters such as C and I, which other programs write for correct and incorrect, are winners only where
-    other rows say that texts were compared. Making one and iterating it raise `InputError` for a row without
-    an id and a verdict, and `UsageError` for a column that is not there.
+    Other programs write letters such as C and I for correct and incorrect; they're winners only if other rows
+    show that texts were compared. Making and iterating a `ResultFile` raises `InputError` for a row without
+    an id or a verdict, and `UsageError` for a missing column.
     """
 
     def __init__(self, rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> None:
@@ -143,13 +143,13 @@ class ResultFile:
         self._is_lasting = rows.lasting
         self._rows: Iterable[DataRow | UnreadableRow] = rows
         self._columns = columns
-        self._names: tuple[str, ...] = ()  # of columns that a row had last
+        self._names: tuple[str, ...] = ()  # the columns of the latest row
         self._fields: Fields | None = None
-        self._words: Mapping[str, str] = {}  # what a verdict means, by `labels.key_of`
-        self.texts = LEAST_TEXTS  # that a row compares at most, as far as it is known
+        self._words: Mapping[str, str] = {}  # meanings of verdicts, by `labels.key_of`
+        self.texts = LEAST_TEXTS  # the most texts that a row compares, as far as we know
         task: TaskName | None = None
         counts = Counter[str]()
-        read_rows = []  # of a stream, which can be read only once
+        read_rows = []  # kept for a stream, which can be read only once
         column_names = dict[str, None]()
         least_rows = _LOOKED_AT if rows.lasting else 1
         stream: Any = iter(rows)  # a generator
@@ -161,7 +161,7 @@ class ResultFile:
                 task = task or self._task_of(row)
                 column = columns.column_of(row.columns, "verdict", ["verdict"])
                 counts[labels.key_of(row.columns.get(column or ""))] += 1
-            # Verdicts of ours are our own words. Those of others are read as a set.
+            # Our own verdicts need no interpretation. Those of others are interpreted as a set.
             if task and "verdict" not in columns.given and number >= least_rows:
                 break
         if rows.lasting:
@@ -185,7 +185,7 @@ class ResultFile:
             option = f"--map {field}={column}"
             if field not in known_fields:
                 raise UsageError(f"{option}: unknown field; use one of {', '.join(known_fields)}")
-            # A label may stand in a file of its own; "" takes a column away; `row.` was put before our names.
+            # A label may be in another file; "" means no column; `row.` precedes columns named like ours.
             is_in_another_file = field in ("label", "winner")
             is_there = not column or not {column, f"row.{column}"}.isdisjoint(column_names)
             is_there = is_there or is_path_into(column, column_names)
@@ -216,13 +216,13 @@ class ResultFile:
                 yield ResultRow(row_id, word, dict(_scores(row.columns)), row.columns)
 
     def _word_of(self, value: object) -> str:
-        """Return what a verdict is, as all are read: an outcome, a letter, "tie" or undecided; else ""."""
+        """Translate a verdict into an outcome, a letter, "tie" or undecided; "" if it's none of these."""
         if isinstance(value, str) and value.strip() in UNDECIDED:
             return value.strip()
         return self._words.get(labels.key_of(value), "")
 
     def _task_of(self, row: DataRow) -> TaskName | None:
-        """Return what a row's verdict is about, if the row says it beside the verdict."""
+        """Return the task of a row's verdict (judge or compare), if the row tells it."""
         judged = nested(row.columns.get("judged")) or {}
         schema = str(judged.get("schema"))
         if schema.startswith("judgekit/"):
@@ -234,12 +234,12 @@ class ResultFile:
         return None
 
     def _read_verdicts(self, counts: Counter[str], task: TaskName | None) -> None:
-        """Find out what the verdicts mean, and whether texts were judged or compared."""
+        """Find the meanings of the verdicts, and whether texts were judged or compared."""
         known = Counter({key: count for key, count in counts.items() if key not in UNDECIDED})
         outcomes = labels.read_outcomes(known) if task != "compare" else {}
         letters = labels.read_winners(known, self.texts) if task != "judge" else {}
         if task is None:
-            # C and I are correct and incorrect, unless A, B or a tie says that texts were compared.
+            # C and I mean correct and incorrect, unless an A, B or tie shows that texts were compared.
             is_comparison = not {"A", "B", TIE}.isdisjoint(letters.values())
             outcome_count = sum(known[key] for key in outcomes)
             letter_count = sum(known[key] for key in letters)
@@ -251,7 +251,7 @@ class ResultFile:
         self._words = words
 
     def text_of(self, row: ResultRow) -> str:
-        """Return the text that was judged, or the texts that were compared; "" where they are not known."""
+        """Return the text that was judged, or the texts that were compared; "" if they aren't known."""
         row_fields = self._fields_for(row)
         if row_fields is None:
             return ""
@@ -287,7 +287,7 @@ class ResultFile:
             if not column or column in names or is_path_into(column, names):
                 given[field] = column
             elif f"row.{column}" in names:
-                # So a column of the row stands that had a name of ours.
+                # A row's own column gets this prefix if its name is one of ours.
                 given[field] = f"row.{column}"
         recogniser = Recogniser()
         recogniser.look(own)
@@ -300,7 +300,7 @@ class ResultFile:
 def texts_for_people(
     task: TaskName, row_fields: Fields, columns: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Collect what a person needs to read of a row: the question, the answer or the texts, what's expected.
+    """Collect a row's texts for a person: question, answer or compared texts, and expected answer.
 
     The first sources follow, or their beginnings. A row without an answer still has its question. Cells that
     aren't texts are left out.
@@ -335,7 +335,7 @@ def texts_for_people(
 
 
 def _beginning_of(source: str) -> str:
-    """Cut a source: a page is for reading rows, and ten sources of each would fill it."""
+    """Cut a source short: a page is for reading rows, and ten whole sources for each would fill it."""
     if len(source) <= _SOURCE_CHARS:
         return source
     return f"{source[:_SOURCE_CHARS]} … (cut here)"
@@ -348,7 +348,7 @@ def _filled(texts: Mapping[str, str]) -> dict[str, str]:
 def read_texts(
     rows: Rows, task: TaskName, columns: NamedColumns = USUAL_COLUMNS
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the ids and the texts of a file that was judged; a row without an id has its number for one.
+    """Yield each row's id (or else its number) and its texts from a file that was judged.
 
     Raises `UsageError` if no column gives a text.
     """
@@ -363,12 +363,12 @@ def read_texts(
 
 
 def results(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> ResultFile:
-    """Return the rows of a file of results; raises as `ResultFile`."""
+    """Open a results file; raises the errors of `ResultFile`."""
     return ResultFile(rows, columns)
 
 
 class LabelSheet(NamedTuple):
-    """Labels by id: outcomes, or letters and "tie"; and what was left out."""
+    """Labels by id (outcomes, or letters and "tie"), and the labels that were left out."""
 
     words: dict[str, str]
     left_out: LeftOut
@@ -381,17 +381,17 @@ def read_labels(
     columns: NamedColumns = USUAL_COLUMNS,
     texts: int = LEAST_TEXTS,
 ) -> LabelSheet:
-    """Return the labels of a file; `texts` were compared in a row.
+    """Read the labels of a file; `texts` is the number of texts compared in a row.
 
-    What a label means depends on all of them: 0 and 1 are one thing, 1 to 5 another. Raises `InputError` if
-    an id has two that differ, `UsageError` if all can be read in two ways.
+    The meaning of a label depends on the whole set: 0 and 1 are one thing, 1 to 5 another. Raises
+    `InputError` if an id has two labels that differ, `UsageError` if the set can be read in two ways.
     """
     field = "winner" if task == "compare" else "label"
     names = fields.USUAL[task][field].split()
     given = columns.given.get(field, columns.given.get("label"))
     if given is not None:
         columns = columns._replace(given={field: given})
-    keys: dict[str, str] = {}  # by id: what stands there, by `labels.key_of`
+    keys: dict[str, str] = {}  # labels in the form of `labels.key_of`, by id
     has_id_column = False
     left_out = LeftOut()
     for row, row_id, value in _labels_of(rows, task, names, columns):
@@ -422,7 +422,7 @@ def read_labels(
 def _labels_of(
     rows: Rows, task: TaskName, names: Sequence[str], columns: NamedColumns
 ) -> Iterator[tuple[DataRow, str, object]]:
-    """Yield rows with ids and labels, as `_answers` does; a winner may be marked in columns of its own."""
+    """Yield rows with ids and labels, like `_answers`; a winner may be marked in columns of its own."""
     field = "winner" if task == "compare" else "label"
     if task == "compare" and field not in columns.given:
         marked = map(_with_one_winner, rows)
@@ -440,9 +440,9 @@ def _with_one_winner(row: DataRow | UnreadableRow) -> DataRow | UnreadableRow:
 
 
 def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[list[Case], LeftOut]:
-    """Return rows with a label as cases to try judges on, and what was left out; raises `InputError`.
+    """Read labelled rows as cases for trying judges, and count those left out; raises `InputError`.
 
-    The labels are as the rows have them.
+    Labels stay as they're written in the rows.
     """
     stream, (names, recogniser) = survey(rows)
     export = recogniser.recognise("judge", columns.given)
@@ -492,7 +492,7 @@ def _answers(
     *,
     is_table: bool,
 ) -> Iterator[tuple[DataRow, str, object]]:
-    """Yield rows with their ids and what they say in a column; raises `InputError` for one without these."""
+    """Yield rows with their ids and their values in a column; raises `InputError` if either is missing."""
     for row in rows:
         if isinstance(row, UnreadableRow):
             raise unreadable(file, row, 0)
@@ -508,12 +508,12 @@ def _answers(
 
 
 def _is_table(rows: Rows) -> bool:
-    """Whether rows are read from a file in which cells are defused."""
+    """Whether rows come from a kind of file in which we defuse cells."""
     return Path(rows.read_from).suffix.lower() in DELIMITERS
 
 
 def _without_defusing(row: DataRow) -> DataRow:
-    """Return a row of CSV that we wrote, with the texts that it was made of."""
+    """Restore the original texts of a row of a CSV file that we wrote."""
     cells = {}
     for name, cell in row.columns.items():
         cells[as_before(name)] = as_before(cell)
@@ -531,7 +531,7 @@ def _scores(columns: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _scores_in_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cells of the columns `score.NAME`; beside a verdict of ours only those that it has."""
+    """Collect the `score.NAME` columns; beside our own verdict, only the scores that it has."""
     cells = {}
     for name, value in columns.items():
         if name.startswith(_SCORE):
@@ -541,14 +541,14 @@ def _scores_in_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
         return cells
     if "scores" not in record and "subjects" not in record:
         return cells
-    # Else a column of the rows with such a name would be a dimension of ours.
+    # Otherwise an input column with such a name would pass for one of our dimensions.
     names = {*(record.get("scores") or ())}
     names.update(subject.get("letter") for subject in record.get("subjects") or ())
     return {name: value for name, value in cells.items() if name in names}
 
 
 def nested(value: object) -> dict[str, Any] | None:
-    """Return an object, which in CSV and Parquet is JSON."""
+    """Return a nested object, parsing it if it's JSON text, as in CSV and Parquet; None if it isn't one."""
     if isinstance(value, str) and value.startswith("{"):
         value = parse_json(value)
     return value if isinstance(value, dict) else None
@@ -557,10 +557,10 @@ def nested(value: object) -> dict[str, Any] | None:
 def add_sample(
     results: Iterable[ResultRow], path: str, count: int, columns: NamedColumns = USUAL_COLUMNS
 ) -> tuple[int, int]:
-    """Add a random sample of decided rows to a file, for people to write their labels into it.
+    """Add a random sample of decided rows to a file, into which people write their labels.
 
-    Rows are in the order of a hash of their ids, so the first ones are a random sample, however many. The
-    file keeps what it has. Returns how many rows were added, and how many it has now; raises `InputError`.
+    Rows are ordered by a hash of their ids, so the first ones are a random sample, however many. The file
+    keeps its rows. Returns the numbers of rows added and of rows it has now; raises `InputError`.
     """
     ending = Path(path).suffix.lower()
     if ending not in (*DELIMITERS, *JSON_LINES.endings):
@@ -574,7 +574,7 @@ def add_sample(
 def _add_sample(
     results: Iterable[ResultRow], path: str, count: int, columns: NamedColumns
 ) -> tuple[int, int]:
-    """Read a sheet, and write it with more rows; nobody else may write it between."""
+    """Read a sheet, and write it back with more rows; the caller must keep other writers out."""
     target = Path(path)
     ending = target.suffix.lower()
     raw = b""
@@ -587,7 +587,7 @@ def _add_sample(
             ids_there.add(row_id)
     rows = []
     for result in _draw(results, count, without=ids_there):
-        # A person labels without the verdict: only what the row had before it was judged is shown.
+        # People label without seeing the verdict: a sheet has only the columns from before the judging.
         row = {"id": result.row_id, "label": ""}
         for name, value in result.own.items():
             row.setdefault(name, value)
@@ -616,7 +616,7 @@ def _add_sample(
 
 
 def _draw(results: Iterable[ResultRow], count: int, without: Collection[str]) -> list[ResultRow]:
-    """Return decided rows, but none with an id in `without`: the first ones in the order of a hash of ids."""
+    """Draw decided rows whose id isn't in `without`: the first ones in the order of a hash of the ids."""
 
     def place(result: ResultRow) -> bytes:
         return hashlib.sha256(result.row_id.encode()).digest()
@@ -627,7 +627,7 @@ def _draw(results: Iterable[ResultRow], count: int, without: Collection[str]) ->
 
 
 def _delimited_lines(old: str, rows: Sequence[Mapping[str, Any]], delimiter: str) -> str:
-    """Return rows as lines that follow `old`, under its header; with one where it is empty."""
+    """Render rows as lines to append to `old`, in its columns; if it's empty, a header comes first."""
     header = next(csv.reader(io.StringIO(old), delimiter=delimiter), [])
     names = list(map(as_before, header))
     lines = io.StringIO(newline="")

@@ -1,7 +1,7 @@
-"""The opinions that a run under a promise of agreement collects before any of them is a result.
+"""The opinions that a run under a promise of agreement collects before any of them becomes a result.
 
-They're kept in a file beside OUT, each sealed with the user's key, so that a run that was killed, a file that
-grew and another promise pay for nothing twice. A run without OUT has a temporary file.
+They're kept in a file beside OUT, each sealed with the user's key, so nothing is paid for twice after a run
+was killed, a file has grown or the promise has changed. A run without OUT has a temporary file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SEAL_KIND = "opinion"
 
 
 class _Place(NamedTuple):
-    """Where the file has an opinion, and what it's about."""
+    """An opinion's position in the file, and the judged content."""
 
     start: int
     size: int
@@ -39,14 +39,14 @@ class _Place(NamedTuple):
 
 
 class Opinions:
-    """The opinions of each tier about each row, and the random numbers that say which rows are sampled."""
+    """Each tier's opinions on the rows, and the random numbers that choose the sampled rows."""
 
     def __init__(self, out: str | None, *, is_fresh: bool = False) -> None:
         """Open the file beside `out`; raises `ConfigError` without a key, `InputError` and `UsageError`."""
         self._key = require_key("--agree draws its sample")
         self._out = out
         self.unsealed = 0
-        """How many opinions the user's key didn't write; they count for nothing."""
+        """The number of opinions that the user's key didn't seal; they're ignored."""
         self._places: dict[tuple[str, str], _Place] = {}
         self._nonce = ""
         try:
@@ -62,7 +62,7 @@ class Opinions:
         self._file.close()
 
     def find(self, tier: str, row: PendingRow) -> Verdict | None:
-        """Return the verdict of a tier alone, or None if there's none about this text."""
+        """Find a tier's own verdict on a row; None if there's none about its present content."""
         place = self._places.get((tier, id_key(row.row_id)))
         if place is None or place.fingerprint != row.fingerprint.current:
             return None
@@ -85,8 +85,8 @@ class Opinions:
         self._places[tier, id_key(row.row_id)] = place
 
     def draw(self, row: PendingRow, purpose: str) -> float:
-        """Draw a number from 0 to 1 decided by the user's key, the run, the row's id and its content."""
-        # A row that changes is drawn anew: whoever knows that it's in no sample could write anything into it.
+        """Draw a number from 0 to 1 that depends on the user's key, the run, the row's id and its content."""
+        # A changed row is drawn anew: else somebody who knew it wasn't sampled could write anything into it.
         purpose_of_text = f"{purpose} of {row.fingerprint.current}"
         return Draws(self._key, self._nonce).draw(row.row_id, purpose_of_text)
 
@@ -100,7 +100,7 @@ class Opinions:
         return os.fdopen(descriptor, "r+b")
 
     def _read(self) -> None:
-        """Note where the opinions stand; cut off a line that was never finished, and draw a first nonce."""
+        """Note the opinions' positions, cut off an unfinished last line, and draw a nonce for a new file."""
         self._file.seek(0)
         start = 0
         for raw in self._file:
@@ -130,8 +130,8 @@ class Opinions:
             self._places[line["tier"], id_key(line["id"])] = place
 
     def _append(self, content: Mapping[str, Any]) -> tuple[int, int]:
-        """Write a sealed line, whole or not at all; returns where it starts and its size in bytes."""
-        plain = json.loads(json.dumps(content))  # as a reader will have it
+        """Write a sealed line, whole or not at all; returns its start and its size in bytes."""
+        plain = json.loads(json.dumps(content))  # as it will be read back
         sealed = {**plain, "seal": seals.seal_of(self._key, _SEAL_KIND, plain)}
         raw = json.dumps(sealed).encode() + b"\n"
         start = self._file.seek(0, 2)

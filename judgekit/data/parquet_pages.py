@@ -1,7 +1,7 @@
-"""How much memory a Parquet file takes, found out from the headers of its pages before anything is unpacked.
+"""Measures the memory that a Parquet file takes from its page headers, before anything is unpacked.
 
-A page of a few bytes may unpack to gigabytes, and one text in a dictionary may stand in every row. The file's
-footer may lie about both; the headers of pages are what the reader goes by.
+A page of a few bytes may unpack to gigabytes, and every row may refer to one text in a dictionary. The
+file's footer may lie about both, but readers go by the page headers.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
     from pyarrow import parquet
 
-MOST_BYTES = 256_000_000  # unpacked at once, and
-BYTES_FOR_ONE = 4  # more for each byte of the file
-MOST_VALUES = 10_000_000  # in the lists of one column of a row group, and
-VALUES_FOR_ONE = 8  # more for each byte of that column
-BATCH_BYTES = 64_000_000  # of the rows that are read at once
-_HEADER = 8_192  # bytes that are read to begin with, as most headers are far shorter
-_LONGEST_HEADER = 16_000_000  # bytes, as Arrow has it
-_DICTIONARY = 2  # the kind of a page
-_DATA_HEADERS = (5, 8)  # fields of a header: what it says of a data page, of both versions
+MOST_BYTES = 256_000_000  # unpacked at once, plus
+BYTES_FOR_ONE = 4  # for each byte of the file
+MOST_VALUES = 10_000_000  # in the lists of one column of a row group, plus
+VALUES_FOR_ONE = 8  # for each byte of that column
+BATCH_BYTES = 64_000_000  # of rows read at once
+_HEADER = 8_192  # bytes read at first, as most headers are far shorter
+_LONGEST_HEADER = 16_000_000  # bytes: Arrow's own limit
+_DICTIONARY = 2  # the page type of dictionaries
+_DATA_HEADERS = (5, 8)  # ids of the header's fields about a data page, of both versions
 
 
 class PagesError(ValueError):
-    """The pages of a file are broken, or would take more memory than a file of this size may."""
+    """A file's pages are broken, or would take more memory than we allow for its size."""
 
 
 @dataclass
 class Pages:
-    """What the largest row of a file takes, and which texts in lists are to be read as a dictionary."""
+    """The memory of a file's largest row, and the columns of texts in lists to read as dictionaries."""
 
     row_bytes: int = 0
     nested_texts: set[str] = field(default_factory=set)
@@ -41,7 +41,7 @@ class Pages:
 
 
 def look(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pages:
-    """Return what a file of `size` bytes takes; raises `PagesError` where that is too much."""
+    """Measure the pages of a file of `size` bytes; raises `PagesError` if they'd take too much memory."""
     pages = Pages()
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
@@ -81,7 +81,7 @@ def _check_values(
 
 @dataclass
 class _Sizes:
-    """Bytes of a column's dictionary and of its largest page, and how many values it has."""
+    """The bytes of a column's dictionary and of its largest page, and its number of values."""
 
     dictionary: int = 0
     largest: int = 0
@@ -130,7 +130,7 @@ def _headers(opened: BinaryIO, start: int, end: int) -> Iterator[_Page]:
 
 
 def _read_header(raw: bytes) -> tuple[_Page, int]:
-    """Return a page's header and its length; raises `IndexError` where more bytes are needed."""
+    """Parse a page's header, and return it with its length; raises `IndexError` if it takes more bytes."""
     reader = _Thrift(raw)
     page = _Page()
     for number, kind in reader.fields():
@@ -152,7 +152,7 @@ def _read_header(raw: bytes) -> tuple[_Page, int]:
 
 
 class _Thrift:
-    """Reads the compact protocol of Thrift, as much of it as the header of a page needs."""
+    """Reads Thrift's compact protocol, as far as page headers need it."""
 
     TRUE = 1
     FALSE = 2
@@ -164,7 +164,7 @@ class _Thrift:
     MAP = 11
     STRUCT = 12
     _NUMBERS = (4, 5, 6)
-    _LONG_LIST = 15  # a size that stands behind
+    _LONG_LIST = 15  # means that the size follows
     _DEEPEST = 10
 
     def __init__(self, raw: bytes) -> None:
@@ -173,7 +173,7 @@ class _Thrift:
         self.at = 0
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """Yield the number and the kind of each field of a struct; the caller reads it or skips it."""
+        """Yield the id and type of each field of a struct; the caller reads or skips its value."""
         self._depth += 1
         if self._depth > self._DEEPEST:
             raise PagesError("the header of a page is broken")
@@ -205,7 +205,7 @@ class _Thrift:
             for _, inner in self.fields():
                 self.skip(inner)
         else:
-            raise PagesError("the header of a page is broken")  # it has no lists and no maps
+            raise PagesError("the header of a page is broken")  # a sound one has no lists or maps
 
     def _byte(self) -> int:
         value = self._raw[self.at]
@@ -218,7 +218,7 @@ class _Thrift:
             raise IndexError
 
     def _varint(self) -> int:
-        """Return the next number: seven bits a byte, the lowest first; a high bit says that more follow."""
+        """Read the next number: seven bits a byte, the lowest first; a set high bit means more follow."""
         value = 0
         shift = 0
         while True:

@@ -1,7 +1,7 @@
-"""A run under a promise of agreement: who is asked about which row, and whose verdict is final.
+"""A run under a promise of agreement: decides which tier judges a row, and whose verdict is final.
 
-The first tier gives an opinion on every row, and `deep`, alone, a verdict on a random sample. By these
-`judgekit.evaluation.agreement` says which first opinions are final. `deep` is asked about all other rows.
+The first tier gives an opinion on every row, and `deep` alone judges a random sample. From these,
+`judgekit.evaluation.agreement` decides which first opinions are final. `deep` judges all other rows.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ if TYPE_CHECKING:
 
     AdaptJudge: TypeAlias = Callable[[DocumentJudge], DocumentJudge]
     OnWritten: TypeAlias = Callable[[dict[str, Any]], object]
-    # Builds what judges rows in batches, from the money that's left and whether it's the first round.
+    # Builds a batch runner from the money that's left and a flag for the first round.
     MakeBatchRunner: TypeAlias = Callable[[float | None, bool], BatchRunner]
 
 _STRONG_AGAIN = "deep again"  # the name under which second verdicts are kept
-_LEAST_PILOT = 50  # rows that both tiers judge before it's said whether the run can pay
+_LEAST_PILOT = 50  # rows that both tiers judge before we say if the first tier pays for itself
 _MOST_PILOT = 200
 _PILOT_SHARE = 0.05
 
 
 class AgreementOptions(NamedTuple):
-    """What a caller asks of a run under a promise of agreement."""
+    """A caller's options for a run under a promise of agreement."""
 
     share: float
     on: Agrees = "verdict"
@@ -78,19 +78,19 @@ class AgreementOptions(NamedTuple):
 
     @property
     def basis(self) -> str:
-        """What of the promise a row's verdict rests on."""
+        """The part of the promise that a row's verdict depends on."""
         return json.dumps([self.share, self.on, self.confirms_accepted])
 
 
 class PromisedTiers(NamedTuple):
-    """Who judges under the promise."""
+    """The tiers that judge under the promise."""
 
     first: TierName
     mode: ModeName
 
 
 def refuse_beside(promise: str, options: Mapping[str, object]) -> None:
-    """Raise `UsageError` for an option that says who judges: under a promise the first tier and deep do."""
+    """Raise `UsageError` for options that choose the judge: a promise needs the first tier and `deep`."""
     for name, value in options.items():
         if value:
             problem = "the first tier and deep judge, as configured"
@@ -100,7 +100,7 @@ def refuse_beside(promise: str, options: Mapping[str, object]) -> None:
 
 
 def find_tiers(project: Path, request: JudgeRequest) -> PromisedTiers:
-    """Find the first tier, and the mode; raises `UsageError` if a promise of agreement can't be made."""
+    """Find the first tier and the mode; raises `UsageError` if a promise of agreement can't be made."""
     if configuration.load(project).server.url is not None:
         problem = "the shared judge (server.url) chooses the tiers; judge without --agree"
         raise UsageError(f"--agree: {problem}")
@@ -119,21 +119,21 @@ def find_tiers(project: Path, request: JudgeRequest) -> PromisedTiers:
 
 
 class PromisedRows(NamedTuple):
-    """The rows of a run under a promise, and who judges them."""
+    """The rows of a run under a promise, and the tiers that judge them."""
 
     options: AgreementOptions
     tiers: PromisedTiers
     rows: list[PendingRow]
     bound: Dataset
-    """The same rows, with fingerprints that hold the promise and all other rows."""
+    """The same rows, with fingerprints that cover the promise and all other rows."""
 
 
 def bind_rows(
     dataset: Dataset, options: AgreementOptions, project: Path, request: JudgeRequest
 ) -> PromisedRows:
-    """Read all rows: a promise is about exactly these, and if one is added, it's made again.
+    """Read all rows: a promise is about exactly these, and must be made again if one is added.
 
-    Raises `UsageError` if no promise can be made with the models that are set up.
+    Raises `UsageError` if the configured models allow no promise.
     """
     tiers = find_tiers(project, request)
     dataset = replace(dataset, rows=list(dataset.rows))
@@ -153,7 +153,7 @@ class _First(NamedTuple):
 
 
 class _Strong(NamedTuple):
-    """The verdict by `deep` on a row."""
+    """The verdict of `deep` on a row."""
 
     word: VerdictWord
     call: Call | None
@@ -161,14 +161,14 @@ class _Strong(NamedTuple):
 
 
 class _Price(NamedTuple):
-    """What a tier's verdicts cost on average, and how long they usually took; None if that isn't known."""
+    """The mean cost of a tier's verdicts, and the usual time they took; None if unknown."""
 
     usd: float | None
     seconds: float | None
 
 
 class PromisedJob(NamedTuple):
-    """What is judged under a promise, and how."""
+    """The rows to judge under a promise, and the settings."""
 
     rows: PromisedRows
     project: Path
@@ -180,7 +180,7 @@ class PromisedJob(NamedTuple):
 
 
 class PromisedRun:
-    """Judges the rows of a run under a promise of agreement, and says what it bought."""
+    """Judges the rows of a run under a promise of agreement, and sums up its effect."""
 
     def __init__(
         self,
@@ -210,10 +210,10 @@ class PromisedRun:
         self._to_write: dict[str, PendingRow] = {}
 
     def __call__(self, rows: Iterable[PendingRow], on_record: OnRecord) -> None:
-        del on_record  # what a row cost is counted when somebody is asked about it
+        del on_record  # a row's cost is counted when a tier judges it
         judge = partial(self.judge, rows)
         if self._job.make_batch_runner is None:
-            # In the loop that asks models: between two loops each call would change threads twice.
+            # In the event loop that asks models: from another one each call would change threads twice.
             judge = partial(running.inside, judge, patience=running.END_SECONDS)
         running.run(judge())
 
@@ -251,10 +251,10 @@ class PromisedRun:
     def _is_over(self) -> bool:
         return self._work.stopped.is_set() or self._work.is_spent
 
-    # --- Who is asked
+    # --- Choosing the tier for each row
 
     async def _can_pay(self) -> bool:
-        """Have both tiers judge a few rows. If the first can't pay for itself, say so."""
+        """Let both tiers judge a few rows. If the first can't pay for itself, say so."""
         pilot = self._pilot()
         await self._ask_first(pilot)
         await self._ask_strong(pilot, writes=False)
@@ -274,7 +274,7 @@ class PromisedRun:
         return False
 
     def _pilot(self) -> list[str]:
-        """Choose the rows with the lowest draws: the sample has them, too."""
+        """Choose the rows with the lowest draws, since these are in the sample, too."""
         size = round(len(self._rows) * _PILOT_SHARE)
         size = min(max(size, _LEAST_PILOT), _MOST_PILOT)
         budget = self._promise.budget(len(self._rows))
@@ -283,7 +283,7 @@ class PromisedRun:
         return sorted(in_sample, key=self._draw)[:size]
 
     async def _ask_both(self) -> Settled:
-        """Ask the first tier about all rows and `deep` about a sample; returns which opinions are final."""
+        """Ask the first tier about all rows and `deep` about a sample, then settle the final opinions."""
         await self._ask_first(list(self._rows))
         if self._is_over:
             return agreement.NOTHING_FINAL
@@ -304,7 +304,7 @@ class PromisedRun:
         return [key for key in self._rows if self._numbers[key] not in settled.final]
 
     def _first_opinions(self, keys: Sequence[str]) -> list[FirstOpinion]:
-        """Collect the opinions that may be final at all."""
+        """Collect the first tier's opinions that can become final."""
         opinions = []
         for key in keys:
             first = self._first.get(key)
@@ -353,7 +353,7 @@ class PromisedRun:
         self._first[key] = _First(outcome, verdict.margin or 0.0, Call.of(verdict.rounds))
 
     async def _ask_strong(self, keys: Sequence[str], *, writes: bool = True) -> None:
-        """Ask `deep` about rows, and unless told otherwise write their verdicts."""
+        """Ask `deep` about rows, and write their verdicts if `writes`."""
         left = []
         for key in keys:
             if key not in self._strong:
@@ -381,14 +381,14 @@ class PromisedRun:
     async def _ask_in_batches(
         self, keys: Sequence[str], note: Callable[[str, Verdict], None]
     ) -> None:
-        """Ask `deep` about rows in the provider's batches: one round of them."""
+        """Ask `deep` about rows in one round of the provider's batches."""
         assert self._job.make_batch_runner is not None, "only then is it called"  # noqa: S101
         runner = self._job.make_batch_runner(self._limit_usd, self._batch_rounds == 0)
         self._batch_rounds += 1
 
         def on_record(row: PendingRow, record: Record | None) -> None:
             key = id_key(row.row_id)
-            if record is None:  # no batch has an answer, and the next run asks again
+            if record is None:  # no batch has an answer, so the next run asks again
                 bound = self._to_write.pop(key, None)
                 if bound is not None:
                     self._write(bound._replace(error=row.error), None)
@@ -398,14 +398,14 @@ class PromisedRun:
             self._work.note_calls(record)
             note(key, verdict)
 
-        # The runner keeps to the money that's left; what the rows themselves cost isn't known beforehand.
+        # The runner keeps to the money that's left, since the cost of these rows isn't known beforehand.
         rows = self._affordable(keys, _Purse(limit_usd=None))
         await runner.judge(rows, on_record)
 
     async def _judged(
         self, kept_as: str, keys: Sequence[str], adapt: AdaptJudge
     ) -> AsyncGenerator[tuple[str, Verdict]]:
-        """Yield rows with the verdicts of a tier alone, until the run is stopped or its money is spent."""
+        """Yield rows with the verdicts of one tier, until the run is stopped or its money is spent."""
         purse = _Purse(self._limit_usd)
         request = self._job.request
         if kept_as == _STRONG_AGAIN:
@@ -429,7 +429,7 @@ class PromisedRun:
 
     @property
     def _limit_usd(self) -> float | None:
-        """What is left of the money."""
+        """The US dollars that are left; None without a limit."""
         if self._job.request.max_cost_usd is None:
             return None
         return self._job.request.max_cost_usd - self._work.spent_usd
@@ -444,7 +444,7 @@ class PromisedRun:
             yield self._rows[key]
 
     async def _ask_again(self) -> None:
-        """Ask `deep` a second time about some rows of the sample, to learn how often it says the same."""
+        """Ask `deep` again about some rows of the sample, to see how often it repeats its verdict."""
         sample = [key for key in self._rows if self._numbers[key] in self._sampled]
         twice = sorted(sample, key=self._draw)[: self._options.noise]
         left = []
@@ -458,13 +458,13 @@ class PromisedRun:
             self._again[key] = verdict.verdict
 
     def tally(self) -> AgreementTally:
-        """Sum up what the promise bought, over all rows."""
+        """Sum up the promise's effect over all rows."""
         tally = AgreementTally()
         for key in self._rows:
             first = self._first.get(key)
             strong = self._strong.get(key)
             if strong is None and self._numbers[key] not in self._final:
-                continue  # the run ended before it
+                continue  # the run ended before this row
             final_word = first.outcome if first else None
             row = PromisedRow(
                 promise=self._promise_of(key),
@@ -476,14 +476,14 @@ class PromisedRun:
             tally.add(row)
         return tally
 
-    # --- What is written
+    # --- Writing results
 
     def _write(self, row: PendingRow, verdict: Verdict | None) -> None:
         record = None if verdict is None else verdict.record()
         self._on_written(self._work.on_record(row, record, is_paid=True))
 
     def _write_strong(self, key: str) -> None:
-        """Write a row as `deep` judged it, with what it took to ask the first tier."""
+        """Write `deep`'s verdict on a row, adding the cost and time of the first tier's opinion."""
         row = self._to_write.pop(key, None)
         if row is None:
             return
@@ -509,7 +509,7 @@ class PromisedRun:
             self._write(row, written)
 
     def _write_without_promise(self) -> None:
-        """Leave rows open that have a first opinion alone: the money was spent before the promise held."""
+        """Mark rows undetermined if only the first tier judged them: the money ran out too early."""
         for key, row in list(self._to_write.items()):
             first = self._first.get(key)
             if first is None:
@@ -545,7 +545,7 @@ class PromisedRun:
         )
 
     def _price_of(self, tier: str, keys: Sequence[str]) -> _Price:
-        """Average the cost and time of a tier's verdicts on rows, without replies that were kept."""
+        """Average the cost and time of a tier's verdicts on rows, leaving out cached replies."""
         costs = []
         seconds = []
         for key in keys:
@@ -560,7 +560,7 @@ class PromisedRun:
                 costs.append(call.usd)
         return _Price(
             usd=fmean(costs) if costs else None,
-            # The first calls wait until libraries are loaded: they say nothing of the others.
+            # The first calls wait for libraries to load, so their times aren't typical.
             seconds=median(seconds) if seconds else None,
         )
 
@@ -575,8 +575,8 @@ async def promised_rows(
 ) -> AsyncGenerator[dict[str, Any]]:
     """Judge rows under a promise, and yield a row of results for each, in order, when all are judged.
 
-    Rows that the cost limit left without any opinion are not yielded. Raises `InputError` for a row that is
-    no mapping, `ConfigError` without a key, and as `open_dataset` does.
+    Rows that got no opinion because of the cost limit aren't yielded. Raises `InputError` for a row that
+    isn't a mapping, `ConfigError` without a key, and the errors of `open_dataset`.
     """
     dataset, _, _ = open_dataset(Mappings(rows), row_options, project, request)
     promised = bind_rows(dataset, options, project, request)
@@ -602,7 +602,7 @@ async def promised_rows(
 
 
 class _Purse:
-    """What may still be spent; a row at work is taken to cost what rows did on average."""
+    """The money that's left; a row at work is assumed to cost the average so far."""
 
     def __init__(self, limit_usd: float | None) -> None:
         self._limit_usd = limit_usd
@@ -611,7 +611,7 @@ class _Purse:
         self._at_work = 0
 
     def take(self) -> bool:
-        """Note a row as at work; returns whether there is money for it."""
+        """Reserve money for a row; returns False if there isn't enough."""
         mean = self._spent_usd / self._paid if self._paid else 0.0
         expected = self._spent_usd + self._at_work * mean
         if self._limit_usd is not None and expected >= self._limit_usd * (1 - INEXACT):
@@ -626,7 +626,7 @@ class _Purse:
 
 
 def _pays(share: float, first: _Price, strong: _Price) -> bool:
-    """Whether a first tier that decides this share of rows saves more than it costs: money, or else time."""
+    """Whether a first tier that decides this share of rows saves more money (or else time) than it costs."""
     if first.usd is not None and strong.usd:
         return first.usd < share * strong.usd
     if first.seconds is not None and strong.seconds:
@@ -635,7 +635,7 @@ def _pays(share: float, first: _Price, strong: _Price) -> bool:
 
 
 def only_deep(judge: DocumentJudge) -> DocumentJudge:
-    """Build a judge that asks `deep` alone."""
+    """Build a judge that asks only `deep`."""
     return judge_of_tier(STRONG, judge)
 
 

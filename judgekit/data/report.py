@@ -1,7 +1,7 @@
-"""What results say: counts, rates and their intervals, agreement with labels, and the rows that matter.
+"""Summarises results: counts, rates and their intervals, agreement with labels, and the rows that matter.
 
-Results are read once, row by row. Of a row only its id, its verdict and its text beside the worst ones stay
-in memory. `improve` counts as not accepted; what is undetermined is left out and counted.
+Results are read once, row by row. Only ids and verdicts stay in memory, and the texts of the worst rows.
+`improve` counts as not accepted; undetermined rows are left out of rates, and counted.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
     from judgekit.data.page_rows import PageRows
 
-LEAST_LABELS = 30  # of fewer the bounds are not those that they claim to be
-_REASONS = 5  # of those that judged, and of errors
-MOST_SHOWN = 100  # rows of a list, and values of a column
+LEAST_LABELS = 30  # with fewer, the bounds don't keep the confidence they claim
+_REASONS = 5  # most judges listed, and most errors
+MOST_SHOWN = 100  # rows in a list, and values of a column
 _SHOWN_CHARS = 400
-NO_VALUE = ""  # of a column: the group of the rows whose cell is empty
-_FIRST = 3  # ids of a file that has none of those of another
+NO_VALUE = ""  # the group of rows whose cell in the column is empty
+_FIRST = 3  # ids shown from each of two files that have none in common
 _TIER = dict.fromkeys(("decided", "answered", "failed", "seconds", "cost_usd", "unpriced"), 0)
 
 
@@ -181,7 +181,7 @@ class ResultsReport(ReportPart):
 
 
 def _worths(words: Iterable[str], best: str) -> list[float]:
-    """Return 1 for the best word, 0 for others and 0.5 for a tie, without what is undetermined."""
+    """Score words: 1 for the best, 0.5 for a tie, 0 for others; undetermined ones are left out."""
     worths = []
     for word in words:
         if word not in UNDECIDED:
@@ -191,10 +191,10 @@ def _worths(words: Iterable[str], best: str) -> list[float]:
 
 @dataclass
 class _Tally:
-    """Rows by verdict, and of the labelled ones both words."""
+    """Counts rows by verdict, and collects label and verdict of labelled ones."""
 
     words: Counter[str] = field(default_factory=Counter)
-    pairs: list[stats.Pair] = field(default_factory=list)  # the label, and the verdict
+    pairs: list[stats.Pair] = field(default_factory=list)  # each a label and a verdict
 
     def add(self, word: str, label: str | None) -> None:
         self.words[word] += 1
@@ -202,9 +202,9 @@ class _Tally:
             self.pairs.append((label, word))
 
     def rate(self, best: str) -> CorrectedRate | None:
-        """Return how many of the decided rows are `best`, corrected where there are labels enough.
+        """Compute the share of decided rows that are `best`, corrected if there are enough labels.
 
-        None where no row is decided.
+        None if no row is decided.
         """
         decided = _worths(self.words.elements(), best)
         if not decided:
@@ -236,9 +236,9 @@ class _Tally:
         )
 
     def needs(self, best: str) -> str | None:
-        """Say how many more labels a corrected rate needs; None where there are enough.
+        """Say how many more labels a corrected rate needs; None if there are enough.
 
-        There must be a least number of them, and both labels that say `best` and labels that do not.
+        It takes `LEAST_LABELS` of them, and among these both some that say `best` and some that don't.
         """
         labels = len(self.pairs)
         decided = self.words.total() - _count_undecided(self.words)
@@ -249,7 +249,7 @@ class _Tally:
         why = f"{counted(labels, 'label is', 'labels are')} too few"
         is_one_sided = labelled_best in (0, labels)
         if labels and is_one_sided:
-            # How often the judge says what no label says: at least as often as no draw so far makes likely.
+            # The missing kind's share, going by the judge, but at least the one likely after so many labels.
             if labelled_best:
                 rows_of_other_side = decided - self.words[best]
                 why = f"no label says anything but {best}"
@@ -265,7 +265,7 @@ class _Tally:
 
 
 def _draws_until_seen(share: float) -> int:
-    """Return how many rows to draw so that one of this share is among them, with the usual confidence."""
+    """Compute how many draws it takes to meet a kind of rows with this share, with the usual confidence."""
     if share >= 1:
         return 1
     return ceil(log(1 - stats.LEVEL) / log(1 - share))
@@ -281,7 +281,7 @@ def _new_tier() -> dict[str, float]:
 
 @dataclass
 class _Totals:
-    """Sums over all rows of the results; `ranks` are the rows of comparisons that were decided."""
+    """Sums over all rows of the results; `ranks` are the rows of decided comparisons."""
 
     tally: _Tally = field(default_factory=_Tally)
     scores: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -314,14 +314,14 @@ class _Totals:
         _count(self.tiers, self.judges, self.errors, row.columns)
 
     def dimensions(self) -> dict[str, dict[str, int]]:
-        """Return how often each dimension has each score, from the lowest to the highest."""
+        """Count each dimension's scores, from the lowest to the highest."""
         dimensions = {}
         for name, counts in self.scores.items():
             dimensions[name] = {score: counts[score] for score in sorted(counts, key=float)}
         return dimensions
 
     def cost_usd(self) -> float | None:
-        """Return what all rows cost; None where nothing has a price."""
+        """Sum up the cost of all rows in US dollars; None if nothing has a price."""
         if self.unpriced and not self.priced:
             return None
         return self.usd
@@ -336,10 +336,10 @@ def summarise(
     left_out: LeftOut | None = None,
     page_rows: PageRows | None = None,
 ) -> ResultsReport:
-    """Return what the results say; `second` is the name of other results, with their verdicts by id.
+    """Summarise results; `second` is the name of other results, with their verdicts by id.
 
-    `left_out` says which labels are not among `labels`. `page_rows` gets each row on the way. Raises
-    `UsageError` for a `column` that no row has, `InputError` where there is no row.
+    `left_out` counts the labels missing from `labels`. Each row is also passed to `page_rows`. Raises
+    `UsageError` for a `column` that no row has, `InputError` if there are no rows.
     """
     has_labels = labels is not None
     labels = labels or {}
@@ -424,7 +424,7 @@ def _refuse_nothing(name: str, whole: _Tally) -> None:
 
 
 class _Lists:
-    """The rows to show: the worst ones, those that the judge got wrong, those that differ."""
+    """Collects the rows to show: the worst ones, those that the judge got wrong, those that differ."""
 
     def __init__(
         self,
@@ -440,11 +440,13 @@ class _Lists:
         self._has_label = False
         self._row_count = 0
         self._rows_in_both = 0
-        self._both_words = list[tuple[str, str]]()  # of the rows that both decided
+        self._both_words = list[tuple[str, str]]()  # for rows decided in both results
         self._differing = list[Shown]()
-        # Each with what sorts it: its outcome, its mean, its place.
+        # Each row with its sort key: outcome, mean, position.
         self._worst: list[tuple[tuple[float, ...], Shown]] = []
-        self._least_bad: tuple[float, ...] | None = None  # of the worst ones, once there are enough
+        self._least_bad: tuple[float, ...] | None = (
+            None  # among the worst rows, once there are enough
+        )
 
     def add(self, row: ResultRow, label: str | None) -> None:
         self._row_count += 1
@@ -463,11 +465,11 @@ class _Lists:
     def _note_bad_row(self, row: ResultRow) -> None:
         average = number(row.columns.get("average"))
         if average is None:
-            average = -1.0  # below all scores
+            average = -1.0  # sorts before all scores
         rank = OUTCOMES.index(row.word), average, self._row_count
         if self._least_bad is not None and rank > self._least_bad:
             return
-        # Not the row itself: its cells may be long, and a million rows need no more memory than a few.
+        # Not the row itself: its cells may be long, and a million rows shouldn't take more memory than a few.
         self._worst.append((rank, self._shown(row)))
         if len(self._worst) > 2 * MOST_SHOWN:
             self._worst = heapq.nsmallest(MOST_SHOWN, self._worst, key=itemgetter(0))
@@ -506,7 +508,7 @@ class _Lists:
         )
 
     def unlabelled(self, labels: Mapping[str, str]) -> Unmatched | None:
-        """Return the first ids of both sides where labels are for no row of the results."""
+        """Return the first ids of both sides if no label belongs to a row of the results, else None."""
         if self._has_label or not labels:
             return None
         return self._unmatched(labels)
@@ -516,7 +518,7 @@ class _Lists:
         return Unmatched(results=self._first_ids, others=theirs)
 
     def difference(self, best: str) -> Difference:
-        """Return by how much the share of `best` differs between the two results, over the rows of both."""
+        """Compute the difference in `best` rate between the two results, over rows present in both."""
         name, second_words = self._second or ("", {})
         gaps = []
         differing = 0
@@ -550,7 +552,7 @@ class _Lists:
 
 
 def _priced(tier: Mapping[str, float]) -> dict[str, float | None]:
-    """Return what a tier did; its cost is None where calls have none and the others cost nothing."""
+    """Copy a tier's counts; its cost is None if some calls have none and the others cost nothing."""
     cost: float | None = tier["cost_usd"] or 0.0
     if tier["unpriced"] and not cost:
         cost = None
@@ -563,12 +565,12 @@ def _count(
     errors: Counter[str],
     columns: Mapping[str, Any],
 ) -> None:
-    """Count what the record of a row says: what the tiers did, who judged it, and its error."""
+    """Count the tiers' calls, the judge and the error of a row from its record."""
     error = columns.get("error")
     if error:
         errors[short_line(str(error), 200)] += 1
     judged = nested(columns.get("judged")) or {}
-    # Another program may have such a column.
+    # Another program's file may have such columns, with other values.
     if not str(judged.get("schema")).startswith("judgekit/"):
         return
     judges[judge_named({**columns, "judged": judged})] += 1
@@ -616,7 +618,7 @@ def _labelled(
 
 
 def _labelled_second(words: Mapping[str, str], labels: Mapping[str, str]) -> Labelled:
-    """Return how the verdicts of second results agree with the labels."""
+    """Measure how well the verdicts of the second results agree with the labels."""
     pairs = []
     for row_id, label in labels.items():
         word = words.get(row_id)
@@ -641,7 +643,7 @@ def _labelled_second(words: Mapping[str, str], labels: Mapping[str, str]) -> Lab
 
 
 def _wins(ranks: Sequence[ResultRow]) -> tuple[dict[str, WinRate], dict[str, dict[str, WinRate]]]:
-    """Return how often each text wins; of more than two texts, also how often each scores above another."""
+    """Compute each text's win rate, and for more than two texts also the rate for each pair of them."""
     if not ranks:
         return {}, {}
     words = [row.word for row in ranks]
@@ -661,7 +663,7 @@ def _wins(ranks: Sequence[ResultRow]) -> tuple[dict[str, WinRate], dict[str, dic
 
 
 def _wins_by_score(ranks: Iterable[ResultRow], one: str, other: str) -> list[float]:
-    """Return 1 for each row with the higher score for one text, 0 with the lower, 0.5 with the same."""
+    """List 1 for each row that scores one text higher than the other, 0 for lower, 0.5 for equal."""
     values = []
     for row in ranks:
         score = row.scores.get(one)

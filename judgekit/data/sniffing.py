@@ -1,4 +1,4 @@
-"""What a file of rows is by its first bytes: its encoding, its line ends, what stands between its cells."""
+"""Recognises a file of rows by its first bytes: its encoding, its line ends, and its delimiter."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from judgekit.errors import InputError
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-_HEAD = 65_536  # bytes that are looked at
-# Of the signs of Windows-1252 those that people's texts have; a damaged byte is as likely any other.
+_HEAD = 65_536  # bytes that we look at
+# The Windows-1252 characters that occur in people's texts; a damaged byte is as likely to be any other.
 _LIKELY_SIGNS = frozenset(
     "\u00e0\u00e1\u00e2\u00e3\u00e4\u00e5\u00e6\u00e7\u00e8\u00e9\u00ea\u00eb\u00ec\u00ed\u00ee\u00ef\u00f1\u00f2\u00f3"
     "\u00f4\u00f5\u00f6\u00f8\u00f9\u00fa\u00fb\u00fc\u00df\u00c0\u00c1\u00c4\u00c5\u00c7\u00c9\u00d1\u00d6\u00d8\u00dc"
     "\u0153\u0161\u017e\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u20ac\u00a3\u00b0\u00a7\u00a0\u00ab\u00bb\u00bf\u00a1\u2022"
 )
-_MOSTLY = 0.7  # of every second or fourth byte is zero, at least
+_MOSTLY = 0.7  # the least share of zeros among every second or fourth byte
 _BEGINNINGS = (
     (
         b"PK\x03\x04",
@@ -29,7 +29,7 @@ _BEGINNINGS = (
     (b"\x1f\x8b", "this is compressed twice (gzip); unpack it"),
     (b"PAR1", "this is Parquet; let its name end in .parquet"),
 )
-_MARKS = (  # UTF-32's first: that of UTF-16 is the beginning of one
+_MARKS = (  # UTF-32 first, because one of its marks begins with that of UTF-16
     (b"\xff\xfe\0\0", "UTF-32", "utf-32"),
     (b"\0\0\xfe\xff", "UTF-32", "utf-32"),
     (b"\xff\xfe", "UTF-16", "utf-16"),
@@ -53,7 +53,7 @@ def describe_delimiter(delimiter: str) -> str:
 
 
 def head_of(file: BinaryIO) -> bytes:
-    """Return the first bytes of a file, which are read again afterwards."""
+    """Peek at the first bytes of a file; reading starts at the beginning afterwards."""
     if hasattr(file, "peek"):
         head: bytes = file.peek(_HEAD)
         return head[:_HEAD]
@@ -66,7 +66,7 @@ def head_of(file: BinaryIO) -> bytes:
 
 
 class TextKind(NamedTuple):
-    """How a text is written: the name of its encoding, Python's codec for it, and its ends of lines."""
+    """A text's encoding, Python's codec for it, and its kind of line ends."""
 
     encoding: str = "UTF-8"
     codec: str = "utf-8"
@@ -82,7 +82,7 @@ class TextKind(NamedTuple):
 
 
 def recognise_text(head: bytes, codec: str | None = None) -> TextKind:
-    """Recognise how a text is written by its first bytes, unless a `codec` is given; UTF-8 if in doubt."""
+    """Recognise the kind of a text by its first bytes, unless a `codec` is given; UTF-8 if in doubt."""
     if codec is None:
         encoding, codec = _recognise_encoding(head)
     else:
@@ -96,20 +96,20 @@ def recognise_text(head: bytes, codec: str | None = None) -> TextKind:
 
 
 def refuse_others(head: bytes, name: str) -> None:
-    """Raise `InputError` for what is no text with lines: the message says what it is and what to do."""
+    """Raise `InputError` for anything but text with lines; the message says what it is and what to do."""
     for beginning, problem in _BEGINNINGS:
         if head.startswith(beginning):
             raise InputError(f"{name}: {problem}")
 
 
 def _recognise_encoding(head: bytes) -> tuple[str, str]:
-    """Return the name of an encoding and its codec."""
+    """Return the name of the encoding, and its codec."""
     for mark, encoding, codec in _MARKS:
         if head.startswith(mark):
             return encoding, codec
     zeros = [_share_of_zeros(head[place::4]) for place in range(4)]
     is_zero = [share > _MOSTLY for share in zeros]
-    # Latin letters leave all bytes zero but one, the last of four or the first.
+    # For Latin letters all bytes of a character are zero except one, the first or the last.
     if is_zero == [True, True, True, False]:
         return "UTF-32", "utf-32-be"
     if is_zero == [False, True, True, True]:
@@ -128,10 +128,10 @@ def _share_of_zeros(some_bytes: bytes) -> float:
 
 
 def _is_windows_1252(head: bytes) -> bool:
-    """Whether a text has letters of Windows-1252 and none of UTF-8, in which a byte may be damaged."""
+    """Whether a text has Windows-1252 letters but none in UTF-8; else it may be UTF-8 with a damaged byte."""
     if head.isascii():
         return False
-    # The head may end within a character: that's no damage.
+    # The head may end in the middle of a character: that isn't damage.
     text = codecs.getincrementaldecoder("utf-8")("replace").decode(head)
     others = {char for char in text if not char.isascii()}
     if "\ufffd" not in others or others - {"\ufffd", "\ufeff"}:
@@ -153,14 +153,14 @@ def _has_bare_returns(head: bytes) -> bool:
 
 
 def no_utf_8(byte: int) -> str:
-    """Return what was expected in place of a byte that is no UTF-8."""
+    """Describe what was expected and found, for a byte that isn't UTF-8."""
     return f"expected UTF-8, got the byte 0x{byte:02x}; save the file as UTF-8 (it may be Windows-1252)"
 
 
 def find_delimiter(head: bytes, usual: str, name: str) -> str:
-    """Find what stands between the cells of a header: what is usual, or the only other that does.
+    """Find the delimiter of a header: the usual one, or else the only other one that fits.
 
-    Raises `InputError` if several others may.
+    Raises `InputError` if several others fit.
     """
     first = (
         head.removeprefix(b"\xef\xbb\xbf")

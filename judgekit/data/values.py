@@ -1,4 +1,4 @@
-"""What the values of the rows that Python programs give are in JSON."""
+"""Converts the values of rows given by Python programs to JSON values."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from uuid import UUID
 
 from judgekit.text import encodable, short_line
 
-DEEPEST = 100  # lists and objects inside each other; Python itself stops somewhere below 1,000
-_MOST_BITS = 10_000  # of a whole number: Python writes no more than 4,300 digits
+DEEPEST = 100  # levels of nested lists and objects; Python itself stops somewhere below 1,000
+_MOST_BITS = 10_000  # of a whole number: Python writes at most 4,300 digits
 
 
 class NoJsonValueError(Exception):
-    """A value that JSON cannot say; the text says what was expected and what is there."""
+    """A value that JSON can't hold; the text says what was expected and what was found."""
 
 
 def parse_json(text: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Read a text as JSON; a text that is none stays as it is."""
+    """Parse a text as JSON; if it isn't, return it as it is."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -33,7 +33,7 @@ def parse_json(text: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
 
 
 def plain_row(columns: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a row of a Python program as JSON has it; raises `NoJsonValueError`, which names the column."""
+    """Convert a Python program's row to JSON values; raises `NoJsonValueError`, which names the column."""
     row = {}
     for key, value in columns.items():
         name = _name_of(key)
@@ -49,10 +49,10 @@ def plain_row(columns: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def plain_value(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Return a value as JSON can say it.
+    """Convert a value to one that JSON can hold.
 
-    A date or a time is text (ISO 8601), a duration is seconds, a decimal is text with all its digits, bytes
-    are text (in Base64 where they are not UTF-8), a set is a list, and an object with fields is an object.
+    A date or time becomes text (ISO 8601), a duration seconds, a decimal text with all its digits, bytes text
+    (in Base64 if they aren't UTF-8), a set a list, and an object with fields an object.
     """
     if depth > DEEPEST:
         raise NoJsonValueError(
@@ -75,7 +75,7 @@ def plain_value(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - whateve
 
 
 def _simple_value(value: object) -> str | int | float | None:
-    """Return what a value without parts is in JSON, None for any other."""
+    """Convert a value without parts; None for any other."""
     if isinstance(value, str):
         if encodable(value) != value:
             raise NoJsonValueError("expected text, got half of a surrogate pair")
@@ -90,7 +90,7 @@ def _simple_value(value: object) -> str | int | float | None:
         return str(value)
     if isinstance(value, timedelta):
         return value.total_seconds()
-    if isinstance(value, date | time):  # a datetime is a date
+    if isinstance(value, date | time):  # a datetime is a date, too
         return value.isoformat()
     if isinstance(value, bytes | bytearray | memoryview):
         return _text_of(bytes(value))
@@ -105,7 +105,7 @@ def _text_of(raw: bytes) -> str:
 
 
 def _value_of_object(value: object, depth: int) -> Any:  # noqa: ANN401 - as above
-    """Return what an object of a class says of itself: models, dataclasses, numbers and arrays of NumPy."""
+    """Convert an object of a class: a model, a dataclass, or a number or array of NumPy."""
     if is_dataclass(value) and not isinstance(value, type):
         return plain_value(asdict(value), depth + 1)
     for name in ("model_dump", "tolist", "item", "to_dict"):

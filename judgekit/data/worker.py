@@ -1,7 +1,7 @@
-"""What is done with rows on other machines: a file is checked, read in blocks, and a block is judged.
+"""Work that's done on other machines: checks a file, reads it in blocks, and judges a block.
 
-A block is a few rows. Its results are a file before anybody is told of them: a block that is judged once
-more, because its worker died, costs nothing when its file is there.
+A block is a few rows. Its results are written to a file before they're reported. If its worker dies and the
+block is judged again, that costs nothing if the file is there.
 """
 
 from __future__ import annotations
@@ -40,26 +40,25 @@ if TYPE_CHECKING:
     from judgekit.data.runs import Expected, Record
     from judgekit.judging.documents import ComparisonInput, Document
 
-ROWS = 32  # of a block
-_CHARS = 1_000_000  # of the texts of a block
-_TRIED = 500  # rows whose cells are compared with their column's type at once
-_PAUSES = (5.0, 15.0, 45.0)  # seconds after which a row is tried again whose provider is down
+ROWS = 32  # in a block
+_CHARS = 1_000_000  # in a block's texts
+_TRIED = 500  # rows whose cells are checked against their column's type at once
+_PAUSES = (5.0, 15.0, 45.0)  # seconds before each retry of a row whose provider is down
 _DOWN = {
     FailureKind.CONNECTION,
     FailureKind.OVERLOADED,
     FailureKind.SERVER_ERROR,
     FailureKind.RATE_LIMIT,
 }
-_LAST_SECONDS = 1.2  # for what is being judged when a run is stopped
+_LAST_SECONDS = 1.2  # to finish rows being judged when a run is stopped
 _LOOK = 0.2
 
 
 @dataclass
 class Checked:
-    """What a file has: how many rows, those that cannot be read, ids, columns and their types.
+    """A file's number of rows, unreadable rows, ids, columns and their types.
 
-    `places` are the rows with the ids that were asked for. `misfits` are columns that hold other values than
-    their types say.
+    `places` are the rows with the wanted ids. `misfits` are columns with values that don't fit their types.
     """
 
     count: int = 0
@@ -79,11 +78,11 @@ def check(
     types: Mapping[str, pa.DataType],
     wanted: frozenset[int],
 ) -> Checked:
-    """Read a file as far as it would be judged; ids of `wanted` digests are returned with their rows."""
+    """Read a file as far as it would be judged, and note the rows whose ids have the `wanted` digests."""
     checked = Checked()
     ids = parts.Digests(wanted)
     unchecked = []
-    # In place of a verdict stands what no cell can hold, so that every own column counts.
+    # A value that no cell can hold stands in for a verdict, so that every input column counts.
     ours = dict.fromkeys(OURS, "\0")
     with files.opened(path) as file:
         for row in replace(dataset, rows=rows_in(file, path, files.reading), ids=lambda: ids):
@@ -110,7 +109,7 @@ def check(
 
 
 class Block(NamedTuple):
-    """Rows to judge, the file for their results, and what became of the rows before them that are kept."""
+    """Rows to judge, the file for their results, and the tally of the kept rows before them."""
 
     name: str
     rows: list[PendingRow]
@@ -118,7 +117,7 @@ class Block(NamedTuple):
 
 
 def blocks(run: DatasetRun, number: int) -> Iterator[Block]:
-    """Yield the rows that are not kept, a few at a time; raises `InputError` for one that cannot be read."""
+    """Yield the rows that aren't kept, a few at a time; raises `InputError` for an unreadable one."""
     rows = []
     size = 0
     for row in run.pending():
@@ -141,9 +140,9 @@ def _block(rows: list[PendingRow], run: DatasetRun, number: int) -> Block:
 
 
 class JudgedBlock(NamedTuple):
-    """What became of a block; its worker has begun so many, and knows whether the limit is reached.
+    """A block's outcome, the number of blocks its worker has begun, and whether the limit is reached.
 
-    `name` is that of the file with its results, "" where it has none.
+    `name` is that of the file with its results, "" if there's none.
     """
 
     name: str
@@ -155,7 +154,7 @@ class JudgedBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker needs to know; `judges` are those of each kind, with the keys that they ask with."""
+    """Everything a worker needs; `judges` are those of each kind, with their API keys."""
 
     judges: Mapping[Any, Any]
     dataset: Dataset
@@ -182,7 +181,7 @@ class _Collected(Results):
 
 
 class Worker:
-    """Judges blocks, several at a time, each in a thread that waits; all calls are made in one event loop."""
+    """Judges several blocks at a time, each in a waiting thread; one event loop makes all calls."""
 
     def __init__(self, job: Job, beat: Callable[..., Awaitable[Orders]], name: str) -> None:
         self._job = job
@@ -202,12 +201,12 @@ class Worker:
         self._beats: asyncio.Task[None] | None = None
 
     def judge(self, block: Block) -> JudgedBlock:
-        """Judge a block, and return when its results are written; raises what ends the run."""
+        """Judge a block, and return when its results are written; raises errors that end the run."""
         with environment.Brought(self._variables):
             return running.run(running.inside(partial(self._judge, block)))
 
     async def _judge(self, block: Block) -> JudgedBlock:
-        if self._beats is None:  # it needs the loop, which runs only now
+        if self._beats is None:  # it needs the event loop, which runs only now
             self._beats = asyncio.create_task(self._client.beats())
         self._blocks_begun += 1
         collected = _Collected(self._job.shape.renamed)
@@ -217,7 +216,7 @@ class Worker:
         tasks = set()
         for pending in block.rows:
             tasks.add(asyncio.create_task(self._judge_row(pending, run, written)))
-        deadline = None  # for what is under way when the run is stopped
+        deadline = None  # for rows under way when the run is stopped
         while tasks:
             _, tasks = await asyncio.wait(tasks, timeout=_LOOK)
             if self._client.is_stopped:
@@ -243,7 +242,7 @@ class Worker:
         )
 
     def _read_written(self, name: str) -> dict[str, Record | None]:
-        """Return by id the records in the file of a block: a worker may have written it, and died."""
+        """Read a block's records by id, in case a worker wrote the file and then died."""
         if not name or not self._job.folder.exists(name):
             return {}
         key = seals.state_key()
@@ -257,7 +256,7 @@ class Worker:
     async def _judge_row(
         self, row: PendingRow, run: DatasetRun, written: Mapping[str, Record | None]
     ) -> None:
-        """Hand the record of a row to the run, unless the run ends before it is judged."""
+        """Judge a row and pass its record to the run, unless the run ends before."""
         key = id_key(row.row_id)
         if key in written:
             run.on_record(row, written[key])
@@ -275,11 +274,11 @@ class Worker:
                 row = row._replace(error=short_line(f"internal error: {problem}", 300))
         is_over_budget = FailureKind.BUDGET in _failures(record)
         if is_over_budget and self._client.is_ending:
-            return  # another run judges it
+            return  # a later run will judge it
         run.on_record(row, record)
 
     async def _find_record(self, pending: PendingRow) -> Record | None:
-        """Return the record of a row; while its provider is down, try again later."""
+        """Judge a row and return its record; while its provider is down, try again later."""
         if pending.subject is None:
             return None
         subject = pending.subject
@@ -296,11 +295,11 @@ class Worker:
 
 
 def _is_final(record: Record) -> bool:
-    """Whether a row is not to be judged again soon: its provider was there."""
+    """Whether a row needn't be tried again soon, since its provider wasn't down."""
     return record["verdict"] != UNDETERMINED or not _DOWN.intersection(_failures(record)[-1:])
 
 
 def _failures(record: Record | None) -> list[str]:
-    """Return why calls about a row failed, in their order."""
+    """List the reasons why calls about a row failed, in order."""
     rounds = record["rounds"] if record else ()
     return [round_["failure"]["kind"] for round_ in rounds if round_["failure"]]
