@@ -135,4 +135,4 @@ EXPECTED: dict[str, Expected] = {
     "always_confirm": _one_of(("accept",)),
     "payload": ("a mapping", lambda value: isinstance(value, Mapping)),
 }
-"""What each argument of a Python call must be, in words and as a check; unlisted ones must be texts."""
+"""The expected value of each argument of a Python call, in words and as a check; others must be texts."""

@@ -166,7 +166,7 @@ def _hold(path: Path) -> int | None:
     descriptor, is_made = outputs.open_or_make(str(path))
     with ExitStack() as opened:
         opened.callback(os.close, descriptor)
-        kind = _kind_of_lock(descriptor)
+        kind = _lock_or_lease(descriptor)
         holder = _Holder.read(descriptor)
         is_leased = holder is not None and holder.kind == _LEASE
         if is_leased or (kind == _LEASE and not is_made):
@@ -190,7 +190,7 @@ def _refuse_held(holder: _Holder | None, path: Path) -> None:
         raise HeldError(f"{_HELD} ({holder.describe()}; {remedy})")
 
 
-def _kind_of_lock(descriptor: int) -> str:
+def _lock_or_lease(descriptor: int) -> str:
     """Lock a file, or fall back to a lease if its file system has no locks. Returns the kind."""
     try:
         _lock(descriptor)

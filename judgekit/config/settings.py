@@ -1,8 +1,8 @@
-"""What a user or a project sets, merged in the order of authority.
+"""Settings of users and projects, merged in the order of their authority.
 
 `JUDGEKIT_*` variables, the project's `.judgekit/config.yaml`, its `.claude/memory/memory-config.json`, the
 user's `config.yaml`, the defaults. A project's files choose rubrics, modes, listed models, paths and limits
-inside what the user allows; they can neither say where text is sent nor raise a limit the user has set.
+within the user's bounds; they can neither say where text is sent nor raise a limit the user has set.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class JudgeConfig(Strict):
 
 
 class RetrievalConfig(Strict):
-    """How memories are found and injected. `judge` is the user's consent to ask a model on every prompt."""
+    """How to find and inject memories. `judge` is the user's consent to ask a model on every prompt."""
 
     enabled: bool = True
     roots: list[Text] = Field(default=[".claude/memory"], max_length=MOST_ROOTS)
@@ -135,9 +135,9 @@ class RetrievalConfig(Strict):
 
 
 class DepthRule(Strict):
-    """Chooses how deep a changed file is judged, where all that the rule gives fits the change.
+    """Chooses how deeply to judge a changed file, if everything the rule gives fits the change.
 
-    Of the lines added and those removed the larger number counts.
+    The larger of the numbers of added and removed lines counts.
     """
 
     name: Text
@@ -195,7 +195,7 @@ class GateConfig(Strict):
 
 
 class LedgerConfig(Strict):
-    """What the ledger keeps; the user's alone to say. `text`: reasoning and quotes too."""
+    """The contents of the ledger; only the user may set them. `text`: reasoning and quotes too."""
 
     text: bool = False
 
@@ -207,9 +207,9 @@ class NotifyConfig(Strict):
 
 
 class EscalateConfig(Strict):
-    """Which verdicts become issues on GitHub. `issues` is the user's consent to open them.
+    """Selects the verdicts that become issues on GitHub. `issues` is the user's consent to open them.
 
-    `notify` is told where models disagree; it is the user's alone to say.
+    `notify` is notified if models disagree; only the user may set it.
     """
 
     issues: Consent = "off"
@@ -220,7 +220,7 @@ class EscalateConfig(Strict):
 
 
 class StopConfig(Strict):
-    """What is judged when an agent stops. `judge` is the user's consent to ask a model then."""
+    """Settings for judging when an agent stops. `judge` is the user's consent to ask a model then."""
 
     judge: Consent = "off"
     blocks: int = Field(3, ge=0, le=20)
@@ -229,9 +229,10 @@ class StopConfig(Strict):
 
 
 class ServerConfig(Strict):
-    """The shared judge that documents go to instead of models of one's own; the user's alone to say.
+    """The shared judge that gets documents instead of one's own models; only the user may set it.
 
-    `store` is the database of those who serve it, `budget_usd` what they may spend in a UTC day or month.
+    `store` is the database of those who run the server, `budget_usd` the most they may spend in a UTC day or
+    month.
     """
 
     url: Text | None = None
@@ -242,14 +243,14 @@ class ServerConfig(Strict):
 
 
 class ProvidersConfig(Strict):
-    """Which providers may be used, and in which order; the user's alone to say."""
+    """The allowed providers, in order of preference; only the user may set them."""
 
     allow: list[Text] | None = None
     order: list[Text] | None = None
 
 
 class EngineConfig(Strict):
-    """Whether judging is left to a process that is kept ready, and how long; the user's alone to say."""
+    """Whether a warm process does the judging, and how long it's kept; only the user may set it."""
 
     use: bool = True
     idle_minutes: float = Field(15, gt=0, le=1440)
@@ -299,7 +300,7 @@ _MODEL_VARIABLES = "JUDGEKIT_QUICK_MODEL, JUDGEKIT_DEEP_MODEL and JUDGEKIT_TIEBR
 
 
 @cache
-def _of_projects() -> dict[str, Any]:
+def _read_user_only_settings() -> dict[str, Any]:
     """Return the settings that projects may not make; `project.toml` explains them."""
     return environment.table(__file__, "project.toml")
 
@@ -320,11 +321,11 @@ def sources(project: Path | None) -> list[Path]:
 
 
 def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Config:
-    """Return the configuration that holds in `project`; raises `ConfigError` that names place and key."""
+    """Load the effective configuration for `project`; raises `ConfigError` naming place and key."""
     variables = _variables(environ)
     merged = user = _merge(_read(user_file()), variables)
     if project is not None:
-        merged = _merge(user, _within_limits(_project(project), user))
+        merged = _merge(user, _within_limits(_read_project(project), user))
         # Fix these: a variable mustn't undo the project's additions, or redirect its questions.
         for section, key in (*CONSENTS, ("judge", "author_family"), ("judge", "independence")):
             variables.get(section, {}).pop(key, None)
@@ -368,12 +369,12 @@ class Setting(NamedTuple):
 
 
 def explained(project: Path) -> list[Setting]:
-    """Return every setting that holds in `project`; raises `ConfigError` as `load` does."""
+    """List every effective setting in `project`; raises `ConfigError` as `load` does."""
     variables = _variables()
     user = _read(user_file())
     default = Config().model_dump()
     file = project_file(project)
-    theirs = _project(project)
+    theirs = _read_project(project)
     allowed = _flat(_within_limits(theirs, _merge(user, variables)))
     accepted = {}
     for key, value in _flat(theirs).items():
@@ -412,7 +413,7 @@ def judge_without_effect(project: Path) -> str | None:
 
     Another tool's switch, `judge.enabled` in memory-config.json, is one of these. Raises `ConfigError`.
     """
-    wanted = _project(project).get("retrieval", {}).get("judge")
+    wanted = _read_project(project).get("retrieval", {}).get("judge")
     if wanted not in (True, "on") or load(project).retrieval.judge != "off":
         return None
     in_ours = "judge" in _read(project_file(project)).get("retrieval", {})
@@ -444,7 +445,7 @@ def wrong(section: str, key: str, problem: str, project: Path | None) -> ConfigE
         return ConfigError(problem, key=variable)
     for path in (project_file(project) if project else None, user_file()):
         if path is not None and key in _read(path).get(section, {}):
-            return _wrong(path, f"{section}.{key}", problem)
+            return _make_error(path, f"{section}.{key}", problem)
     return ConfigError(problem, key=f"{section}.{key}")
 
 
@@ -464,7 +465,7 @@ def tiers_of_project(project: Path | None) -> frozenset[TierName]:
     """Return the tiers whose model a project's files name: not the user's choice, so no model is added."""
     if project is None or names_models(load(None)):
         return frozenset()
-    models = _project(project).get("judge", {}).get("tiers", {})
+    models = _read_project(project).get("judge", {}).get("tiers", {})
     return frozenset(tier for tier in models if models[tier])
 
 
@@ -474,16 +475,16 @@ def _read(path: Path) -> Layer:
     return yamlfile.read(path, Config, most=yamlfile.CONFIG_BYTES).model_dump(exclude_unset=True)
 
 
-def _project(project: Path) -> Layer:
+def _read_project(project: Path) -> Layer:
     """Read a project's files, and check that they only set what projects may set."""
     path = project_file(project)
     errors = []
     layer = _read(path) if yamlfile.check_own(path, project) else {}
-    for key, what in _of_projects()["users"].items():
+    for key, what in _read_user_only_settings()["users"].items():
         section, _, rest = key.partition(".")
         if section in layer and (not rest or rest in layer[section]):
             problem = f"only the user's configuration may {what}; move this key to your own file"
-            errors.append(_wrong(path, key, problem))
+            errors.append(_make_error(path, key, problem))
     rubrics = {}
     paths = [("retrieval.roots", root) for root in layer.get("retrieval", {}).get("roots", [])]
     for section in ("judge", "retrieval", "gate"):
@@ -495,14 +496,14 @@ def _project(project: Path) -> Layer:
         is_odd = name.startswith("~") or ":" in name or "\0" in name
         if is_odd or not (project / name).resolve().is_relative_to(project.resolve()):
             problem = "outside the project; only the user's configuration may name such a path"
-            errors.append(_wrong(path, key, problem))
+            errors.append(_make_error(path, key, problem))
     for tier, models in layer.get("judge", {}).get("tiers", {}).items():
         if models and not _listed_models().issuperset(models):
             problem = (
                 "no provider profile lists this model; choose a listed one (judgekit provider list)"
             )
             problem += ", or name it in the user's configuration"
-            errors.append(_wrong(path, f"judge.tiers.{tier}", problem))
+            errors.append(_make_error(path, f"judge.tiers.{tier}", problem))
     if errors:
         raise ConfigError.of(errors)
     for section, name in rubrics.items():
@@ -517,7 +518,7 @@ def list_reviewers(project: Path) -> list[str]:
     return reviewers
 
 
-def _wrong(path: Path, key: str, problem: str) -> ConfigError:
+def _make_error(path: Path, key: str, problem: str) -> ConfigError:
     """Build the error about a well-typed key that isn't allowed there."""
     line = yamlfile.line_of(yamlfile.load_yaml(path), tuple(key.split(".")))
     return ConfigError(problem, path=path, line=line, key=key)
@@ -527,7 +528,7 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
     """Return a project's layer with the user's limits and consent put above it."""
     bounded = _merge({}, theirs)
     defaults = Config().model_dump()
-    rules = _of_projects()
+    rules = _read_user_only_settings()
     for section, keys in rules["limits"].items():
         wanted = bounded.get(section, {})
         for key in wanted.keys() & keys:
@@ -606,7 +607,7 @@ def _variables(environ: Mapping[str, str] | None = None) -> Layer:
         value = environ.get(name)
         if not value:
             continue
-        what = _of_projects()["users"].get(f"{section}.{key}")
+        what = _read_user_only_settings()["users"].get(f"{section}.{key}")
         if what:
             raise ConfigError(f"no variable may {what}", key=name)
         if isinstance(default, TierModels):

@@ -50,7 +50,7 @@ def parsed(text: str, path: Path | None = None) -> Any:  # noqa: ANN401 - any YA
             line = mark.line + 1
         else:
             line = None
-        raise ConfigError(f"{_plainly(problem)}; correct the YAML", path=path, line=line) from None
+        raise ConfigError(f"{_rephrase(problem)}; correct the YAML", path=path, line=line) from None
 
 
 class _Scanner(RoundTripScanner):
@@ -109,7 +109,7 @@ def _yaml() -> YAML:
     return yaml
 
 
-def _plainly(problem: str | None) -> str:
+def _rephrase(problem: str | None) -> str:
     """Rephrase a YAML parser's message in plain words."""
     words = (problem or "not valid YAML").partition("\n")[0]
     words = words.replace(

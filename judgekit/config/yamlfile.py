@@ -238,10 +238,10 @@ def problems(
     """
     # A misspelt key explains a missing one, so it comes first.
     details = sorted(errors, key=lambda each: each["type"] != "extra_forbidden")
-    left = [(error, _place(error, data)) for error in details]
+    left = [(error, _find_data_parts(error, data)) for error in details]
     misspelt = set()  # locations of keys that are there, but spelt differently
     while left:
-        same = _alternatives([error for error, _ in left], left[0][1])
+        same = _list_alternatives([error for error, _ in left], left[0][1])
         alternatives = [left[number] for number in same]
         left = [pair for number, pair in enumerate(left) if number not in same]
         first, place = max(alternatives, key=lambda pair: len(pair[1]))
@@ -257,9 +257,9 @@ def problems(
             for problem in inner_error.args:
                 yield Problem((*location, *problem.location), problem.text)
             continue
-        text = expected + _got(first)
+        text = expected + _describe_actual(first)
         if kind == "extra_forbidden":
-            key = _similar(location[-1], _keys(model, location[:-1]))
+            key = _similar(location[-1], _list_keys(model, location[:-1]))
             if key:
                 misspelt.add((*location[:-1], key))
                 text = f"unknown key; did you mean {key}?"
@@ -274,7 +274,7 @@ def problems(
 
 def _join_expectations(errors: Iterable[ErrorDetails]) -> str:
     """Join the expected values of several errors: "expected A, B or C"."""
-    expectations = list(dict.fromkeys(map(_expectation, errors)))
+    expectations = list(dict.fromkeys(map(_describe_expectation, errors)))
     first, *others = expectations
     others = [expectation.removeprefix("expected ") for expectation in others]
     if not others:
@@ -282,7 +282,7 @@ def _join_expectations(errors: Iterable[ErrorDetails]) -> str:
     return f"{', '.join([first, *others[:-1]])} or {others[-1]}"
 
 
-def _got(error: ErrorDetails) -> str:
+def _describe_actual(error: ErrorDetails) -> str:
     """Return ", got" and the kind of the actual value, or "" if the expectation says enough."""
     kind = error["type"]
     value = error["input"]
@@ -300,30 +300,30 @@ def _similar(value: object, words: Sequence[str]) -> str | None:
     return next(iter(difflib.get_close_matches(word, words, 1)), None)
 
 
-def _keys(model: object, location: Location) -> list[str]:
+def _list_keys(model: object, location: Location) -> list[str]:
     """List the keys of a `model` at `location`; for lists and mappings, the keys of their items."""
-    models = _models(model)
+    models = _list_models(model)
     for part in location:
         fields = [outer.model_fields[part] for outer in models if part in outer.model_fields]
         if fields:
             models = []
         for field in fields:
-            models += _models(field.annotation)
+            models += _list_models(field.annotation)
     keys: list[str] = []
     for inner in models:
         keys += inner.model_fields
     return keys
 
 
-def _models(kind: object) -> list[type[BaseModel]]:
+def _list_models(kind: object) -> list[type[BaseModel]]:
     """List the models in an annotation, such as those of a union or of a list's items."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         if issubclass(kind, RootModel):
-            return _models(kind.model_fields["root"].annotation)
+            return _list_models(kind.model_fields["root"].annotation)
         return [kind]
     models = []
     for inner in get_args(kind):
-        models += _models(inner)
+        models += _list_models(inner)
     return models
 
 
@@ -335,7 +335,7 @@ def problem_in(text: str | bytes, error: ValidationError) -> Problem:
     return problem(error.errors(include_url=False), data)
 
 
-def _place(error: ErrorDetails, data: object) -> list[int]:
+def _find_data_parts(error: ErrorDetails, data: object) -> list[int]:
     """List the parts of an error's location that are keys of `data` or missing there; others name types."""
     place = []
     location = error["loc"]
@@ -349,7 +349,7 @@ def _place(error: ErrorDetails, data: object) -> list[int]:
     return place
 
 
-def _alternatives(details: Sequence[ErrorDetails], place: Sequence[int]) -> list[int]:
+def _list_alternatives(details: Sequence[ErrorDetails], place: Sequence[int]) -> list[int]:
     """List the errors about the same value as the first: at least one for each kind it could be."""
     first = details[0]["loc"]
     for part in set(range(len(first))) - set(place):
@@ -364,7 +364,7 @@ def _alternatives(details: Sequence[ErrorDetails], place: Sequence[int]) -> list
     return [0]
 
 
-def _expectation(error: ErrorDetails) -> str:
+def _describe_expectation(error: ErrorDetails) -> str:
     kind = error["type"]
     message = error["msg"]
     context = error.get("ctx", {})

@@ -33,7 +33,7 @@ MOST_REQUESTS = 512  # at work or waiting
 MOST_BYTES = 64_000_000  # of all bodies at once
 MOST_BODY = 16_000_000
 HOLDER = "judgekit.holder"  # in a request's scope: the name of the token's holder
-ALWAYS = ("/v1/health", "/v1/stop")  # answered however many requests wait
+ALWAYS = ("/v1/health", "/v1/stop")  # answered no matter how many requests wait
 _DAMAGED_SECONDS = 30  # until the file of tokens may have been repaired
 _BYTES = 32  # of randomness in a token: with that many, a plain hash is as good as a slow one
 _PREFIX = "jk_"
@@ -66,7 +66,7 @@ class AdmissionMiddleware:
         self._most = most
         self._always = always
         self._free = free
-        self.requests = 0  # that came in, ever
+        self.requests = 0  # received in total
         self.inside: Counter[str] = Counter()  # requests of each holder
         self._bytes: Counter[str] = Counter()  # of their bodies
         self.leaving = False
@@ -76,7 +76,7 @@ class AdmissionMiddleware:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        size = _size_of_body(headers)
+        size = _read_body_size(headers)
         is_counted = scope["path"] not in self._always
         try:
             holder = ""
@@ -129,11 +129,11 @@ class AdmissionMiddleware:
             return
         if self.leaving:
             raise _RefusedError(503, "leaving", "the engine is stopping")
-        waiting = self._what_waits(size, holder)
+        waiting = self._describe_load(size, holder)
         if waiting is not None:
             raise _RefusedError(503, "busy", f"{waiting} are already waiting", 1)
 
-    def _what_waits(self, size: int, holder: str) -> str | None:
+    def _describe_load(self, size: int, holder: str) -> str | None:
         """Describe what fills the engine, if a body of this size has no room; None if it has."""
         inside = self.inside.total()
         total = self._bytes.total()
@@ -167,7 +167,7 @@ class _RefusedError(Exception):
         return Response(error_body(self._wire_name, str(self)), self._status, headers)
 
 
-def _size_of_body(headers: Mapping[bytes, bytes]) -> int:
+def _read_body_size(headers: Mapping[bytes, bytes]) -> int:
     """Return the body's length that a request declares, in bytes; -1 if it declares none."""
     length = headers.get(b"content-length", b"0")
     if length.isdigit() and b"transfer-encoding" not in headers:
@@ -219,7 +219,7 @@ class Tokens:
         return read_tokens(self.rows())[0]
 
     def damaged(self) -> list[str]:
-        """Return the names of rows that are no tokens."""
+        """Return the names of damaged rows."""
         return read_tokens(self.rows())[1]
 
     def rows(self) -> list[Any]:
@@ -241,14 +241,14 @@ class Tokens:
             made = Token(name=name, sha256=sha256_of(token), created=datetime.now(UTC))
         except ValidationError:
             raise UsageError(f"{name!r}: expected letters, digits, and . _ @ - in a name") from None
-        with self._changing() as rows:
+        with self._change_rows() as rows:
             if name in map(_name_row, rows):
                 raise UsageError(f"{name} has a token; revoke it first")
             rows.append(made.model_dump(mode="json"))
         return token
 
     def revoke(self, name: str) -> None:
-        with self._changing() as rows:
+        with self._change_rows() as rows:
             left = [row for row in rows if _name_row(row) != name]
             if len(left) == len(rows):
                 raise UsageError(f"{name} has no token; see judgekit serve token list")
@@ -263,7 +263,7 @@ class Tokens:
         return None
 
     @contextmanager
-    def _changing(self) -> Iterator[list[Any]]:
+    def _change_rows(self) -> Iterator[list[Any]]:
         """Hold the rows of tokens while they change, so no concurrent change is lost; then write them."""
         environment.private_folder(str(self.path.parent))
         with locks.file_lock(self.path.with_suffix(".lock"), timeout=_LOCK_SECONDS):

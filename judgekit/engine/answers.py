@@ -50,7 +50,7 @@ def value(response: Response) -> Any:  # noqa: ANN401 - any JSON
 
 
 def events(response: Response) -> Iterator[dict[str, Any]]:
-    """Yield the objects of an answer that comes a line at a time; raises as `value` does, or if cut."""
+    """Yield the objects of a response that arrives in lines; raises as `value` does, or if it's cut off."""
     if response.status != _OK:
         raise _error(_json(response.read()))
     rest = b""
@@ -96,7 +96,7 @@ def many(
     warn: Callable[[str], None],
     in_order: bool = True,
 ) -> None:
-    """Have the engine do an operation for each of `things`, `in_order` or not; `locally` does the rest."""
+    """Run an operation on the engine for each of `things`, `in_order` or not; `locally` does the rest."""
     try:
         with client.connect_or_start() as connection:
             place = connection.place
@@ -122,7 +122,7 @@ def many(
 
 
 class _EngineGone(Exception):  # noqa: N818 - a normal state, not an error
-    """The engine answered something with `NoEngine`."""
+    """The engine answered a request with `NoEngine`."""
 
 
 class _Questions(Generic[Thing]):
@@ -193,7 +193,7 @@ class _Questions(Generic[Thing]):
             except EngineBusy as busy:
                 if not busy.retry_after:
                     raise
-            return _when_it_is_less_busy(ask, self._over)
+            return _retry_while_busy(ask, self._over)
         except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
             if isinstance(error, NoEngine):
                 self._over.set()
@@ -210,7 +210,7 @@ class _Questions(Generic[Thing]):
                 self._connections.discard(connection)
 
 
-def _when_it_is_less_busy(ask: Callable[[], Any], over: threading.Event) -> Any:  # noqa: ANN401 - any JSON
+def _retry_while_busy(ask: Callable[[], Any], over: threading.Event) -> Any:  # noqa: ANN401 - any JSON
     """Call `ask` again as long as the engine asks for pauses, or until `over` is set."""
     from judgekit.providers import retrying  # noqa: PLC0415 - seldom needed
 

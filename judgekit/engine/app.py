@@ -250,13 +250,13 @@ async def task(request: Request, body: JudgeBody) -> Response:
             }
         )
 
-    return await _done_in_thread(request, body, work)
+    return await _answer_in_thread(request, body, work)
 
 
 @router.post("/search")
 async def search(request: Request, body: SearchBody) -> Response:
     query = body.model_dump(exclude={"environ", "cwd", "client"})
-    return await _done_in_thread(
+    return await _answer_in_thread(
         request, body, lambda: retrieval.search(**query).model_dump_json().encode()
     )
 
@@ -283,11 +283,11 @@ async def select(request: Request, body: SelectBody) -> Response:
             "only_drops": choice.only_drops,
         }
         if choice.probabilities:
-            # As pairs, since in JSON the keys of an object would be text.
+            # As pairs, since the keys of a JSON object would be text.
             answer["likely"] = [*choice.probabilities.items()]
         return _json(answer)
 
-    return await _done_in_thread(request, body, judge_candidates)
+    return await _answer_in_thread(request, body, judge_candidates)
 
 
 @router.post("/gate")
@@ -339,7 +339,7 @@ async def gate(request: Request, body: GateBody) -> Response:
 async def done(
     request: Request, carried: Carried, work: Callable[[], Awaitable[bytes]]
 ) -> Response:
-    """Answer with the JSON of `work`, once the engine is ready; end it when the caller goes."""
+    """Answer with the JSON of `work`, once the engine is ready; cancel it if the caller disconnects."""
 
     async def working() -> bytes:
         await request.app.state.service.usable()
@@ -363,7 +363,7 @@ async def done(
         await asyncio.gather(task, watcher, return_exceptions=True)
 
 
-async def _done_in_thread(request: Request, body: Carried, work: Callable[[], bytes]) -> Response:
+async def _answer_in_thread(request: Request, body: Carried, work: Callable[[], bytes]) -> Response:
     return await done(request, body, lambda: in_thread(request.app.state.service.gateway, work))
 
 
@@ -382,7 +382,7 @@ def _json(value: object) -> bytes:
 
 
 class OtherRubricError(UsageError):
-    """The client means another rubric of the same name."""
+    """The client means a different rubric with the same name."""
 
     status = 409
 
@@ -413,7 +413,7 @@ def answer_to(error: Exception) -> Response:
         if isinstance(error, StoreError):
             headers["retry-after"] = f"{error.retry_after:.0f}"
     elif isinstance(error, RequestValidationError):
-        wire_name, message = _problem_of_body(error)
+        wire_name, message = _find_body_problem(error)
         status = InputError.status
         exit_code = InputError.exit_code
     elif isinstance(error, HTTPException):
@@ -432,8 +432,8 @@ def answer_to(error: Exception) -> Response:
     )
 
 
-def _problem_of_body(error: RequestValidationError) -> tuple[str, str]:
-    """Return the name and the line of the first thing that is wrong with a request's body."""
+def _find_body_problem(error: RequestValidationError) -> tuple[str, str]:
+    """Return the name and the line of the first problem in a request's body."""
     sent = {}
     for detail in error.errors():
         location = detail["loc"]

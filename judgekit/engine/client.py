@@ -27,7 +27,7 @@ CONNECT_SECONDS = 0.05  # a busy engine accepts connections, too
 START_SECONDS = 15.0
 SECONDS = 3600.0  # for an answer: the longest deadline that can be configured
 LOOK_SECONDS = 2.0  # of silence, then the engine's health is checked
-HEALTH_SECONDS = 3.0  # for that: it may be importing, and the machine busy
+HEALTH_SECONDS = 3.0  # for that check: the engine may be importing, and the machine busy
 VAIN_SECONDS = 600.0  # until `start_for_later` starts an engine again that did not come up
 TAKEN = 3  # exit code of an engine that finds another one in its place
 _POLL = 0.005
@@ -79,11 +79,11 @@ class NoEngine(Exception):  # noqa: N818 - a normal state, not an error
 
 
 class EngineOff(NoEngine):
-    """The user has switched it off, or replies are recorded or replayed."""
+    """The user has switched the engine off, or replies are recorded or replayed."""
 
 
 class EngineBusy(NoEngine):
-    """Its queue is full, it is leaving, or cannot become ready; ask again in `retry_after` s."""
+    """The engine's queue is full, or it's leaving or can't become ready; retry after `retry_after` s."""
 
     def __init__(self, message: str, retry_after: float = 0) -> None:
         super().__init__(message)
@@ -91,7 +91,7 @@ class EngineBusy(NoEngine):
 
 
 class EngineLost(NoEngine):
-    """It went away, or hangs, before its answer was complete."""
+    """The engine went away, or hangs, before its answer was complete."""
 
 
 class EngineAddress:
@@ -252,17 +252,17 @@ class Connection:
         self.close()
 
     def ask(self, method: str, path: str, body: bytes = b"", *, seconds: float) -> Response:
-        """Return the answer once its status is there, in `seconds`; raises `EngineBusy` or `EngineLost`."""
+        """Return the response once its status arrives, in `seconds`; raises `EngineBusy` or `EngineLost`."""
         deadline = time.monotonic() + seconds
-        look = LOOK_SECONDS if path != _HEALTH else seconds
+        silence_s = LOOK_SECONDS if path != _HEALTH else seconds
         try:
             self._socket.settimeout(max(0.001, seconds))
-            self._socket.sendall(self._request_head(method, path, len(body)) + body)
+            self._socket.sendall(self._make_request_head(method, path, len(body)) + body)
         except OSError as error:
             raise EngineLost(f"the engine closed the connection ({type(error).__name__})") from None
         text = b""
         while b"\r\n\r\n" not in text:
-            piece = self._receive(deadline, look)
+            piece = self._receive(deadline, silence_s)
             if not piece or len(text) > _CHUNK:
                 raise EngineLost(_NO_HTTP if text else "the engine stopped before it responded")
             text += piece
@@ -270,24 +270,24 @@ class Connection:
         status, headers = _read_head(head)
         length = headers.get("content-length")
         expected = int(length) if length else None
-        response = Response(status, self._pieces(begin_of_body, expected, deadline, look))
+        response = Response(status, self._yield_body(begin_of_body, expected, deadline, silence_s))
         if status == _BUSY:
             raise _busy(response, headers)
         return response
 
-    def _request_head(self, method: str, path: str, length: int) -> bytes:
+    def _make_request_head(self, method: str, path: str, length: int) -> bytes:
         token = ""
         if self._token:
             token = f"Authorization: Bearer {self._token}\r\n"
-        # After an answer to HTTP/1.0 the server hangs up: nothing is chunked.
+        # The server closes an HTTP/1.0 connection after its answer, so nothing is chunked.
         head = (
             f"{method} {path} HTTP/1.0\r\nHost: judgekit\r\n{token}"
             f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
         )
         return head.encode("ascii")
 
-    def _pieces(
-        self, piece: bytes, length: int | None, deadline: float, look: float
+    def _yield_body(
+        self, piece: bytes, length: int | None, deadline: float, silence_s: float
     ) -> Iterator[bytes]:
         """Yield the body as it arrives; raises `EngineLost` if it's too long or ends too early."""
         have = len(piece)
@@ -298,18 +298,18 @@ class Connection:
                 yield piece
             if have == length:
                 break
-            piece = self._receive(deadline, look)
+            piece = self._receive(deadline, silence_s)
             if not piece:
                 break
             have += len(piece)
         if length not in (None, have):
             raise EngineLost("lost the engine: its response ended too early")
 
-    def _receive(self, deadline: float, look: float) -> bytes:
+    def _receive(self, deadline: float, silence_s: float) -> bytes:
         """Return the next bytes, b"" if the engine hung up; raises `EngineLost` after the deadline."""
         while (now := time.monotonic()) < deadline:
             try:
-                self._socket.settimeout(min(deadline - now, look))
+                self._socket.settimeout(min(deadline - now, silence_s))
                 return self._socket.recv(_CHUNK)
             except TimeoutError:
                 left = deadline - time.monotonic()
@@ -326,7 +326,7 @@ class Connection:
 
 
 def _read_head(head: bytes) -> tuple[int, dict[str, str]]:
-    """Return the status and the headers of an answer, their names in small letters."""
+    """Parse the status and the headers of a response; the headers' names become lower case."""
     first, *lines = head.decode("latin-1").split("\r\n")
     headers = {}
     for line in lines:
@@ -342,7 +342,7 @@ def _read_head(head: bytes) -> tuple[int, dict[str, str]]:
 
 
 def _busy(response: Response, headers: dict[str, str]) -> EngineBusy:
-    """Return the error that a refusal becomes; the hook reads its message without a JSON parser."""
+    """Build the error for a refusal; the hook reads its message without a JSON parser."""
     _, _, rest = response.read().partition(b'"message": "')
     message = rest.partition(b'"')[0].decode(errors="replace")
     retry_after = 0.0
@@ -384,10 +384,10 @@ def start(place: EngineAddress | None) -> int | None:
     words = programs.python("judgekit.engine.server", place.folder, place.compat_key, place.code)
     try:
         if os.name != "nt":
-            nothing = []
+            null_streams = []
             for number in range(3):
-                nothing.append((os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0))
-            return os.posix_spawn(sys.executable, words, kept, file_actions=nothing)
+                null_streams.append((os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0))
+            return os.posix_spawn(sys.executable, words, kept, file_actions=null_streams)
         import subprocess  # noqa: PLC0415 - not needed elsewhere
 
         detached = 0x00000008 | 0x00000200  # DETACHED_PROCESS, CREATE_NEW_PROCESS_GROUP
@@ -409,8 +409,8 @@ def start_for_later() -> int | None:
     except OSError:
         age = VAIN_SECONDS
     if age < VAIN_SECONDS:
-        shown = "judgekit engine start shows the reason"
-        raise NoEngine(f"an engine was started {age:.0f} s ago and is not ready; {shown}")
+        hint = "judgekit engine start shows the reason"
+        raise NoEngine(f"an engine was started {age:.0f} s ago and is not ready; {hint}")
     try:
         os.close(os.open(place.tried, os.O_WRONLY | os.O_CREAT, 0o600))
         os.utime(place.tried)

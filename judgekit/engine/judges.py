@@ -143,18 +143,18 @@ def _stamp(project: Path | None, request: JudgeRequest) -> frozenset[object]:
         folders.append(os.path.join(project, ".judgekit"))
     # This runs for each row: paths are plain texts here, and a missing folder costs one look-up.
     for folder in folders:
-        for name in _names_in(folder):
+        for name in _list_names(folder):
             if name.endswith(_MADE_OF):
                 paths.add(os.path.join(folder, name))
             elif name in _FOLDERS:
                 below = os.path.join(folder, name)
-                for file_name in _names_in(below):
+                for file_name in _list_names(below):
                     if file_name.endswith(_MADE_OF):
                         paths.add(os.path.join(below, file_name))
     return frozenset((path, environment.stamp(path)) for path in paths)
 
 
-def _names_in(folder: str) -> list[str]:
+def _list_names(folder: str) -> list[str]:
     """List the names in a folder; an empty list if it can't be read."""
     with suppress(OSError):
         return os.listdir(folder)

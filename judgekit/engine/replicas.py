@@ -63,7 +63,7 @@ class StoreTokens(Tokens):
         return self._database.tokens()
 
     @contextmanager
-    def _changing(self) -> Iterator[list[Any]]:
+    def _change_rows(self) -> Iterator[list[Any]]:
         before = self.rows()
         rows = list(before)
         yield rows
@@ -110,7 +110,7 @@ class Replica:
     ) -> None:
         self.database = database
         self.id = uuid.uuid4().hex
-        # Of its own, so that a queue of requests does not make this replica look dead.
+        # A connection of its own, so that a queue of requests doesn't make this replica look dead.
         self._pulse = Database(settings.server.store or "")
         self._log = log
         self._text = settings.ledger.text
@@ -178,7 +178,7 @@ class Replica:
                 raise
 
     async def look(self) -> None:
-        """Read the tokens, once a second however many ask; raises `StoreError` while that fails."""
+        """Read the tokens, at most once a second; raises `StoreError` while that fails."""
         if time.monotonic() - self._read > TOKEN_SECONDS:
             if self._reading is None:
                 self._reading = asyncio.create_task(self._read_tokens())
@@ -231,9 +231,9 @@ class Replica:
         ending = None
         try:
             await self._catch_up()  # it may be this very request
-            told = await self.run_in_thread(claim)
-            if told is not None:
-                return told.encode()
+            stored = await self.run_in_thread(claim)
+            if stored is not None:
+                return stored.encode()
             if judge.cache is None:
                 cache = None
             else:
@@ -245,7 +245,7 @@ class Replica:
             )
             answer = verdict.model_dump_json(by_alias=True)
             ending = partial(self.database.finish_attempt, attempt, meter.usd, answer, line)
-            told = await self._surely(ending)
+            stored = await self._retry_in_thread(ending)
         except BaseException:
             # Retries get the stored verdict or can start at once, and the cost is on record.
             self._endings.append(
@@ -254,11 +254,11 @@ class Replica:
             with suppress(JudgekitError):
                 await self._catch_up()
             raise
-        if not told:
+        if not stored:
             raise StoreError("another replica judges this request; ask again for its verdict", 1)
-        return told.encode()
+        return stored.encode()
 
-    async def _surely(self, work: Callable[[], Value]) -> Value:
+    async def _retry_in_thread(self, work: Callable[[], Value]) -> Value:
         """Run `work`, retrying for a while: an answer that's been paid for mustn't get lost."""
         # The pause that a failure suggests to clients doesn't bind this loop.
         tries = retrying.Tries(inf, (_AGAIN_SECONDS,), keeps_to_request=False)

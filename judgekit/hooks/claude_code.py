@@ -124,7 +124,7 @@ def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     if is_compacted or (is_begun and payload.get("source") in FORGETTING):
         _forget_session(payload)
     if is_begun:
-        _start_engine(_project_of(payload))
+        _start_engine(_find_project(payload))
     if event in ("PostToolUse", "AfterTool"):
         _refresh_indexes(payload)
     return "", []
@@ -148,12 +148,12 @@ def _find_unknown_option(arguments: list[str]) -> str:
 def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Answer a prompt: return the output and lines for stderr; raises `BadInputError` without a prompt."""
     started = time.monotonic()
-    prompt = _prompt_of(payload)
+    prompt = _read_prompt(payload)
     if is_silent(prompt):
         return "", []
     from judgekit.hooks import context, settings  # noqa: PLC0415 - many prompts end above
 
-    configured, notes = settings.load(_project_of(payload))
+    configured, notes = settings.load(_find_project(payload))
     if not configured["enabled"]:
         return "", notes
     ranked = context.find_candidates(prompt, configured)
@@ -188,7 +188,7 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     return context.format_output(text, titles, is_gemini=is_gemini), notes
 
 
-def _prompt_of(payload: Mapping[str, Any]) -> str:
+def _read_prompt(payload: Mapping[str, Any]) -> str:
     """Return the prompt, by the name that the client gives it; raises `BadInputError`."""
     name = "prompt" if payload.get("prompt") is not None else "user_prompt"
     prompt = payload.get(name)
@@ -250,7 +250,7 @@ def _refresh_indexes(payload: Mapping[str, Any]) -> None:
     from judgekit.hooks import settings  # noqa: PLC0415 - most edits end above
     from judgekit.retrieval import index  # noqa: PLC0415 - the same
 
-    project = _project_of(payload)
+    project = _find_project(payload)
     configured, _ = settings.load(project)
     if configured["enabled"]:
         folder = str(payload.get("cwd") or project)
@@ -264,7 +264,7 @@ def _answer_stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         return "", []
     from judgekit.hooks import settings  # noqa: PLC0415 - a second stop ends above
 
-    project = _project_of(payload)
+    project = _find_project(payload)
     loaded, _ = settings.load(project)  # the next prompt reports any problem
     configured = loaded.values.get("stop", {})
     if configured.get("judge") != "on":
@@ -297,7 +297,7 @@ def _read_input() -> dict[str, Any]:
     return payload
 
 
-def _project_of(payload: Mapping[str, Any]) -> str:
+def _find_project(payload: Mapping[str, Any]) -> str:
     cwd = payload.get("cwd")
     if isinstance(cwd, str) and cwd and "\0" not in cwd:
         return environment.project_root(cwd)

@@ -112,14 +112,14 @@ def argument_vector(hook: object) -> list[str]:
 def list_ours(settings: dict[str, Any]) -> list[HookEntry]:
     """Return the entries of ours in a client's settings, in their order."""
     entries = []
-    for event, group in _groups(settings):
+    for event, group in _list_groups(settings):
         for hook in group["hooks"]:
             if is_ours(hook):
                 entries.append((event, group.get("matcher"), hook))
     return entries
 
 
-def _groups(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _list_groups(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each group of hooks with its event; groups that the client couldn't read are skipped."""
     hooks = settings.get("hooks")
     for event, groups in hooks.items() if isinstance(hooks, dict) else ():
@@ -172,7 +172,7 @@ def remove_hooks(text: str, path: str) -> str:
 
 def _take_out(settings: dict[str, Any]) -> None:
     """Remove our entries from settings, and any groups, events and section they leave empty."""
-    for event, group in list(_groups(settings)):
+    for event, group in list(_list_groups(settings)):
         rest = [hook for hook in group["hooks"] if not is_ours(hook)]
         was_empty = not group["hooks"]
         if rest or was_empty:

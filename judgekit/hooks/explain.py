@@ -75,7 +75,7 @@ def _explain_candidates(
     prompt: str, ranked: RankedCandidates, configured: Settings, *, has_several_parts: bool
 ) -> list[str]:
     """Describe the outcome for each candidate, and the reason."""
-    session = _latest_session(configured)
+    session = _find_latest_session(configured)
     if session is not None:
         session.hold_back(ranked, prompt)  # moves repeats from the candidates to `ranked.repeated`
     shown = context.choose_without_judge(ranked, configured)
@@ -133,7 +133,7 @@ def _describe_stores(configured: Settings) -> list[str]:
 
 
 def _cut(prompt: str, configured: Settings) -> list[Part]:
-    """Return the parts of a prompt, for each language in which a store is read."""
+    """Cut a prompt into parts, in each language that a store is read in."""
     prompt_parts = []
     text = terms.excerpt(prompt)
     profiles = configured.profiles.by_kind.values()
@@ -145,7 +145,7 @@ def _cut(prompt: str, configured: Settings) -> list[Part]:
     return prompt_parts
 
 
-def _latest_session(configured: Settings) -> repeats.HookSession | None:
+def _find_latest_session(configured: Settings) -> repeats.HookSession | None:
     """Return this project's most recently answered session; None if nothing is held back."""
     prompts = configured["repeat_after"]
     if configured["inject"] == "top_k" or not prompts:

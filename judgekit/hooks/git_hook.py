@@ -182,7 +182,7 @@ def _unquote(path: str) -> str:
     return "".join(shlex.split(path)) if len(path) <= _LONGEST else ""
 
 
-def _our_file(hooks: Path) -> Path:
+def _find_our_file(hooks: Path) -> Path:
     """Return the file in a folder of hooks that is ours or is to be it."""
     legacy = hooks / LEGACY
     if owner_of(files.read(legacy)) == "ours":
@@ -198,7 +198,7 @@ def plan_install(place: HooksFolder, python: str | None = None) -> FileChange:
     file = husky.file_of(place.hooks)
     if file is not None:
         raise UsageError(f"husky manages {place.hooks}; {husky.describe_setup(place.hooks, file)}")
-    path = _our_file(place.hooks)
+    path = _find_our_file(place.hooks)
     before, owner = _read_hook(path)
     backup = path.with_name(KEPT)
     is_foreign = owner == "foreign"
@@ -223,7 +223,7 @@ def plan_uninstall(place: HooksFolder) -> FileChange:
 
     Raises `UsageError` for an edited hook of ours.
     """
-    path = _our_file(place.hooks)
+    path = _find_our_file(place.hooks)
     before, owner = _read_hook(path)
     if owner == "foreign":
         return FileChange(path, before, after=before)
@@ -240,7 +240,7 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
         return [plan_uninstall(choose_hooks(scope, folder))]
     place = find_hooks(folder)
     changes = []
-    for hooks in _folders_of(place):
+    for hooks in _list_folders(place):
         backup: Path | None = hooks / KEPT
         for path in _list_ours(hooks):
             change = _plan_removal(path, backup, is_users=False)
@@ -258,7 +258,7 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
     return [FileChange(path, None, after=None)]
 
 
-def _folders_of(place: HooksFolder) -> list[Path]:
+def _list_folders(place: HooksFolder) -> list[Path]:
     """List the folders of this repository alone that may contain a hook of ours."""
     folders = []
     if not place.shared and not place.is_off:
@@ -378,14 +378,14 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
         if place.is_off:
             yield "note", f"{_describe_off(folder)}; judgekit install git says what to do"
             return
-        path = _our_file(place.hooks)
+        path = _find_our_file(place.hooks)
         content = files.read(path)
     except UsageError:  # there is no repository
         return
     except InputError as error:
         yield "wrong", str(error)
         return
-    for other in _folders_of(place):
+    for other in _list_folders(place):
         for stray in _list_ours(other):
             if stray != path:
                 remedy = "judgekit uninstall git removes it"

@@ -93,11 +93,11 @@ def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) ->
         raise ConfigError(problem, path=path, line=line) from None
     after = before
     if entries.list_ours(entries.parse_settings(text, str(path))):
-        after = _without_ours(path, before or b"", text)
+        after = _remove_ours(path, before or b"", text)
     return FileChange(path, before, after=after, is_users=scope == "user")
 
 
-def _without_ours(path: Path, before: bytes, text: str) -> bytes | None:
+def _remove_ours(path: Path, before: bytes, text: str) -> bytes | None:
     """Return the content of a settings file without our entries; None for no file."""
     record = files.find_record(path)
     if record is not None and files.is_as_written(path, before):
@@ -149,11 +149,11 @@ def list_obstacles(project: Path, client: Client) -> Iterator[str]:
             yield from _list_codex_states(path, project)
     for file, general in _list_switches(project, client):
         for switch, off in client.off:
-            if _value_at(general, switch) is off:
+            if _get_value(general, switch) is off:
                 setting = switch if off else f"{switch} = false"
                 yield f"{file} sets {setting}: {client.title} runs no hooks until you remove it"
         for key in client.disabled:
-            names = _value_at(general, key)
+            names = _get_value(general, key)
             if isinstance(names, list):
                 yield from _list_disabled(f"{file} lists", key, names, prompt_hooks, client)
 
@@ -192,7 +192,7 @@ def _is_group(group: object) -> bool:
 def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
     """Yield Codex's notes about our hook: that it isn't trusted, or is switched off."""
     file, general = _read_switches(settings_file("user", project, CODEX), CODEX)
-    states = _value_at(general, "hooks.state")
+    states = _get_value(general, "hooks.state")
     names = (f"{path}:", f"{path.resolve()}:")
     noted = {}
     for key, state in states.items() if isinstance(states, dict) else ():
@@ -204,7 +204,7 @@ def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
         is_off = isinstance(state, dict) and state.get("enabled") is False
         if is_off and ":user_prompt_submit:" in key:
             yield f"{file} switches the hook of {path} off; type /hooks in codex to switch it on"
-    trust_level = _value_at(general, "projects")
+    trust_level = _get_value(general, "projects")
     level = trust_level.get(str(project), {}) if isinstance(trust_level, dict) else {}
     is_projects = path.is_relative_to(project)
     if is_projects and isinstance(level, dict) and level.get("trust_level") == "untrusted":
@@ -229,7 +229,7 @@ def list_left_hooks(project: Path, client: Client) -> Iterator[str]:
             yield f"the hook is still in {path}; {remedy}"
         elif client is CODEX:
             file, general = _read_switches(settings_file("user", project, CODEX), CODEX)
-            states = _value_at(general, "hooks.state")
+            states = _get_value(general, "hooks.state")
             if isinstance(states, dict) and any(key.startswith(f"{path}:") for key in states):
                 yield f"{file} still has Codex's notes of the hooks of {path}; you may delete them"
     if client is CLAUDE_CODE and plugin_enabled(project):
@@ -261,7 +261,7 @@ def _read_switches(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:
         return file, {}
 
 
-def _value_at(data: object, keys: str) -> object:
+def _get_value(data: object, keys: str) -> object:
     """Return the value at a dotted key, None if there's none."""
     for key in keys.split("."):
         if isinstance(data, dict):

@@ -86,13 +86,13 @@ def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
     record = files.find_record(path)
     if record is not None and files.is_as_written(path, before):
         return FileChange(path, before, after=record.before)
-    repos = _repos_in(_parse(path, text))
-    place = _find_ours(repos)
-    if place is None:
+    repos = _list_repos(_parse(path, text))
+    index = _find_ours(repos)
+    if index is None:
         if only_ours and files.names_in_code(files.read(project / PREK_FILE), ID):
             raise UsageError(f"{project / PREK_FILE} lists {ID}; remove it by hand")
         return FileChange(path, before, after=before)
-    if not _is_alone(repos[place]):
+    if not _is_alone(repos[index]):
         if only_ours:
             problem = f"{ID} is listed among other hooks; remove it by hand"
             raise ConfigError(problem, path=path, key="repos")
@@ -140,7 +140,7 @@ def _parse(path: Path, text: str) -> Any:  # noqa: ANN401 - any YAML
         raise ConfigError(error.problem, path=path, key=error.key) from None
 
 
-def _repos_in(data: object) -> list[Any]:
+def _list_repos(data: object) -> list[Any]:
     repos = data.get("repos") if isinstance(data, dict) else None
     return repos if isinstance(repos, list) else []
 
@@ -153,18 +153,18 @@ def _is_alone(repo: Any) -> bool:  # noqa: ANN401 - any YAML
 def _add_ours(text: str) -> str | None:
     """Add our hook to the text; None if it's there."""
     (our_repo,) = yaml_text.parsed(ITEM)
-    repos = _repos_in(yaml_text.parsed(text))
-    place = _find_ours(repos)
-    if place is not None:
-        is_up_to_date = repos[place] == our_repo
-        if is_up_to_date or not _is_alone(repos[place]):  # entries that somebody else made stay
+    repos = _list_repos(yaml_text.parsed(text))
+    index = _find_ours(repos)
+    if index is not None:
+        is_up_to_date = repos[index] == our_repo
+        if is_up_to_date or not _is_alone(repos[index]):  # entries that somebody else made stay
             return None
 
     def change(data: dict[str, Any]) -> None:
         items = data.get("repos") or []
         data["repos"] = items
-        if place is not None:
-            del items[place]
+        if index is not None:
+            del items[index]
         items.append(our_repo)
 
     return yaml_text.edited(text, change)
@@ -181,8 +181,8 @@ def _remove_lines(text: str) -> str | None:
     """Remove the lines of our hook from the text, keeping all others; None if its layout differs."""
     data = yaml_text.parsed(text)
     repos = data["repos"]
-    place = _find_ours(repos) or 0
-    first = repos.lc.item(place)[0]
+    index = _find_ours(repos) or 0
+    first = repos.lc.item(index)[0]
     lines = text.split("\n")
     margin = len(lines[first]) - len(lines[first].lstrip())
     if not lines[first].lstrip().startswith("- "):
@@ -197,7 +197,7 @@ def _remove_lines(text: str) -> str | None:
     while not lines[end - 1].strip():  # blank lines below it stay
         end -= 1
     kept = [*lines[:first], *lines[end:]]
-    del repos[place]
+    del repos[index]
     if not repos:
         key_line = data.lc.key("repos")[0]
         kept[key_line] = kept[key_line].replace("repos:", "repos: []", 1)
@@ -211,9 +211,9 @@ def _remove_lines(text: str) -> str | None:
 
 def _find_ours(repos: list[Any]) -> int | None:
     """Find the index of the first repository that lists our hook; None if none does."""
-    for place, repo in enumerate(repos):
+    for index, repo in enumerate(repos):
         if ID in _hook_ids(repo):
-            return place
+            return index
     return None
 
 

@@ -42,7 +42,7 @@ def find_remains() -> list[Remain]:
     for place in environment.PLACES:
         path = Path(place.path())
         if path.exists():
-            size = sum(_size_of(part) for part in _parts_of(path))
+            size = sum(_measure_size(part) for part in _list_parts(path))
             is_made = place.home is not environment.config_home and place not in _STAYING
             remains.append(Remain(path, place.about, size, is_made))
     return [remain for remain in remains if remain.size]
@@ -52,7 +52,7 @@ def purge(remains: list[Remain]) -> None:
     """Delete everything that can be made again, and the hook's logs; raises `OSError`."""
     for remain in remains:
         if remain.is_purged:
-            for part in _parts_of(remain.path):
+            for part in _list_parts(remain.path):
                 if part.is_dir() and not part.is_symlink():
                     shutil.rmtree(part)
                 else:
@@ -71,16 +71,16 @@ def describe_size(size: int) -> str:
     return f"{size} bytes"
 
 
-def _parts_of(path: Path) -> list[Path]:
+def _list_parts(path: Path) -> list[Path]:
     parts = [path.with_name(path.name + ending) for ending in _PARTS]
     return [part for part in parts if part.exists()]
 
 
-def _size_of(path: Path) -> int:
-    return sum(file.lstat().st_size for file in _files_in(path))
+def _measure_size(path: Path) -> int:
+    return sum(file.lstat().st_size for file in _list_files(path))
 
 
-def _files_in(path: Path) -> Iterator[Path]:
+def _list_files(path: Path) -> Iterator[Path]:
     if not path.is_dir() or path.is_symlink():
         yield path
         return

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SESSIONS = 200  # that are remembered at least
 _MORE = 50  # beyond these, until the oldest go all at once: it takes a look at each
 _READ = 64_000  # bytes of a session's end: far more than is looked back on
-_NAME = 300  # characters of a name that are looked for
+_NAME = 300  # characters of a name to search for
 INJECTED = "+"
 MENTIONED = "?"
 
@@ -75,7 +75,7 @@ class HookSession:
         try:
             outputs.append(self._path, text)
             if self._is_new and len(os.listdir(_folder())) > SESSIONS + _MORE:
-                for path in _newest_first(_folder())[SESSIONS:]:
+                for path in _sort_newest_first(_folder())[SESSIONS:]:
                     os.unlink(path)
         except OSError:
             return
@@ -88,7 +88,7 @@ def path_of(session: str) -> str:
 def files_of(project: str) -> Iterator[str]:
     """Yield the files of a project's sessions, the most recently answered first."""
     first = environment.digest(project).encode() + b"\n"
-    for path in _newest_first(_folder()):
+    for path in _sort_newest_first(_folder()):
         with open(path, "rb") as file:
             if file.readline() == first:
                 yield path
@@ -131,7 +131,7 @@ def _folder() -> str:
     return environment.SESSIONS.path()
 
 
-def _newest_first(folder: str) -> list[str]:
+def _sort_newest_first(folder: str) -> list[str]:
     files = []
     try:
         with os.scandir(folder) as entries:

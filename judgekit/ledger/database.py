@@ -72,7 +72,7 @@ class Attempt(NamedTuple):
 
 
 class Database:
-    """The store at a connection string; connections are made when they are needed, up to a few."""
+    """The store at a connection string; it opens connections when they're needed, up to a few."""
 
     def __init__(self, place: str, migrations: Path = MIGRATIONS) -> None:
         try:
@@ -81,11 +81,11 @@ class Database:
             how = files.install_extra("postgres")
             raise ConfigError(f"psycopg is not installed; run {how}", key="server.store") from None
         self._driver: ModuleType = psycopg
-        self._parameters = _SETTINGS | _checked(psycopg, place)
+        self._parameters = _SETTINGS | _parse_address(psycopg, place)
         self._migrations = migrations
         raw = environment.table(__file__, "database.toml")
         self._tidying: list[str] = raw.pop("tidy")
-        self._sql = {name: _filled(text, raw) for name, text in raw.items()}
+        self._sql = {name: _fill_templates(text, raw) for name, text in raw.items()}
         self._turns = threading.BoundedSemaphore(CONNECTIONS)
         self._idle = list[Any]()
         self.close = weakref.finalize(self, _close, self._idle)
@@ -107,14 +107,14 @@ class Database:
             with connection.transaction():
                 yield connection
         except self._driver.Error as error:
-            raise self._failed(error) from None
+            raise self._convert_error(error) from None
         finally:
             if connection is not None and not connection.closed:
                 self._idle.append(connection)
             self._turns.release()
 
-    def _failed(self, error: Exception) -> JudgekitError:
-        message = short_line(str(error), 300)  # libpq repeats no password
+    def _convert_error(self, error: Exception) -> JudgekitError:
+        message = short_line(str(error), 300)  # libpq doesn't repeat passwords
         missing = (self._driver.errors.UndefinedTable, self._driver.errors.InvalidSchemaName)
         if isinstance(error, missing):
             return ConfigError("the store has no tables yet; run: judgekit serve migrate")
@@ -122,7 +122,9 @@ class Database:
             return ConfigError(f"the store refuses: {message}; use the role that may do this")
         return StoreError(f"the store cannot be used: {message}; check server.store and PostgreSQL")
 
-    def _do(self, name: str, values: Sequence[object] | dict[str, Any] = ()) -> list[Any]:
+    def _run_statement(
+        self, name: str, values: Sequence[object] | dict[str, Any] = ()
+    ) -> list[Any]:
         """Return the rows of a statement, if it has any."""
         with self.transaction() as connection:
             done = connection.execute(self._sql[name], values)
@@ -131,8 +133,8 @@ class Database:
     def check(self) -> None:
         """Raise `ConfigError` if the schema is older than this judgekit needs, or too new for it."""
         with self.transaction() as connection:
-            (number, needs) = self._schema(connection)
-        newest = max(self._steps())
+            (number, needs) = self._read_schema(connection)
+        newest = max(self._list_steps())
         if number < newest:
             problem = f"the store has schema {number}, and this judgekit needs {newest}"
             raise ConfigError(f"{problem}; run: judgekit serve migrate")
@@ -153,11 +155,11 @@ class Database:
             connection.execute(_LOCK, (_MIGRATING,))
             # A statement that waits for a lock makes everybody else wait behind it, so don't wait for long.
             connection.execute("SET LOCAL lock_timeout = '5s'")
-            number, _ = self._schema(connection)
+            number, _ = self._read_schema(connection)
             if not number:
                 connection.execute("CREATE SCHEMA IF NOT EXISTS judgekit")
                 connection.execute(self._sql["first"])
-            for step, path in sorted(self._steps().items()):
+            for step, path in sorted(self._list_steps().items()):
                 if step > number:
                     text = path.read_text(encoding="utf-8")
                     match = _NEEDS.search(text)
@@ -174,15 +176,15 @@ class Database:
         return taken
 
     def _refuse_old_servers(self, connection: Connection, needs: int) -> None:
-        """Raise `ConfigError` while a replica runs that does not work with a schema that `needs` more."""
+        """Raise `ConfigError` while a replica is running that's too old for a schema with these `needs`."""
         (old,) = connection.execute(self._sql["old"], (needs, ALIVE_SECONDS)).fetchone()
         if old:
             servers = counted(old, "running server has", "running servers have")
             problem = f"{servers} a judgekit of a schema before {needs}"
             raise ConfigError(f"{problem}; upgrade and restart them first, then migrate")
 
-    def _steps(self) -> dict[int, Path]:
-        """Return the files of the migrations by their number."""
+    def _list_steps(self) -> dict[int, Path]:
+        """Map the migrations' numbers to their files."""
         steps = {}
         for path in self._migrations.iterdir():
             match = _MIGRATION.fullmatch(path.name)
@@ -190,7 +192,7 @@ class Database:
                 steps[int(match[1])] = path
         return steps
 
-    def _schema(self, connection: Connection) -> tuple[int, int]:
+    def _read_schema(self, connection: Connection) -> tuple[int, int]:
         """Return the schema's number, and that of the oldest judgekit it works with."""
         (is_there,) = connection.execute(self._sql["is_there"]).fetchone()
         if not is_there:
@@ -219,7 +221,7 @@ class Database:
         """Yield the stored lines, oldest first, page by page, so that no connection is held in between."""
         start = "-infinity" if since is None else since.isoformat()
         page = {"at": start, "id": "", "who": "", "project": project, "n": _PAGE}
-        while rows := self._do("read", page):
+        while rows := self._run_statement("read", page):
             for at, line_id, who, text in rows:
                 page |= {"at": at, "id": line_id, "who": who}
                 yield text.encode()
@@ -237,31 +239,31 @@ class Database:
         """Remove lines from before a time (or all), and the labels of their verdicts; count them by kind."""
         query = {"before": before, "project": project}
         query |= {"label": SCHEMAS[Label], "verdict": SCHEMAS[VerdictLine]}
-        rows = self._do("count" if preview else "purge", query)
+        rows = self._run_statement("count" if preview else "purge", query)
         return Counter({kind_in(schema): number for schema, number in rows})
 
     def tokens(self) -> list[dict[str, str]]:
         """Read the tokens. `created` stays PostgreSQL's text, since Python can't represent every time."""
         tokens = []
-        for name, sha256, created in self._do("tokens"):
+        for name, sha256, created in self._run_statement("tokens"):
             tokens.append({"name": name, "sha256": sha256, "created": created})
         return tokens
 
     def add_token(self, name: str, sha256: str, created: datetime | str) -> None:
         """Store a token; raises `UsageError` if `name` already has one."""
-        if not self._do("add_token", (name, sha256, created)):
+        if not self._run_statement("add_token", (name, sha256, created)):
             raise UsageError(f"{name} has a token; revoke it first")
 
     def remove_token(self, name: str) -> None:
-        self._do("remove_token", (name,))
+        self._run_statement("remove_token", (name,))
 
     # Replicas and the requests they're judging
 
     def beat(self, replica: str) -> None:
-        self._do("beat", (replica, max(self._steps())))
+        self._run_statement("beat", (replica, max(self._list_steps())))
 
     def leave(self, replica: str) -> None:
-        self._do("leave", (replica,))
+        self._run_statement("leave", (replica,))
 
     def tidy(self) -> None:
         """Delete expired answers, gone replicas, and old or surplus replies, one process at a time."""
@@ -277,9 +279,10 @@ class Database:
     def claim(
         self, attempt: Attempt, seconds: float, usd: float, budget: Budget | None
     ) -> str | None:
-        """Take a request for `seconds`, with `usd` of the budget, or return the answer that it got before.
+        """Claim a request for `seconds` and reserve `usd` of the budget, or return its earlier answer.
 
-        Raises `StoreError` while another attempt has it or nothing is left, `UsageError` for another body.
+        Raises `StoreError` while another attempt has it or the budget is used up, `UsageError` for another
+        body.
         """
         values = attempt._asdict() | {"seconds": seconds, "usd": usd, "alive": ALIVE_SECONDS}
         with self.transaction() as connection:
@@ -319,7 +322,7 @@ class Database:
                 connection.execute(self._sql["add"], _row(record, attempt.who, provisional=True))
             return "" if earlier is None else earlier[2] or ""
 
-    # Kept replies, of all replicas
+    # Replies kept for all replicas
 
     is_quick = False
     """Whether kept replies are read in less than a millisecond: they come over a network."""
@@ -327,14 +330,14 @@ class Database:
     def read_reply(self, key: str) -> KeptText | None:
         """Return the reply kept under a key, or None if there isn't one or the store can't be read."""
         with suppress(JudgekitError):
-            for text, age in self._do("reply", (key,)):
+            for text, age in self._run_statement("reply", (key,)):
                 return KeptText(text=text, age=age)
         return None
 
     def write_reply(self, key: str, text: str) -> None:
-        """Keep a text under a key; a failure is passed over."""
+        """Keep a text under a key; failures are ignored."""
         with suppress(JudgekitError):
-            self._do("keep_reply", (key, len(text.encode()), text))
+            self._run_statement("keep_reply", (key, len(text.encode()), text))
 
 
 def refusal(record: Record) -> str:
@@ -363,7 +366,7 @@ def _check_budget(
         raise StoreError(f"the rest of {limit} is reserved for what is judged now; try again", 5)
 
 
-def _checked(driver: ModuleType, place: str) -> dict[str, str]:
+def _parse_address(driver: ModuleType, place: str) -> dict[str, str]:
     """Parse a connection string. Errors never repeat any of its parts, since one may be a password."""
     try:
         parts: dict[str, str] = driver.conninfo.conninfo_to_dict(place)
@@ -384,7 +387,7 @@ def _close(idle: list[Connection]) -> None:
         idle.pop().close()
 
 
-def _filled(text: str, others: dict[str, str]) -> str:
+def _fill_templates(text: str, others: dict[str, str]) -> str:
     while "{" in text:
         text = text.format(**others)
     return text

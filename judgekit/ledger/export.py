@@ -35,7 +35,7 @@ HAND_ON_SECONDS = 3.0
 
 
 def rows(records: Iterable[Record]) -> str:
-    """Return a CSV table of the verdicts with its heading. No text in it is a formula."""
+    """Build a CSV table of the verdicts, with a heading. Texts in it can't act as formulas."""
     records = list(records)
     out = io.StringIO()
     labels = kpi.agreed(record for record in records if isinstance(record, Label))
@@ -143,16 +143,17 @@ def _batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
             size = 0
             more = True
             while more:
-                place = file.tell()
+                offset_read = file.tell()
                 line = file.readline()
                 more = line.endswith(b"\n")
                 if more:
-                    place = file.tell()
+                    offset_read = file.tell()
                     size = size + len(line)
-                    if not isinstance(store.parse(line.strip()), str):  # damage is of no use there
+                    # Damaged lines are of no use there
+                    if not isinstance(store.parse(line.strip()), str):
                         lines.append(line.strip())
                 if lines and (not more or len(lines) >= MOST_LINES or size >= MOST_BYTES):
-                    places[path.name] = (state.st_ino, place)
+                    places[path.name] = (state.st_ino, offset_read)
                     yield lines, json.dumps(places)
                     lines = []
                     size = 0

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Fields: TypeAlias = dict[str, Any]
 
-SECONDS = 60.0  # for all that a host sends
+SECONDS = 60.0  # for everything that a host sends
 MOST_BYTES = 64_000_000
 _SSH = ("-oBatchMode=yes", "-oConnectTimeout=10", "-oLogLevel=ERROR")
 _SAID = 200  # characters of a host's complaint
@@ -39,7 +39,7 @@ _SHOWN = 60  # characters of a wrong value
 _AT_ONCE = 500  # lines written while the lock is held
 _NO_PLACE = "expected times inside the years 1 to 9999 and values nested less than 200 deep; correct the line"
 _WORDS = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
-# The keys of an older line that a verdict has a place for.
+# The keys of an older line that a verdict has fields for.
 _BOTH = {"timestamp", "scores", "average", "verdict", "previous_rounds"}
 _PUSH = {
     *_BOTH - {"average"},
@@ -54,17 +54,17 @@ _OF_FINDING = ("dimension", "location", "issue", "suggestion")
 
 
 def verdict(older: Fields, *, text: bool = False) -> VerdictLine:
-    """Return the verdict in an older line, always with the same id; raises `ValueError`, saying why."""
+    """Convert an older line to a verdict, always with the same id; raises `ValueError`, saying why."""
     if "files_evaluated" in older or "judge_model" in older:
-        fields = _of_push(older)
+        fields = _convert_push(older)
         known_keys = _PUSH
     elif "task_id" in older:
-        fields = _of_task(older, text=text)
+        fields = _convert_task(older, text=text)
         known_keys = _TASK
     else:
         raise ValueError("not a verdict: neither files_evaluated nor task_id")
-    scores = _scores(older)
-    average = _number(older.get("average"))
+    scores = _read_scores(older)
+    average = _read_number(older.get("average"))
     if not average:
         average = round(fmean(scores.values()), 2) if scores else None
     rest = {key: value for key, value in older.items() if key not in known_keys}
@@ -73,7 +73,7 @@ def verdict(older: Fields, *, text: bool = False) -> VerdictLine:
         "id": hashlib.sha256(whole.encode()).hexdigest()[:32],
         "rubric": {"id": "kls", "version": "", "sha256": ""},
         "prompt_sha256": "",
-        "timestamp": _time(older.get("timestamp")),
+        "timestamp": _read_time(older.get("timestamp")),
         "scores": scores,
         "average": average,
         "duration_ms": 0,
@@ -82,17 +82,17 @@ def verdict(older: Fields, *, text: bool = False) -> VerdictLine:
     return VerdictLine.model_validate(fields)
 
 
-def _of_push(older: Fields) -> Fields:
-    """Return the fields of a verdict on the files of a push."""
+def _convert_push(older: Fields) -> Fields:
+    """Build the fields of a verdict on the files of a push."""
     paths = list(map(_text, _list(older.get("files_evaluated"))))
     commit = _text(older.get("commit")) or None
-    word = _word(_WORDS, older, str(older.get("verdict")).upper())
+    word = _translate_word(_WORDS, older, str(older.get("verdict")).upper())
     findings = []
     for finding in _list(older.get("findings")):
         if not isinstance(finding, dict):
             finding = {"issue": finding}  # noqa: PLW2901 - an older form of the same
         findings.append({key: _text(finding.get(key)) for key in _OF_FINDING})
-    findings += _suggestions(older.get("revision_suggestions"))
+    findings += _read_suggestions(older.get("revision_suggestions"))
     author = older.get("author")
     if isinstance(author, dict):
         author = author.get("name")
@@ -110,12 +110,12 @@ def _of_push(older: Fields) -> Fields:
     }
 
 
-def _of_task(older: Fields, *, text: bool) -> Fields:
-    """Return the fields of a verdict on a task of an agent."""
+def _convert_task(older: Fields, *, text: bool) -> Fields:
+    """Build the fields of a verdict on a task of an agent."""
     rounds = []
     for number, earlier in enumerate([*_list(older.get("previous_rounds")), older], 1):
         if isinstance(earlier, dict):
-            rounds.append(_round(number, earlier))
+            rounds.append(_convert_round(number, earlier))
     consensus = older.get("consensus")
     if consensus not in get_args(Consensus):
         consensus = "none"
@@ -127,24 +127,24 @@ def _of_task(older: Fields, *, text: bool) -> Fields:
         "task_id": _text(older["task_id"]),
         "subjects": [],
         "mode": "strict",
-        "human_override": _override(older),
+        "human_override": _read_override(older),
         "reasoning": reasoning,
-        "verdict": _word(words, older, older.get("verdict")),
-        "findings": _suggestions(older.get("improvements")),
+        "verdict": _translate_word(words, older, older.get("verdict")),
+        "findings": _read_suggestions(older.get("improvements")),
         "consensus": consensus,
-        "judge_tier": _tier(older),
+        "judge_tier": _read_tier(older),
         "model": _text(older.get("model")) or None,
         "rounds": rounds,
         "of_task": True,
     }
 
 
-def _round(number: int, older: Fields) -> Fields:
-    scores = _scores(older)
+def _convert_round(number: int, older: Fields) -> Fields:
+    scores = _read_scores(older)
     opinion = None
     if scores:
         opinion = {"outcome": older.get("verdict"), "scores": scores}
-    tier = _tier(older) or "quick"
+    tier = _read_tier(older) or "quick"
     return {
         "round": number,
         "tier": tier,
@@ -153,7 +153,7 @@ def _round(number: int, older: Fields) -> Fields:
     }
 
 
-def _tier(older: Fields) -> TierName | None:
+def _read_tier(older: Fields) -> TierName | None:
     name = older.get("judge_tier") or older.get("mode")
     for tier in TIERS:
         if tier == name:
@@ -161,7 +161,7 @@ def _tier(older: Fields) -> TierName | None:
     return None
 
 
-def _override(older: Fields) -> Fields | None:
+def _read_override(older: Fields) -> Fields | None:
     """Read a person's decision, which older records hold as a word or as an object; None if there's none."""
     override = older.get("human_override")
     if not isinstance(override, dict):
@@ -169,7 +169,7 @@ def _override(older: Fields) -> Fields | None:
     decision = override.get("decision")
     if decision not in ("accept", "reject"):
         return None
-    at = _time(override.get("at") or older.get("timestamp"), "human_override.at")
+    at = _read_time(override.get("at") or older.get("timestamp"), "human_override.at")
     return {
         "decision": decision,
         "at": at,
@@ -178,14 +178,14 @@ def _override(older: Fields) -> Fields | None:
     }
 
 
-def _word(words: dict[str, str], older: Fields, word: object) -> str:
+def _translate_word(words: dict[str, str], older: Fields, word: object) -> str:
     if not isinstance(word, str) or word not in words:
         got = short_line(repr(older.get("verdict")), _SHOWN)
         raise ValueError(f"verdict: expected one of {', '.join(words)}, got {got}")
     return words[word]
 
 
-def _time(value: object, key: str = "timestamp") -> datetime:
+def _read_time(value: object, key: str = "timestamp") -> datetime:
     with suppress(ValueError):
         if isinstance(value, str):
             return store.aware(datetime.fromisoformat(value.strip()))
@@ -193,19 +193,19 @@ def _time(value: object, key: str = "timestamp") -> datetime:
     raise ValueError(f"{key}: {expected}, got {short_line(repr(value), _SHOWN)}; correct the line")
 
 
-def _scores(older: Fields) -> dict[str, float] | None:
+def _read_scores(older: Fields) -> dict[str, float] | None:
     scores = older.get("scores")
     if not isinstance(scores, dict):
         return None
     numbers = {}
     for name, value in scores.items():
-        number = _number(value)
+        number = _read_number(value)
         if number is not None:
             numbers[str(name)] = number
     return numbers or None
 
 
-def _number(value: object) -> float | None:
+def _read_number(value: object) -> float | None:
     if not isinstance(value, int | float | str):
         return None
     with suppress(ValueError, OverflowError):
@@ -215,7 +215,7 @@ def _number(value: object) -> float | None:
     return None
 
 
-def _suggestions(values: object) -> list[Fields]:
+def _read_suggestions(values: object) -> list[Fields]:
     return [{"issue": "", "suggestion": _text(value)} for value in _list(values)]
 
 
@@ -240,7 +240,7 @@ class Imported(NamedTuple):
 
 
 def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Imported:
-    """Add every line of files and folders that the ledger does not have yet; raises `LedgerError`."""
+    """Add every line of files and folders that the ledger doesn't have yet; raises `LedgerError`."""
     before = {record.id for record in ledger.records()}
     ids = set(before)
     known = 0

@@ -150,7 +150,7 @@ class Evidence(NamedTuple):
     decided: Collection[str] = frozenset()
 
     def only(self, verdicts: Sequence[VerdictLine]) -> Evidence:
-        """Return the same labels over some of the verdicts; faults belong to no rubric or model."""
+        """Restrict the evidence to some verdicts, without faults, which belong to no rubric or model."""
         return Evidence(verdicts, self.labels, decided=self.decided)
 
     def sure(self, verdict: VerdictLine) -> bool:
@@ -198,7 +198,7 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
         if isinstance(record, Label) and record.of in content_by_id:
             labels.append(record.model_copy(update={"of": content_by_id[record.of]}))
         elif isinstance(record, OverrideLine) and record.terminal:
-            label = _label_of_override(record, content_by_task)
+            label = _make_label(record, content_by_task)
             if label is not None:
                 overrides.append(label)
                 if label.of in measured:
@@ -223,7 +223,7 @@ def _is_under(verdict: VerdictLine, rubric: str | None) -> bool:
     return rubric == f"{verdict.rubric.id}@{version}"
 
 
-def _label_of_override(override: OverrideLine, tasks: Mapping[str, str]) -> Label | None:
+def _make_label(override: OverrideLine, tasks: Mapping[str, str]) -> Label | None:
     """Turn an override into a label of its content: whoever accepts content says it should be a GO."""
     by_task = (tasks[task] for task in tasks if same_blob(task, override.task_id))
     content = _joined(override.subjects) or next(by_task, None)
@@ -252,10 +252,10 @@ def agreed(labels: Iterable[Label]) -> dict[str, LabelWord]:
     last: dict[str, dict[str, LabelWord]] = defaultdict(dict)
     for label in sorted(labels, key=lambda label: label.timestamp):
         last[label.of][label.who] = label.label
-    return {of: _majority(words.values()) for of, words in last.items()}
+    return {of: _choose_majority(words.values()) for of, words in last.items()}
 
 
-def _majority(words: Iterable[LabelWord]) -> LabelWord:
+def _choose_majority(words: Iterable[LabelWord]) -> LabelWord:
     """Return the most frequent word; `unsure` on a tie, `withdrawn` if every label was withdrawn."""
     counts = Counter(words)
     del counts["withdrawn"]
@@ -282,11 +282,11 @@ def measure(evidence: Evidence) -> list[Kpi]:
     kpis.append(share("go", words["GO"], total))
     kpis.append(share("undetermined", words["UNDETERMINED"] + evidence.faults, total))
     kpis.append(share("availability", answered, total))
-    kpis.append(_latency(evidence))
+    kpis.append(_measure_latency(evidence))
     return kpis
 
 
-def _latency(evidence: Evidence) -> Kpi:
+def _measure_latency(evidence: Evidence) -> Kpi:
     seconds = []
     for verdict in evidence.verdicts:
         if verdict.imported is None:
@@ -386,7 +386,11 @@ def _configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
             elif round_.model not in verdict.configured:
                 configured.add(round_.model)
     for name in replied - learned.keys() - configured:
-        learned[name] = {other for other in configured if _bare(other) == _bare(name)}
+        learned[name] = {
+            other
+            for other in configured
+            if _strip_provider_and_date(other) == _strip_provider_and_date(name)
+        }
     aliases = {}
     for name, names in learned.items():
         if len(names) == 1:
@@ -394,7 +398,7 @@ def _configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
     return aliases
 
 
-def _bare(model: str) -> str:
+def _strip_provider_and_date(model: str) -> str:
     """Return a model's name without its provider and its date."""
     return _DATE.sub("", model.rpartition("/")[2])
 
@@ -423,7 +427,7 @@ def standing(
     """
     is_recorded = False
     since: list[Record] = []
-    for record in sorted(_recent(records, now), key=lambda record: record.timestamp):
+    for record in sorted(_select_recent(records, now), key=lambda record: record.timestamp):
         if isinstance(record, ModeChange):
             is_recorded = record.mode == "advisory"
             if not is_recorded:
@@ -440,7 +444,7 @@ def readiness(
     records: Iterable[Record], rubric: str | None = None, now: datetime | None = None
 ) -> Readiness:
     """Compare the evidence with everything that a promotion needs."""
-    recent = evidence(_recent(records, now), rubric)
+    recent = evidence(_select_recent(records, now), rubric)
     strata = recent.strata()
     now = now or datetime.now(UTC)
     covered = now - min((verdict.timestamp for verdict in recent.verdicts), default=now)
@@ -458,11 +462,11 @@ def readiness(
             for word, count in (wanted or {}).items():
                 labels[word] = max(count, labels.get(word, 0))
         if kpi.state != "holds":
-            missing.append(f"{kpi}{_remedy(kpi, wanted)}")
+            missing.append(f"{kpi}{_suggest_remedy(kpi, wanted)}")
     return Readiness(kpis, missing, recent, labels)
 
 
-def _remedy(kpi: Kpi, wanted: rates.Wanted | None) -> str:
+def _suggest_remedy(kpi: Kpi, wanted: rates.Wanted | None) -> str:
     if not kpi.limit.rate:
         few = kpi.value is not None and kpi.total < LEAST
         return f": at least {LEAST} verdicts are needed" if few else ""
@@ -480,7 +484,7 @@ def _remedy(kpi: Kpi, wanted: rates.Wanted | None) -> str:
     return f": {why}: label {counts} (judgekit label asks for them first)"
 
 
-def _recent(records: Iterable[Record], now: datetime | None) -> list[Record]:
+def _select_recent(records: Iterable[Record], now: datetime | None) -> list[Record]:
     """Return the records of the last `WINDOW`; one dated in the future is left out until then."""
     now = now or datetime.now(UTC)
     return [record for record in records if now - WINDOW <= record.timestamp <= now]

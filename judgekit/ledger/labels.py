@@ -63,7 +63,7 @@ def waiting(
             labelled_contents.add(content)
     for content in labelled_contents:
         del verdict_by_content[content]
-    unlabelled = sorted(verdict_by_content.values(), key=_lot)
+    unlabelled = sorted(verdict_by_content.values(), key=_draw_lot)
     labels_lacking: Mapping[GateWord, int] = {}
     unsure_ids = set()
     if lacking:
@@ -83,20 +83,20 @@ def waiting(
                 others.append(verdict)
         # Mix the words: first those that are lacking, evenly, then one of each word in turn.
         for rank, verdict in enumerate(lacking_first):
-            queue.append((False, (rank + _chance(verdict)) / len(lacking_first), verdict))
+            queue.append((False, (rank + _draw_chance(verdict)) / len(lacking_first), verdict))
         for rank, verdict in enumerate(others):
-            queue.append((True, rank + _chance(verdict), verdict))
+            queue.append((True, rank + _draw_chance(verdict), verdict))
     queue.sort(key=lambda entry: entry[:2])
     return [verdict for _, _, verdict in queue]
 
 
-def _lot(verdict: VerdictLine) -> str:
+def _draw_lot(verdict: VerdictLine) -> str:
     return hashlib.sha256(verdict.id.encode()).hexdigest()
 
 
-def _chance(verdict: VerdictLine) -> float:
-    """Return a number from 0 to below 1 that is drawn from the id."""
-    return int(_lot(verdict)[-8:], 16) / 2**32
+def _draw_chance(verdict: VerdictLine) -> float:
+    """Draw a number from 0 to below 1 from the id."""
+    return int(_draw_lot(verdict)[-8:], 16) / 2**32
 
 
 def who(folder: Path | None = None) -> str:
@@ -141,14 +141,14 @@ def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
     texts: dict[str, str | None] = {}
     for subject in verdict.subjects:
         texts[subject.path] = None
-        for data in _contents(subject.path, verdict.commit, project):
+        for data in _read_contents(subject.path, verdict.commit, project):
             if subject.sha256 in ("", hashlib.sha256(data).hexdigest()):
                 texts[subject.path] = visible(data.decode("utf-8", "replace"))
                 break
     return texts
 
 
-def _contents(path: str, commit: str | None, project: Path) -> Iterator[bytes]:
+def _read_contents(path: str, commit: str | None, project: Path) -> Iterator[bytes]:
     with suppress(GitError, ValueError):  # ValueError: a NUL in the path
         if commit and not commit.startswith("-"):
             yield Repository(project).ask("cat-file", "blob", f"{commit}:{path}")[:_MOST]

@@ -21,7 +21,7 @@ LEVEL = 0.95
 LEAST = 20  # labels, verdicts: fewer show nothing, since a gate must not flip on a bad day
 _Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
 _STEP = 8  # labels are added in steps of one for each so many that are there already
-# The share of good content that is expected of a stratum without a label: that of a gate that is right.
+# The assumed share of good content in a stratum without labels: as if the gate were right.
 _GOOD_IF_RIGHT: Mapping[GateWord, float] = {"GO": 1.0, "NO-GO": 0.0, "UNDETERMINED": 0.5}
 
 
@@ -84,10 +84,10 @@ def exact(hits: int, total: int) -> Interval:
 
 def weighted(parts: Sequence[tuple[float, Interval]]) -> Interval:
     """Return the weighted sum of independent non-negative figures (Zou and Donner, 2008: MOVER)."""
-    return _around(sum(weight * part.value for weight, part in parts), parts)
+    return _make_interval(sum(weight * part.value for weight, part in parts), parts)
 
 
-def _around(value: float, parts: Sequence[tuple[float, Interval]]) -> Interval:
+def _make_interval(value: float, parts: Sequence[tuple[float, Interval]]) -> Interval:
     below = []
     above = []
     for weight, part in parts:
@@ -233,8 +233,8 @@ def _odds_of_others(
     for stratum in others:
         parts.append((stratum.verdicts / rest, stratum.share(quality) or unlabelled))
     share = weighted(parts) if parts else unlabelled
-    # The interval of a product is formed as that of a sum.
-    return _around(odds.value * share.value, [(share.value, odds), (odds.value, share)])
+    # A product's interval is formed like a sum's.
+    return _make_interval(odds.value * share.value, [(share.value, odds), (odds.value, share)])
 
 
 def wanted(
@@ -242,15 +242,15 @@ def wanted(
 ) -> Wanted | None:
     """Estimate the labels still needed, by word, to settle a rate against its bar; None if none would do."""
     tried = list(strata)
-    while _gap(rate(tried, word, quality), bar) > 0:
+    while _measure_gap(rate(tried, word, quality), bar) > 0:
         # If no stratum helps by itself (there may be no label at all), the one with the fewest comes first.
         steps = []
         for index, (stratum, start) in enumerate(zip(tried, strata, strict=True)):
             if stratum.labels < stratum.verdicts and not stratum.decided:
-                grown = _grow(stratum, start)
+                grown = _add_labels(stratum, start)
                 strata_then = [*tried]
                 strata_then[index] = grown
-                gap = _gap(rate(strata_then, word, quality), bar)
+                gap = _measure_gap(rate(strata_then, word, quality), bar)
                 steps.append((gap, stratum.word == "UNDETERMINED", stratum.labels, index, grown))
         if not steps:
             return None
@@ -263,8 +263,8 @@ def wanted(
     return more
 
 
-def _grow(stratum: Stratum, start: Stratum) -> Stratum:
-    """Return a stratum with some labels more, as many of them good as there were at the `start`."""
+def _add_labels(stratum: Stratum, start: Stratum) -> Stratum:
+    """Add some labels to a stratum, with the same share of good ones as at the `start`."""
     labels = min(stratum.verdicts, stratum.labels + max(1, stratum.labels // _STEP))
     if start.labels:
         good_share = start.good / start.labels
@@ -273,7 +273,7 @@ def _grow(stratum: Stratum, start: Stratum) -> Stratum:
     return replace(stratum, labels=labels, good=round(good_share * labels))
 
 
-def _gap(measured: Rate, bar: float) -> float:
+def _measure_gap(measured: Rate, bar: float) -> float:
     """Measure a rate's distance from being settled; 0 or less if it holds its bar or misses it."""
     if measured.interval is None or measured.labels < LEAST:
         return inf

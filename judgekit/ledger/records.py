@@ -191,7 +191,7 @@ SCHEMAS: dict[type[Record], str] = {
 
 
 def kind_in(schema: str) -> str:
-    """Return the kind that a `schema` names: `label` of `judgekit/label@1`."""
+    """Return the kind that a `schema` names: `label` for `judgekit/label@1`."""
     return schema.partition("/")[2].partition("@")[0]
 
 
@@ -255,7 +255,7 @@ def verdict_line(
 
 
 def line(record: Record) -> bytes:
-    """Return a record as its line, with the newline, and without secrets that names in it may hold."""
+    """Serialise a record as a line, with the newline, and without any secrets in its names."""
     # Leave out the fields that `verdict_line` emptied.
     dropped = set()
     if isinstance(record, VerdictLine) and not record.reasoning:

@@ -80,7 +80,7 @@ def same_project(project: str, wanted: str) -> bool:
 
 
 def point(text: str, now: datetime | None = None) -> datetime:
-    """Return the time that `14d`, `36h`, `2w`, a date (in UTC) or a time names; raises `UsageError`."""
+    """Parse `14d`, `36h`, `2w`, a date (in UTC) or a time into a time; raises `UsageError`."""
     ago = _AGO.fullmatch(text.strip())
     try:
         if ago:
@@ -315,7 +315,7 @@ class LedgerError(JudgekitError):
         )
 
 
-def _name_of(path: str) -> str:
+def _make_name(path: str) -> str:
     digest = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()
     readable = re.sub(r"[^A-Za-z0-9._]", "-", Path(path).name)
     readable = readable.strip("-.")[:_READABLE]
@@ -340,7 +340,7 @@ def _find_address(top: Path) -> str:
 
 
 def _adopt(former: Path, folder: Path) -> None:
-    """Bring lines into a ledger that were kept under the path of a checkout."""
+    """Move lines that were kept under a checkout's path into a ledger."""
     if not former.is_dir() or former.is_symlink():
         return
     with suppress(OSError):
@@ -380,11 +380,11 @@ class Ledger(NamedTuple):
                 if kind == "gitdir" and git.name == ".git":
                     top = git.parent
         path = os.path.realpath(top or environment.project_root(str(start)))
-        name = _name_of(os.path.normcase(path))
+        name = _make_name(os.path.normcase(path))
         address = "" if top is None else _find_address(Path(path))
         if address:
             former = home() / name
-            name = _name_of(f"remote {address}")
+            name = _make_name(f"remote {address}")
             _adopt(former, home() / name)
         return cls(home() / name, name)
 
@@ -394,8 +394,8 @@ class Ledger(NamedTuple):
         durable = False
         for record in records:
             day = record.timestamp.astimezone(UTC).date()
-            named = record.model_copy(update={"project": self.name})
-            dated.append((day, line(named)))
+            ours = record.model_copy(update={"project": self.name})
+            dated.append((day, line(ours)))
             durable = durable or isinstance(record, _BY_HAND)
         written = 0
         if not dated:
@@ -440,7 +440,7 @@ class Ledger(NamedTuple):
         return marked
 
     def _key(self) -> bytes:
-        """Return the secret behind the hashes of quotes, made when it is first needed."""
+        """Return the secret key for hashes of quotes, created on first use."""
         path = self.folder / KEY
         try:
             if not path.exists():

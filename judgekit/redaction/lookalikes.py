@@ -53,16 +53,16 @@ def skeleton(text: str) -> str:
     """Replace each character by the small ASCII letter it looks like, keeping its position."""
     if text.isascii():
         return text
-    return "".join(map(_unstyled, text)).translate(_SKELETON)
+    return "".join(map(_strip_style, text)).translate(_SKELETON)
 
 
 def folded(text: str) -> str:
     """Fold a text to its ASCII reading, keeping positions; a mark over a letter becomes NUL."""
-    return _NOT_ASCII.sub(lambda match: "".join(map(_folded, match[0])), text)
+    return _NOT_ASCII.sub(lambda match: "".join(map(_fold, match[0])), text)
 
 
 @functools.lru_cache(4096)
-def _unstyled(char: str) -> str:
+def _strip_style(char: str) -> str:
     """Return the letter or digit that a character is a styled form of, or else the character."""
     plain = unicodedata.normalize("NFKC", char)
     if len(plain) == 1 and plain.isascii() and plain.isalnum():
@@ -71,7 +71,7 @@ def _unstyled(char: str) -> str:
 
 
 @functools.lru_cache(4096)
-def _folded(char: str) -> str:
+def _fold(char: str) -> str:
     if char.isascii():
         return char
     category = unicodedata.category(char)
@@ -85,7 +85,7 @@ def _folded(char: str) -> str:
 
 
 def _plain_word(word: str) -> str:
-    unstyled = "".join(map(_unstyled, word))
+    unstyled = "".join(map(_strip_style, word))
     styled = [
         char
         for char, letter in zip(word, unstyled, strict=True)

@@ -59,7 +59,7 @@ def strength_of(name: str) -> str:
 
 def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
     """Return the secret in a name and its value; `match` is from the lower-case text."""
-    strength = strength_of(_name_of(text, match))
+    strength = strength_of(_read_name(text, match))
     if not strength:
         return None
     start, end = match.span("value")
@@ -108,7 +108,7 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
     return SecretMatch(start, end, kind)
 
 
-def _name_of(text: str, match: re.Match[str]) -> str:
+def _read_name(text: str, match: re.Match[str]) -> str:
     """Return the whole name before a value: `API key` counts as one."""
     core = match.start("core")
     before = cast("re.Match[str]", RE["before"].search(text, max(0, core - _LONGEST_NAME), core))[0]
@@ -128,14 +128,14 @@ def _is_hyphened_phrase(match: re.Match[str], value: str) -> bool:
 
 def _end_of_setting(text: str, match: re.Match[str], end: int) -> int:
     """Find the end of a value: without quotes, a settings file's value is the rest of its line."""
-    if RE["setting"].fullmatch(_line_before(text, match.start())):
+    if RE["setting"].fullmatch(_read_line_before(text, match.start())):
         rest = RE["to_blank"].match(text, end)
         if rest and any(map(str.isalnum, rest[0])):
             return rest.end()
     return end
 
 
-def _line_before(text: str, at: int) -> str:
+def _read_line_before(text: str, at: int) -> str:
     """Return the text before a position on its line; if that's long, only the end."""
     first = max(0, at - 2 * _LONGEST_NAME)
     return text[max(first, text.rfind("\n", first, at) + 1) : at]
@@ -150,7 +150,7 @@ def _quoted_secret(text: str, match: re.Match[str], value: str, strength: str) -
     if strength == "weak":
         if is_weak_secret(value):
             return True
-        line = _line_before(text, match.start())
+        line = _read_line_before(text, match.start())
         return bool(RE["hex_key"].match(value) and RE["secretive"].search(line))
     if len(value) < LEAST_TOKEN or not (is_mixed(value) or is_generated(value)):
         return False
@@ -167,7 +167,7 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
     if strength == "weak":
         return is_weak_secret(value)
     # Name and value are all that their line has, as in a file of settings.
-    before = _line_before(text, match.start())
+    before = _read_line_before(text, match.start())
     behind = RE["end_of_setting"].match(text, match.end())
     is_alone = bool(behind and RE["setting"].fullmatch(before))
     if strength == "secret":
@@ -206,7 +206,7 @@ def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
     operator = match["operator"]
     gap = text[match.end("operator") : match.start("value")]
     after = text[match.end() : match.end() + 1]
-    before = _line_before(text, match.start()).strip(" \t-")
+    before = _read_line_before(text, match.start()).strip(" \t-")
     is_last = after in ("", "\n") or bool(RE["end_of_setting"].match(text, match.end()))
     is_alone = is_last and bool(re.fullmatch(r"[\w.-]*", before))
     if operator != "=":

@@ -29,9 +29,9 @@ def _keys_with_header(text: str, lower: str) -> Iterator[Span]:
     stop = -1
     while header := RE["header"].search(lower, at):
         if header.end() > stop:
-            stop = _line_break(text, header.end())[0]
+            stop = _find_line_break(text, header.end())[0]
         dashes = RE["dashes"].search(text, max(0, header.start() - 24), header.start())
-        pieces, at = _material(text, header.end(), stop)
+        pieces, at = _find_material(text, header.end(), stop)
         if any(_may_be_key(text[first:last]) for first, last in pieces):
             start = (dashes or header).start()
             yield from _join_pieces(text, start, header.end(), pieces)
@@ -70,7 +70,7 @@ def _may_be_key(text: str) -> bool:
     return len(text) >= _LEAST_OF_KEY and is_mixed(text)
 
 
-def _line_break(text: str, start: int) -> Span:
+def _find_line_break(text: str, start: int) -> Span:
     """Return the end of a line, and the start of the next; the break may be escaped."""
     found = RE["break"].search(text, start)
     if found:
@@ -78,12 +78,12 @@ def _line_break(text: str, start: int) -> Span:
     return (len(text), len(text))
 
 
-def _material(text: str, start: int, stop: int) -> tuple[list[Span], int]:
+def _find_material(text: str, start: int, stop: int) -> tuple[list[Span], int]:
     """Return the spans of a key behind its header, and the position to search on from."""
     pieces: list[Span] = []
     others = 0
     at = start
-    next_line = _line_break(text, stop)[1]
+    next_line = _find_line_break(text, stop)[1]
     for _ in range(_MOST_LINES):
         if at >= len(text) or others > _MOST_OTHERS:
             break
@@ -108,19 +108,19 @@ def _material(text: str, start: int, stop: int) -> tuple[list[Span], int]:
                     spans.append(match.span())
         pieces += [(at + start, at + stop) for start, stop in spans]
         if end:
-            tail = _last(text, pieces[-1][1] if pieces else start, end.start())
+            tail = _find_last_line(text, pieces[-1][1] if pieces else start, end.start())
             return [*pieces, *tail, end.span()] if pieces else [], end.end()
         if header:
             return pieces, header.start()
         others += not (spans or field or not line.strip(" \t>#*|/\\+-\"';:.,0123456789"))
         at = next_line
-        stop, next_line = _line_break(text, at)
+        stop, next_line = _find_line_break(text, at)
     if pieces:
-        pieces += _last(text, pieces[-1][1], min(at, pieces[-1][1] + 80))
+        pieces += _find_last_line(text, pieces[-1][1], min(at, pieces[-1][1] + 80))
     return pieces, max(at, start)
 
 
-def _last(text: str, start: int, end: int) -> list[Span]:
+def _find_last_line(text: str, start: int, end: int) -> list[Span]:
     """Return the span of a key's short last line, which is right before its end marker."""
     found = RE["last"].search(text, max(start, end - 60), end)
     if found and RE["between"].fullmatch(text, start, found.start()):

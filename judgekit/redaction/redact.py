@@ -82,7 +82,7 @@ def _find_nested(text: str, depth: int) -> Iterator[SecretMatch]:
     if "\0" in text:
         # NUL may separate any two letters, so also search the text without it, at the same depth.
         marks = [(*match.span(), "") for match in re.finditer("\0+", text)]
-        inner = iter([_view(text, 0, len(text), marks)])
+        inner = iter([_make_view(text, 0, len(text), marks)])
     else:
         yield from secret_search.find(text)
         if depth:
@@ -184,23 +184,23 @@ def views(text: str) -> Iterator[View]:
     """Yield views of the encoded, escaped, joined and line-broken parts of a text."""
     from judgekit.redaction.secret_rules import RE  # noqa: PLC0415 - compiles its patterns
 
-    for start, end, matches in _windows(text, RE["escaped"]):
-        yield _view(text, start, end, [(*each.span(), _unescape(each[0])) for each in matches])
+    for start, end, matches in _find_windows(text, RE["escaped"]):
+        yield _make_view(text, start, end, [(*each.span(), _unescape(each[0])) for each in matches])
     if "join" in text or "concat" in text or "printf" in text:
-        for start, end, matches in _windows(text, RE["list"]):
+        for start, end, matches in _find_windows(text, RE["list"]):
             if RE["joins"].search(text, max(0, start - _FAR), end + _FAR):
-                yield _view(text, start, end, [(*each.span(), "") for each in matches])
+                yield _make_view(text, start, end, [(*each.span(), "") for each in matches])
     if "\n" in text and _BROKEN.pattern_for(text).search(text):
-        for start, end, matches in _windows(text, RE["broken"]):
-            yield _view(text, start, end, [(*each.span("gap"), "") for each in matches])
-    yield from _dumps(text)
-    for kind in _encodings(text):
+        for start, end, matches in _find_windows(text, RE["broken"]):
+            yield _make_view(text, start, end, [(*each.span("gap"), "") for each in matches])
+    yield from _find_dumps(text)
+    for kind in _list_encodings(text):
         for match in RE[kind].finditer(text):
             if decoded := _decoded(match[0], kind):
                 yield View(decoded, (0,), ((*match.span(), False),))
 
 
-def _encodings(text: str) -> Iterator[str]:
+def _list_encodings(text: str) -> Iterator[str]:
     """Yield the encodings that a text is long enough for, and has enough digits for."""
     longest = max(map(len, text.split()), default=0)
     if longest >= _SHORTEST_ENCODED:
@@ -209,7 +209,9 @@ def _encodings(text: str) -> Iterator[str]:
         yield from ("hex", "hex_lines", "dump", "numbers", "pairs")
 
 
-def _windows(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, int, list[re.Match[str]]]]:
+def _find_windows(
+    text: str, pattern: re.Pattern[str]
+) -> Iterator[tuple[int, int, list[re.Match[str]]]]:
     """Yield the lines with matches of a pattern, with one line before and after, and the matches."""
     start = 0
     end = 0
@@ -236,7 +238,7 @@ def _end_of_next_line(text: str, at: int) -> int:
     return end if end >= 0 else len(text)
 
 
-def _view(text: str, start: int, end: int, changes: list[tuple[int, int, str]]) -> View:
+def _make_view(text: str, start: int, end: int, changes: list[tuple[int, int, str]]) -> View:
     """View the part of a text from `start` to `end` with some words replaced."""
     texts: list[str] = []
     pieces: list[tuple[int, int, bool]] = []
@@ -269,7 +271,7 @@ def _unescape(written: str) -> str:
     if kind == "=":
         if rest == "\n":
             return ""
-        return _printed(bytes.fromhex(written.replace("=", "")))
+        return _decode_text(bytes.fromhex(written.replace("=", "")))
     if kind != "\\" or rest[0] == "\n":
         return ""
     if rest[0] in "xuU":
@@ -280,12 +282,12 @@ def _unescape(written: str) -> str:
     return rest
 
 
-def _printed(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     """Decode bytes as UTF-8; invalid ones become a mark that isn't a letter."""
     return data.decode("utf-8", "replace")
 
 
-def _dumps(text: str) -> Iterator[View]:
+def _find_dumps(text: str) -> Iterator[View]:
     """Yield the bytes in dumps, such as those of `xxd` and `hexdump`: hex pairs in lines with an offset."""
     from judgekit.redaction.secret_rules import RE  # noqa: PLC0415 - compiles its patterns
 

@@ -41,7 +41,7 @@ class SecretMatch(NamedTuple):
 _TYPED = str.maketrans("łøđðəıß", "loddeis")
 
 
-def _spellings(word: str) -> set[str]:
+def _list_spellings(word: str) -> set[str]:
     """List the spellings of a word in a folded lower-case text, whatever its original case."""
     sizes = (word, word.lower(), word.upper(), word.capitalize())
     spellings = {folded(size).replace("\0", "").lower() for size in sizes}
@@ -50,11 +50,11 @@ def _spellings(word: str) -> set[str]:
     return spellings | {spelling.replace("\u03c2", "\u03c3") for spelling in spellings}
 
 
-def _all_spellings(words: Iterable[str]) -> list[str]:
+def _list_all_spellings(words: Iterable[str]) -> list[str]:
     """List the spellings of words, longer ones first, so that none hides another that begins with it."""
     spellings: set[str] = set()
     for word in words:
-        spellings |= _spellings(word)
+        spellings |= _list_spellings(word)
     return sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
 
 
@@ -63,7 +63,7 @@ def _add_languages() -> None:
     words: list[str] = []
     for row in RULES["languages"].values():
         words += row.split()
-    spellings = _all_spellings(words)
+    spellings = _list_all_spellings(words)
     RULES["parts"]["LANGUAGES"] = any_word(spellings).replace("_", "[ _-]?")
     joined = sorted({re.sub("[_']", "", spelling).rstrip(string.digits) for spelling in spellings})
     RULES["parts"]["LANGUAGES_JOINED"] = "|".join(map(re.escape, joined))
@@ -72,7 +72,7 @@ def _add_languages() -> None:
     RULES["parts"]["FOREIGN_WORDS"] = " ".join(
         sorted({max(word.split("_"), key=len) for word in foreign})
     )
-    verbs = _all_spellings(RULES["verbs"]["is"].split())
+    verbs = _list_all_spellings(RULES["verbs"]["is"].split())
     RULES["parts"]["VERBS"] = "|".join(map(re.escape, verbs))
     RULES["parts"]["LANGUAGE_NOUN"] = f"(?:{RULES['parts']['LANGUAGES']})\\w{{0,5}}"
     # If a text has none of these many words, names are searched without them.
@@ -82,16 +82,16 @@ def _add_languages() -> None:
     RULES["parts"]["OTHER"] = ""
 
 
-def _language_words() -> list[str]:
+def _list_language_words() -> list[str]:
     """Return the longest part of each spelling: any text with a password's name contains one."""
     words: set[str] = set()
     for row in RULES["languages"].values():
-        for spelling in _all_spellings(row.split()):
+        for spelling in _list_all_spellings(row.split()):
             words.add(max(spelling.split("_"), key=len))
     return sorted(words)
 
 
-LANGUAGE_WORDS = _language_words()
+LANGUAGE_WORDS = _list_language_words()
 _add_languages()
 
 

@@ -96,7 +96,7 @@ def find(text: str) -> Iterator[SecretMatch]:
     if len(lower) != len(text):  # some letter became two, but names only have ASCII letters
         lower = text.translate(_SMALL)
     yield from (SecretMatch(*span, PRIVATE_KEY) for span in private_keys(text, lower))
-    yield from _long_words(text)
+    yield from _find_in_long_words(text)
     lines = _lines(lower)
     if lines:
         yield from _places(text, lower, lines)
@@ -129,7 +129,7 @@ def _places(text: str, lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
         yield from find_set_values(text, start, end)
 
 
-def _long_words(text: str) -> Iterator[SecretMatch]:
+def _find_in_long_words(text: str) -> Iterator[SecretMatch]:
     """Yield secrets with a form of their own, and vendors' other tokens: all contain a long word."""
     long = " ".join([word for word in text.split() if len(word) >= _SHORTEST_FORM])
     if not long:

@@ -49,7 +49,10 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
     is_by_blank = not match["separator"].strip()
     if is_by_blank and not match["command"]:
         return
-    if strength_of(match["name"]) not in _LEAST and strength_of(_singular(match)) not in _LEAST:
+    if (
+        strength_of(match["name"]) not in _LEAST
+        and strength_of(_make_singular(match)) not in _LEAST
+    ):
         return
     value = match["value"]
     if value.startswith(("[", "(")):
@@ -69,7 +72,7 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
     yield from _check(text, match["name"], (first, last), is_code=is_code)
 
 
-def _singular(match: re.Match[str]) -> str:
+def _make_singular(match: re.Match[str]) -> str:
     """Return a line's name in the singular: `api_keys` has several values."""
     return match["name"].rstrip("sS")
 
@@ -147,4 +150,4 @@ def _find_in_list(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
             break
         stop += 1
     for item in RE["list_item"].finditer(text, start, min(stop, len(text))):
-        yield from _check(text, _singular(match), item.span("inside"), is_code=False)
+        yield from _check(text, _make_singular(match), item.span("inside"), is_code=False)

@@ -104,7 +104,7 @@ def _only(raw: str, model: type[Model], *, nested: bool) -> Model:
     deciding = []
     for item, other in answers:
         objects.append(item)
-        deciding.append([getattr(other, name) for name in _decisive(model)])
+        deciding.append([getattr(other, name) for name in _list_decisive_fields(model)])
     if any(values != deciding[0] for values in deciding):
         raise AmbiguousReply("two answers that differ: which one is meant is not certain")
     key = _differing(raw, objects, answer, nested=nested)
@@ -120,7 +120,7 @@ def _quote(raw: str) -> str:
     return repr(text) if text else "it is empty"
 
 
-def _decisive(model: type[BaseModel]) -> list[str]:
+def _list_decisive_fields(model: type[BaseModel]) -> list[str]:
     """List the fields that tell answers apart: the required ones, or all if none is required."""
     fields = model.model_fields
     return [name for name, field in fields.items() if field.is_required()] or list(fields)
@@ -137,7 +137,7 @@ def _differing(
 ) -> str | None:
     """Return a key of `answer` that `raw` gives again with another value, or None."""
     wanted = _decisive_places(answer)
-    around = _texts_around(raw, objects)
+    around = _list_texts_around(raw, objects)
     last = objects[0]
     end = exact_end(raw, last.start)
     if end is None:
@@ -150,32 +150,32 @@ def _differing(
             if string:
                 texts.append(_ESCAPED.sub("", text[string.start() :]))
     for text in texts:
-        for key, value, begins in _mentions(text, wanted):
+        for key, value, begins in _find_mentions(text, wanted):
             if _is_other(value, wanted[key], begins=begins) or _is_amount(value, wanted[key]):
                 return key
     if nested and end is not None:
         for key, value in _inside(last):
             if key in wanted and _is_other(value, wanted[key], begins=False):
                 return key
-    return _otherwise_in_prose(around, wanted)
+    return _find_difference_in_prose(around, wanted)
 
 
 def _decisive_places(answer: BaseModel) -> _Places:
     """Return the decisive fields of an answer and of the models in it, by their plain keys."""
     holders = [answer]
-    for name in _decisive(type(answer)):
+    for name in _list_decisive_fields(type(answer)):
         value = getattr(answer, name)
         if isinstance(value, BaseModel):
             holders.append(value)
     places: _Places = {}
     for holder in holders:
-        for name in _decisive(type(holder)):
+        for name in _list_decisive_fields(type(holder)):
             key = fit.plain(fit.key_of(name, type(holder)))
             places.setdefault(key, []).append((holder, name))
     return places
 
 
-def _texts_around(raw: str, objects: Sequence[Object]) -> list[str]:
+def _list_texts_around(raw: str, objects: Sequence[Object]) -> list[str]:
     """Return the texts around the objects that are exact JSON, from the last one on."""
     around = []
     until = len(raw)
@@ -188,7 +188,7 @@ def _texts_around(raw: str, objects: Sequence[Object]) -> list[str]:
     return around
 
 
-def _mentions(text: str, wanted: _Places) -> Iterator[tuple[str, object, bool]]:
+def _find_mentions(text: str, wanted: _Places) -> Iterator[tuple[str, object, bool]]:
     """Yield each wanted key in a text, the value behind its colon, and whether an object may begin there."""
     places = []
     for match in _MENTION.finditer(text):
@@ -219,7 +219,7 @@ def _is_other(mention: object, places: list[tuple[BaseModel, str]], *, begins: b
     is_cut = False
     is_known = False
     for holder, name in places:
-        value = _value(mention, holder, name)
+        value = _validate_value(mention, holder, name)
         if value is CUT:
             is_cut = True
         elif value is not None:
@@ -239,26 +239,26 @@ def _is_amount(value: object, places: list[tuple[BaseModel, str]]) -> bool:
     if not words or not all(map(_AMOUNT.fullmatch, words)):
         return False
     for holder, name in places:
-        kind = _kind(holder, name)
+        kind = _get_kind(holder, name)
         is_several = fit.is_model(kind) and not isinstance(value, (int, float))
-        if (fit.is_number(kind) or is_several) and _value(value, holder, name) is None:
+        if (fit.is_number(kind) or is_several) and _validate_value(value, holder, name) is None:
             return True
     return False
 
 
-def _kind(holder: BaseModel, name: str) -> object:
+def _get_kind(holder: BaseModel, name: str) -> object:
     """Return the type that a field is annotated with."""
     return fit.strip(type(holder).model_fields[name].annotation)
 
 
-def _value(value: object, holder: BaseModel, name: str) -> object:
+def _validate_value(value: object, holder: BaseModel, name: str) -> object:
     """Validate a value for a field of `holder`: returns `CUT` if it's cut, None if it isn't valid."""
     model = type(holder)
     fields = {}
     for other in model.model_fields:
         fields[fit.key_of(other, model)] = getattr(holder, other)
     try:
-        fields[fit.key_of(name, model)] = fit.shape(value, _kind(holder, name), name)
+        fields[fit.key_of(name, model)] = fit.shape(value, _get_kind(holder, name), name)
         return getattr(model.model_validate(fields), name)
     except fit.CutOff:
         return CUT
@@ -266,13 +266,13 @@ def _value(value: object, holder: BaseModel, name: str) -> object:
         return None
 
 
-def _otherwise_in_prose(texts: list[str], wanted: _Places) -> str | None:
+def _find_difference_in_prose(texts: list[str], wanted: _Places) -> str | None:
     """Find a key that prose or markup gives a different number, if it gives every wanted key a number."""
     numbers = {}
     spellings = {}
     for key, places in wanted.items():
         for holder, name in places:
-            if fit.is_number(_kind(holder, name)):
+            if fit.is_number(_get_kind(holder, name)):
                 words = re.split(r"[\s_-]+", fit.key_of(name, type(holder)))
                 spellings[key] = r"[\s_-]?".join(map(re.escape, words))
                 numbers[key] = getattr(holder, name)

@@ -44,7 +44,7 @@ def plain(key: str) -> str:
     return re.sub(r"[\s_-]+", "", key).casefold()
 
 
-def _keys_like(value: Object, keys: Collection[str]) -> list[str]:
+def _find_keys_like(value: Object, keys: Collection[str]) -> list[str]:
     """Return the keys of an object that match one of the plain keys, in any spelling."""
     return [key for key in value if plain(key) in keys]
 
@@ -168,8 +168,8 @@ def shape(value: object, annotation: object, where: str) -> object:
 def _number(value: object, where: str) -> object:
     """Read a number from `value`: bare, in quotes, or under "score"; bools and other texts aren't numbers."""
     if isinstance(value, Object):
-        keys = _keys_like(value, _VALUE_KEYS)
-        if _keys_like(value, _MAXIMUM_KEYS):
+        keys = _find_keys_like(value, _VALUE_KEYS)
+        if _find_keys_like(value, _MAXIMUM_KEYS):
             raise Misfit(f"`{where}` is on a scale of its own")
         if len(keys) != 1 or keys[0] in value.repeated:
             raise Misfit(f"`{where}` is an object, not a number")
@@ -191,7 +191,7 @@ def _container(value: object, kind: object, where: str) -> object:
     """Shape the values of a mapping, or the items of a list."""
     origin = get_origin(kind)
     wanted = get_args(kind)
-    if origin in (dict, Mapping) and isinstance(value := _keyed(value) or value, Object):
+    if origin in (dict, Mapping) and isinstance(value := _key_objects(value) or value, Object):
         for key in value:
             if key in value.repeated:
                 raise Misfit(f"`{_join(where, key)}` is given twice")
@@ -208,15 +208,15 @@ def _join(where: str, part: object) -> str:
 
 def _model(value: object, model: type[BaseModel], where: str) -> object:
     """Shape an object; the answer in it may be wrapped, nested deeper, or flatter than `model`."""
-    keyed = _keyed(value)
-    if keyed and _keys_like(keyed, _inside(model)):
+    keyed = _key_objects(value)
+    if keyed and _find_keys_like(keyed, _inside(model)):
         value = keyed
     if isinstance(value, Array) and len(value) == 1:
         value = value[0]
     if not isinstance(value, Object):
         return shape(value, Any, where)
     _refuse_other_scale(value, model)
-    value = _unwrapped(value, model)
+    value = _unwrap(value, model)
     _refuse_other_scale(value, model)
     shaped = {}
     used = {}
@@ -228,7 +228,7 @@ def _model(value: object, model: type[BaseModel], where: str) -> object:
         if name in used:
             item = value[used[name]]
         else:
-            item = _elsewhere(value, name, model)
+            item = _find_elsewhere(value, name, model)
         required = field.is_required()
         kind = field.annotation
         takes_none = kind in (Any, None, object) or NoneType in get_args(kind)
@@ -256,7 +256,7 @@ def _match(value: Object, name: str, model: type[BaseModel], where: str = "") ->
         for other in model.model_fields:
             if other != name:
                 others.add(plain(key_of(other, model)))
-        alike = _keys_like(value, {wanted} - others)
+        alike = _find_keys_like(value, {wanted} - others)
         if len(alike) > 1:
             first, second = alike[:2]
             raise Misfit(f"`{key_of(name, model)}` is given as {first!r} and {second!r}")
@@ -266,7 +266,7 @@ def _match(value: Object, name: str, model: type[BaseModel], where: str = "") ->
     return key
 
 
-def _keyed(value: object) -> Object | None:
+def _key_objects(value: object) -> Object | None:
     """Turn a list of objects that each name what they rate into one object, keyed by these names."""
     if not isinstance(value, Array):
         return None
@@ -274,7 +274,7 @@ def _keyed(value: object) -> Object | None:
     for item in value:
         if not isinstance(item, Object):
             return None
-        names = [item[key] for key in _keys_like(item, _NAME_KEYS)]
+        names = [item[key] for key in _find_keys_like(item, _NAME_KEYS)]
         if len(names) != 1 or not isinstance(names[0], str):
             return None
         whole.put(names[0], item)
@@ -285,29 +285,29 @@ def _keyed(value: object) -> Object | None:
 def _children(value: Object) -> Iterator[Object]:
     """Yield the objects directly in `value`, or in a list there, that may be part of the answer."""
     for key, item in value.items():
-        inner = _keyed(item) or item
+        inner = _key_objects(item) or item
         if isinstance(inner, Array) and len(inner) == 1:
             inner = inner[0]
         if isinstance(inner, Object) and key not in value.repeated and plain(key) in _WRAPPERS:
             yield inner
 
 
-def _unwrapped(value: Object, model: type[BaseModel]) -> Object:
+def _unwrap(value: Object, model: type[BaseModel]) -> Object:
     """Unwrap the object in `value` that has keys of `model`; `value` itself if it has some, or if unclear."""
     names = _inside(model)
     inner = value
     for _ in range(_MAX_WRAPPERS + 1):
-        if _keys_like(inner, names):
+        if _find_keys_like(inner, names):
             return inner
         inside = [*_children(inner)]
-        answering = [child for child in inside if _keys_like(child, names)] or inside
+        answering = [child for child in inside if _find_keys_like(child, names)] or inside
         if len(answering) != 1:
             break
         inner = answering[0]
     return value
 
 
-def _elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
+def _find_elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
     """Find a required field in another place than `model` has it: one level up, or in one nested object."""
     field = model.model_fields[name]
     if not field.is_required():
@@ -322,7 +322,7 @@ def _elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
     if is_model(kind):
         parts = []
         for holder in (value, *inside):
-            part = _flat(holder, kind)
+            part = _find_flat_model(holder, kind)
             if part is not None:
                 parts.append(part)
         items = parts or items
@@ -331,7 +331,7 @@ def _elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
     return items[0] if items else _MISSING
 
 
-def _flat(value: Object, model: type[BaseModel]) -> Object | None:
+def _find_flat_model(value: Object, model: type[BaseModel]) -> Object | None:
     """Return the part of `value` that's a `model`, if it holds all required fields."""
     part = Object()
     for name, field in model.model_fields.items():
@@ -347,7 +347,7 @@ def _flat(value: Object, model: type[BaseModel]) -> Object | None:
 def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
     """Refuse an object that names another maximum beside its numbers than the requested one."""
     # A total beside several scores is their sum.
-    keys = _keys_like(value, _MAXIMUM_KEYS - {"total"} - _inside(model))
+    keys = _find_keys_like(value, _MAXIMUM_KEYS - {"total"} - _inside(model))
     most = _maximum(model) if keys else None
     for key in keys:
         figures = _FIGURE.findall(str(value[key])[:_SHORT])

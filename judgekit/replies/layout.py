@@ -69,7 +69,7 @@ class Span(NamedTuple):
 
 def thoughts_in(raw: str) -> list[Span]:
     """Find the parts of a reply that are no answer, in their order."""
-    marks = _marks(raw)
+    marks = _find_marks(raw)
     if len(marks) > _MOST_MARKS:
         return [Span(0, len(raw), "")]
     spans: list[Span] = []
@@ -124,7 +124,7 @@ def is_in_thoughts(spans: list[Span], place: int) -> bool:
     return any(span.start <= place < span.end for span in spans)
 
 
-def _marks(raw: str) -> list[Mark]:
+def _find_marks(raw: str) -> list[Mark]:
     """Find the marks outside of exact JSON objects, whose texts may quote any mark."""
     found = []
     quoted_until = 0

@@ -65,21 +65,21 @@ _ENDS_WITH_BARE_KEYS = _ends_in_object(rf"{_NEXT_KEY}|{_BARE}\s*+:")
 _AFTER_STRING = {True: re.compile(_ENDS_WITH_BARE_KEYS), False: re.compile(_ENDS_IN_ARRAY)}
 
 
-def _first_quote(closing: str) -> re.Pattern[str]:
+def _make_first_quote_pattern(closing: str) -> re.Pattern[str]:
     return re.compile(rf"{_BODY.format(closing)}*+[{closing}]")
 
 
 # A string's text up to its first unescaped quote, by opening quote: its end according to JSON.
 _FIRST_QUOTE = {
-    **dict.fromkeys(_DOUBLE, _first_quote(_DOUBLE)),
-    **dict.fromkeys(_SINGLE, _first_quote(_SINGLE)),
-    '"': _first_quote('"'),
-    "'": _first_quote("'"),
+    **dict.fromkeys(_DOUBLE, _make_first_quote_pattern(_DOUBLE)),
+    **dict.fromkeys(_SINGLE, _make_first_quote_pattern(_SINGLE)),
+    '"': _make_first_quote_pattern('"'),
+    "'": _make_first_quote_pattern("'"),
 }
 
 
 @cache
-def _last_quote(opening: str, *, in_object: bool, bare_keys: bool) -> re.Pattern[str]:
+def _make_last_quote_pattern(opening: str, *, in_object: bool, bare_keys: bool) -> re.Pattern[str]:
     """Build the pattern of a string's text up to the first quote followed by an end of a string."""
     quotes = _DOUBLE if opening in _DOUBLE else _SINGLE
     ends = _ENDS_IN_ARRAY
@@ -223,7 +223,7 @@ class _Reader:
                 box.closed = not open_.pop().cut
                 self.pos += 1
             else:
-                value = self._entry(box)
+                value = self._read_entry(box)
                 self.entries += 1
                 if value is CUT:
                     for outer in open_:
@@ -243,11 +243,11 @@ class _Reader:
         if match := gap.match(self.raw, self.pos):
             self.pos = match.end()
 
-    def _entry(self, box: Object | Array) -> object:
+    def _read_entry(self, box: Object | Array) -> object:
         """Read a key and value, or an array's item; add it and return the value, or None without an entry."""
         if isinstance(box, Array):
             before = self.pos
-            value = self._value(in_object=False)
+            value = self._read_value(in_object=False)
             if self.pos == before:
                 self.broken = True
             else:
@@ -260,19 +260,19 @@ class _Reader:
         self.bare_key = matched["bare"] is not None
         self.pos = matched.end()
         self._skip(_BEFORE_VALUE)
-        value = self._value(in_object=True)
+        value = self._read_value(in_object=True)
         key = matched["bare"] or _decoded(matched["quoted"][1:-1])
         box.put(key, value)
         return value
 
-    def _value(self, *, in_object: bool) -> object:
+    def _read_value(self, *, in_object: bool) -> object:
         """Read a value; of an object or array only its bracket."""
         first = self.raw[self.pos : self.pos + 1]
         if first == "{" or first == "[":  # noqa: PLR1714 - `in "{["` would hold for the empty string
             self.pos += 1
             return Object() if first == "{" else Array()
         if first and first in QUOTES:
-            return self._string(first, in_object=in_object)
+            return self._read_string(first, in_object=in_object)
         match = _WORD.match(self.raw, self.pos)  # a number, a literal or bare words
         if not match:
             return CUT
@@ -284,14 +284,14 @@ class _Reader:
             return number(word)
         return _LITERALS.get(word.lower(), word)
 
-    def _string(self, opening: str, *, in_object: bool) -> object:
+    def _read_string(self, opening: str, *, in_object: bool) -> object:
         """Read a string to the first quote that can end it; one that swallowed an object was never closed."""
         start = self.pos + 1
         strict = _FIRST_QUOTE[opening].match(self.raw, start)
         if strict and _AFTER_STRING[in_object].match(self.raw, strict.end()):
             self.pos = strict.end()
             return _decoded(self.raw[start : self.pos - 1])
-        pattern = _last_quote(opening, in_object=in_object, bare_keys=self.bare_key)
+        pattern = _make_last_quote_pattern(opening, in_object=in_object, bare_keys=self.bare_key)
         closing = pattern.match(self.raw, start)
         end = closing.end() if closing else len(self.raw)
         if self.rescues:

@@ -38,7 +38,7 @@ PASSAGE = 0.5  # weight of an entry's best section in the order; the whole entry
 SECOND = 0.7  # share of the best section's BM25 from which a second one is named
 LEAST = 5  # hits of each of several parts
 PROMINENT = 2  # columns: title and tags
-_ENOUGH = 2  # times the pool that the terms chosen must occur, whatever they cost
+_ENOUGH = 2  # how often (in pools) the chosen terms must occur, whatever that costs
 _MAX_BODY = 8_000  # characters of a body's stems that are read
 _BEGINNING_CHARS = 700  # of the body of a long entry that doesn't lead, searched for neighbours
 _BEGINNING = 300  # words at the start of a column that show an entry's subject
@@ -87,7 +87,7 @@ class _Entry:
         self.columns = columns
         self.section_count = 0
         self.passages: list[Passage] | None = None  # unless they're read
-        self.is_cut = False  # of a long body a part is read
+        self.is_cut = False  # whether only a part of its long body is read
         self.frequencies: dict[int, float] = {}
         self.title_frequencies: dict[int, float] = {}
         self.body_places: dict[int, list[tuple[int, float]]] = {}
@@ -126,7 +126,7 @@ def merge_parts(hits_by_part: Sequence[tuple[Part, list[Candidate]]]) -> list[Ca
 def match_parts(
     opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool = False
 ) -> list[tuple[Part, list[Candidate]]]:
-    """Return the best matches of each of `parts` that is searched, rated, best first."""
+    """Return the best matches of each part that's searched, rated, best first."""
     terms_by_text: dict[str, Term] = {}
     for part in parts:
         terms_by_text.update({term.text: term for term in part.terms})
@@ -156,7 +156,7 @@ def match_parts(
 def _choose_entries(
     opened: Index, parts: Sequence[Part], pool: int, *, quick: bool
 ) -> list[tuple[Part, set[int]]]:
-    """Return the parts with the rarest terms first, and for each the likeliest entries."""
+    """Order the parts by their rarest terms, and choose the likeliest entries for each."""
     part_count = len(parts) or 1
     pool = max(pool // part_count, min(pool, LEAST))
     enough = _ENOUGH * pool
@@ -212,14 +212,14 @@ def _score(entry: _Entry, part: Part, saturation: float) -> Candidate:
     hit.matched = set()
     hit.titled = set()
     hit.bm25 = 0.0
-    for place, term in enumerate(part.terms):
+    for index, term in enumerate(part.terms):
         frequency = entry.frequencies.get(term.number)
         if frequency is None:
             continue
-        hit.matched.add(place)
+        hit.matched.add(index)
         hit.bm25 += term.rarity * frequency * saturation / (frequency + entry.damping)
         if term.number in entry.title_terms:
-            hit.titled.add(place)
+            hit.titled.add(index)
     return hit
 
 
@@ -325,7 +325,7 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
 
 
 def _add_up(sizes: bytes) -> int:
-    """Return the sum of numbers as FTS5 writes them: seven bits a byte, the first bits first."""
+    """Add up numbers in FTS5's encoding: seven bits a byte, most significant first."""
     total = 0
     value = 0
     for byte in sizes:
@@ -364,7 +364,7 @@ def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile
     frequencies = entry.frequencies
     for pattern in patterns:
         number, needle, _ = pattern
-        if needle not in text:  # quicker than a call, and mostly so
+        if needle not in text:  # cheaper than the call, and usually true
             continue
         for place, weight in find_pattern(text, pattern, profile.bm25["prefix"]):
             if place >= body_start:
@@ -460,11 +460,11 @@ def _add_best_passage(
             break
     hit.matched = set(hit.titled)
     hit.headed = set()
-    for place, term in enumerate(part.terms):
+    for index, term in enumerate(part.terms):
         if term.number in passage.frequencies:
-            hit.matched.add(place)
+            hit.matched.add(index)
         if term.number in passage.title_terms:
-            hit.headed.add(place)
+            hit.headed.add(index)
     hit.passage_length = passage.length
     hit.passage = _join_columns(entry, passage.start, passage.end, passage.titles)
 
@@ -508,7 +508,7 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
     if not best or not best[0][0].bm25:
         return
     if not all(entry.has_stop_words for _, entry in best):
-        return  # the words that they have in common are as likely to be `the` and `of`
+        return  # the words they share may as well be `the` and `of`
     typical_words = _find_typical_words(opened, best)
     likenesses = []
     for _, entry in ranked:
@@ -537,7 +537,7 @@ def _list_subject_words(hit: Candidate, entry: _Entry) -> list[str]:
 def _find_typical_words(
     opened: Index, best: Sequence[tuple[Candidate, _Entry]]
 ) -> dict[str, float]:
-    """Return the words that are frequent in the best hits and rare in the store, with their weights."""
+    """Weigh the words that are frequent in the best hits and rare in the store."""
     profile = opened.profile
     total = sum(hit.bm25 for hit, _ in best)
     shares: dict[str, float] = {}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 HOOK_SECONDS = 6.0  # of the nine that a prompt has: in the rest the built-in index can answer
 MAX_OUTPUT = 1_000_000  # bytes
-_QUERY = 4_000  # characters that the program is sent
+_QUERY = 4_000  # characters sent to the program
 _NAMES = {"id": 400, "title": 1_000, "path": 400, "category": 40}  # characters
 _TEXTS = {"text": 20_000, "snippet": stores.SNIPPET_LIMIT}
 _MAX_TAGS = 20
@@ -171,7 +171,7 @@ def _parse_lines(text: str) -> list[Any]:
 
 
 def _candidate(item: Any, where: str, root: str, labels: Mapping[str, float]) -> Candidate:  # noqa: ANN401 - any JSON
-    """Return a candidate; without a confidence of its own it is unrated. Raises `CommandError`."""
+    """Build a candidate; without a confidence of its own it's unrated. Raises `CommandError`."""
     if not isinstance(item, dict):
         raise CommandError(f"{where}: expected an object")
     problem = _find_problem(item)

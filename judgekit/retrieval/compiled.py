@@ -1,4 +1,4 @@
-"""The retrieval profiles as the hook reads them: checked and compiled beforehand, see profiles.py."""
+"""The retrieval profiles in the form the hook reads: checked and compiled by profiles.py."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Language:
                 self.endings.append((int(least), max(map(len, replacements)), replacements))
 
     def as_in_earlier_index(self) -> Language:
-        """Return this language as an index of version 4 was written."""
+        """Return this language with the rules of an index of version 4."""
         earlier = object.__new__(Language)
         earlier.__dict__.update(self.__dict__)
         earlier.forms = {}

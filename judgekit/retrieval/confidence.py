@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from judgekit.retrieval.parts import Part
     from judgekit.retrieval.terms import Term
 
-# Evidence (natural logarithm of a likelihood ratio) that differs by less is taken for equal.
+# Evidence (natural logarithm of a likelihood ratio) that differs by less counts as equal.
 SAME_EVIDENCE = 1.0
 HEADED = 0.8  # weight of a match in a text's heading; one in its title weighs 1
 SURE = 2.0  # weight of a confidence in the order; the best score weighs 1
@@ -100,7 +100,7 @@ class FoundSection:
         self.line = line
 
     def shown(self) -> dict[str, Any]:
-        """Return the values of a search result that name this section."""
+        """Return the fields of a search result that describe this section."""
         shown: dict[str, Any] = {"section": visible(self.heading)}
         if self.line:
             shown["line"] = self.line
@@ -174,7 +174,7 @@ class Candidate:
         return self.sections[0].heading
 
     def add_line(self, path: str) -> str:
-        """Return a path of this hit with the line of the best section behind it, if that's known."""
+        """Add the line of the best section to a path of this hit, if it's known."""
         if self.sections and self.sections[0].line:
             return f"{path}:{self.sections[0].line}"
         return path
@@ -210,7 +210,7 @@ class Candidate:
         return shown
 
     def describe_age(self, now: float | None = None) -> str:
-        """Return its age ("7 months", "2 years"); "" if it's of the last 90 days, or of an unknown time."""
+        """Say its age ("7 months", "2 years"); "" if it's 90 days at most, or unknown."""
         if now is None:
             now = time.time()
         days = (now - self.updated) / _DAY
@@ -385,7 +385,7 @@ def estimate_request(hits: Sequence[Candidate], part: Part, profile: Profile) ->
 
 
 def describe_request(likeliest: Candidate, part: Part) -> dict[str, float]:
-    """Return the features that tell a request from talk, by the likeliest hit of a prompt's part."""
+    """Compute the features that tell a request from talk, from the likeliest hit of a prompt's part."""
     return {
         "parts": log(part.count),
         "statements": log(part.sentences) if part.is_statement else 0.0,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 EDIT_PATIENCE = 1.0  # seconds of reading that an edit may cost the client
 SLICE = 64  # files that each query looks at in turn
-FOLDERS = 1_000  # folders that each query looks at; of more the rest is looked at in turn
+FOLDERS = 1_000  # folders that each query checks; if there are more, the rest take turns
 LAP = 64  # after so many queries everything is listed again, whatever the folders' times say
 _GONE = (None, None, None)  # the stamp of something missing
 
@@ -81,7 +81,7 @@ def _open_kept(
             index = _open_file(path, root, profiles, patience)
             if index is not None:
                 return index
-            anew = True  # it is unfit, and replaced in the next round
+            anew = True  # it's unfit: replace it in the next round
     except (OSError, index_file.sqlite.DatabaseError, *SPOILT):
         # No folder to write to, no space left, no locks; or it's damaged and no new one can be made.
         return None
@@ -173,7 +173,7 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
             if not is_sure or index_file.look(path, folder=is_folder) != tuple(stamp):
                 places.append(place)
         files, last_file = _next_files(index, last_file)
-        differing = _differing(files, index.root)
+        differing = _list_differing(files, index.root)
         numbers = [number for number, _ in differing]
         places += _find_folders_of_missing(index, differing)
         is_lap_done = last_file == 0 and queries >= LAP
@@ -206,7 +206,7 @@ def _next_files(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
 
 
 def _read_turn(path: str) -> tuple[int, int, int]:
-    """Return the last file and folder that were looked at, and the queries since all was listed."""
+    """Return the last file and folder checked, and the number of queries since everything was listed."""
     try:
         with open(path, "rb") as kept:
             file, folder, queries = map(int, kept.read(100).split())
@@ -223,10 +223,10 @@ def _write_turn(path: str, file: int, folder: int, queries: int) -> None:
         finally:
             os.close(descriptor)
     except OSError:
-        return  # the next query looks at the same
+        return  # the next query checks the same ones
 
 
-def _differing(
+def _list_differing(
     rows: Iterable[tuple[int, str, int, int, int, int]], root: str
 ) -> list[tuple[int, str]]:
     """Return the numbers and places of the files that changed or may have."""
@@ -266,7 +266,7 @@ def recheck(index: Index, places: Iterable[str]) -> bool:
             if index_file.look(f"{index.root}/{place}") != tuple(stamp):
                 index.outdated.add(place)
         return False
-    stale = _differing(rows, index.root)
+    stale = _list_differing(rows, index.root)
     if not stale:
         return False
     from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them; most queries do not
@@ -279,7 +279,7 @@ def recheck(index: Index, places: Iterable[str]) -> bool:
 
 
 def refresh_file(path: str, profiles: Profiles) -> list[str]:
-    """Bring a file that was just written into every whole index that holds it; return the roots of these."""
+    """Update a file that was just written in every whole index that contains it; return their roots."""
     roots: list[str] = []
     if index_file.sqlite is None:
         return roots

@@ -91,7 +91,7 @@ except ImportError:  # an interpreter without SQLite, or another than CPython
 
 
 class NoFullTextError(Exception):
-    """This interpreter's SQLite cannot search: it is missing, or built without FTS5."""
+    """This Python's SQLite can't search: it's missing, or built without FTS5."""
 
 
 class Index:
@@ -141,13 +141,13 @@ class Index:
             self.languages = [self.profile.language.as_in_earlier_index()]
 
     def _load_languages(self, counts: dict[str, int]) -> None:
-        """Take over the languages of a store by their numbers of entries; the profile's is never rare."""
-        usual = self.profile.language
+        """Split a store's languages into frequent and rare ones; the profile's own is never rare."""
+        main_language = self.profile.language
         self.languages = []
         self.rare_languages = []
-        for name in sorted({usual.name: 0} | counts, key=lambda name: -counts.get(name, 0)):
-            if name == usual.name:
-                self.languages.append(usual)
+        for name in sorted({main_language.name: 0} | counts, key=lambda name: -counts.get(name, 0)):
+            if name == main_language.name:
+                self.languages.append(main_language)
             elif name in self.profile.languages:
                 is_rare = counts[name] < RARE_SHARE * self.size
                 languages = self.rare_languages if is_rare else self.languages
@@ -187,7 +187,7 @@ class Index:
 
 
 def read_counts(text: str) -> dict[str, int]:
-    """Return the numbers in a text of names and numbers, by name."""
+    """Parse a text of names and numbers into a mapping."""
     words = text.split()
     return dict(zip(words[::2], map(int, words[1::2]), strict=True))
 
@@ -209,14 +209,14 @@ def look(path: str, *, folder: bool = False) -> Stamp | None:
         status = os.stat(path)
     except OSError:
         return None
-    changed = _storable(status.st_mtime_ns)
+    changed = _clamp(status.st_mtime_ns)
     if folder:
-        return _storable(status.st_ctime_ns), changed, status.st_ino & _MOST
-    return _storable(status.st_size), changed, (status.st_ino ^ status.st_ctime_ns) & _MOST
+        return _clamp(status.st_ctime_ns), changed, status.st_ino & _MOST
+    return _clamp(status.st_size), changed, (status.st_ino ^ status.st_ctime_ns) & _MOST
 
 
-def _storable(number: int) -> int:
-    """Return the nearest number that a column holds: times before 1677 and after 2262 do not fit."""
+def _clamp(number: int) -> int:
+    """Clamp a number to a column's range: times before 1677 and after 2262 don't fit."""
     return max(-_MOST, min(number, _MOST))
 
 

@@ -24,7 +24,7 @@ MAX_TERMS = 64  # of a whole prompt
 HEAD = 900  # characters of a prompt's beginning that are read
 TAIL = 500  # and of its end
 PAIRS = 2  # of characters of a script without spaces, that count as a word
-CLAUSE = 2  # words that a clause has at least to be searched beside its sentence
+CLAUSE = 2  # words that a clause needs to be searched beside its sentence
 _STOPS = (".", "!", "\u3002", "\uff01")
 _ENDS = (*_STOPS, "?", "\uff1f", "\u061f")
 _PAUSES = (",", ";", ":", "\uff0c", "\u3001", "\u060c", "\uff1b", "\uff1a", "\u061b")
@@ -65,7 +65,7 @@ class _Word:
 
 
 class _Vocabulary:
-    """The terms of a prompt by their text, each once, in however many words it occurs."""
+    """A prompt's terms by their text, each once, however many words it occurs in."""
 
     def __init__(self, languages: Sequence[Language]) -> None:
         self.languages = languages
@@ -90,7 +90,7 @@ def parse(prompt: str, *languages: Language) -> list[Part]:
     parts: dict[tuple[str, ...], Part] = {}
     sentences = 0
     for text in _sentences(excerpt):
-        parts_of_sentence = _parts_of_sentence(text.split(), vocabulary)
+        parts_of_sentence = _cut_sentence(text.split(), vocabulary)
         sentences += bool(parts_of_sentence)
         for part in parts_of_sentence:
             # Of several parts with the same terms, only the first one is searched.
@@ -109,7 +109,7 @@ def whole(prompt: str, *languages: Language) -> list[Part]:
     return [Part(prompt, prompt_terms)] if prompt_terms else []
 
 
-def _parts_of_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
+def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
     """Return the sentence, or the windows of a long one, then its clauses, or their windows."""
     clauses = _split_clauses(pieces, vocabulary)
     sentence: list[_Word] = []
@@ -121,13 +121,13 @@ def _parts_of_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]
     windows = []
     is_statement = pieces[-1].rstrip(_CLOSING).endswith(_STOPS)
     if _is_short(sentence):
-        # Its text has the words at both ends, too, that are no terms.
+        # Its text includes the words at both ends that aren't terms.
         parts.append(Part(" ".join(pieces), _terms_in(sentence), is_statement=is_statement))
     else:
-        windows = _windows(sentence)
+        windows = _list_windows(sentence)
     for clause in clauses:
         if CLAUSE <= len(clause) < len(sentence):
-            windows += [clause] if _is_short(clause) else _windows(clause)
+            windows += [clause] if _is_short(clause) else _list_windows(clause)
     for window in windows:
         text = " ".join(pieces[window[0].place : window[-1].place + 1])
         parts.append(Part(text, _terms_in(window), is_statement=is_statement))
@@ -141,7 +141,7 @@ def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Wor
         for token in terms.tokens(piece):
             token_terms = vocabulary.look_up(token)
             if token_terms and not token.isascii() and terms.has_runs(token):
-                clauses[-1] += _words_of_run(place, token, token_terms)
+                clauses[-1] += _split_run(place, token, token_terms)
             elif token_terms:
                 clauses[-1].append(_Word(place, token_terms))
             elif token.lower() in vocabulary.languages[0].joiners:
@@ -151,7 +151,7 @@ def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Wor
     return clauses
 
 
-def _words_of_run(place: int, token: str, run_terms: list[Term]) -> list[_Word]:
+def _split_run(place: int, token: str, run_terms: list[Term]) -> list[_Word]:
     """Split a token of Hangul, or of a script without spaces (it may be a whole sentence), into words."""
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
 
@@ -179,7 +179,7 @@ def _is_short(words: list[_Word]) -> bool:
     return len(_terms_in(whole_words)) + len(cut_words) <= WHOLE
 
 
-def _windows(words: list[_Word]) -> list[list[_Word]]:
+def _list_windows(words: list[_Word]) -> list[list[_Word]]:
     """List overlapping windows of `WINDOW` words, each `STEP` words after the one before."""
     last_start = max(len(words) - WINDOW, 0)
     return [words[start : start + WINDOW] for start in range(0, last_start + STEP, STEP)]

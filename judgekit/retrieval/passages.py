@@ -50,7 +50,7 @@ class Passage:
 
 
 def read_passages(opened: Index, numbers: Iterable[int]) -> dict[int, list[Passage]]:
-    """Return the sections of entries by the numbers of these, in their order."""
+    """Read the sections of entries, in order, by the entries' numbers."""
     passages: dict[int, list[Passage]] = {}
     query = _SECTIONS_IN % ",".join(map(str, numbers))
     heading = ""

@@ -163,7 +163,7 @@ def read(kind: str, project: Path | None = None) -> RetrievalProfileFile:
 
 
 def compile_profiles(project: Path | None = None) -> dict[str, Any]:
-    """Return the plain data that `compiled.Profiles` is made of; raises `ConfigError`."""
+    """Compile the plain data for `compiled.Profiles`; raises `ConfigError`."""
     profiles = {kind: read(kind, project) for kind in scan.KINDS}
     languages = {}
     used = {profile.language for profile in profiles.values()}

@@ -31,7 +31,7 @@ _scan = make_scanner(_context)
 
 
 def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any value
-    """Return the value of the JSON `text`, NULs in it as spaces; raises `ValueError` when it is not JSON."""
+    """Parse the JSON `text`, replacing NULs by spaces; raises `ValueError` if it isn't JSON."""
     text = text.encode("utf-8", "replace").decode("utf-8")
     text = text.replace("\\u0000", "\\u0020").strip(_BLANKS)
     try:
@@ -42,7 +42,7 @@ def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any value
     if end != len(text):
         raise ValueError("not valid JSON")
     may_have_surrogates = "\\ud" in text or "\\uD" in text
-    return _encodable(value) if may_have_surrogates else value
+    return _replace_surrogates(value) if may_have_surrogates else value
 
 
 def load(path: str) -> Any:  # noqa: ANN401 - JSON is any value
@@ -62,7 +62,7 @@ def dumps(value: object) -> str:
 
 
 def written(value: object) -> str:
-    """Return `value`, made of dicts, lists and plain values, as JSON in ASCII, without importing `json`."""
+    """Serialise `value`, made of dicts, lists and plain values, as ASCII JSON without importing `json`."""
     if isinstance(value, str):
         return str(encode_basestring_ascii(value))
     if value is None or isinstance(value, bool):
@@ -75,12 +75,14 @@ def written(value: object) -> str:
     return repr(value)
 
 
-def _encodable(value: Any) -> Any:  # noqa: ANN401 - JSON is any value
+def _replace_surrogates(value: Any) -> Any:  # noqa: ANN401 - JSON is any value
     """Replace lone surrogates in a value: they're valid in JSON, but not in UTF-8."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, dict):
-        return {_encodable(key): _encodable(inner) for key, inner in value.items()}
+        return {
+            _replace_surrogates(key): _replace_surrogates(inner) for key, inner in value.items()
+        }
     if isinstance(value, list):
-        return [_encodable(inner) for inner in value]
+        return [_replace_surrogates(inner) for inner in value]
     return value

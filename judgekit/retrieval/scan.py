@@ -90,7 +90,7 @@ class Store:
         self.source = KINDS[kind]
         self._profile = profiles.by_kind[kind]
         self._listed: Listed | None = None
-        # Looked into in a store of any kind, since a first record there changes the kind.
+        # Any kind of store looks into these, since a first record there changes the kind.
         self.record_folders: set[str] = set()
         for profile in profiles.by_kind.values():
             for category in profile.categories.values():
@@ -120,7 +120,7 @@ class Store:
         return listing
 
     def _list_entry(self, relative: str, entry: os.DirEntry[str], listing: Listing) -> None:
-        # Names that are no UTF-8 hold lone surrogates and cannot be stored or printed.
+        # Names that aren't UTF-8 contain lone surrogates, which can't be stored or printed.
         is_unprintable = any("\ud800" <= char <= "\udfff" for char in entry.name)
         if is_unprintable or entry.name.startswith("."):
             return

@@ -238,20 +238,20 @@ def split_runs(word: str) -> list[tuple[int, str]]:
 
 
 def index_forms(script: int, run: str) -> list[str]:
-    """List the terms that an index holds of a run of Hangul, or of a script without spaces."""
+    """List the terms to index for a run of Hangul, or of a script without spaces."""
     if script == HANGUL:
         return beginnings(run)
-    return [*_pairs(run), run[-1]]
+    return [*_list_pairs(run), run[-1]]
 
 
 def query_forms(script: int, run: str) -> list[str]:
     """List the terms to query for a run; a single character is queried as a beginning."""
     if script == HANGUL:
         return beginnings(run)
-    return _pairs(run) or [run]
+    return _list_pairs(run) or [run]
 
 
-def _pairs(run: str) -> list[str]:
+def _list_pairs(run: str) -> list[str]:
     return [run[place : place + 2] for place in range(len(run) - 1)]
 
 
@@ -273,7 +273,7 @@ def share_of_runs(text: str) -> float:
 
 
 class _Spread(dict[int, str]):
-    """A table for `str.translate` that parts the characters of scripts without spaces, for FTS5."""
+    """A table for `str.translate` that separates characters of scripts without spaces, for FTS5."""
 
     def __missing__(self, code: int) -> str:
         if len(self) >= _MOST_KEPT:

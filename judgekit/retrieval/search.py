@@ -51,7 +51,7 @@ _PUT = "INSERT OR REPLACE INTO body (rowid, text) VALUES (1, ?)"
 _PASSAGE = "SELECT snippet(body, 0, '', '', '…', ?) FROM body WHERE body MATCH ?"
 _MARKED = "SELECT highlight(body, 0, char(1), char(2)) FROM body WHERE body MATCH ?"
 _SHORT = 4_000  # characters of a body that's short enough to use whole
-_MOST = 1_000  # words that match: `snippet` takes the square of their number
+_MOST = 1_000  # matching words: `snippet` takes quadratic time in their number
 _UNSPACED_WORD = 8  # characters that count as a word in scripts without spaces
 
 
@@ -272,18 +272,18 @@ class _Search:
         pinned = {}
         for pin in self.pins:
             row = None
-            places = self._places_of(pin, opened.root)
+            places = self._list_paths(pin, opened.root)
             for place in places:
                 row = row or execute(f"{_PINNED} path = ?", (place,)).fetchone()
             if row is None and "/" not in pin:
                 row = execute(f"{_PINNED} id = ? ORDER BY path LIMIT 1", (pin,)).fetchone()
-            for place in _with_endings(places):
+            for place in _add_endings(places):
                 row = row or execute(f"{_PINNED} path = ?", (place,)).fetchone()
             if row is not None:
                 pinned[pin] = bm25.make_candidate(opened, row)
         return pinned
 
-    def _places_of(self, pin: str, root: str) -> list[str]:
+    def _list_paths(self, pin: str, root: str) -> list[str]:
         """List the paths inside the store at `root` that a pin may refer to."""
         places = []
         for base in (root, os.path.realpath(self.project)):
@@ -300,12 +300,12 @@ class _Search:
         if not entries:
             self.ranked.empty_roots.append(root)
         for pin in self.pins:
-            places = self._places_of(pin, root)
-            places += _with_endings(places)
+            places = self._list_paths(pin, root)
+            places += _add_endings(places)
             for path, entry in entries:
                 is_named = path in places or entry.id == pin
                 if is_named and entry.problem is None:
-                    self.pinned.setdefault(pin, _candidate(root, path, entry, profile))
+                    self.pinned.setdefault(pin, _make_candidate(root, path, entry, profile))
                     break
         self._add_notes(notes)
         return match_keywords(entries, root, profile, self.text)
@@ -316,13 +316,13 @@ class _Search:
             self.ranked.notes.append(f"and {len(notes) - MAX_NOTES} more files with problems")
 
 
-def _with_endings(places: Sequence[str]) -> list[str]:
+def _add_endings(places: Sequence[str]) -> list[str]:
     """Complete paths with each possible file ending."""
     return [place + ending for place in places for ending in compiled.ENDINGS]
 
 
 def plain_words(text: str) -> set[str]:
-    """Return the runs of ASCII letters and digits of at least two characters, in small letters."""
+    """Return the lower-case runs of at least two ASCII letters and digits."""
     spaced = "".join(char if char.isascii() and char.isalnum() else " " for char in text.lower())
     return {word for word in spaced.split() if len(word) > 1}
 
@@ -330,7 +330,7 @@ def plain_words(text: str) -> set[str]:
 def match_keywords(
     entries: Collection[tuple[str, Entry]], root: str, profile: Profile, prompt: str
 ) -> list[Candidate]:
-    """Return the entries of a store that any word occurs in, rated, best first."""
+    """Find the entries of a store that contain any word of the prompt, rated, best first."""
     language = profile.language
     words = sorted(plain_words(terms.excerpt(prompt)) - language.stop)
     hits = []
@@ -340,7 +340,7 @@ def match_keywords(
         points = [_count_points(word, title, tags) for word in words]
         if not any(points):
             continue
-        hit = _candidate(root, path, entry, profile)
+        hit = _make_candidate(root, path, entry, profile)
         hit.bm25 = hit.score = float(sum(points))
         hit.matched = {number for number, count in enumerate(points) if count}
         hit.titled = hit.matched
@@ -367,7 +367,7 @@ def _count_points(word: str, title: set[str], tags: set[str]) -> int:
     return _BEGINNING if is_beginning else 0
 
 
-def _candidate(root: str, path: str, entry: Entry, profile: Profile) -> Candidate:
+def _make_candidate(root: str, path: str, entry: Entry, profile: Profile) -> Candidate:
     updated = entry.updated or os.path.getmtime(os.path.join(root, path))
     hit = Candidate(
         entry.id, entry.title, entry.category, entry.tags, updated, root, path, profile.kind
@@ -424,10 +424,10 @@ def _find_section(text: str, candidate: Candidate) -> str:
 
 
 def _parse_alone(text: str, profile: Profile) -> list[terms.Term]:
-    """Return the terms of a query in the language that it seems to be in, without a look at a store."""
-    usual = profile.language
-    others = profile.languages.beside(usual.name)
-    return terms.parse(text, *terms.choose_languages(terms.excerpt(text), [usual], others))
+    """Return the terms of a query in its probable language, without looking at a store."""
+    main_language = profile.language
+    others = profile.languages.beside(main_language.name)
+    return terms.parse(text, *terms.choose_languages(terms.excerpt(text), [main_language], others))
 
 
 def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms.Term]) -> str:

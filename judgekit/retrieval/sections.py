@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LONG = 1_500  # characters; a longer text below one heading is cut
 ENOUGH = 1_000  # characters of a piece that may end at the end of a paragraph
-TURNS = 3  # of a conversation, that are a section
+TURNS = 3  # turns of a conversation in each section
 _MOST_HEADING = 200  # characters
 _MOST_LEVELS = 6
 _COMMENTS = {"{/*": "*/}", "<!--": "-->"}
@@ -82,7 +82,7 @@ def _cut_below_headings(text: str) -> list[Section]:
         start = heading.start
         lines_above = heading.lines_above
     _add_pieces(sections, text[start:], start, lines_above, _join(path))
-    return _without_bare_headings(sections, text)
+    return _drop_bare_headings(sections, text)
 
 
 def _join(path: Sequence[Heading]) -> str:
@@ -118,7 +118,7 @@ def _add_pieces(
     )
 
 
-def _without_bare_headings(sections: Sequence[Section], text: str) -> list[Section]:
+def _drop_bare_headings(sections: Sequence[Section], text: str) -> list[Section]:
     """Leave out a heading without text of its own if the headings of the next section begin with it."""
     kept = []
     for place, section in enumerate(sections):
@@ -148,9 +148,9 @@ def headings(text: str) -> Iterator[Heading]:
             is_fenced = not is_fenced
         elif not is_fenced:
             if comment_end or "{/*" in line or "<!--" in line:
-                line, comment_end = _without_comments(line, comment_end)
+                line, comment_end = _strip_comments(line, comment_end)
             if line.startswith("#"):
-                title = _title_of(line)
+                title = _read_title(line)
                 level = len(line) - len(line.lstrip("#"))
                 if title:
                     yield Heading(start, number, level, title, is_title=True)
@@ -164,10 +164,10 @@ def headings(text: str) -> Iterator[Heading]:
         start += len(whole_line) + 1
 
 
-def _title_of(line: str) -> str:
+def _read_title(line: str) -> str:
     """Return the text of a Markdown heading; "" if the line isn't one."""
     is_heading = line.lstrip("#")[:1] in (" ", "\t")
-    title = _without_id(line.strip("# \t")) if is_heading else ""
+    title = _strip_id(line.strip("# \t")) if is_heading else ""
     return without_links(title)[:_MOST_HEADING]
 
 
@@ -199,7 +199,7 @@ def without_links(text: str) -> str:
         rest = after
 
 
-def _without_comments(line: str, comment_end: str) -> tuple[str, str]:
+def _strip_comments(line: str, comment_end: str) -> tuple[str, str]:
     """Remove comments of MDX and HTML from a line; also return the end of a comment that's still open."""
     shown = ""
     while True:
@@ -217,7 +217,7 @@ def _without_comments(line: str, comment_end: str) -> tuple[str, str]:
         comment_end = _COMMENTS[start]
 
 
-def _without_id(title: str) -> str:
+def _strip_id(title: str) -> str:
     """Remove the id in braces at the end of a heading: `Retries {#retries}`."""
     start = title.rfind("{")
     is_id = title.endswith("}") and title[start + 1 :].lstrip(":").lstrip()[:1] in ("#", ".")

@@ -94,7 +94,7 @@ def stem_of(word: str, language: Language) -> str:
 
 
 def cut_endings(word: str, steps: Sequence[Endings]) -> str:
-    """Return a word without its endings: of each step the longest that leaves letters enough is replaced."""
+    """Remove a word's endings: each step replaces the longest one that leaves enough letters."""
     if not word.isalpha():
         return word
     for least, longest, replacements in steps:
@@ -107,7 +107,7 @@ def cut_endings(word: str, steps: Sequence[Endings]) -> str:
 
 
 def fold(text: str) -> str:
-    """Return `text` in small letters and without accents."""
+    """Return `text` in lower case without accents."""
     if text.isascii():
         return text.lower()
     import unicodedata  # noqa: PLC0415 - most prompts do without
@@ -194,20 +194,20 @@ def stem(word: str) -> str:
     if "y" in word:
         word = _mark_consonants(word)
     r1, r2 = _find_regions(word)
-    word = _without_plural(word)
+    word = _strip_plural(word)
     if word in _AS_THEY_ARE:
         return word
-    word = _without_ed_and_ing(word, r1)
+    word = _strip_ed_and_ing(word, r1)
     ends_in_consonant_and_y = word[-1] in "yY" and word[-2:-1] not in _VOWELS
     if len(word) > _PAIR and ends_in_consonant_and_y:
         word = word[:-1] + "i"
     for rules in _STEPS:
         word = _replace_ending(word, rules, r1, r2)
-    return _without_last_letter(word, r1, r2).lower()
+    return _strip_last_letter(word, r1, r2).lower()
 
 
 def _mark_consonants(word: str) -> str:
-    """Return a word with Y for each y that is a consonant: at the beginning and after a vowel."""
+    """Write Y for each y that's a consonant: at the beginning and after a vowel."""
     marked = ""
     for char in word:
         is_consonant = not marked or marked[-1] in _VOWELS
@@ -229,7 +229,7 @@ def _find_region(shape: str, start: int) -> int:
     return len(shape) if place < 0 else place + 2
 
 
-def _without_plural(word: str) -> str:
+def _strip_plural(word: str) -> str:
     if word.endswith("sses"):
         return word[:-2]
     if word.endswith(("ied", "ies")):
@@ -255,8 +255,8 @@ def _replace_ending(
     return word
 
 
-def _without_last_letter(word: str, r1: int, r2: int) -> str:
-    """Return a word without an `e`, or the second `l`, that its sound does not need."""
+def _strip_last_letter(word: str, r1: int, r2: int) -> str:
+    """Remove an `e`, or the second `l`, that a word's sound doesn't need."""
     rest = word[:-1]
     is_in_r2 = len(rest) >= r2
     if word[-1] == "e" and (is_in_r2 or (len(rest) >= r1 and not _ends_short(rest))):
@@ -274,7 +274,7 @@ def _ends_short(word: str) -> bool:
     return word.endswith("past") or (shape.endswith("cvc") and word[-1] not in "wxY")
 
 
-def _without_ed_and_ing(word: str, r1: int) -> str:
+def _strip_ed_and_ing(word: str, r1: int) -> str:
     ending = next((end for end in _ED_AND_ING if word.endswith(end)), "")
     rest = word[: len(word) - len(ending)]
     if ending.startswith("ee"):

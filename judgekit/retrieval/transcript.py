@@ -47,32 +47,32 @@ class Exchange(NamedTuple):
 
 def last_turns(path: str, count: int) -> tuple[str, ...]:
     """Return up to `count` turns, oldest first, as "user: …" or "assistant: …"; fewer if it's odd."""
-    latest_first = filter(None, map(_turn, _read_entries(path, _END_BYTES, from_end=True)))
+    latest_first = filter(None, map(_read_turn, _read_entries(path, _END_BYTES, from_end=True)))
     turns = [f"{who}: {text[:_TURN_CHARS]}" for who, text in islice(latest_first, max(count, 0))]
     return tuple(reversed(turns))
 
 
 def prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]:
-    """Return the latest texts that people (no agents) typed in `project` and that are `wanted`, each once."""
+    """Return the latest texts that people (not agents) typed in `project`, each once, if `wanted`."""
     last_typed: dict[str, float] = {}
-    for changed, path in _newest_files():
+    for changed, path in _list_newest_files():
         if len(last_typed) >= most and changed < sorted(last_typed.values())[-most]:
             break  # everything in this file and the following ones was typed before
         if not _was_held_in(project, path):
             continue
         for entry in _read_entries(path, _WHOLE_BYTES):
-            text = _typed_text(entry)
+            text = _read_typed_text(entry)
             if text is None or not wanted(text):
                 continue
-            moment = _moment(entry)
+            moment = _read_time(entry)
             if moment is None:
                 moment = changed
             last_typed[text] = max(last_typed.get(text, 0.0), moment)
     return sorted(last_typed, key=last_typed.__getitem__, reverse=True)[:most]
 
 
-def _newest_files() -> list[tuple[float, str]]:
-    """Return each transcript with the time of its last change, in seconds since the epoch, newest first."""
+def _list_newest_files() -> list[tuple[float, str]]:
+    """List the transcripts with the times of their last change, in seconds since the epoch, newest first."""
     files = []
     for path in _files():
         stamp = environment.stamp(path)
@@ -81,9 +81,9 @@ def _newest_files() -> list[tuple[float, str]]:
     return sorted(files, reverse=True)
 
 
-def _typed_text(entry: dict[str, Any]) -> str | None:
+def _read_typed_text(entry: dict[str, Any]) -> str | None:
     """Return the text that a person typed; None for any other entry."""
-    role, text = _turn(entry) or ("", "")
+    role, text = _read_turn(entry) or ("", "")
     is_by_client = entry.get("isCompactSummary") or text.startswith(_NOT_TYPED)
     if role != "user" or is_by_client:
         return None
@@ -119,13 +119,13 @@ def _is_here(entry: dict[str, Any], project: str) -> bool | None:
 def started(path: str) -> float | None:
     """Return the start of a conversation, in seconds since the epoch; None if it's unknown."""
     for entry in _read_entries(path, _HEAD_BYTES):
-        moment = _moment(entry)
+        moment = _read_time(entry)
         if moment is not None:
             return moment
     return None
 
 
-def _moment(entry: dict[str, Any]) -> float | None:
+def _read_time(entry: dict[str, Any]) -> float | None:
     """Return an entry's time, in seconds since the epoch; None if it has none."""
     moment = entry.get("timestamp", entry.get("startTime"))
     if not isinstance(moment, str):
@@ -159,7 +159,7 @@ def _session_id(path: str) -> str:
 def _read_exchanges(path: str) -> list[Exchange]:
     exchanges: list[Exchange] = []
     for entry in _read_entries(path, _WHOLE_BYTES):
-        role, text = _turn(entry) or ("", "")
+        role, text = _read_turn(entry) or ("", "")
         if role == "user":
             exchanges.append(Exchange(prompt=text, answer=[], calls=[]))
         elif exchanges:  # the agent's actions before the first prompt answer nothing
@@ -171,28 +171,28 @@ def _read_exchanges(path: str) -> list[Exchange]:
 
 def _describe_calls(entry: dict[str, Any]) -> Iterator[str]:
     """Yield the name and the arguments of each tool call in an entry, as JSON."""
-    message = _message_of(entry)
+    message = _get_message(entry)
     is_answer = entry.get("type") in _ANSWERS and not entry.get("isSidechain")
     if message is None or not is_answer:
         return
     calls = []
     # In Claude Code a call is a block of the content, in Codex it is the message itself.
-    for block in (message, *_objects_in(message.get("content"))):
+    for block in (message, *_list_objects(message.get("content"))):
         if block.get("type") in _CALLS:
             calls.append(block)
-    calls += _objects_in(message.get("toolCalls"))  # of Gemini
+    calls += _list_objects(message.get("toolCalls"))  # of Gemini
     for call in calls:
         parts = [call.get(key) for key in ("name", "input", "arguments", "args", "action")]
         yield json.dumps([part for part in parts if part is not None], ensure_ascii=False)
 
 
-def _message_of(entry: dict[str, Any]) -> dict[str, Any] | None:
+def _get_message(entry: dict[str, Any]) -> dict[str, Any] | None:
     """Return `message` of Claude Code, `payload` of Codex, or the whole entry, which Gemini's message is."""
     message = entry.get("message", entry.get("payload", entry))
     return message if isinstance(message, dict) else None
 
 
-def _objects_in(value: object) -> list[dict[str, Any]]:
+def _list_objects(value: object) -> list[dict[str, Any]]:
     """Return the objects in a JSON list; an empty list for anything else."""
     if not isinstance(value, list):
         return []
@@ -244,9 +244,9 @@ def _read_entries(path: str, size: int, *, from_end: bool = False) -> Iterator[d
         yield entry if isinstance(entry, dict) else {}
 
 
-def _turn(entry: dict[str, Any]) -> tuple[str, str] | None:
+def _read_turn(entry: dict[str, Any]) -> tuple[str, str] | None:
     """Return the speaker of an entry, "user" or "assistant", and the text; None if nobody speaks."""
-    message = _message_of(entry)
+    message = _get_message(entry)
     if message is None or entry.get("isSidechain") or entry.get("isMeta"):
         return None
     if "payload" in entry:  # of Codex
@@ -261,7 +261,7 @@ def _turn(entry: dict[str, Any]) -> tuple[str, str] | None:
     content = message.get("displayContent", message.get("content"))
     if isinstance(content, list):
         texts = []
-        for block in _objects_in(content):
+        for block in _list_objects(content):
             if block.get("type") in _TEXT_BLOCKS:
                 texts.append(str(block.get("text", "")))
         content = " ".join(texts)

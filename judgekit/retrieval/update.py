@@ -71,7 +71,7 @@ _ADD_WATCH = "INSERT OR REPLACE INTO watch (number, path, folder, x, y, z, sure)
 
 
 def create(connection: Connection, root: str, profiles: Profiles, kind: str = "") -> None:
-    """Lay an empty index out."""
+    """Create the tables of an empty index."""
     with open(LAYOUT, encoding="utf-8", newline="\n") as file:
         connection.executescript(file.read())
     facts = {
@@ -89,7 +89,7 @@ def create(connection: Connection, root: str, profiles: Profiles, kind: str = ""
 
 
 def in_memory(root: str, profiles: Profiles) -> Index:
-    """Return an index of the store at `root`, or of its newest files, that is gone when it is closed."""
+    """Build an index of the store at `root`, or of its newest files, in memory only."""
     index = Index(index_file.connect(":memory:"), root, profiles)
     try:
         create(index.connection, root, profiles)
@@ -116,7 +116,7 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
     try:
         _lay_out(temporary, root, profiles)
         os.link(temporary, f"{folder}/v{VERSION}.{generation}.sqlite")
-    except FileExistsError:  # another process was quicker, and as right
+    except FileExistsError:  # another process was quicker, with the same result
         pass
     finally:
         _unlink(temporary)
@@ -327,19 +327,19 @@ def detect_language(entry: Entry, profile: Profile) -> str:
         return ""
     folded = fold(text)
     words = split_words(folded)
-    usual = profile.language.name
+    main_language = profile.language.name
     is_short = len(words) < _SHORT
     counts = profile.languages.count_stop_words(words)
     different = profile.languages.count_stop_words(set(words))  # code repeats words such as `min`
-    best = max(different, key=different.__getitem__, default=usual)
-    lead = different.get(best, 0) - different.get(usual, 0)
+    best = max(different, key=different.__getitem__, default=main_language)
+    lead = different.get(best, 0) - different.get(main_language, 0)
     is_clear = lead >= (_CLEARLY if is_short else _CLEARLY_IN_LONG)
-    is_clear = is_clear and counts[best] >= _TIMES * counts.get(usual, 0)
+    is_clear = is_clear and counts[best] >= _TIMES * counts.get(main_language, 0)
     if is_clear and counts[best] >= _STOP_SHARE * len(words):
         return best
-    is_enough = counts.get(usual, 0) >= _STOP_SHARE * len(words)
+    is_enough = counts.get(main_language, 0) >= _STOP_SHARE * len(words)
     if is_enough or (text.isascii() and (is_short or _is_code(text))):
-        return usual
+        return main_language
     return ""
 
 
@@ -350,24 +350,24 @@ def _is_code(text: str) -> bool:
 
 def reading_languages(name: str, profile: Profile) -> tuple[Language, Language]:
     """Return a text's language for stop words and stems, and its language for abbreviations."""
-    usual = profile.language
-    if name and name != usual.name:
-        return profile.languages[name], usual
-    return usual, usual
+    main_language = profile.language
+    if name and name != main_language.name:
+        return profile.languages[name], main_language
+    return main_language, main_language
 
 
-def texts(entry: Entry, language: Language, usual: Language | None = None) -> list[str]:
+def texts(entry: Entry, language: Language, main_language: Language | None = None) -> list[str]:
     """Return the stems of an entry for each column of the table `text`; see `cut_texts`."""
-    columns, _ = cut_texts(entry, language, usual)
+    columns, _ = cut_texts(entry, language, main_language)
     return columns
 
 
 def cut_texts(
-    entry: Entry, language: Language, usual: Language | None = None
+    entry: Entry, language: Language, main_language: Language | None = None
 ) -> tuple[list[str], list[SectionRow]]:
     """Return the stems of an entry for each column of the table `text`, and its sections.
 
-    Abbreviations are those of the store's `usual` language.
+    Abbreviations are those of the store's `main_language`.
     """
     titles = " ".join([entry.title, *entry.aliases])
     # A single word (`net`) says little and counts little. Copies of a text have different names, so these
@@ -375,7 +375,7 @@ def cut_texts(
     has_telling_name = len(entry.name) > 1
     tags = [*entry.tags, *entry.name] if has_telling_name else entry.tags
     columns = [titles, " ".join(tags), entry.body]
-    hidden = hidden_words("\n".join(columns), usual or language)
+    hidden = hidden_words("\n".join(columns), main_language or language)
     columns.append(hidden if has_telling_name else " ".join([hidden, *entry.name]))
     cut_sections = sections.cut(entry.body)
     if not cut_sections:
@@ -529,7 +529,7 @@ class IndexWriter:
             self.execute("DELETE FROM section WHERE file = ?", (number,))
 
     def _count(self, columns: Sequence[str], language: str, change: int) -> None:
-        """Count an entry that came (1) or went (-1), its language and its stems."""
+        """Count a new (1) or removed (-1) entry, its language and its stems."""
         self.about["size"] += change
         if language:
             self._languages[language] = self._languages.get(language, 0) + change
@@ -558,7 +558,7 @@ class IndexWriter:
 
 
 class _Passed(Exception):  # noqa: N818 - no error: another process holds the lock
-    """Another process is writing, and has been for long."""
+    """Another process has been writing for too long."""
 
 
 @contextmanager
@@ -612,15 +612,15 @@ def _carry_out_changes(
     index: Index, places: Collection[str] | None, numbers: Sequence[int], most: int | None
 ) -> None:
     """Compare a store with its index, write what is different, and read the first batch of files."""
-    # Without the lock first, since mostly nothing is different.
-    version = _data_version(index)
+    # Compare without the lock first, since usually nothing differs.
+    version = _read_data_version(index)
     plan = Plan(index, index.kind, places)
     plan.changed += numbers
     if not plan.has_changes:
         return
     with transaction(index) as writer:
         # Another process wrote in between, most likely the same
-        if _data_version(index) != version:
+        if _read_data_version(index) != version:
             changed = plan.changed
             plan = Plan(index, writer.about["kind"], places)
             plan.changed += changed
@@ -632,7 +632,7 @@ def _carry_out_changes(
         _read_batch(index, writer)
 
 
-def _data_version(index: Index) -> int:
+def _read_data_version(index: Index) -> int:
     """Return a number that changes when another process writes."""
     (version,) = index.connection.execute("PRAGMA data_version").fetchone()
     return int(version)

@@ -27,10 +27,10 @@ def git_folder_of(root: str) -> str:
     mark = os.path.join(root, _MARK)
     if os.path.isdir(mark):
         return mark
-    named = _first_line(mark)
-    if not named.startswith("gitdir:"):
+    link = _read_first_line(mark)
+    if not link.startswith("gitdir:"):
         return ""
-    return os.path.join(root, named.removeprefix("gitdir:").strip())
+    return os.path.join(root, link.removeprefix("gitdir:").strip())
 
 
 def main_worktree(root: str) -> str:
@@ -42,11 +42,11 @@ def main_worktree(root: str) -> str:
     is_linked = git_folder and git_folder != os.path.join(root, _MARK)
     if not is_linked:
         return root
-    common_line = _first_line(os.path.join(git_folder, "commondir"))
+    common_line = _read_first_line(os.path.join(git_folder, "commondir"))
     common = os.path.normpath(os.path.join(git_folder, common_line))
     worktrees = os.path.realpath(f"{common}/worktrees")
     is_in_repository = os.path.realpath(os.path.dirname(git_folder)) == worktrees
-    back_line = _first_line(os.path.join(git_folder, "gitdir"))
+    back_line = _read_first_line(os.path.join(git_folder, "gitdir"))
     if not back_line or not is_in_repository:
         return root
     back = os.path.realpath(os.path.join(git_folder, back_line))
@@ -68,7 +68,7 @@ def path_in_main_worktree(folder: str) -> str | None:
     return os.path.normpath(os.path.join(main, os.path.relpath(folder, root)))
 
 
-def _first_line(path: str) -> str:
+def _read_first_line(path: str) -> str:
     """Return the first line of a small file; "" if it can't be read."""
     if not os.path.isfile(path):
         return ""

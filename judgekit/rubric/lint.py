@@ -49,11 +49,11 @@ def remarks(
     loaded: LoadedRubric, cases: Sequence[Case], wrong: Sequence[WrongCase] = ()
 ) -> list[Remark]:
     """Collect the remarks on a loaded rubric and its cases, errors first."""
-    remarks = [*_modes(loaded), *_cases(loaded, cases)]
-    remarks += _lines(beside(loaded.path, "cases"), loaded.rubric, cases)
-    remarks += _lines(beside(loaded.path, "leniency"), loaded.rubric, wrong)
+    remarks = [*_check_modes(loaded), *_check_cases(loaded, cases)]
+    remarks += _check_lines(beside(loaded.path, "cases"), loaded.rubric, cases)
+    remarks += _check_lines(beside(loaded.path, "leniency"), loaded.rubric, wrong)
     if isinstance(loaded.rubric, ScoreRubric):
-        remarks += _dimensions(loaded.path, loaded.rubric)
+        remarks += _check_dimensions(loaded.path, loaded.rubric)
     return sorted(remarks, key=lambda remark: not remark.wrong)
 
 
@@ -74,7 +74,7 @@ def outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
     return outcomes
 
 
-def _modes(loaded: LoadedRubric) -> Iterator[Remark]:
+def _check_modes(loaded: LoadedRubric) -> Iterator[Remark]:
     rubric = loaded.rubric
     lenient = rubric.modes.lenient
     strict = rubric.modes.strict
@@ -101,7 +101,7 @@ def _modes(loaded: LoadedRubric) -> Iterator[Remark]:
     return (Remark(loaded.path, "modes", text) for text in texts)
 
 
-def _dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
+def _check_dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
     tags = Counter[str]()
     for dimension in rubric.dimensions.values():
         tags.update(map(str.lower, set(dimension.terms)))
@@ -115,7 +115,7 @@ def _dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
             yield Remark(path, f"{key}.terms", f"other dimensions have {', '.join(shared)} too")
 
 
-def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
+def _check_cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
     path = beside(loaded.path, "cases")
     rubric = loaded.rubric
     if not cases:
@@ -160,7 +160,7 @@ def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
         )
 
 
-def _lines(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark]:
+def _check_lines(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark]:
     """Yield remarks on ids that occur twice, and on things the rubric needs and a case lacks."""
     seen: dict[str, int] = {}
     for number, case in enumerate(cases, 1):
@@ -180,14 +180,14 @@ def _lines(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark
 
 def changes(before: Rubric, after: Rubric) -> list[str]:
     """Return a line for every key in which two rubrics differ, in the order of the file."""
-    return list(_changes("", before.model_dump(), after.model_dump()))
+    return list(_list_changes("", before.model_dump(), after.model_dump()))
 
 
-def _changes(key: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN401 - any value of a data file
+def _list_changes(key: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN401 - any value of a data file
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys((*before, *after)):
             inner = f"{key}.{name}" if key else str(name)
-            yield from _changes(inner, before.get(name), after.get(name))
+            yield from _list_changes(inner, before.get(name), after.get(name))
     elif before != after and isinstance(before, list) and isinstance(after, list):
         words = [f"without {_short(item)}" for item in before if item not in after]
         words += [f"with {_short(item)}" for item in after if item not in before]

@@ -182,7 +182,7 @@ def begin(
     source = like.path if like else files.folder("rubrics") / "starters" / f"{task}.yaml"
     cases_file = beside(source, "cases")
     cases = cases_file.read_text(encoding="utf-8") if cases_file.is_file() else ""
-    contents = {to / f"{ref}.yaml": _renamed_text(source, ref), to / f"{ref}.cases.jsonl": cases}
+    contents = {to / f"{ref}.yaml": _rename(source, ref), to / f"{ref}.cases.jsonl": cases}
     for file in contents:
         if file.exists():
             raise UsageError(
@@ -200,7 +200,7 @@ def begin(
     return [*contents]
 
 
-def _renamed_text(source: Path, ref: str) -> str:
+def _rename(source: Path, ref: str) -> str:
     """Rewrite a rubric's file for `ref`, which is ID@VERSION; raises `ConfigError`."""
     from judgekit.config import yaml_text  # noqa: PLC0415 - only needed to begin a rubric
 

@@ -1,8 +1,8 @@
 """Rubrics: what good means for one task, as versioned data.
 
-A rubric file holds the questions, the scale, the prompt texts and, for each mode, the thresholds that
-the code applies to what models say. `judgekit.rubric.loader` finds one by id, by `id@version` or by path.
-The labelled cases beside a rubric say what it should say about known examples.
+A rubric file holds the questions, the scale, the prompt texts and, for each mode, the thresholds that the
+code applies to models' answers. `judgekit.rubric.loader` finds one by id, by `id@version` or by path. The
+labelled cases beside a rubric give the expected outcomes for known examples.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _FILLED: dict[str, JsonValue] = {"required": []}  # `in_full` adds the omitted f
 
 
 class Tier(Strict):
-    """Limits of one tier: seconds for its calls and, where given, characters of the subject it sees."""
+    """Limits of one tier: seconds for its calls and, if given, characters of the subject it sees."""
 
     timeout: float = Field(gt=0, le=600)
     max_chars: int | None = Field(default=None, gt=0)
@@ -84,7 +84,7 @@ class Prompt(Strict):
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the templates (not of a rendered prompt); where scored, without absent examples."""
+        """SHA-256 of the templates (not of a rendered prompt); if scored, without absent examples."""
         templates = self.model_dump(exclude_defaults=isinstance(self, ScorePrompt))
         return hashlib.sha256(json.dumps(templates, sort_keys=True).encode()).hexdigest()
 
@@ -108,7 +108,7 @@ class ScoreInstructions(Instructions, json_schema_extra=_FILLED): ...
 
 
 class RatedExample(Strict):
-    """A text with what was given with it, and its scores: what a model is to say of it."""
+    """A text with the inputs given along with it, and its scores: the answer that a model should give."""
 
     text: Text
     files: dict[Text, Text] = {}
@@ -135,7 +135,7 @@ class Scale(Strict):
 
     @property
     def answers(self) -> dict[str, int]:
-        """What a binary dimension's answers count."""
+        """The points for a binary dimension's answers."""
         return {"yes": self.max, "no": self.min}
 
     @model_validator(mode="after")
@@ -152,7 +152,7 @@ class Scale(Strict):
 class Dimension(Strict, json_schema_extra={"type": ["object", "string"]}):
     """One aspect of a document, rated on the scale or answered yes (its top) or no; a text is a question.
 
-    With `check: claims` a decision model is asked about each claim of the text by itself.
+    With `check: claims`, a decision model is asked about each claim of the text separately.
     """
 
     question: Text
@@ -164,7 +164,7 @@ class Dimension(Strict, json_schema_extra={"type": ["object", "string"]}):
 
 
 class Accept(Strict, json_schema_extra=_FILLED):
-    """A document is accepted when each score, and their weighted mean where given, reaches these."""
+    """A document is accepted if each score, and their weighted mean if given, reaches these."""
 
     each: float
     mean: float | None = None
@@ -177,7 +177,7 @@ class Reject(Strict):
 
 
 class ScoreMode(Strict, json_schema_extra=_FILLED):
-    """Thresholds of one mode, and which quick outcome a second model must confirm."""
+    """Thresholds of one mode, and the quick outcome that a second model must confirm."""
 
     accept: Accept
     reject: Reject
@@ -188,10 +188,10 @@ Giving: TypeAlias = Literal["description", "acceptance", "reference", "sources"]
 
 
 class Given(Strict):
-    """The headings over what a model is given, and what a subject cannot be judged without (`needs`).
+    """The headings over a model's inputs, and the inputs that a subject can't be judged without (`needs`).
 
-    A rubric with `sources` takes the first file of a subject for the text and the others for its sources.
-    Only a rubric with `reference` shows models the answer that a person expects.
+    A rubric with `sources` takes the first file of a subject as the text and the others as its sources. Only
+    a rubric with `reference` shows models the answer that a person expects.
     """
 
     text: Text | None = None
@@ -244,7 +244,7 @@ class _Rubric(Strict):
 
     @property
     def questions(self) -> tuple[str, ...]:
-        """The names of what models are asked: dimensions of a document, else criteria of a candidate."""
+        """The names of the questions to models: dimensions of a document, or else criteria of a candidate."""
         return tuple(getattr(self, self._asked))
 
     def about(self, name: str) -> Self:
@@ -421,8 +421,8 @@ class RubricFile(RootModel[Annotated[Rubric, Field(discriminator="task"), WrapVa
 class ScoreCase(Strict):
     """A document and the right outcome in each mode.
 
-    `path` is the name that models see, one that tells nothing. `files` holds what is judged together with
-    the text, by path: further artefacts, or its sources where the rubric takes them.
+    `path` is the name that models see, so it gives nothing away. `files` holds the files judged together with
+    the text, by path: further artefacts, or its sources if the rubric takes them.
     """
 
     id: Text
@@ -437,7 +437,7 @@ class ScoreCase(Strict):
 
 
 class WrongCase(ScoreCase):
-    """A wrong text that no mode should accept, and of which `kind`: how leniency is measured."""
+    """A wrong text that no mode should accept, and its `kind`: such texts measure leniency."""
 
     kind: Text = "wrong"
     label: ByMode[Outcome] = ByMode(strict="reject", lenient="reject")

@@ -1,10 +1,10 @@
-"""What the readers of the stores have in common: the entry they return, and the safe way to open a file.
+"""The common parts of the stores' readers: the entry they return, and the safe way to open a file.
 
 A kind of store is a module, listed in `KINDS` of scan.py. It has `NAME`, also the name of its profile's file;
 `ENDINGS` of its files; `IN_ROOT` and `BELOW`, whether these are entries in the root or in folders; `DEEP`,
-whether every folder is looked into or only those that records of a kind have; `LINKED_FOLDERS`, whether these
-may be links; `LISTS`, names of files whose entry depends on which other files there are; `is_at`, whether a
-folder is such a store; `listed`, what the store's own list of its entries says; and `read`.
+whether every folder is searched, or only those that records of a kind have; `LINKED_FOLDERS`, whether these
+may be links; `LISTS`, names of files whose entry depends on the other files; `is_at`, whether a folder is
+such a store; `listed`, the contents of the store's own list of its entries; and `read`.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Unreadable(Exception):  # noqa: N818 - a state of the file, which its read
 class Entry:
     """One thing to find, its title and tags cut; one with a `problem` may be retired. 0: no known time.
 
-    `aliases` are other titles by which it is found, and `name` has the words of its file's name, unless its
-    title has them. A `status` says why it is not in force any
-    more. A `note` says what of it is not searched. `lines_above` is how many lines of its file stand above
-    the body, less than 0 if the body begins with text from elsewhere; None if lines of the body aren't lines
-    of the file. If the middle of a file is left out, the last `end_chars` characters of the body stand below
-    `lines_left_out` more lines; None if these weren't counted.
+    `aliases` are alternative titles to find it by, and `name` has the words of its file's name, unless its
+    title has them. A `status` says why it's no longer in force. A `note` mentions any part that isn't
+    searched. `lines_above` is the number of its file's lines above the body, less than 0 if the body begins
+    with text from elsewhere; None if lines of the body aren't lines of the file. If the middle of a file is
+    left out, the last `end_chars` characters of the body come after `lines_left_out` more lines; None if
+    these weren't counted.
     """
 
     __slots__ = (
@@ -167,7 +167,7 @@ def read_text(root: str, relative: str, limit: int) -> FileText:
         return FileText(*as_text(raw, whole=True))
     end_bytes = limit // 4
     beginning, _ = as_text(raw[: limit - end_bytes], whole=False)
-    encoding = _encoding_of(raw) or "utf-8"
+    encoding = _detect_encoding(raw) or "utf-8"
     end_raw, size, line_breaks = _read_end(root, relative, end_bytes)
     ending = end_raw.decode(encoding, "replace").replace("\0", "")
     _, _, whole_lines = ending.partition("\n")
@@ -241,7 +241,7 @@ def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
 
     One that isn't whole may end within a character. Raises `Unreadable` for binary data.
     """
-    encoding = _encoding_of(raw)
+    encoding = _detect_encoding(raw)
     if encoding is None:
         raise Unreadable("a binary file")
     try:
@@ -249,7 +249,7 @@ def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
     except UnicodeDecodeError:
         pass
     if not whole and encoding == "utf-8":
-        raw = _without_cut_character(raw)
+        raw = _drop_cut_character(raw)
     text = raw.decode(encoding, "replace").removeprefix(_MARK)
     count = text.count(REPLACED)
     if not whole and encoding != "utf-8":
@@ -264,10 +264,10 @@ def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
 
 def decode(raw: bytes) -> str:
     """Decode a text in UTF-8 or UTF-16, even one that's cut; invalid bytes are replaced."""
-    return raw.decode(_encoding_of(raw) or "utf-8", "replace").removeprefix(_MARK)
+    return raw.decode(_detect_encoding(raw) or "utf-8", "replace").removeprefix(_MARK)
 
 
-def _encoding_of(raw: bytes) -> str | None:
+def _detect_encoding(raw: bytes) -> str | None:
     """Return the encoding that a file's first bytes show; None for a binary file."""
     for mark, encoding in _ENCODING_BY_MARK.items():
         if raw.startswith(mark):
@@ -285,8 +285,8 @@ def _encoding_of(raw: bytes) -> str | None:
     return None
 
 
-def _without_cut_character(raw: bytes) -> bytes:
-    """Return UTF-8 without a last character that is cut in two."""
+def _drop_cut_character(raw: bytes) -> bytes:
+    """Drop a last UTF-8 character that's cut in two."""
     for count in range(1, min(_LONGEST_CHARACTER, len(raw)) + 1):
         byte = raw[-count]
         if byte >= _FIRST_OF_SEVERAL:

@@ -1,8 +1,8 @@
-"""Where Claude Code keeps its memory of a project: the client's own rules, so that both mean one folder.
+"""Finds the folder of Claude Code's memory for a project, by the client's own rules.
 
-Read off version 2.1.330 of the client. It names the folder after the main working tree of the repository
-around the project: what is no ASCII letter or digit becomes `-`, a character beyond the first 65,536 becomes
-two of them, and a name of more than 200 characters is cut, with a hash of the whole behind it.
+They're taken from version 2.1.330 of the client. It names the folder after the main working tree of the
+repository around the project: anything but an ASCII letter or digit becomes `-`, a character beyond the first
+65,536 becomes two of them, and a name of more than 200 characters is cut, with a hash of the whole behind it.
 `autoMemoryDirectory` in the user's settings, or in the project's local ones, names another folder.
 """
 
@@ -138,10 +138,10 @@ def is_users_own(project: str) -> bool:
     except OSError:
         return False
     name = LOCAL_SETTINGS.rpartition("/")[2]
-    # Some file systems take small letters and capitals for the same.
+    # Some file systems don't distinguish upper and lower case.
     if len(raw) > _MOST_INDEX or name.encode() + b"\0" in raw.lower():
         return False
-    return _has_all_names(raw) or not _git_lists(root, name)
+    return _has_all_names(raw) or not _is_in_git(root, name)
 
 
 def _has_all_names(raw: bytes) -> bool:
@@ -154,7 +154,7 @@ def _has_all_names(raw: bytes) -> bool:
     return raw[:4] == b"DIRC" and raw[4:8] in _WHOLE_VERSIONS and is_whole
 
 
-def _git_lists(root: str, name: str) -> bool:
+def _is_in_git(root: str, name: str) -> bool:
     """Whether git lists a file of that name in any folder; True as well if git can't say."""
     from pathlib import Path  # noqa: PLC0415 - such a list is rare
 

@@ -88,15 +88,17 @@ def listed(root: str, profile: Profile) -> Listed:
     lines = lines_of(decode(raw))
     if is_longer or len(lines) > _MOST_LISTED:
         listing.problems.append(f"{INDEX}: only its first {_MOST_LISTED:,} lines are read")
-    usual = {category["folder"] for category in profile.categories.values() if category["folder"]}
-    names = {folder: _names_in(os.path.join(root, folder)) for folder in usual}
+    usual_folders = {
+        category["folder"] for category in profile.categories.values() if category["folder"]
+    }
+    names = {folder: _list_names(os.path.join(root, folder)) for folder in usual_folders}
     missing: list[str] = []
     for line in lines[:_MOST_LISTED]:
-        place = _place_of(root, line)
+        place = _find_link(root, line)
         if place is None:
             continue
         folder, _, name = place.rpartition("/")
-        if folder in usual:
+        if folder in usual_folders:
             is_there = name in names[folder]
         else:
             is_inside = contained(root, place) is not None
@@ -120,13 +122,13 @@ def listed(root: str, profile: Profile) -> Listed:
 
 
 def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
-    """Return the paths of records in folders by their names: a wrong path in the list must hide no memory."""
+    """Map names of records in folders to their paths: a wrong path in the list mustn't hide a memory."""
     paths: dict[str, str] = {}
     folders = [""]
     entries_left = _MOST_LOOKED_AT
     while folders and entries_left > 0:
         folder = folders.pop(0)
-        for name in sorted(_names_in(os.path.join(root, folder))):
+        for name in sorted(_list_names(os.path.join(root, folder))):
             entries_left -= 1
             path = f"{folder}/{name}" if folder else name
             if name.startswith(".") or os.path.islink(os.path.join(root, path)):
@@ -143,14 +145,14 @@ def _describe_missing(place: str, elsewhere: Mapping[str, str]) -> str:
     return place if path is None else f"{place} (found at {path})"
 
 
-def _names_in(folder: str) -> frozenset[str]:
+def _list_names(folder: str) -> frozenset[str]:
     try:
         return frozenset(os.listdir(folder))
     except OSError:  # it doesn't exist, or can't be read
         return frozenset()
 
 
-def _place_of(root: str, line: str) -> str | None:
+def _find_link(root: str, line: str) -> str | None:
     """Return the path in the store that a line of index.md links to, or None for any other line."""
     _, arrow, target = line.rpartition(" -> ")
     if not arrow or not line.lstrip().startswith("- ["):
@@ -247,7 +249,7 @@ def body_text(record: Mapping[str, object], fields: list[str], limit: int) -> st
         return ""
     parts = []
     room = limit
-    for part in _strings([content.get(field) for field in fields]):
+    for part in _yield_strings([content.get(field) for field in fields]):
         if room < 0:
             break
         parts.append(part[:room])
@@ -255,7 +257,7 @@ def body_text(record: Mapping[str, object], fields: list[str], limit: int) -> st
     return "\n".join(parts)
 
 
-def _strings(values: Iterable[object]) -> Iterator[str]:
+def _yield_strings(values: Iterable[object]) -> Iterator[str]:
     """Yield the strings in nested values, without recursion, which would cost each string its depth."""
     waiting = [iter(values)]
     while waiting:
@@ -263,7 +265,7 @@ def _strings(values: Iterable[object]) -> Iterator[str]:
             if isinstance(value, str):
                 yield value
             elif isinstance(value, list | dict):
-                # Its strings come first; the loop goes on behind it when they are through.
+                # Its strings come first; then the loop continues behind it.
                 inner = value if isinstance(value, list) else value.values()
                 waiting.append(iter(inner))
                 break

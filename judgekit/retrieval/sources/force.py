@@ -126,7 +126,7 @@ def status_of(fields: Mapping[str, list[str]], body: str) -> str:
     stated = []
     for key in _STATUS_KEYS:
         stated += fields.get(key, [])
-    return _of_values(stated) or _of_keys(fields) or _of_values(_status_lines(body))
+    return _find_in_values(stated) or _find_in_keys(fields) or _find_in_values(_status_lines(body))
 
 
 def is_true(values: list[str]) -> bool:
@@ -136,8 +136,8 @@ def is_true(values: list[str]) -> bool:
     return text in _TRUE or is_day
 
 
-def _of_keys(fields: Mapping[str, list[str]]) -> str:
-    """Return the status that a key of its own gives: `superseded_by: ADR-9`, `deprecated: true`."""
+def _find_in_keys(fields: Mapping[str, list[str]]) -> str:
+    """Return the status given by a key of its own: `superseded_by: ADR-9`, `deprecated: true`."""
     for key, values in fields.items():
         may_name_successor = key in _SUCCESSOR_NAMES or key in _SUCCESSOR_FLAGS
         if may_name_successor and _names_successor(" ".join(values)):
@@ -151,31 +151,31 @@ def _names_successor(text: str) -> bool:
     return text.strip(_AROUND_SUCCESSOR).lower() not in _NO_SUCCESSOR
 
 
-def _of_values(values: list[str]) -> str:
+def _find_in_values(values: list[str]) -> str:
     """Return the last value's status of ours: adr-tools adds lines below the first one."""
     for value in reversed(values):
-        status = _of_statement(value)
+        status = _find_in_statement(value)
         if status:
             return status
     return ""
 
 
-def _of_statement(value: str) -> str:
-    """Return the status that a value gives, whatever marks are around it, or after an earlier status."""
-    text = _plain(_without_struck(value))
-    status = _of_value(text)
+def _find_in_statement(value: str) -> str:
+    """Find the status in a value, whatever marks are around it, or behind an earlier status."""
+    text = _plain(_drop_struck(value))
+    status = _find_in_value(text)
     if status:
         return status
     for sign in _BEFORE_LATER_STATUS:
         later = _plain(text.partition(sign)[2])
         # A list of all possible statuses doesn't say anything.
         is_said = sign not in (",", ";") or _explains(later)
-        if later and is_said and _of_value(later):
-            return _of_value(later)
+        if later and is_said and _find_in_value(later):
+            return _find_in_value(later)
     return ""
 
 
-def _without_struck(text: str) -> str:
+def _drop_struck(text: str) -> str:
     """Remove the parts of a text that are struck out."""
     for start, end in (("~~", "~~"), ("<del>", "</del>"), ("<s>", "</s>")):
         while start in text:
@@ -188,7 +188,7 @@ def _without_struck(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text in small letters, from its first letter on: marks, emoji and their names are left out."""
+    """Return a text in lower case from its first letter on, without marks, emoji and their names."""
     text = text.strip(_AROUND).lower()
     if text.startswith(":"):  # `:x: Deprecated`, or a field of reST
         text = text[1:].partition(":")[2]
@@ -204,7 +204,7 @@ def _explains(text: str) -> bool:
     return len(words) > 1 and words[1] in _FOLLOWING
 
 
-def _of_value(text: str) -> str:
+def _find_in_value(text: str) -> str:
     """Return the status that a text begins with, unless it's a sentence about something else."""
     word = text
     for place, char in enumerate(text):
@@ -249,22 +249,22 @@ def _status_lines(body: str) -> list[str]:
             sections += 1
         elif is_in_section or sections <= 1:
             if text[0] == "|":
-                values += _of_row(_cells_of(text))
+                values += _find_in_row(_split_cells(text))
                 if _is_rule(below):
-                    values += _of_column(lines[place:])
+                    values += _find_in_column(lines[place:])
             elif is_in_section:
                 if not _is_underline(text):
                     values.append(text)
             else:
-                values += _of_line(text)
+                values += _find_in_line(text)
     return values
 
 
-def _of_line(text: str) -> list[str]:
+def _find_in_line(text: str) -> list[str]:
     """Find the status in a line: after its name, or at the beginning of a quote."""
     name, colon, value = text.strip(_AROUND).lstrip(":").replace("\uff1a", ":").partition(":")
     if colon:
-        stated = _of_row([name, value])
+        stated = _find_in_row([name, value])
         if stated:
             return stated
     if text.startswith((":::", "!!!")):  # a box, as in `:::warning Superseded`
@@ -280,11 +280,13 @@ def _of_line(text: str) -> list[str]:
         words = words[1:]
     statement = " ".join(words)
     # `**Rejected**: Jenkins` names an option, not the decision.
-    is_option = len(words) > 1 and _of_statement(statement) == REJECTED and not _explains(statement)
+    is_option = (
+        len(words) > 1 and _find_in_statement(statement) == REJECTED and not _explains(statement)
+    )
     return [] if is_option else [statement]
 
 
-def _of_row(cells: list[str]) -> list[str]:
+def _find_in_row(cells: list[str]) -> list[str]:
     """Return the cell behind the name of a status; `superseded` if there is a successor."""
     if len(cells) < 2:  # noqa: PLR2004 - a name and a value
         return []
@@ -296,14 +298,14 @@ def _of_row(cells: list[str]) -> list[str]:
     return []
 
 
-def _of_column(lines: list[str]) -> list[str]:
+def _find_in_column(lines: list[str]) -> list[str]:
     """Return the status in a table of one row, or a row a day; longer ones list other decisions' statuses."""
-    names = [cell.strip(_AROUND).lower() for cell in _cells_of(lines[0])]
+    names = [cell.strip(_AROUND).lower() for cell in _split_cells(lines[0])]
     rows: list[list[str]] = []
     for line in lines[2:]:
         if line.strip()[:1] != "|":
             break
-        rows.append(_cells_of(line))
+        rows.append(_split_cells(line))
     is_history = names[0] in _DAY_NAMES
     if len(rows) != 1 and not is_history:
         return []
@@ -314,7 +316,7 @@ def _of_column(lines: list[str]) -> list[str]:
     return values
 
 
-def _cells_of(line: str) -> list[str]:
+def _split_cells(line: str) -> list[str]:
     return line.strip().strip("|").split("|")
 
 

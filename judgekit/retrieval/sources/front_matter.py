@@ -328,7 +328,7 @@ class _YamlReader:
     def _read_plain(self, text: str, indent: int) -> list[str]:
         """Read a text without quotes, which goes on below while it's indented more than its key."""
         line = self._place
-        value = _without_comment(text)
+        value = _strip_comment(text)
         is_yaml = _is_plain(value) and text[0] not in "|>\"'[{"
         parts = [value if is_yaml else text]
         if value == text or not is_yaml:
@@ -355,7 +355,7 @@ class _YamlReader:
 
     def _read_block(self, text: str, indent: int) -> list[str] | None:
         """Read a literal (`|`) or folded (`>`) text; None if what follows its sign isn't YAML."""
-        signs = _without_comment(text)[1:]
+        signs = _strip_comment(text)[1:]
         digits = signs.strip("+-")
         is_sign = len(signs) - len(digits) <= 1 and (not digits or digits in "123456789")
         if not is_sign or len(digits) > 1:
@@ -453,7 +453,7 @@ def _split_quoted_pair(text: str) -> tuple[str, str] | None:
     return unquote([text[1:end]], text[0]), rest[1:].strip()
 
 
-def _without_comment(text: str) -> str:
+def _strip_comment(text: str) -> str:
     place = text.find(" #")
     return text[:place].rstrip() if place >= 0 else text
 

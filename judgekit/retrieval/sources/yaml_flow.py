@@ -1,4 +1,4 @@
-"""Reads what YAML writes in quotes and in brackets, also over several lines, for front_matter.py."""
+"""Reads YAML's quoted and bracketed values, even over several lines, for front_matter.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LAST_CHARACTER = 0x10FFFF
 
 
 def find_quote_end(line: str, quote: str, start: int) -> int:
-    """Return the place of the quote that ends a quoted text on this line, -1 if it goes on below."""
+    """Find the quote that ends a quoted text on this line; -1 if the text goes on below."""
     if quote == "'":
         end = line.find("'", start)
         while end >= 0 and line[end + 1 : end + 2] == "'":  # two of them mean one
@@ -40,7 +40,7 @@ def unquote(lines: Sequence[str], quote: str) -> str:
     if quote == "'":
         return fold(lines).replace("''", "'")
     text = _decode(lines[0]) if len(lines) == 1 else _decode(_fold_escaped(lines))
-    # Half a pair of surrogates is no character.
+    # Half a surrogate pair isn't a character.
     return text.encode("utf-8", "replace").decode()
 
 
@@ -213,7 +213,7 @@ class FlowReader:
         self._is_quoted = False
 
     def _add_quoted(self, line: str, start: int) -> int:
-        """Add a line of a text in quotes; return the place behind it."""
+        """Add a line of a quoted text; return the position behind it."""
         end = find_quote_end(line, self._quote, start)
         if end < 0:
             self._quoted_lines.append(line[start:])
