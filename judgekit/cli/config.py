@@ -23,7 +23,7 @@ _SECRET = re.compile(r"KEY|TOKEN")
 
 @config.command()
 def show(as_json: AsJson = False, _out: OutOption = None) -> None:
-    """Show each setting, its value and where it comes from, then the variables that are set; no secrets.
+    """Show each setting with its value and its source, then the variables that are set; no secrets.
 
     Options of a command go before all of this.
     """

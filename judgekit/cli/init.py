@@ -49,7 +49,7 @@ def init(
     model: Annotated[str | None, _MODEL] = None,
     where: Annotated[str | None, _WHERE] = None,
 ) -> None:
-    """Ask what you judge, with which model, and where it is; write a configuration and a rubric to edit.
+    """Ask what you judge, with which model, and its path; write a configuration and a rubric to edit.
 
     Nothing is overwritten, and nothing is sent. Options answer the questions beforehand.
     """

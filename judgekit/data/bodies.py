@@ -1,7 +1,7 @@
-"""What the bodies of requests and replies say that programs keep: those of the APIs of models, and JSON.
+"""Reads bodies of requests and replies that programs keep: those of models' APIs, and other JSON.
 
-Only exports of known tools are read like this. In rows of anybody else an object in place of a text is an
-error, since half of it must not be judged for the whole.
+Only exports of known tools are read like this. In anybody else's rows, an object in place of a text is an
+error, because half of it mustn't be judged as if it were the whole.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _INSTRUCTIONS = ("system", "instructions", "systemInstruction", "system_instruct
 
 
 def read_reply(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Read what a model said out of its API's reply: its text, or of any other value its JSON.
+    """Read a model's words from its API's reply; any other value becomes its JSON.
 
-    A list of messages is left as it is: it's a conversation.
+    A list of messages stays as it is, since it's a conversation.
     """
     if conversation.is_conversation(value):
         return value
@@ -43,9 +43,9 @@ def read_reply(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
 
 
 def read_request(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Read what a model was asked: the only message, all of several, or what an object says of a question.
+    """Read a model's question: the only message, all of several messages, or the question in an object.
 
-    A text may hold all that as JSON; a text that holds anything else is what was asked.
+    A text may hold any of these as JSON; otherwise the text itself is the question.
     """
     text = value
     if isinstance(value, str):
@@ -75,12 +75,12 @@ def _said_by(value: object) -> str | None:
 
 
 def _question_in(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
-    """Find what asks in an object: messages, what's named like a question, or the only value."""
+    """Find the question in an object: messages, a value named like a question, or the only value."""
     for key in _REQUEST_KEYS:
         if request.get(key):
             return request[key]
     usual = [key for key in request if is_usual_name(key, ("description",))]
-    # Beside a question, a description is about the case.
+    # Beside a question, a description is about the test case.
     for key in sorted(usual, key=lambda name: name.casefold() == "description"):
         if request[key] and isinstance(request[key], str | list):
             return request[key]
@@ -105,7 +105,7 @@ def _instructions_in(request: Mapping[str, Any]) -> str:
 
 
 def _read_messages(value: list[Any]) -> str | None:
-    """Render messages; of the only one its words. None if they aren't understood."""
+    """Render messages, a single one as its words only; None if they aren't understood."""
     if not conversation.is_conversation(value):
         return _read_blocks(value)
     try:
@@ -121,7 +121,7 @@ def _message_in(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
     """Find the message in a reply of the APIs of OpenAI, Anthropic, Gemini, Bedrock, Ollama and others."""
     if "role" in reply:
         return reply
-    for key in ("choices", "candidates"):  # of several the first
+    for key in ("choices", "candidates"):  # if there are several, the first counts
         choices = reply.get(key)
         if isinstance(choices, list) and choices and isinstance(choices[0], dict):
             first = choices[0]
@@ -149,7 +149,7 @@ def _last_words(message: object) -> str | None:
 
 
 def _read_blocks(blocks: list[Any]) -> str | None:
-    """Read the content blocks or the items of a reply; None if they are neither."""
+    """Read a reply's content blocks or items; None if they're neither."""
     if not blocks or not all(isinstance(block, dict) for block in blocks):
         return None
     as_message = [{"role": ASSISTANT, "content": blocks}]

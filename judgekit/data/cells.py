@@ -1,4 +1,4 @@
-"""What names of columns and texts in cells must be, whatever kind of file has them."""
+"""Checks names of columns and texts in cells, whatever kind of file has them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INDEX = "Unnamed: 0"
 
 
 class CellError(Exception):
-    """Why a row cannot be read: the column ("" for the whole row) and what was expected."""
+    """The reason why a row can't be read: the column ("" for the whole row) and what was expected."""
 
     def __init__(self, problem: str, column: str = "") -> None:
         self.column = column
@@ -23,7 +23,7 @@ class CellError(Exception):
 
 
 def check_names(names: Sequence[str]) -> list[str]:
-    """Return the names of columns; raises `CellError` where one is empty, broken, or there twice."""
+    """Check and return the names of columns; raises `CellError` if one is empty, broken or repeated."""
     for position, (name, times) in enumerate(Counter(names).items(), 1):
         check_text(name)
         if not name.strip():
@@ -38,7 +38,7 @@ def check_names(names: Sequence[str]) -> list[str]:
 
 
 def without_blank_end(cells: Sequence[str], least: int) -> Sequence[str]:
-    """Cut blank cells off the end of a row: Excel writes columns that were cleared beside the table."""
+    """Cut blank cells off the end of a row, since Excel also writes cleared columns beside the table."""
     count = len(cells)
     while count > least and not cells[count - 1].strip():
         count -= 1
@@ -46,13 +46,13 @@ def without_blank_end(cells: Sequence[str], least: int) -> Sequence[str]:
 
 
 def with_name_of_index(names: Sequence[str]) -> Sequence[str]:
-    """Name the first column as pandas does, which writes its index without a name."""
+    """Name an unnamed first column as pandas does when it reads back its index, written without a name."""
     is_index = len(names) > 1 and not names[0].strip() and _INDEX not in names
     return [_INDEX, *names[1:]] if is_index else names
 
 
 def check_text(cell: str, column: str = "") -> None:
-    """Raise `CellError` for a text with a NUL, or with what was no UTF-8 in its file."""
+    """Raise `CellError` for a text with a NUL, or with bytes that weren't UTF-8 in its file."""
     if "\0" in cell:
         raise CellError("expected text, got a NUL byte", column)
     try:

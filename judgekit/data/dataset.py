@@ -1,4 +1,4 @@
-"""The rows of a dataset: what each gives, and what is refused before any model is asked."""
+"""The rows of a dataset: reads what's judged in each, and refuses wrong input before any model is asked."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ if TYPE_CHECKING:
     RowReader: TypeAlias = Callable[[DataRow, str], "ReadRow"]
 
 NOTHING = seals.Fingerprint(current="")
-# Options of a request that a row's result does not rest on, or whose answer stands beside them.
+# Options of a request that don't change a row's result, or that other fields of the result cover.
 _NOT_IN_BASIS = {"rubric", "mode", "model", "deadline", "max_cost_usd", "cache"}
-_LOOKED_AT = 100  # rows whose columns count where fields are guessed; of a stream the first
+_LOOKED_AT = 100  # rows whose columns we look at to guess fields; in a stream only the first
 
 
 class ReadRow(NamedTuple):
-    """What is judged of a row, and how many blocks of a model's thoughts were left out of it."""
+    """The judged content of a row, and the number of blocks of a model's thoughts left out of it."""
 
     subject: Document | ComparisonInput
     thoughts: int = 0
 
 
 class PendingRow(NamedTuple):
-    """A row on its way: what is judged, or why it cannot be; `thoughts` as `ReadRow` has them."""
+    """A row on its way: what's judged, or the reason why it can't be; `thoughts` as in `ReadRow`."""
 
     row: DataRow
     row_id: str | int
@@ -64,6 +64,7 @@ class PendingRow(NamedTuple):
 
 
 def unreadable(name: str, first: UnreadableRow, more: int) -> InputError:
+    """Build the error for the first unreadable row of the input `name`, which counts `more` such rows."""
     where = f"row {first.number:,}" if first.number else "the header"
     if first.column:
         where = f"{where}, column {first.column}"
@@ -74,7 +75,7 @@ def unreadable(name: str, first: UnreadableRow, more: int) -> InputError:
 
 
 def double(row_id: str | int, number: int, first_number: int, column: str) -> UnreadableRow:
-    """Return the row `number` as one that cannot be judged: another one has its id."""
+    """Build an unreadable row in place of row `number`, because another row has its id."""
     why = f"row {first_number:,} has the same id {row_id!r:.80}; give each row its own"
     if labels.id_key(row_id) != str(row_id):
         why += " (ids that differ only by blanks, as 17 and 17.0 do, or in the form of accents are one)"
@@ -82,17 +83,17 @@ def double(row_id: str | int, number: int, first_number: int, column: str) -> Un
 
 
 class Survey(NamedTuple):
-    """What the first rows say: their columns, and which export of a tool they may be."""
+    """The columns of the first rows, and a recogniser that has seen them, for exports of tools."""
 
     names: list[str]
     recogniser: Recogniser
 
 
 def survey(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], Survey]:
-    """Return the rows, and what the first ones say; raises `InputError` where none can be read."""
+    """Look at the first rows; returns all rows with the survey. Raises `InputError` if none can be read."""
     stream = iter(rows)
     if rows.lasting:
-        # None is kept: a few kilobytes of Parquet may hold a text that is in all rows.
+        # We don't keep rows: a few kilobytes of Parquet may unpack to a text in every row.
         return rows, _survey_head(islice(stream, _LOOKED_AT), rows.name, rest=stream)
     head = list(islice(stream, 1))
     return chain(head, stream), _survey_head(head, rows.name, rest=stream)
@@ -101,7 +102,7 @@ def survey(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], Su
 def _survey_head(
     head: Iterable[DataRow | UnreadableRow], name: str, rest: Iterable[DataRow | UnreadableRow]
 ) -> Survey:
-    """Look at some rows; raises `InputError` if none of them can be read."""
+    """Survey some rows; raises `InputError` if none of them can be read."""
     names: dict[str, None] = {}
     recogniser = Recogniser()
     count = 0
@@ -124,13 +125,13 @@ def _survey_head(
 
 
 class Mappings:
-    """Rows that a program gives."""
+    """Rows given by a Python program."""
 
     name = "rows"
     lasting = False
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Raise `InputError` for a row of a list that cannot be read: nothing was asked yet."""
+        """Raise `InputError` for an unreadable row of a list, before any model is asked."""
         self._rows = rows
         if isinstance(rows, list | tuple):
             for row in self:
@@ -151,12 +152,12 @@ class Mappings:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Rows, and what each gives; `basis` is what fingerprints hold beside a row's content.
+    """Rows, and how to read them; `basis` is the part of fingerprints that doesn't come from a row's content.
 
-    `read` turns a row into what is judged under a name: it raises `FieldError` and `Unjudgeable`. A row with
-    a cell of the wrong type is unreadable, or with `keep_bad_rows` a row with an error. `ids` makes what
-    finds an id that two rows have. Names that their columns cannot keep in results are `taken`. If a row is
-    judged in several ways, fingerprints hold the content that `other_readers` make of it, too.
+    `read` turns a row into a subject with a name; it raises `FieldError` and `Unjudgeable`. A row with a cell
+    of the wrong type is unreadable, or with `keep_bad_rows` a row with an error. `ids` makes an `Ids`, which
+    finds repeated ids. `taken` are names that input columns can't keep in results. If a row is judged in
+    several ways, fingerprints also cover the content that `other_readers` read from it.
     """
 
     rows: Iterable[DataRow | UnreadableRow]
@@ -183,7 +184,7 @@ class Dataset:
                 yield pending
 
     def _pending(self, row: DataRow, ids: Ids) -> PendingRow | UnreadableRow:
-        """Return a row with what is judged of it, or as one that cannot be read."""
+        """Read a row's subject, or return it as an unreadable row."""
         column = self.id_column or ""
         row_id = labels.id_of(read_cell(row.columns, column) if column else row.number)
         if row_id is None:
@@ -208,7 +209,7 @@ class Dataset:
         return PendingRow(row, row_id, fingerprint, subject, thoughts=thoughts)
 
     def check(self) -> int:
-        """Return how many rows there are; raises `InputError` for the first that cannot be read."""
+        """Count the rows; raises `InputError` for the first unreadable one."""
         count = 0
         bad = 0
         first = None
@@ -223,9 +224,9 @@ class Dataset:
 
 
 class RowOptions(NamedTuple):
-    """What a caller says of rows: what gives their fields and ids, and what holds where a row says nothing.
+    """A caller's options for rows: the columns of their fields and ids, and defaults for absent values.
 
-    `given` are columns by field; what `fixed` describes is the prompt of texts to compare.
+    `given` are columns by field. In a comparison, the description in `fixed` is the texts' prompt.
     """
 
     task: TaskName = "judge"
@@ -239,7 +240,7 @@ class RowOptions(NamedTuple):
     drops_thoughts: bool = False
 
     def reader(self, fields: Fields, loaded: LoadedRubric) -> RowReader:
-        """Return what makes a subject of a row."""
+        """Build the function that reads a row's subject."""
         if self.task == "compare":
             return partial(self._read_comparison, fields)
         return partial(self._read_document, fields, _given(loaded))
@@ -270,17 +271,16 @@ class RowOptions(NamedTuple):
         return ReadRow(subject, thoughts.count)
 
     def expected(self, fields: Fields, row: DataRow) -> str | None:
-        """Return the label of a row as it is counted; None in rows without labels."""
+        """Return a row's label in the form that's counted; None if the rows have no labels."""
         return row_fields.row_label(fields, row, self.task)
 
 
 def open_dataset(
     source: Rows | Mappings, options: RowOptions, project: Path, request: JudgeRequest
 ) -> tuple[Dataset, Fields, list[str]]:
-    """Return rows with what each gives, by which columns, and lines about what no model will see.
+    """Open a dataset; also returns the fields' columns, and lines about columns that no model will see.
 
-    Raises `InputError` where there is no row, `UsageError` for columns and rubrics that do not exist,
-    `ConfigError`.
+    Raises `InputError` if there are no rows, `UsageError` for missing columns and rubrics, `ConfigError`.
     """
     matched = match_columns(source, options)
     basis, loaded = rubric_basis(options.task, project, request)
@@ -298,7 +298,7 @@ def open_dataset(
 
 
 class MatchedRows(NamedTuple):
-    """Rows, which of their columns give which field, and the column of their ids, if there is one."""
+    """Rows, the columns of their fields, and the column of their ids, if there is one."""
 
     rows: Iterable[DataRow | UnreadableRow]
     fields: Fields
@@ -306,9 +306,9 @@ class MatchedRows(NamedTuple):
 
 
 def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
-    """Find out which columns give which field: those that are `given`, an export's, or the usual ones.
+    """Find the column of each field: a `given` one, an export's, or one with a usual name.
 
-    Raises `InputError` if there is no row, `UsageError` for columns that do not exist.
+    Raises `InputError` if there are no rows, `UsageError` for missing columns.
     """
     stream, (names, recogniser) = survey(source)
     task = options.task
@@ -332,7 +332,7 @@ def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
 
 
 def _without_description(options: RowOptions) -> dict[str, str]:
-    """Take no column for what the template says; raises `UsageError` if the caller names one."""
+    """Take no column for the field that the template fills; raises `UsageError` if the caller names one."""
     field = "prompt" if options.task == "compare" else "description"
     if options.given.get(field):
         raise UsageError(f"--template and --map {field}: give only one of them")
@@ -340,7 +340,7 @@ def _without_description(options: RowOptions) -> dict[str, str]:
 
 
 def _check_template(template: Template, names: Sequence[str], name: str) -> None:
-    """Raise `UsageError` for a column of a template that isn't there."""
+    """Raise `UsageError` if a column that the template names is missing."""
     for column in template.columns:
         if not _is_there(column, names):
             raise row_fields.unknown_column(f"--template: {{{column}}}", column, names, name)
@@ -351,7 +351,7 @@ def _is_there(column: str, names: Collection[str]) -> bool:
 
 
 def _score_columns(task: TaskName, loaded: LoadedRubric) -> frozenset[str]:
-    """Return the columns that scores have in a table: of dimensions, or of the texts that are compared."""
+    """Name the columns of scores in a table: one for each dimension, or for each compared text."""
     names: Sequence[str] = LETTERS
     if task == "judge" and isinstance(loaded.rubric, ScoreRubric):
         names = loaded.rubric.questions
@@ -359,7 +359,7 @@ def _score_columns(task: TaskName, loaded: LoadedRubric) -> frozenset[str]:
 
 
 def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[str, LoadedRubric]:
-    """Return what fingerprints hold beside content (rubrics, mode, models), and the first of the rubrics."""
+    """Build the basis of fingerprints (rubrics, mode, models); also returns the first of the rubrics."""
     gateway = open_gateway({})
     request = request.model_copy(update={"max_cost_usd": None, "cache": False})
     settings = []
@@ -367,7 +367,7 @@ def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[
         judge, _ = document_judge(gateway, project, request)
         settings.append(judge.settings)
     else:
-        # Of two texts, and of several, which by default have another rubric.
+        # For two texts, and for more, which have another default rubric.
         counts = [2, 3] if request.rubric is None else [2]
         for count in counts:
             files = tuple(file_of(letter, letter) for letter in LETTERS[:count])
@@ -380,13 +380,13 @@ def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[
             names.append([model.model for model in models])
         parts.append((judge_settings.loaded.sha256, judge_settings.mode, names))
     for option, value in request.model_dump(exclude=_NOT_IN_BASIS, exclude_defaults=True).items():
-        # A depth stands without its name in results that are there already.
+        # Unnamed, because existing results have the depth without its name.
         parts.append(value if option == "depth" else [option, value])
     return json.dumps(parts), settings[0].loaded
 
 
 def _unseen(task: TaskName, fields: Fields, loaded: LoadedRubric) -> list[str]:
-    """Return lines about columns of documents that no model sees."""
+    """Build lines about columns of documents that no model sees."""
     lines = []
     if task == "judge":
         for name in ("reference", "sources"):

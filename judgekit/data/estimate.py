@@ -1,7 +1,7 @@
-"""What judging would take: calls by tier, tokens, money and time. Nothing is sent.
+"""Estimates what judging would take: calls by tier, tokens, money and time. Nothing is sent.
 
-How many rows the later tiers see is known only when the first one has answered, so figures are ranges: from
-the first tier alone to all tiers for every row.
+Only the first tier's answers decide how many rows the later tiers see, so figures are ranges: from the first
+tier alone to all tiers for every row.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     Subject = Document | ComparisonInput
 
 REPLY_TOKENS = 250
-"""Of a reply: reasons of a few sentences, the scores, and a finding or two."""
+"""Tokens in a reply: reasons of a few sentences, the scores, and a finding or two."""
 SECONDS_A_CALL = 3.0
-_LOOKED_AT = 200  # subjects whose prompts are written; the others count with their mean
+_LOOKED_AT = 200  # subjects whose prompts are written; the others count as their mean
 
 
 class ModelEstimate(NamedTuple):
-    """What a model of a tier would be asked if all subjects came to it; `usd` is None without a price."""
+    """A tier's model and its work if all subjects came to it; `usd` is None without a price."""
 
     tier: TierName
     model: str
@@ -46,7 +46,7 @@ class ModelEstimate(NamedTuple):
 
 @dataclass
 class Estimate:
-    """What a run would take, at least and at most; `at_least` are the models of the first tier."""
+    """The least and the most that a run would take; `at_least` are the models of the first tier."""
 
     subjects: int
     models: list[ModelEstimate]
@@ -64,7 +64,7 @@ class Estimate:
 
 @dataclass
 class _Calls:
-    """The calls to a model that were looked at."""
+    """The calls to a model among the subjects that were looked at."""
 
     endpoint: Endpoint
     count: int = 0
@@ -136,7 +136,7 @@ def _cost(endpoint: Endpoint, read: int, written: int, *, in_batches: bool) -> f
     if is_local(endpoint):
         return 0.0
     if endpoint.profile.kind in ("replay", "command"):
-        return None  # a recording says what its own replies cost, a command nothing beforehand
+        return None  # a recording has its own costs, and a command's aren't known beforehand
     if in_batches:
         return price(endpoint, read, written)
     from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used

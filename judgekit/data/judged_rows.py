@@ -1,4 +1,4 @@
-"""The rows that Python gets back: an iterator of results, which may become a data frame."""
+"""The rows that Python callers get back: an iterator of results, which can become a data frame."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class JudgedRow(dict[str, Any]):
     """A row with its result: a dict, which a notebook shows in short."""
 
     def __repr__(self) -> str:
-        """Return a line for a person; `to_dict` has all."""
+        """Sum the row up in a line for a person; `to_dict` has everything."""
         mean = "" if self.get("average") is None else f", mean {self['average']:g}"
         return escaped(
             f"<row {short_line(str(self.get('id')), _MOST_NAME)}: {self.get('verdict')}{mean}>"
@@ -38,12 +38,12 @@ class JudgedRow(dict[str, Any]):
         return table_html(cells)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as a plain dict."""
+        """Return the whole row as a plain dict."""
         return dict(self)
 
 
 class JudgedRows(Generator[JudgedRow, None, None]):
-    """Results of rows, which are judged while they're asked for."""
+    """Results of rows, which are judged as you iterate."""
 
     def __init__(self, rows: Generator[JudgedRow, None, None]) -> None:
         self._rows = rows
@@ -68,10 +68,10 @@ class JudgedRows(Generator[JudgedRow, None, None]):
         return "<rows that are judged while you iterate over them; to_pandas() judges all>"
 
     def to_pandas(self, *, full: bool = False) -> pd.DataFrame:
-        """Judge the rows that are left, and return them as a data frame with a column for each score.
+        """Judge the remaining rows, and return them as a data frame with a column for each score.
 
-        With `full` it has the whole verdict of each, too. Raises `UsageError` without pandas, before
-        anything is judged, and what judging raises.
+        With `full` it also has each row's whole verdict. Raises `UsageError` without pandas, before anything
+        is judged, and the errors of judging.
         """
         make_frame(())
         rows = []

@@ -1,4 +1,4 @@
-"""The rows of results as a page shows them: of one file, or of two side by side."""
+"""The rows of results as a page shows them: from one file, or from two side by side."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SAME = "the same"
 UNLIKE_LABEL = "not as labelled"
 LIKE_LABEL = "as labelled"
 TIERS_DIFFER = "tiers differ"
-# What comes first on a page; of these the rows without a verdict, then rejected ones, then the others.
+# These come first on a page; among them rows without a verdict, then rejected ones, then the others.
 _FIRST_FLAGS = (REGRESSED, FIXED, CHANGED, UNLIKE_LABEL)
 _FIRST_WORDS = ("undetermined", "escalate", "reject", "improve")
 _ANSWER = "answer"
@@ -50,7 +50,7 @@ _NO_TEXTS = (
 
 
 class RowStore:
-    """Rows by id, in a temporary file: those that are set beside the rows of the results."""
+    """Rows by id, in a temporary file, to set beside the rows of the results."""
 
     def __init__(self) -> None:
         # SQLite removes the file when it's closed or its process dies.
@@ -61,12 +61,12 @@ class RowStore:
         self._table.execute("BEGIN")
 
     def put(self, row_id: str, view: RowView) -> None:
-        """Keep a row; of several with one id the first counts."""
+        """Keep a row; if several have the same id, the first counts."""
         values = (row_id, json.dumps(view))
         self._table.execute("INSERT OR IGNORE INTO rows (id, view, taken) VALUES (?, ?, 0)", values)
 
     def take(self, row_id: str) -> RowView | None:
-        """Return the row with this id, and note that it was asked for."""
+        """Return the row with this id, and mark it as taken."""
         query = "SELECT view FROM rows WHERE id = ?"
         found = self._table.execute(query, (row_id,)).fetchone()
         if found is None:
@@ -148,7 +148,7 @@ class PageRows:
         self._list.add(view, *rank)
 
     def finish(self) -> ShownRows:
-        """Return the rows as the page has them, with those that only the second results have."""
+        """Return all rows for the page, including those that only the second results have."""
         names = ["verdict"]
         if self.beside is not None:
             names = [self._name, self.beside.name]
@@ -172,7 +172,7 @@ class PageRows:
 
 
 def set_beside(results: ResultFile, name: str) -> Beside:
-    """Read second results, with all that a page shows of their rows."""
+    """Read second results, with everything that a page shows of their rows."""
     store = RowStore()
     words = {}
     for row in results:
@@ -191,7 +191,7 @@ def store_texts(texts: Iterable[tuple[str, Mapping[str, str]]]) -> RowStore:
 
 
 def view_row(results: ResultFile, row: ResultRow, name: str) -> RowView:
-    """Describe a row of results, with its texts by name: quotes are marked when all is known of it."""
+    """Describe a row of results, with its texts by name; quotes are marked once the row is complete."""
     texts = {}
     for text_name, text in results.texts_of(row).items():
         texts[text_name] = shown_text(text)
@@ -206,10 +206,10 @@ def view_row(results: ResultFile, row: ResultRow, name: str) -> RowView:
 
 
 def _view_judged(row: ResultRow, name: str) -> RowView:
-    """Describe what the judge says of a row, with each tier's opinion if there's a record of it."""
+    """Describe the judge's verdict on a row, with each tier's opinion if there's a record of it."""
     record = nested(row.columns.get("judged")) or {}
     if not str(record.get("schema")).startswith("judgekit/"):
-        record = {}  # another program may have such a column
+        record = {}  # another program's column may have this name
     reasoning = str(row.columns.get("reasoning") or "")
     given_rounds = record.get("rounds")
     read_rounds: Iterator[Round | CompareRound] = _read_records(Round, given_rounds)
@@ -288,14 +288,14 @@ def _probabilities_text(probabilities: Mapping[str, Mapping[str, float]]) -> str
 
 
 def _read_records(kind: type[_Record], values: object) -> Iterator[_Record]:
-    """Yield the records of a list that can be read: anybody may have written the file."""
+    """Yield the valid records of a list, since anybody may have written the file."""
     for value in values if isinstance(values, list) else ():
         with suppress(ValidationError):
             yield kind.model_validate(value)
 
 
 def _set_beside(view: RowView, other: RowView, name: str, other_name: str) -> None:
-    """Add what second results say of a row; an answer that differs stands beside the first."""
+    """Add the second results' view of a row; an answer that differs is shown beside the first."""
     view["judged"] += other["judged"]
     texts = view.setdefault("texts", {})
     for text_name, text in other.get("texts", {}).items():
@@ -308,7 +308,7 @@ def _set_beside(view: RowView, other: RowView, name: str, other_name: str) -> No
 
 
 def _mark_answers(view: RowView) -> None:
-    """Split the texts of a row so that what findings quote of the answer is marked."""
+    """Split a row's texts so that the passages that findings quote from the answer are marked."""
     quotes = []
     for judged in view["judged"]:
         quotes += [finding.get("quote", "") for finding in judged.get("findings", ())]
@@ -321,7 +321,7 @@ def _mark_answers(view: RowView) -> None:
 
 
 def _describe_difference(words: Sequence[str], label: str | None, *, is_binary: bool) -> list[str]:
-    """Say how the verdicts of one or two results differ from each other and from the label."""
+    """Describe how the verdicts of one or two results differ from each other and from the label."""
     right = []
     for word in words:
         is_open = label is None or word in UNDECIDED
@@ -335,7 +335,7 @@ def _describe_difference(words: Sequence[str], label: str | None, *, is_binary: 
 
 
 def _describe_change(words: Sequence[str], right: Sequence[bool | None]) -> str:
-    """Say whether a second verdict is better than the first: by the label, or else if it accepts."""
+    """Say whether a second verdict is better than the first, by the label or else by acceptance."""
     first, second = words
     if first == second:
         return SAME
@@ -353,10 +353,10 @@ def _tiers_differ(judged: Mapping[str, Any]) -> bool:
 
 
 def _rank(flags: Sequence[str], word: str, mean: float | None) -> tuple[float, ...]:
-    """Rank a row: what differs comes first, then what has no verdict or isn't accepted, then low scores."""
+    """Rank a row: differing rows come first, then those without a verdict or rejected, then low scores."""
     return _place_of(flags, _FIRST_FLAGS), _place_of([word], _FIRST_WORDS), mean or 0.0
 
 
 def _place_of(values: Sequence[str], order: Sequence[str]) -> int:
-    """Find the first place in an order that one of the values has; the number behind all if none has."""
+    """Find the first position in `order` of any of the values; its length if none is there."""
     return min((order.index(value) for value in values if value in order), default=len(order))

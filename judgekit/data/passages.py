@@ -1,4 +1,4 @@
-"""Sources of a row, in the forms in which retrievers and datasets give them: each has a name and its text.
+"""Reads a row's sources, each a name and a text, in the forms that retrievers and datasets use.
 
 A list of texts or objects, an object with a text for each name, columns of lists, or titles with sentences.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# Where an object has its text. With the usual keys its name is in `_NAMES`, with others in more places.
+# Keys of an object's text. With the usual ones its name is under a key in `_NAMES`, else in more places.
 _USUAL_KEYS = ("text", "content", "page_content")
 _MORE_KEYS = (
     "chunk",
@@ -44,7 +44,7 @@ _PAIR = 2
 
 
 class Passage(NamedTuple):
-    """A source: its name, "" if it has none, and its text, or whatever stands in a text's place."""
+    """A source: its name, "" if it has none, and its text, or whatever is in the text's place."""
 
     name: str
     content: Any

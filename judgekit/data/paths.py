@@ -1,6 +1,6 @@
-"""Cells that a path names inside a column, in JMESPath: `response.body.choices[0].message.content`.
+"""Reads cells by a path into a column, in JMESPath: `response.body.choices[0].message.content`.
 
-Beside JMESPath's own functions there's `parse_json`, since tools like to keep JSON in JSON.
+Besides JMESPath's own functions there's `parse_json`, since tools like to keep JSON inside JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Functions(functions.Functions):  # type: ignore[misc]  # jmespath has no 
         return parse_json(value) if isinstance(value, str) else value
 
 
-# Nodes whose first child gives what the others look at.
+# Nodes whose first child gives the value that the others look at.
 _ONWARD = frozenset(
     (
         "filter_projection",
@@ -44,7 +44,7 @@ _OPTIONS = jmespath.Options(custom_functions=_Functions())
 def read_cell(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
     """Read the cell of a column of exactly this name, or else of a path; None if there's nothing.
 
-    The column that a path begins with may hold JSON as text, as in CSV.
+    The path's first column may hold JSON as text, as in CSV.
     """
     if name in columns:
         return columns[name]
@@ -57,12 +57,12 @@ def read_cell(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - w
             data = {**data, root: parse_json(columns[root])}
     try:
         return path.search(data, options=_OPTIONS)
-    except JMESPathError:  # a function that such a value hasn't
+    except JMESPathError:  # a function that doesn't apply to such a value
         return None
 
 
 def column_of(name: str, columns: Collection[str]) -> str:
-    """Name the column that a field comes from: `name` itself, or the one that it's a path into."""
+    """Name the column that a field comes from: `name` itself, or the first column of its path."""
     path = _compile(name)
     if name in columns or path is None:
         return name
@@ -86,12 +86,12 @@ def _compile(name: str) -> ParsedResult | None:
 
 
 def _find_root(path: ParsedResult) -> str:
-    """Find the first column that a path looks at; "" if there's none."""
+    """Find the first column in a path; "" if there's none."""
     return next(iter(_roots_of(path)), "")
 
 
 def find_roots(name: str) -> list[str]:
-    """Find the columns that a path may begin with: those of each alternative, and of each part of a list."""
+    """List the columns that a path may begin with, for each alternative and each part of a list."""
     path = _compile(name)
     return [] if path is None else _roots_of(path)
 
@@ -107,14 +107,14 @@ def _roots_of(path: ParsedResult) -> list[str]:
         if node["type"] in _ONWARD:
             children = children[:1]
         elif node["type"] == "and_expression":
-            children = children[-1:]  # before it stands only when it counts
+            children = children[-1:]  # the other child is only a condition
         nodes = [*children, *nodes]
     return list(roots)
 
 
 @lru_cache(maxsize=256)
 def _opened_roots(name: str) -> Sequence[str]:
-    """Find the columns that a path leads into: of `a.b || c` it's `a`, and `c` is taken as it stands."""
+    """List the columns that a path looks inside: in `a.b || c` that's `a`, while `c` is used as it is."""
     path = _compile(name)
     roots: dict[str, None] = {}
     nodes = [] if path is None else [path.parsed]

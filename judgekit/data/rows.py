@@ -1,8 +1,8 @@
-"""Where rows come from: a file, a folder of files, an address, or JSON Lines on standard input.
+"""Reads rows from a file, a folder of files, an address, or JSON Lines on standard input.
 
-Rows are read one by one, so a million need no more memory than a thousand. A row that cannot be read is
-yielded as `UnreadableRow`, and reading goes on with the next one. The rows of a folder are those of its
-files, in the order of their paths. How a file is read says its kind in `sources/`.
+Rows are read one by one, so a million take no more memory than a thousand. An unreadable row is yielded as an
+`UnreadableRow`, and reading goes on with the next one. The rows of a folder are those of its files, in the
+order of their paths. The modules of `sources/` read the different kinds of files.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowFiles:
-    """The files of a dataset, by their paths: on this machine, or in another file `system`."""
+    """The paths of a dataset's files: on this machine, or in another file `system`."""
 
     name: str
     paths: Sequence[str]
@@ -56,10 +56,10 @@ class RowFiles:
 
     @classmethod
     def at(cls, path: str) -> Self:
-        """Return a file, those in a folder, or those at an address such as s3://bucket/folder.
+        """Find a file, the files in a folder, or those at an address such as s3://bucket/folder.
 
-        Of a folder, hidden files are left out, those below hidden folders, and links: what they lead to may
-        be anywhere on this machine. Raises `InputError`.
+        In a folder we leave out hidden files, files below hidden folders, and links, because these may lead
+        anywhere on this machine. Raises `InputError`.
         """
         with _readable(path):
             system = None
@@ -85,7 +85,7 @@ class RowFiles:
 
     @property
     def can_split(self) -> bool:
-        """Whether its files can be read apart from each other, on several machines."""
+        """Whether its files can be read independently, on several machines."""
         return all(source_of(path).can_split for path in self.paths)
 
     def opened(self, path: str) -> BinaryIO:
@@ -106,7 +106,7 @@ class RowFiles:
     def numbered(
         self, row: DataRow | UnreadableRow, before: int, path: str
     ) -> DataRow | UnreadableRow:
-        """Return a row of a file with its number in the dataset, in which so many are `before` the file."""
+        """Renumber a file's row for the whole dataset, in which `before` rows precede the file."""
         number = row.number and row.number + before
         if isinstance(row, UnreadableRow) and len(self.paths) > 1:
             return row._replace(number=number, problem=f"{row.problem} ({encodable(path)})")
@@ -114,7 +114,7 @@ class RowFiles:
 
 
 def file_system(address: str) -> tuple[FileSystem, str]:
-    """Return the file system of a folder or of an address, and the path there; raises as pyarrow does."""
+    """Find the file system of a folder or an address, and the path in it; raises pyarrow's errors."""
     parquet_module(address, "an address")
     from pyarrow.fs import FileSystem, LocalFileSystem  # noqa: PLC0415 - the extra
 
@@ -132,7 +132,7 @@ def _is_local(system: FileSystem) -> bool:
 
 
 def _listed(system: FileSystem, root: str) -> list[str]:
-    """Return the files below a folder of another file system, by their paths from there."""
+    """List the files below a folder of another file system, as paths relative to it."""
     from pyarrow.fs import FileSelector  # noqa: PLC0415 - the extra
 
     names = []
@@ -143,7 +143,7 @@ def _listed(system: FileSystem, root: str) -> list[str]:
 
 
 def _files_below(folder: str) -> list[str]:
-    """Return the files below a folder, by their paths from there; no link is one, and none is followed."""
+    """List the files below a folder, as paths relative to it; links are neither listed nor followed."""
     names = []
     for base, _, files in os.walk(folder, onerror=_raise):
         for name in files:
@@ -158,7 +158,7 @@ def _raise(error: OSError) -> None:
 
 
 def _has_rows(name: str) -> bool:
-    """Whether a file in a folder has rows by its name, and neither it nor a folder above it is hidden."""
+    """Whether a file's name is one for rows, and neither it nor a folder above it is hidden."""
     is_hidden = any(part.startswith((".", "_")) for part in name.split("/"))
     source = find_source(name)
     return source is not None and source.is_of_folders and not is_hidden
@@ -167,10 +167,9 @@ def _has_rows(name: str) -> bool:
 class Rows:
     """The rows of one input. Each iteration reads it from the start; standard input can be read once.
 
-    `name` is for messages, and may be set to another one; `read_from` is what's read. `paths` are the files
-    or folders on this machine that are read; `schema` is that of the first file whose columns have types,
-    else None; `can_split` as `RowFiles` has it. Iterating raises `InputError` if the file itself can be read
-    no further.
+    `name` is used in messages, and may be changed; `read_from` is the input itself. `paths` are the files or
+    folders read on this machine; `schema` is that of the first file whose columns have types, else None;
+    `can_split` as in `RowFiles`. Iterating raises `InputError` if the file itself can't be read any further.
     """
 
     def __init__(
@@ -199,12 +198,12 @@ class Rows:
             yield from self._read()
 
     def describe(self, fields: Fields, *id_columns: str) -> list[str]:
-        """Say which columns give which field, a line a file."""
+        """Describe the columns that give the fields, a line for each file."""
         return [f"{self.name}: {fields.describe(*id_columns)}"]
 
 
 def open_rows(path: str, stdin: BinaryIO, reading: Reading | None = None) -> Rows:
-    """Open the rows of a file, of a folder or address, or of JSON on standard input for `-`.
+    """Open the rows of a file, a folder or an address, or for `-` of JSON on standard input.
 
     Raises `InputError`.
     """
@@ -225,7 +224,7 @@ def open_rows(path: str, stdin: BinaryIO, reading: Reading | None = None) -> Row
 
 
 def _require_rows_file(path: str) -> None:
-    """Raise `InputError` for a file that is none of a known kind, and for what is no regular file."""
+    """Raise `InputError` for a file of an unknown kind, and for anything but a regular file."""
     if find_source(path) is None:
         expected = f"{', '.join(ENDINGS)}, a folder, or - for JSON Lines on standard input"
         raise InputError(f"{path}: unknown ending of a file of rows; expected {expected}")
@@ -234,7 +233,7 @@ def _require_rows_file(path: str) -> None:
 
 
 def _file_with_types(files: RowFiles) -> str:
-    """Return the first file whose columns have types, else the first file."""
+    """Find the first file whose columns have types, else return the first file."""
     for path in files.paths:
         if source_of(path).has_types:
             return path
@@ -242,7 +241,7 @@ def _file_with_types(files: RowFiles) -> str:
 
 
 def file_of(path: str) -> str:
-    """Return the file of a path, without the table that may be named behind it."""
+    """Cut the name of a table off a path."""
     source = find_source(path)
     if source is not None and source.has_tables:
         path, _ = split_table(path)
@@ -255,7 +254,7 @@ def source_of(path: str) -> Source:
 
 
 def check_file(file: BinaryIO, name: str, reading: Reading) -> pa.Schema | None:
-    """Refuse an open file that is something else by its beginning; returns the types of its columns."""
+    """Refuse a file whose beginning shows another kind; returns its columns' types if they have any."""
     source = source_of(name)
     if source.is_text:
         file = open_as_utf_8(file, name, reading)
@@ -263,9 +262,9 @@ def check_file(file: BinaryIO, name: str, reading: Reading) -> pa.Schema | None:
 
 
 def rows_in(file: BinaryIO, name: str, reading: Reading | None = None) -> Stream:
-    """Yield the rows of an open file; its name says by its ending how they are written.
+    """Yield the rows of an open file; the ending of its name gives the kind.
 
-    Raises `InputError` for a file that is something else.
+    Raises `InputError` for a file of another kind.
     """
     reading = reading or Reading()
     source = source_of(name)
@@ -287,7 +286,7 @@ def _rows_of_stdin(stdin: BinaryIO, reading: Reading) -> Stream:
 
 @contextmanager
 def _readable(name: str) -> Iterator[None]:
-    """Raise `InputError` for what the system or pyarrow cannot read: a `ValueError` is a NUL in the path."""
+    """Turn read errors of the system and pyarrow into `InputError`; a `ValueError` is a NUL in the path."""
     try:
         yield
     except (OSError, ValueError) as error:

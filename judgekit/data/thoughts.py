@@ -1,4 +1,4 @@
-"""What a model thought aloud before its answer, in a block of its own: `<think>…</think>`."""
+"""Leaves out a model's thoughts before its answer, in a block of their own: `<think>…</think>`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ _BLOCK = re.compile(r"\s*<think>.*?</think>\s*", re.DOTALL | re.IGNORECASE)
 
 
 class Thoughts:
-    """Leaves such blocks out, and counts them."""
+    """Leaves out such blocks, and counts them."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def drop(self, text: str) -> str:
-        """Leave out the closed block that begins an output; a text without one stays as it is."""
+        """Cut off the closed block that begins an output; a text without one stays as it is."""
         block = _BLOCK.match(text)
         if block is None:
             return text

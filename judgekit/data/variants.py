@@ -1,7 +1,7 @@
 """Rows judged in several ways, by several models or under several rubrics, with one outcome for each row.
 
-The record of a row is that of the variant that decided, with the calls and the cost of all. The column
-`verdict.NAME` has what each variant said.
+A row's record is that of the variant that decided, with the calls and the cost of all. The column
+`verdict.NAME` has the verdict of a variant.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Combination: TypeAlias = Literal["all", "any"]
 
-# Which word a row has, by the first that any variant says.
+# A row gets the first of these words that any variant gives.
 _ORDER: dict[Combination, tuple[str, ...]] = {
     "all": ("reject", "undetermined", "escalate", "improve", "accept"),
     "any": ("accept", "undetermined", "escalate", "improve", "reject"),
@@ -42,7 +42,7 @@ _ORDER: dict[Combination, tuple[str, ...]] = {
 
 
 class Variants:
-    """The ways in which each row is judged, by name, and how their verdicts make one.
+    """The ways in which each row is judged, by name, and the rule that combines their verdicts.
 
     With `all` a row is accepted if every variant accepts it, and rejected if one rejects it; with `any` it's
     accepted if one accepts it. A row that a variant leaves undetermined is undetermined, unless the others
@@ -61,7 +61,7 @@ class Variants:
         return cls(requests, combination)
 
     def bind(self, dataset: Dataset, options: RowOptions, fields: Fields, project: Path) -> Dataset:
-        """Note how each variant reads a row; returns a dataset whose fingerprints are about all of them."""
+        """Set how each variant reads a row; returns a dataset whose fingerprints cover all of them."""
         parts: list[str] = [self._combination]
         for name, request in self._requests.items():
             basis, loaded = rubric_basis(options.task, project, request)
@@ -96,7 +96,7 @@ class Variants:
             judges = {}
             limit = at_once
             for name, request in self._requests.items():
-                # In a thread: it reads files and loads litellm for prices.
+                # In a thread, because it reads files and loads litellm for prices.
                 make_judge = partial(document_judge, gateway, project, request)
                 judges[name], _ = await running.run_in_thread(make_judge)
                 limit = min(limit, max_concurrency(judges[name], at_once))
@@ -109,7 +109,7 @@ class Variants:
     async def _judge_row(
         self, judges: Mapping[str, DocumentJudge], pending: PendingRow
     ) -> dict[str, Any] | None:
-        """Judge a row in each way; returns None for one that can't be judged."""
+        """Judge a row in each way; returns None if it can't be judged."""
         if pending.subject is None:
             return None
         work = []

@@ -1,6 +1,6 @@
-"""How results become one table: the formats of their files, which columns they have, how a cell is written.
+"""Writes results as one table: chooses the file format, the columns, and the form of each cell.
 
-A format has a line in `RESULT_FORMATS`, and a module of this package with the functions of `TableWriter`.
+Each format has a line in `RESULT_FORMATS`, and a module in this package with the functions of `TableWriter`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _EXACT = 2**53
-_LONG = 2**63  # below: every whole number is a floating-point number, too; is one of 64 bits
-_ALWAYS = {"average": "float", "cost_usd": "float", "duration_ms": "int"}  # also where all are null
+_LONG = 2**63  # a whole number within these bounds fits into 64 bits
+_ALWAYS = {"average": "float", "cost_usd": "float", "duration_ms": "int"}  # even if all are null
 
 
 @contextmanager
 def replacing(target: Path) -> Iterator[IO[bytes]]:
-    """Open what takes the place of a file at once, when all of it is on the disk; raises `OSError`.
+    """Open a file that atomically replaces `target` once all of it is on the disk; raises `OSError`.
 
     Only its owner can read a new one.
     """
@@ -37,9 +37,9 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
 
 
 class ResultsTable(NamedTuple):
-    """Rows of results that become a table: the kinds of value of each column, in order, by its name.
+    """Rows of results to write as a table, with each column's kinds of values by name, in order.
 
-    `types` are those that columns had in the input.
+    `types` are the columns' types in the input.
     """
 
     part: Path
@@ -48,25 +48,25 @@ class ResultsTable(NamedTuple):
     types: Mapping[str, pa.DataType]
 
     def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield each row as it was noted, behind the number of its bytes."""
+        """Yield each row with its size in bytes, the size first."""
         yield from _lines(self.part)
 
 
 class TableWriter(Protocol):
-    """What the module of a format has."""
+    """The functions of a format's module."""
 
     def check(self, name: str) -> None:
-        """Raise `InputError`, for a file of this name, where something is missing that writing needs."""
+        """Raise `InputError` about the file of this name if a library that writing needs is missing."""
 
     def write(self, table: ResultsTable, target: Path) -> None:
-        """Write a table to a file, at once; raises `OSError`."""
+        """Write a table to a file atomically; raises `OSError`."""
 
 
 class ResultFormat(NamedTuple):
-    """A format of files of results: their endings, the usual one first, and its module.
+    """A format for results: its files' endings, the usual one first, and its module.
 
-    JSON Lines have no module: a row is written as soon as it is judged. `is_lean`: people read it, so it
-    leaves out the whole verdict of each row, unless that's wanted.
+    JSON Lines have no module, because each row is written as soon as it's judged. `is_lean`: it's for people,
+    so it leaves out each row's whole verdict, unless that's asked for.
     """
 
     endings: tuple[str, ...]
@@ -80,15 +80,15 @@ RESULT_FORMATS = (
     ResultFormat((".tsv",), "delimited", is_lean=True),
     ResultFormat((".parquet",), "parquet"),
 )
-"""The formats, in the order in which messages and the help list them."""
+"""The formats, in the order used in messages and the help."""
 
 ENDINGS = tuple(ending for format_ in RESULT_FORMATS for ending in format_.endings)
 USUAL_ENDINGS = tuple(format_.endings[0] for format_ in RESULT_FORMATS)
 
 
 def find_format(path: str) -> ResultFormat | None:
-    """Return the format of a file of results by its name; None where no format has its ending."""
-    name = PurePath(path).name[1:].lower()  # a name of nothing but an ending has none
+    """Find a results file's format by its name; None if its ending is unknown."""
+    name = PurePath(path).name[1:].lower()  # a name such as `.csv` has no ending
     for format_ in RESULT_FORMATS:
         if name.endswith(format_.endings):
             return format_
@@ -96,7 +96,7 @@ def find_format(path: str) -> ResultFormat | None:
 
 
 def writer_of(path: str) -> TableWriter | None:
-    """Return the module that writes a file of results; None for JSON Lines, and for any other file."""
+    """Load the module that writes a results file; None for JSON Lines, and for any other file."""
     format_ = find_format(path)
     if format_ is None or format_.module is None:
         return None
@@ -104,7 +104,7 @@ def writer_of(path: str) -> TableWriter | None:
 
 
 def is_lean(path: str) -> bool:
-    """Whether a file of results leaves out the whole verdict, by its name."""
+    """Whether a results file of this name leaves out the whole verdicts."""
     format_ = find_format(path)
     return format_ is not None and format_.is_lean
 
@@ -117,18 +117,18 @@ def write_table(
     schema: pa.Schema | None,
     left_out: Collection[str] = (),
 ) -> None:
-    """Write the rows of a file of JSON Lines as a table; raises `OSError`.
+    """Write the rows of a JSON Lines file as a table; raises `OSError`.
 
-    `ours` are the columns behind a row's own ones, of which some may be `left_out`; `scores` becomes a column
-    for each score. A nested value, and `judged`, is text: JSON. In Parquet a column keeps its type of
-    `schema` where all cells fit it. Else it has the type that all its values share, or is text.
+    `ours` are the columns after a row's own ones, and some may be `left_out`; `scores` becomes a column for
+    each score. Nested values and `judged` become JSON text. In Parquet a column keeps its type in `schema` if
+    all cells fit it. Otherwise it gets the type that all its values share, or becomes text.
     """
     columns = ColumnKinds(ours)
     for _, row in _lines(part):
         columns.add(row)
     kinds, renamed = columns.named()
     kinds = {name: held for name, held in kinds.items() if name not in left_out}
-    # Bytes have become text, some of them as Base64: as bytes again they would be others.
+    # Bytes have become text, partly as Base64, so converting them back would give other bytes.
     types = {}
     for column in schema or ():
         if column.name in kinds and "binary" not in str(column.type):
@@ -137,7 +137,7 @@ def write_table(
 
 
 class ColumnTypeError(Exception):
-    """A column has a cell that does not fit the type it had in the input."""
+    """A column has a cell that doesn't fit the column's type in the input."""
 
     def __init__(self, column: str) -> None:
         self.column = column
@@ -151,7 +151,7 @@ def _lines(part: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 @dataclass
 class ColumnKinds:
-    """The kinds of value in each column of rows of results: a row's `own` ones, `ours`, and its scores."""
+    """The kinds of values in each column of results: a row's `own` columns, `ours`, and its scores."""
 
     our_names: Sequence[str]
     own: dict[str, set[str]] = field(default_factory=dict)
@@ -171,7 +171,7 @@ class ColumnKinds:
         _merge(self.scores, other.scores)
 
     def named(self) -> tuple[dict[str, set[str]], dict[str, str]]:
-        """Return the kinds of each column, in order, and new names of those called like a score."""
+        """Return each column's kinds, in order, and new names for those called like a score."""
         renamed = {}
         for name in self.own.keys() & self.scores.keys():
             new = name
@@ -197,7 +197,7 @@ def _merge(kinds_by_name: dict[str, set[str]], others: Mapping[str, set[str]]) -
 
 
 def _scores(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scores of a row by the names of their columns."""
+    """Map the names of score columns to a row's scores."""
     scores = row.get("scores")
     if isinstance(scores, dict):
         return {f"score.{name}": value for name, value in scores.items()}
@@ -205,7 +205,7 @@ def _scores(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cells_of(row: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
-    """Return the cells of a row by the names of their columns, those of its scores last."""
+    """Map the names of columns to a row's cells, with its scores last."""
     own = {}
     for name, value in row.items():
         if name != "scores":
@@ -214,7 +214,7 @@ def cells_of(row: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, An
 
 
 def cell_of(value: object) -> str:
-    """Return a value as a cell of CSV; no spreadsheet takes it for a formula."""
+    """Render a value as a CSV cell that no spreadsheet takes for a formula."""
     return "" if value is None else defused(text_of(value))
 
 
@@ -254,7 +254,7 @@ def _arrow_type(kinds: set[str]) -> pa.DataType:
 
 
 def schema_of(kinds: Mapping[str, set[str]], types: Mapping[str, pa.DataType]) -> pa.Schema:
-    """Return the columns of a table: each has its type of `types`, or that which its values share."""
+    """Build a table's schema: each column has its type in `types`, or else the one its values share."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     columns = []
@@ -269,9 +269,9 @@ def batch_of(
     renamed: Mapping[str, str],
     given: Container[str],
 ) -> pa.RecordBatch:
-    """Return rows of results as a part of a table; columns that are `given` have a type of the input.
+    """Convert rows of results to a batch of a table; `given` columns have a type from the input.
 
-    Raises `ColumnTypeError` for such a column that does not fit its type.
+    Raises `ColumnTypeError` if such a column doesn't fit its type.
     """
     import pyarrow as pa  # noqa: PLC0415 - as above
 
@@ -305,7 +305,7 @@ def _array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa.Arra
 
 
 def misfits(rows: Sequence[Mapping[str, Any]], types: Mapping[str, pa.DataType]) -> set[str]:
-    """Return the columns in which a cell does not fit the column's type of `types`."""
+    """Find the columns with a cell that doesn't fit the column's type in `types`."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     misfits = set()

@@ -1,4 +1,4 @@
-"""Results as CSV or TSV, in which no spreadsheet takes a cell for a formula."""
+"""Writes results as CSV or TSV in which no spreadsheet takes a cell for a formula."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 def check(_name: str) -> None:
-    """Nothing is missing: the standard library writes these files."""
+    """Accept any file, since the standard library can write it."""
 
 
 def write(table: ResultsTable, target: Path) -> None:
     delimiter = DELIMITERS[target.suffix.lower()]
     with replacing(target) as file:
         text = io.TextIOWrapper(file, "utf-8", newline="")
-        # With the line end of RFC 4180 the writer quotes each line break that a cell may hold.
+        # With RFC 4180's line ends, the writer quotes every kind of line break in a cell.
         writer = csv.writer(text, delimiter=delimiter, lineterminator="\r\n")
         writer.writerow(map(defused, table.kinds))
         for _, row in table.rows():
             cells = cells_of(row, table.renamed)
             writer.writerow([cell_of(cells.get(name)) for name in table.kinds])
-        text.detach()  # which flushes
+        text.detach()  # this flushes, too

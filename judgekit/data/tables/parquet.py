@@ -1,4 +1,4 @@
-"""Results as Parquet: a column keeps its type of the input where all cells fit it."""
+"""Writes results as Parquet: a column keeps its type in the input if all cells fit it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from judgekit.data.tables import ResultsTable
 
 _ROWS = 5000
-_BYTES = 64_000_000  # of a row group: what is in memory at once
+_BYTES = 64_000_000  # in a row group, which is in memory as a whole
 
 
 def check(name: str) -> None:
@@ -44,7 +44,7 @@ def _write_to(file: IO[bytes], table: ResultsTable, types: Mapping[str, pa.DataT
 
 
 def _groups(table: ResultsTable) -> Iterator[list[dict[str, Any]]]:
-    """Yield the rows in groups, each small enough for the memory."""
+    """Yield the rows in groups, each small enough to keep in memory."""
     rows = []
     size = 0
     for byte_count, row in table.rows():
