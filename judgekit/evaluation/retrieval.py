@@ -391,9 +391,8 @@ def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]]) -> None
     with _written(path), outputs.Replacement(str(path)) as replacement:
         for query, ranking in rankings:
             for rank, document in enumerate(ranking, 1):
-                score = (
-                    len(ranking) - rank + 1
-                )  # distinct scores, since readers break ties differently
+                # Distinct scores, since readers break ties differently.
+                score = len(ranking) - rank + 1
                 line = f"{query} Q0 {document} {rank} {score} judgekit-{__version__}\n"
                 replacement.file.write(line.encode())
 

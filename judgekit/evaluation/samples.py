@@ -260,9 +260,8 @@ def walk(sample: Sample, rules: EscalationRules) -> Walked:
     if end.tier is None:
         return Walked(calls, right=None, by_gate=False)
     last = rules.finality.last if rules.finality else None
-    by_gate = (
-        end.because == CALIBRATED and end.tier != last
-    )  # a gate isn't needed to end at the last tier
+    # At the last tier judging ends without a gate anyway.
+    by_gate = end.because == CALIBRATED and end.tier != last
     return Walked(calls, sample.is_right(end.verdict), by_gate)
 
 

@@ -371,9 +371,8 @@ def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int
             break
         opinions = [judged_round.opinion for judged_round in judged.rounds if judged_round.opinion]
         outcomes = [opinion.outcome for opinion in opinions]
-        count += max(
-            1, outcomes.count("improve")
-        )  # a verdict may be `improve` without any round being so
+        # A verdict may be `improve` without any round being so.
+        count += max(1, outcomes.count("improve"))
     return count
 
 

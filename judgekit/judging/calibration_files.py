@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
 AGAIN = "make a new one with judgekit calibrate"
 MOST_TOLD = 3  # unreadable files named in a message
-MOST_READ = (
-    20  # from one folder, since a clone's files are read before the judge's time limit starts
-)
+# From one folder, since a clone's files are read before the judge's time limit starts.
+MOST_READ = 20
 MOST_BYTES = 64_000  # of one file: several times the largest ever made
 _WAIT = 2.0  # seconds for another process that's accepting one
 _ID = re.compile(r"(.+-(?:strict|lenient))-[0-9a-f]{12}")

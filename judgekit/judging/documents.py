@@ -509,8 +509,7 @@ def _list_visible(folder: Path) -> set[Path]:
     """List the files in a folder that aren't hidden, or inside a hidden folder."""
     paths: set[Path] = set()
     for base, folders, names in os.walk(folder):
-        folders[:] = [
-            name for name in folders if not name.startswith(".")
-        ]  # os.walk only enters these
+        # Changed in place, because os.walk then enters only these.
+        folders[:] = [name for name in folders if not name.startswith(".")]
         paths.update(Path(base) / name for name in names if not name.startswith("."))
     return paths

@@ -52,9 +52,8 @@ def _family_of_agent(writer: str) -> str | None:
     """Return the family of an agent's models, by its lower-case name; None for a person."""
     for family, patterns in _AGENTS.items():
         if any(re.match(pattern, writer) for pattern in patterns):
-            if (
-                family == UNKNOWN_FAMILY
-            ):  # an agent of several families may have a model in its name
+            # An agent of several families may have a model in its name.
+            if family == UNKNOWN_FAMILY:
                 return family_by_name(writer.partition(" <")[0])
             return family
     return None

@@ -218,9 +218,8 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         reasons = []
         if end.verdict == "accept" or end.because == COPIED:
             for row in state.rounds:
-                if row.opinion and row.order == [
-                    best
-                ]:  # each round of a ranking is about one subject
+                # Each round of a ranking is about one subject.
+                if row.opinion and row.order == [best]:
                     reasons.append(row.opinion.reasoning)
         # Subjects that left early have means from earlier tiers, so the winner's lead may be 0.
         means = {letter: mean for letter, (mean, _) in scores.items()}

@@ -124,9 +124,8 @@ class ReplyFile:
             if code == sqlite3.SQLITE_FULL and self._opened is not None:
                 with suppress(sqlite3.Error):
                     self._opened.execute(_MAKE_ROOM, (MAX_BYTES // 4,))
-                    self._opened.execute(
-                        statement, values
-                    )  # only writes fill it, and return no row
+                    # Only writes fill it, and return no row.
+                    self._opened.execute(statement, values)
             elif code in _DAMAGED:
                 self._remove_damaged()
         except OSError:

@@ -253,9 +253,8 @@ def _propose(
         "snippets": True,
         "scorer": retrieval.scorer,
     }
-    program = (
-        None if folders else retrieval.command
-    )  # a caller who names folders wants their contents
+    # A caller who names folders wants their contents.
+    program = None if folders else retrieval.command
     return command.search(query, program, folders or retrieval.roots, retrieval.deadline, options)
 
 

@@ -162,7 +162,6 @@ async def try_model(gateway: Gateway, endpoint: Endpoint) -> Trial:
     question = ScoreQuestion(settings, document([file_of("sentence.md", SENTENCE)]), "quick")
     (call,) = question.calls(endpoint, Session(gateway, _SECONDS), sample=0)
     answer = await call()
-    style = remembered.find(endpoint) or CallStyle(
-        endpoint.output
-    )  # the style the call ended up with
+    # The call may have learned a weaker style.
+    style = remembered.find(endpoint) or CallStyle(endpoint.output)
     return Trial(endpoint, answer, style)

@@ -565,9 +565,8 @@ def _arguments(
     told = with_schema(request.messages, request.schema, style.mode)
     for message in told if style.system else without_system(told):
         content: Any = message.content
-        if profile.prompt_caching and 0 < message.stable < len(
-            content
-        ):  # many prompts share this beginning
+        # Many prompts share this beginning.
+        if profile.prompt_caching and 0 < message.stable < len(content):
             cut = message.stable
             shared = {"type": "text", "text": content[:cut]}
             shared["cache_control"] = {"type": "ephemeral"}

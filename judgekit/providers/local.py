@@ -279,9 +279,8 @@ class LocalServer:
 
         threading.Thread(target=converse, args=(process.stdin, process.stdout), daemon=True).start()
 
-    async def ready(
-        self, timeout: float = 120.0
-    ) -> None:  # time to read a gigabyte from a slow disk
+    # The default leaves time to read a gigabyte from a slow disk.
+    async def ready(self, timeout: float = 120.0) -> None:
         """Wait until the server answers; raises `GatewayError` if it ends or takes over `timeout` s."""
         deadline = time.monotonic() + timeout
         while not self._reported.is_set() and time.monotonic() < deadline:  # noqa: ASYNC110 - set by a thread
