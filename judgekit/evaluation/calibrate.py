@@ -123,11 +123,13 @@ def choose_rules(
     steps: dict[Chain, int] = {}  # the number of a chain's gates that were tested
     for chain, members in chains.items():
         if chain in testable:
-            place = tiers.index(chain.tier)
+            tier_index = tiers.index(chain.tier)
             # Chains split the doubt equally. Each share is divided by the tier before's possible
             # results.
             level = doubt / len(testable) / _possible_results(chain, tiers, steps)
-            reaching = _select_reaching(members, tiers[:place], FinalityRules(rules=tuple(gates)))
+            reaching = _select_reaching(
+                members, tiers[:tier_index], FinalityRules(rules=tuple(gates))
+            )
             test = _test_chain(chain, reaching, level, promise)
             steps[chain] = test.steps
             if test.widest is not None:

@@ -228,10 +228,12 @@ def _best_reading(
     if len(best) > 1:
         keys = sorted({key for reading in best for key in reading})
         doubtful = [key for key in keys if len({reading.get(key) for reading in best}) > 1]
-        shown = " and ".join(repr(short_line(key, _SHOWN_CHARS)) for key in doubtful[:2])
+        examples = " and ".join(repr(short_line(key, _SHOWN_CHARS)) for key in doubtful[:2])
         meanings = {reading[doubtful[0]] for reading in best if doubtful[0] in reading}
         options = " or ".join(sorted(meanings))
-        problem = f"the labels {shown} can be read in {len(best)} ways ({doubtful[0]}: {options})"
+        problem = (
+            f"the labels {examples} can be read in {len(best)} ways ({doubtful[0]}: {options})"
+        )
         raise UsageError(f"{problem}; write {expected} instead")
     [reading] = best
     labels = sum(counts.values()) - counts.get(BLANK, 0)
@@ -326,10 +328,10 @@ def _by_side(text: str, most: int) -> str | None:
         return None
     side = match[1]
     if side.isdigit():
-        place = int(side) - 1
+        index = int(side) - 1
     else:
-        place = LETTERS.index(side.upper())
-    return LETTERS[place] if 0 <= place < most else None
+        index = LETTERS.index(side.upper())
+    return LETTERS[index] if 0 <= index < most else None
 
 
 def _first_of(letters: list[str], signs: list[str]) -> str | None:

@@ -44,8 +44,8 @@ class _Steps(NamedTuple):
     shares: list[float]
 
     def at(self, leaning: float) -> float:
-        place = max(0, bisect.bisect_right(self.leanings, leaning) - 1)
-        return _bounded(self.shares[place])
+        step = max(0, bisect.bisect_right(self.leanings, leaning) - 1)
+        return _bounded(self.shares[step])
 
 
 def learn_likelihood(labelled: Labelled) -> Likelihood | None:
@@ -66,8 +66,8 @@ def _points_of_curve(curve: _Logistic, ordered: Labelled) -> list[tuple[float, f
     """Sample the curve at both ends of the labels, and between them at equal numbers of labels."""
     leanings = set()
     for piece in range(_PIECES + 1):
-        place = round((len(ordered) - 1) / _PIECES * piece)
-        leanings.add(ordered[place][0])
+        index = round((len(ordered) - 1) / _PIECES * piece)
+        leanings.add(ordered[index][0])
     return [(leaning, round(curve.at(leaning), 4)) for leaning in sorted(leanings)]
 
 

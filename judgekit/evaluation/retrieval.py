@@ -211,11 +211,11 @@ def shown_by_hook(
     candidates: Sequence[Candidate],
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Split the candidates into those the hook injects by default, and those it only mentions."""
-    usual = RetrievalConfig()
+    defaults = RetrievalConfig()
     return choose_shown(
         candidates[:PROMPT_POOL],
-        max_inject=usual.max_inject,
-        inject=usual.inject,
+        max_inject=defaults.max_inject,
+        inject=defaults.inject,
     )
 
 

@@ -312,16 +312,16 @@ def classes(pairs: Sequence[Pair]) -> list[Class]:
     for word in scale(words) or sorted(set(words)):
         hits = []
         labelled = []
-        said = []
+        uses = []
         for label, answer in pairs:
             hits.append(label == answer == word)
             labelled.append(label == word)
-            said.append(answer == word)
+            uses.append(answer == word)
         use_of_word = Class(
             word=word,
             labelled=sum(labelled),
-            said=sum(said),
-            precision=interval(Measure(gained=hits, possible=said)),
+            said=sum(uses),
+            precision=interval(Measure(gained=hits, possible=uses)),
             recall=interval(Measure(gained=hits, possible=labelled)),
         )
         classes.append(use_of_word)

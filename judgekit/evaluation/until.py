@@ -97,19 +97,19 @@ class Answer:
         """Report whether the condition holds, how sure that is, and after how many rows."""
         verb = {True: "holds", False: "doesn't hold", None: "isn't settled"}[self.holds]
         totals = self.bounds()
-        shown = self.condition.describe_range(totals, self.rows)
+        range_text = self.condition.describe_range(totals, self.rows)
         rows = counted(self.rows, "row", "rows")
         if self.is_complete:
-            said = f"{self.condition} {verb} after all {rows} ({shown})"
+            answer = f"{self.condition} {verb} after all {rows} ({range_text})"
         elif self.holds is None:
-            said = f"{self.condition} {verb} after {self.count:,} of {rows} ({shown})"
+            answer = f"{self.condition} {verb} after {self.count:,} of {rows} ({range_text})"
         elif self.holds == self._certainly_holds:
             after = f"after {self.count:,} of {rows}, whatever the others are"
-            said = f"{self.condition} {verb} {after} ({shown})"
+            answer = f"{self.condition} {verb} {after} ({range_text})"
         else:
             after = f"with {CONFIDENCE} confidence after {self.count:,} of {rows}"
-            said = f"{self.condition} {verb} {after} ({shown})"
+            answer = f"{self.condition} {verb} {after} ({range_text})"
         if self.is_complete and totals.least != totals.most:
             open_rows = (totals.most - totals.least) // self.condition.largest
-            said += f"; {counted(open_rows, 'row has', 'rows have')} no verdict"
-        return said
+            answer += f"; {counted(open_rows, 'row has', 'rows have')} no verdict"
+        return answer

@@ -77,8 +77,8 @@ class ReviewedOverrides:
             if not reason:
                 counting.append(override)
                 continue
-            said = f"{override.decision} by {override.who} ({override.why})"
-            self.notes.append(f"{document.task_id}: {said} doesn't count here: {reason}")
+            description = f"{override.decision} by {override.who} ({override.why})"
+            self.notes.append(f"{document.task_id}: {description} doesn't count here: {reason}")
         return newest_override(
             counting,
             document.task_id,

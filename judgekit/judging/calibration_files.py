@@ -145,10 +145,10 @@ def _check_accepted(path: Path) -> None:
     """Raise `ConfigError` unless the user accepted this project's file."""
     if hashlib.sha256(path.read_bytes()).hexdigest() in _accepted():
         return
-    shown = path.relative_to(_project_of(path))
+    relative_path = path.relative_to(_project_of(path))
     problem = "it belongs to the project and you have not accepted it"
-    remedy = f"see what it does with judgekit calibrate accept {shown}"
-    raise ConfigError(f"{problem}; {remedy}", path=shown)
+    remedy = f"see what it does with judgekit calibrate accept {relative_path}"
+    raise ConfigError(f"{problem}; {remedy}", path=relative_path)
 
 
 class Accepted(Strict):

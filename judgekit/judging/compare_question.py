@@ -143,8 +143,8 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
             sample_numbers: Sequence[int | None] = [None]  # a single sample has no number
             if samples > 1:
                 sample_numbers = range(1, samples + 1)
-            asked = product(sample_numbers, self.rubrics_by_part, ORDERS)
-            for (sample, criterion, order), answer in zip(asked, turn.calls, strict=True):
+            call_parts = product(sample_numbers, self.rubrics_by_part, ORDERS)
+            for (sample, criterion, order), answer in zip(call_parts, turn.calls, strict=True):
                 row = CompareRound(
                     round=first + len(rounds),
                     tier=self.tier,

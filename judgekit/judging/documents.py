@@ -437,19 +437,23 @@ def read_file(path: str, stdin: BinaryIO) -> File:
 
 def decode(path: str, data: bytes, name: str | None = None) -> File:
     """Decode `data` as a file, called `name` in errors; raises `InputError` with a one-line message."""
-    shown = encodable(name or path)
+    printable_name = encodable(name or path)
     if len(data) > MAX_BYTES:
-        raise InputError(f"{shown}: larger than {MAX_BYTES // 1_000_000} MB; judge a part of it")
+        raise InputError(
+            f"{printable_name}: larger than {MAX_BYTES // 1_000_000} MB; judge a part of it"
+        )
     if data.startswith(_UTF_16):
-        raise InputError(f"{shown}: this is UTF-16; save it as UTF-8")
+        raise InputError(f"{printable_name}: this is UTF-16; save it as UTF-8")
     if b"\0" in data[:_SNIFFED]:
-        raise InputError(f"{shown}: a binary file; judgekit judges only text")
+        raise InputError(f"{printable_name}: a binary file; judgekit judges only text")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{shown}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
+        raise InputError(
+            f"{printable_name}: not UTF-8 (byte {error.start}); save it as UTF-8"
+        ) from None
     if is_blank(text):
-        raise InputError(f"{shown}: empty; nothing to judge")
+        raise InputError(f"{printable_name}: empty; nothing to judge")
     return File(encodable(path), text[:CONTEXT_CHARS], hashlib.sha256(data).hexdigest(), len(text))
 
 

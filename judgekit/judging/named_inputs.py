@@ -35,16 +35,16 @@ class NamedInputs:
     def read(self, name: str) -> str:
         """Read a file's text; raises `InputError` with the reason."""
         path = self._find(name)
-        shown = escaped(name)
+        printable_name = escaped(name)
         if self._tracked is not None and path not in self._tracked:
             remedy = "add it with git, or put its text into the case"
-            raise InputError(f"{shown} is no file that git tracks; {remedy}")
+            raise InputError(f"{printable_name} is no file that git tracks; {remedy}")
         try:
             return _read_regular_file(path).decode("utf-8-sig")
         except OSError as error:
-            raise InputError(f"{shown} cannot be read ({error.strerror})") from None
+            raise InputError(f"{printable_name} cannot be read ({error.strerror})") from None
         except UnicodeDecodeError as error:
-            raise InputError(f"{shown} is not UTF-8 (byte {error.start})") from None
+            raise InputError(f"{printable_name} is not UTF-8 (byte {error.start})") from None
 
     def _find(self, name: str) -> Path:
         """Find a file, with links resolved; raises `InputError` unless it's in the base."""
@@ -110,21 +110,21 @@ def refuse_link_out(path: str) -> None:
     inside = name.relative_to(checkout)
     if end == real_checkout / inside:
         return
-    shown = escaped(path)
+    link = escaped(path)
     if not end.is_relative_to(real_checkout):
         raise InputError(
-            f"{shown}: a link that leads out of its checkout, {checkout}; name the file that it leads to"
+            f"{link}: a link that leads out of its checkout, {checkout}; name the file that it leads to"
         )
     try:
         tracked = tracked_files(real_checkout)
     except GitError as error:
-        raise InputError(f"{shown}: git does not say which files it tracks ({error})") from None
+        raise InputError(f"{link}: git does not say which files it tracks ({error})") from None
     links = {real_checkout / step for step in (inside, *inside.parents)}
     is_a_clones = not tracked.isdisjoint(links)
     ends_at_tracked = end in tracked or any(file.is_relative_to(end) for file in tracked)
     if is_a_clones and not ends_at_tracked:
         raise InputError(
-            f"{shown}: a link to a file that git does not track; name the file that it leads to"
+            f"{link}: a link to a file that git does not track; name the file that it leads to"
         )
 
 

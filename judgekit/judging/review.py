@@ -298,9 +298,9 @@ def _add_cost(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[An
 
 def _finding_text(finding: Finding) -> str:
     """Write a finding for models, without secrets."""
-    place = ", ".join(filter(None, (finding.dimension, finding.location)))
+    heading = ", ".join(filter(None, (finding.dimension, finding.location)))
     quote = f"\nQuote: {finding.quote}" if finding.quote else ""
-    return redact.words(f"{place}: {finding.issue}{quote}")
+    return redact.words(f"{heading}: {finding.issue}{quote}")
 
 
 async def _score_again(

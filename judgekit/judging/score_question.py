@@ -182,15 +182,15 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             expected += reply.expected
         if len(replies) == 1:
             reasoning = replies[0].reasoning
-            said = replies[0].said
+            own_word = replies[0].said
         else:
             reasoning = _reasoning_by_dimension(replies)
-            said = None
+            own_word = None
         return replace(
             self._opinion_of_scores(scores),
             reasoning=reasoning,
             findings=place_findings(findings, self.rubric),
-            said=said,
+            said=own_word,
             dimensions=tuple(mentions(reasoning, self.rubric)),
             expected=tuple(expected),
             probabilities=replies[0].shares,

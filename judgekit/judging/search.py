@@ -209,8 +209,8 @@ def search(
         degradations.append(degraded)
     results = []
     for kept_hit in kept[:limit]:
-        place = ranked.candidates.index(kept_hit.hit)
-        results.append(_result(kept_hit, probabilities.get(place)))
+        index = ranked.candidates.index(kept_hit.hit)
+        results.append(_result(kept_hit, probabilities.get(index)))
     return SearchResult(
         query=encodable(query),
         mode=search_mode,

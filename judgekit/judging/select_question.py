@@ -93,8 +93,8 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     ) -> Questionnaire:
         """Ask about several candidates in one listing, each after a label."""
         query = self.subject.query
-        shown = self._cut(candidates, endpoint)
-        listing, labels_by_id = prompt.listed_candidates(query, shown)
+        visible_candidates = self._cut(candidates, endpoint)
+        listing, labels_by_id = prompt.listed_candidates(query, visible_candidates)
         usual = self._questionnaire(
             rubric,
             key=self._key(candidates, part),

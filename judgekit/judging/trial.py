@@ -73,15 +73,15 @@ class Trial:
             return _decisions_in_words(self.answer)
         if self.endpoint.profile.kind != "litellm" or kind_of(self.endpoint) is not WRITES:
             return ""
-        usual = self.endpoint.output
+        default_format = self.endpoint.output
         style = self.style
         observations = []
-        if style.mode != usual:
+        if style.mode != default_format:
             setting = f"output: {style.mode} in the profile of {self.endpoint.profile.provider}"
             fallback = f"from now on it {_FORMATS[style.mode]}; for good, set {setting}"
-            observations.append(f"does not keep to {usual}: {fallback}")
+            observations.append(f"does not keep to {default_format}: {fallback}")
         elif self.answer.value is not None:
-            observations.append(_FORMATS[usual])
+            observations.append(_FORMATS[default_format])
         thinking_tokens = style.thinking_tokens(self.endpoint)
         if thinking_tokens:
             limit = "limits.thinking_tokens"

@@ -168,14 +168,14 @@ def endpoint(
     family = family or family_by_name(bare)
     output = profile.of_model(profile.outputs, model, profile.output)
     price = profile.of_model(profile.price, model, None)
-    usual = Endpoint(profile, model, family, output, price=price)
+    basic_endpoint = Endpoint(profile, model, family, output, price=price)
     if isinstance(profile, CommandProfile):
         # A program gets its settings as environment variables.
         names = ("PATH", "HOME", *profile.keep_env)
         variables = {name: environ[name] for name in names if environ.get(name)}
-        return replace(usual, parameters=variables)
+        return replace(basic_endpoint, parameters=variables)
     if not isinstance(profile, ApiProfile):
-        return usual
+        return basic_endpoint
     address = base or profile.address_in(environ) or _usual_address(profile, environ)
     parameters = {}
     for name, variables_of_parameter in profile.parameters.items():
@@ -183,8 +183,8 @@ def endpoint(
         if value:
             parameters[name] = value
     api_key = first_set(profile.key, environ) or (NO_KEY if address else None)
-    reached = replace(
-        usual,
+    api_endpoint = replace(
+        basic_endpoint,
         model=profile.prefix + bare,
         api_base=address,
         api_key=api_key,
@@ -192,9 +192,9 @@ def endpoint(
         decides=isinstance(profile, DecisionsProfile),
     )
     if not isinstance(profile, LitellmProfile):
-        return reached
+        return api_endpoint
     has_logprobs = _has_logprobs(profile, model) and not profile.pointwise
-    return replace(reached, pointwise=profile.pointwise, logprobs=has_logprobs)
+    return replace(api_endpoint, pointwise=profile.pointwise, logprobs=has_logprobs)
 
 
 def _has_logprobs(profile: LitellmProfile, model: str) -> bool:

@@ -101,10 +101,10 @@ def price(endpoint: Endpoint, read: int, written: int) -> float | None:
     """Price the tokens of a prompt and a reply in a batch, in US dollars; None if no price is known."""
     if is_local(endpoint):
         return 0.0
-    usual = litellm.price_of(endpoint.model, read, written)
+    live_price = litellm.price_of(endpoint.model, read, written)
     if endpoint.price is not None:
-        usual = endpoint.price.of(read, written)
-    return _at_batch_price(Usage(cost_usd=usual), endpoint).cost_usd
+        live_price = endpoint.price.of(read, written)
+    return _at_batch_price(Usage(cost_usd=live_price), endpoint).cost_usd
 
 
 def estimate(endpoint: Endpoint, body: bytes) -> float:

@@ -50,9 +50,9 @@ def usual(status: int, content: bytes) -> Body:
     return Body(status, json.dumps(body).encode())
 
 
-def _misfit(place: str, wanted: str, value: object) -> GatewayError:
-    shown = short_line(json.dumps(value), _WORDS)
-    return GatewayError(FailureKind.INVALID_REPLY, f"{place} is not {wanted} but {shown}")
+def _misfit(field: str, expected: str, value: object) -> GatewayError:
+    quoted_value = short_line(json.dumps(value), _WORDS)
+    return GatewayError(FailureKind.INVALID_REPLY, f"{field} is not {expected} but {quoted_value}")
 
 
 def _check_answer(body: dict[str, Any]) -> None:

@@ -156,11 +156,11 @@ def _probabilities(question: DecisionQuestion, raw: Mapping[str, Any]) -> dict[s
             f"was answered as {short_line(str(kind), _SHORT)!r}, which is another type"
         )
     if question.kind == "predicate":
-        named = {probability(raw[name]) for name in ("probability", "noul") if name in raw}
-        if len(named) != 1:
-            said = "two probabilities" if named else "no probability"
-            raise ValueError(f"was answered with {said}")
-        (yes,) = named
+        values = {probability(raw[name]) for name in ("probability", "noul") if name in raw}
+        if len(values) != 1:
+            found = "two probabilities" if values else "no probability"
+            raise ValueError(f"was answered with {found}")
+        (yes,) = values
         return {YES: yes, NO: 1 - yes}
     listed = raw.get("probabilities")
     if isinstance(listed, _Object):

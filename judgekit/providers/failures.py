@@ -228,9 +228,9 @@ def _message_in_list(errors: list[Any]) -> str | None:
         message = _message_in(error)
         if message is None:
             continue
-        place = error.get("loc") if isinstance(error, dict) else None
-        where = ".".join(map(str, place)) if isinstance(place, list) else ""
-        problems.append(f"{where}: {message}" if where else message)
+        location = error.get("loc") if isinstance(error, dict) else None
+        field = ".".join(map(str, location)) if isinstance(location, list) else ""
+        problems.append(f"{field}: {message}" if field else message)
     return "; ".join(problems) or None
 
 
@@ -239,15 +239,17 @@ def _note_objections(failure: GatewayError, signs: str) -> None:
     objections = {name for name, pattern in _OBJECTIONS.items() if pattern.search(signs)}
     for pattern in _ROOM:
         if match := pattern.search(signs):
-            named = match.groupdict()
-            room = _number(named["limit"]) - _number(named.get("used") or "0")
+            numbers = match.groupdict()
+            room = _number(numbers["limit"]) - _number(numbers.get("used") or "0")
             failure.room = max(0, room)
             break
     for pattern in _CAP:
         if failure.room is None and (match := pattern.search(signs)):
-            named = match.groupdict()
-            is_exclusive = named.get("below") is not None
-            failure.room = _number(named["below"]) - 1 if is_exclusive else _number(named["most"])
+            numbers = match.groupdict()
+            is_exclusive = numbers.get("below") is not None
+            failure.room = (
+                _number(numbers["below"]) - 1 if is_exclusive else _number(numbers["most"])
+            )
             objections.add("cap")
     failure.objections = frozenset(objections)
 

@@ -239,8 +239,8 @@ def cost_of(endpoint: Endpoint, read: int, written: int) -> float | None:
         entry = table.get(bare, {})
     # A model's price for chats doesn't apply to its decisions.
     chats = entry.get("mode") == "chat"
-    usual = None if chats else entry.get("input_cost_per_token")
-    price = entry.get("input_cost_per_token_decisions", usual)
+    chat_price = None if chats else entry.get("input_cost_per_token")
+    price = entry.get("input_cost_per_token_decisions", chat_price)
     return None if price is None else float(price) * read
 
 
@@ -562,8 +562,8 @@ def _arguments(
     endpoint: Endpoint, profile: LitellmProfile, request: Request, style: CallStyle, end: float
 ) -> dict[str, Any]:
     messages = []
-    told = with_schema(request.messages, request.schema, style.mode)
-    for message in told if style.system else without_system(told):
+    request_messages = with_schema(request.messages, request.schema, style.mode)
+    for message in request_messages if style.system else without_system(request_messages):
         content: Any = message.content
         # Many prompts share this beginning.
         if profile.prompt_caching and 0 < message.stable < len(content):
@@ -677,10 +677,10 @@ def _thoughts(response: Any, message: Any, text: str) -> bool:  # noqa: ANN401 -
     """Whether a model spent tokens on thoughts, going by the reply's texts or counts."""
     details = getattr(getattr(response, "usage", None), "completion_tokens_details", None)
     fields = getattr(message, "provider_specific_fields", None) or {}
-    shown = getattr(message, "reasoning_content", None) or fields.get("reasoning")
+    thoughts = getattr(message, "reasoning_content", None) or fields.get("reasoning")
     is_open = text.lstrip().startswith("<think>") and "</think>" not in text
     # Some servers send empty thoughts when told not to think.
-    is_shown = bool(str(shown or "").strip())
+    is_shown = bool(str(thoughts or "").strip())
     return bool(getattr(details, "reasoning_tokens", None)) or is_shown or is_open
 
 

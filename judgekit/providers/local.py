@@ -119,12 +119,12 @@ def resolve(name_or_path: str) -> Path:
             raise InputError(f"{path}: not a GGUF file; name one that llama.cpp can load")
         return path.resolve()
     model = model_named(name_or_path)
-    places = [folder()]
-    named = environment.environ().get("JUDGEKIT_MODELS")
-    if named:
-        places.insert(0, Path(named))
-    for place in places:
-        path = place / f"{model.name}.gguf"
+    folders = [folder()]
+    models_folder = environment.environ().get("JUDGEKIT_MODELS")
+    if models_folder:
+        folders.insert(0, Path(models_folder))
+    for models_path in folders:
+        path = models_path / f"{model.name}.gguf"
         if path.is_file() and path.stat().st_size == model.size:
             return path
     how = f"download it ({model.megabytes}) with: judgekit provider check local --fetch"
@@ -134,11 +134,11 @@ def resolve(name_or_path: str) -> Path:
 def fetch(name: str, progress: Callable[[str], None]) -> Path:
     """Fetch a model's file unless it's here; raises `UsageError` for an unknown name, or `InputError`."""
     model = model_named(name)
-    place = folder()
-    target = place / f"{model.name}.gguf"
+    models_folder = folder()
+    target = models_folder / f"{model.name}.gguf"
     try:
-        environment.private_folder(str(place))
-        lock = place / f".{model.name}.lock"
+        environment.private_folder(str(models_folder))
+        lock = models_folder / f".{model.name}.lock"
         busy = f"{model.name}: another process is downloading it; waiting"
         with locks.file_lock(lock, timeout=LOCK_SECONDS, on_wait=lambda: progress(busy)):
             if not target.is_file() or _digest(target) != model.sha256:
@@ -146,7 +146,7 @@ def fetch(name: str, progress: Callable[[str], None]) -> Path:
     except TimeoutError as error:
         raise InputError(f"{error}; end that process or try again later") from None
     except OSError as error:
-        raise InputError(f"{error.filename or place}: {error.strerror or error}") from None
+        raise InputError(f"{error.filename or models_folder}: {error.strerror or error}") from None
     return target
 
 
@@ -354,15 +354,17 @@ class LocalGateway:
             users.add(self)
             servers.by_name[name] = server, users
         await server.ready(request.timeout)
-        left = request.timeout - (time.monotonic() - started)
-        if left <= 0:
+        seconds_left = request.timeout - (time.monotonic() - started)
+        if seconds_left <= 0:
             raise GatewayError(
                 FailureKind.TIMEOUT, f"{server.model}: loading took longer than the deadline"
             )
         plain = profile.model_copy(update={"embedded": False})  # ask it like any other server
-        here = replace(endpoint, profile=plain, api_base=server.base_url, api_key=server.api_key)
-        here = replace(here, model=profile.prefix + server.model)
-        return await self._inner.complete(here, replace(request, timeout=left))
+        local_endpoint = replace(
+            endpoint, profile=plain, api_base=server.base_url, api_key=server.api_key
+        )
+        local_endpoint = replace(local_endpoint, model=profile.prefix + server.model)
+        return await self._inner.complete(local_endpoint, replace(request, timeout=seconds_left))
 
     async def aclose(self) -> None:
         servers = _servers.get()

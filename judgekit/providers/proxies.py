@@ -106,8 +106,8 @@ def _of_name(endpoint: Endpoint, models: dict[str, Known]) -> Known | None:
 
 
 def _path(endpoint: Endpoint) -> Path:
-    place = f"{endpoint.api_base or ''}\0{endpoint.api_key}"
-    digest = hashlib.sha256(place.encode()).hexdigest()
+    key_text = f"{endpoint.api_base or ''}\0{endpoint.api_key}"
+    digest = hashlib.sha256(key_text.encode()).hexdigest()
     return Path(environment.PROXIES.path(f"{digest}.json"))
 
 
@@ -119,19 +119,19 @@ def _models(endpoint: Endpoint) -> dict[str, Known]:
         answer = _heard[path] = _kept(path)
     if answer.is_fresh:
         return answer.models
-    asking = Future[_Answer]()
-    asked = _asking.get()
-    other = asked.setdefault(path, asking)
-    if other is not asking:
+    own_request = Future[_Answer]()
+    requests = _asking.get()
+    pending_request = requests.setdefault(path, own_request)
+    if pending_request is not own_request:
         with suppress(TimeoutError):
-            answer = other.result(2 * SECONDS)
+            answer = pending_request.result(2 * SECONDS)
         return answer.models
     try:
         answer = _ask(endpoint, answer)
     finally:
-        asking.set_result(answer)
+        own_request.set_result(answer)
         _heard[path] = answer
-        del asked[path]
+        del requests[path]
     with suppress(OSError):
         environment.private_folder(str(path.parent))
         outputs.write_atomically(str(path), json.dumps(answer._asdict()), private=True)

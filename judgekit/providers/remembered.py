@@ -85,8 +85,8 @@ def clear() -> None:
 
 
 def _path(endpoint: Endpoint) -> Path:
-    place = f"{endpoint.profile.provider}\0{endpoint.api_base or ''}\0{endpoint.model}"
-    name = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    key_text = f"{endpoint.profile.provider}\0{endpoint.api_base or ''}\0{endpoint.model}"
+    name = hashlib.sha256(key_text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return Path(environment.ADDRESSES.path(f"{name}.json"))
 
 

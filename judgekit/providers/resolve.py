@@ -145,9 +145,9 @@ def _of_one_model(recorded: Tiers, wanted: PanelRequest, recording: str) -> Tier
     models = set[str]()
     for tier, jury in recorded.items():
         models.update(model.model for model in jury)
-        named = tuple(model for model in jury if f"/{model.model}".endswith(f"/{name}"))
-        if named:
-            endpoints[tier] = named
+        matching = tuple(model for model in jury if f"/{model.model}".endswith(f"/{name}"))
+        if matching:
+            endpoints[tier] = matching
     if not endpoints:
         known = ", ".join(sorted(models))
         raise UsageError(
@@ -260,9 +260,9 @@ def _is_at_home(profile: Profile) -> bool:
 def _unusable(
     profile: Profile, tier: TierName, wanted: PanelRequest, environ: Variables
 ) -> str | None:
-    named = tier not in wanted.listed_only or wanted.asks_for(profile)
-    problem = detect(profile, environ, named=named) or _wrong_address(profile, environ)
-    if problem is None or named or detect(profile, environ, named=True):
+    is_named = tier not in wanted.listed_only or wanted.asks_for(profile)
+    problem = detect(profile, environ, named=is_named) or _wrong_address(profile, environ)
+    if problem is None or is_named or detect(profile, environ, named=True):
         return problem
     how = f"add {profile.provider} to providers.allow in your own configuration"
     return f"a project alone cannot choose to use your credentials for {profile.title}: {how}"
@@ -276,8 +276,8 @@ def fill(endpoints: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
 
 def nearest(tier: TierName, panel: Tiers) -> tuple[Endpoint, ...]:
     """Find the models of a tier, or else of the nearest deeper one with any, or else of a shallower one."""
-    place = TIERS.index(tier)
-    for name in (*TIERS[place:], *reversed(TIERS[:place])):
+    index = TIERS.index(tier)
+    for name in (*TIERS[index:], *reversed(TIERS[:index])):
         if panel.get(name):
             return panel[name]
     return ()
@@ -314,12 +314,12 @@ def named_of(profile: Profile, wanted: PanelRequest) -> dict[TierName, tuple[str
         return {}
     models_by_tier = {}
     for tier, models in wanted.models.items():
-        named = []
+        fitting_names = []
         for name in names(models or ()):
             if profile_of(name, [profile])[0]:
-                named.append(name)
-        if named:
-            models_by_tier[tier] = tuple(named)
+                fitting_names.append(name)
+        if fitting_names:
+            models_by_tier[tier] = tuple(fitting_names)
     return models_by_tier
 
 
@@ -374,12 +374,14 @@ def _wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
     base = profile.address_in(environ)
     if base is None or base.startswith(("http://", "https://")):
         return None
-    place = base.partition("://")[2] or base
+    rest = base.partition("://")[2] or base
     scheme = "https"
     with suppress(ValueError):  # it has no host at all
-        scheme = "http" if is_loopback(f"http://{place}") else "https"
-    path = "" if "/" in place.rstrip("/") else "/v1"
-    expected = f"expected an address with http:// or https://, such as {scheme}://{place.rstrip('/')}{path}"
+        scheme = "http" if is_loopback(f"http://{rest}") else "https"
+    path = "" if "/" in rest.rstrip("/") else "/v1"
+    expected = (
+        f"expected an address with http:// or https://, such as {scheme}://{rest.rstrip('/')}{path}"
+    )
     variable = next(name for name in profile.address_variables if environ.get(name, "").strip())
     return f"the address of {profile.provider} ({variable}) is {base!r}: {expected}"
 

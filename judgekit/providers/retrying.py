@@ -103,13 +103,13 @@ def call_in_thread(
 def pause_after(failure: BaseException | None, number: int, tries: Tries) -> float:
     """Compute the pause in seconds after the `number`th try: as requested, or by the table, plus some."""
     if tries.keeps_to_request:
-        asked = getattr(failure, "retry_after", None)
+        requested_pause = getattr(failure, "retry_after", None)
     else:
-        asked = None
-    if asked is None:
+        requested_pause = None
+    if requested_pause is None:
         pause = tries.pauses[min(number, len(tries.pauses)) - 1]
     else:
-        pause = float(asked)
+        pause = float(requested_pause)
     pause = min(max(pause, tries.shortest), tries.longest)
     return pause + random.uniform(0, min(pause * _SHARE_ADDED, _MOST_ADDED))  # noqa: S311 - no secret
 

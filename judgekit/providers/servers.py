@@ -252,11 +252,11 @@ async def listed(url: str, key: str | None, seconds: float, most: int) -> list[A
     else:
         headers = {}
     # On this machine: no proxy, and no certificates, which take long to load.
-    here = url.startswith("http:") and is_loopback(url)
+    is_here = url.startswith("http:") and is_loopback(url)
     with bounded(most):
         async with (
             asyncio.timeout(seconds),
-            httpx.AsyncClient(timeout=seconds, trust_env=not here, verify=not here) as client,
+            httpx.AsyncClient(timeout=seconds, trust_env=not is_here, verify=not is_here) as client,
         ):
             models: list[Any] = (
                 (await client.get(url, headers=headers)).raise_for_status().json()["data"]
