@@ -313,7 +313,7 @@ def _passes(failure: Exception, _: int) -> bool:
 
 
 async def _style_of(endpoint: Endpoint, end: float) -> CallStyle:
-    """Choose the style for a model: the default, adapted to past replies or to the word of a proxy."""
+    """Choose the style for a model: the default, adapted to past replies or to what a proxy says."""
     style = _remembered(endpoint)
     is_known = (
         style.thinking_tokens(endpoint) or endpoint.profile.limits.thinking_tokens is not None

@@ -186,7 +186,7 @@ async def _body(response: httpx.Response, most: int) -> bytes:
 
 
 def models(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | None]:
-    """List the chat models at OpenAI-compatible addresses of this machine; None if one doesn't answer so."""
+    """List the chat models at OpenAI-compatible addresses of this machine; None for those without a list."""
 
     async def ask(base: str) -> list[str] | None:
         if urlsplit(base).scheme != "http" or not is_loopback(base):
