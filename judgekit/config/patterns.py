@@ -95,7 +95,7 @@ def parse(line: str) -> Pattern | None:
 
 
 def _parts(text: str, pattern: str) -> list[str]:
-    """Return the expression for each part of a text, each ending with `/`; `**` is any number of them."""
+    """Return an expression for each part of a text, ending with `/`; `**` matches any number of parts."""
     parts = []
     start = 0
     place = 0

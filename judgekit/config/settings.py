@@ -427,7 +427,7 @@ def judge_without_effect(project: Path) -> str | None:
 
 
 def _flat(layer: Layer) -> Layer:
-    """Return a layer with dotted keys."""
+    """Flatten a layer to dotted keys."""
     flat = {}
     for key, value in layer.items():
         if isinstance(value, dict):
@@ -525,7 +525,7 @@ def _make_error(path: Path, key: str, problem: str) -> ConfigError:
 
 
 def _within_limits(theirs: Layer, user: Layer) -> Layer:
-    """Return a project's layer with the user's limits and consent put above it."""
+    """Combine a project's layer with the user's limits and consent, which take precedence."""
     bounded = _merge({}, theirs)
     defaults = Config().model_dump()
     rules = _read_user_only_settings()
@@ -588,7 +588,7 @@ def _limit_gate(gate: Layer, user: Layer) -> None:
 
 
 def _merge(below: Layer, above: Layer) -> Layer:
-    """Return `below` with the keys of `above` put over it, section by section."""
+    """Merge `above` over `below`, section by section."""
     merged = dict(below)
     for key, value in above.items():
         if isinstance(value, dict):

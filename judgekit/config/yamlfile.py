@@ -79,7 +79,7 @@ def _validated(raw: bytes, path: Path, model: type[Model], version_key: str | No
 
 
 def read_lines(path: Path, model: type[Model]) -> list[Model]:
-    """Return the objects of a JSON Lines file; raises `ConfigError` for each line that is wrong."""
+    """Read the objects of a JSON Lines file; raises `ConfigError` for each line that's wrong."""
     try:
         lines = lines_of(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -212,7 +212,7 @@ class Problem(NamedTuple):
 
 
 class WrongValuesError(ValueError):
-    """Raised by a model's validator with each `Problem` that is inside of the value."""
+    """Raised by a model's validator with each `Problem` inside the value."""
 
 
 _VALUE_ERROR = "Value error, "

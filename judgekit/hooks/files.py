@@ -50,7 +50,7 @@ class Record(NamedTuple):
 
 
 def install(change: FileChange, *, program: bool = False) -> None:
-    """Write a planned installation, a `program` with its run bit; an `InputError` leaves all as it was."""
+    """Write a planned installation (a `program` gets its run bit); an `InputError` leaves all as it was."""
     if not change.changes or change.after is None:
         return
     if change.backup:
@@ -70,7 +70,7 @@ def install(change: FileChange, *, program: bool = False) -> None:
 
 
 def uninstall(change: FileChange) -> None:
-    """Carry out a planned removal, that of folders made for the file too; raises as `install` does."""
+    """Carry out a planned removal, including folders made for the file; raises as `install` does."""
     if not change.changes:
         return
     if change.backup:
@@ -156,7 +156,7 @@ def replace(
 
 
 def _check_writable(path: Path, target: Path) -> None:
-    """Raise `InputError` for a file that its owner made read-only: renaming over it would not ask."""
+    """Raise `InputError` for a file that its owner made read-only, since renaming over it wouldn't ask."""
     if not target.exists():
         return
     # For root `access` allows all, but a file that nobody may write is meant to stay.

@@ -183,7 +183,7 @@ def _unquote(path: str) -> str:
 
 
 def _find_our_file(hooks: Path) -> Path:
-    """Return the file in a folder of hooks that is ours or is to be it."""
+    """Return the path of our hook, existing or planned, in a folder of hooks."""
     legacy = hooks / LEGACY
     if owner_of(files.read(legacy)) == "ours":
         return legacy
@@ -305,7 +305,7 @@ def list_other_callers(folder: Path) -> Iterator[str]:
 
 
 def uninstall(change: FileChange) -> None:
-    """Carry out a planned removal, that of the folder with links to an earlier hook's neighbours too."""
+    """Carry out a planned removal, including the folder of links to an earlier hook's neighbours."""
     files.uninstall(change)
     hooks = change.path.parent
     if not _list_ours(hooks):

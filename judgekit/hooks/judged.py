@@ -69,9 +69,10 @@ def choose_by_judge(
 
 
 def drop_only(ranked: RankedCandidates, left: Sequence[Candidate], configured: Settings) -> Shown:
-    """Leave out of BM25's choice the memories that models dropped: all that they saw and that isn't `left`.
+    """Remove from BM25's choice the memories that models saw and dropped: those not among `left`.
 
-    A decision model's yes has no meaning until it was compared with labels; its no spares a reader something.
+    A decision model's yes means nothing until it's been compared with labels; its no saves a reader
+    something.
     """
     left_ids = {id(hit) for hit in left}
     dropped = set()

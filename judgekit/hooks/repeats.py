@@ -52,7 +52,7 @@ class HookSession:
         return self._ago.get(_mark(candidate, how))
 
     def hold_back(self, ranked: RankedCandidates, prompt: str) -> None:
-        """Take the memories that were injected lately out of the candidates, unless the prompt names them."""
+        """Move recently injected memories out of the candidates, unless the prompt names them."""
         text = prompt.casefold()
         ranked.repeated = [
             hit for hit in ranked.candidates if self.ago(hit) and not is_named(hit, text)

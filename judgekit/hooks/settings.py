@@ -54,7 +54,7 @@ class Settings:
 
 
 def load(project: str) -> tuple[Settings, list[str]]:
-    """Return the settings that hold in `project`, and a line for stderr about each file that is wrong."""
+    """Load the effective settings of `project`, with a line for stderr about each file that's wrong."""
     stamps = _stamp_sources(project)
     variables = [item for item in environment.environ().items() if item[0].startswith(_VARIABLES)]
     if not variables and not stamps:
@@ -123,7 +123,7 @@ def engine_wanted(configured: Settings | None = None) -> bool:
 
 
 def descriptions(root: str) -> dict[str, str]:
-    """Return the descriptions of categories that a store's memory-config.json gives, by category."""
+    """Return the descriptions of categories in a store's memory-config.json, by category."""
     path = os.path.join(root, environment.MEMORY_CONFIG)
     real_root = os.path.realpath(root).rstrip(os.sep) + os.sep
     is_inside = os.path.realpath(path).startswith(real_root)

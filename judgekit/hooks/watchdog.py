@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_LATER = 0.5  # seconds from when the thread should have ended the process to the alarm
+_LATER = 0.5  # seconds between the thread's deadline and the alarm
 _pipes: list[int] = []  # the end of a pipe by which a child notes something for its parent
 _limits: list[_Limit] = []
 

@@ -61,7 +61,7 @@ def extract(raw: str, model: type[Model]) -> Model:
 
 
 def read(raw: str, model: type[Model], *, schema_enforced: bool = False) -> Model:
-    """Return the answer of a reply; with `schema_enforced` it is the whole of it. Raises `InvalidReply`."""
+    """Read the answer from a reply; with `schema_enforced` it's the whole reply. Raises `InvalidReply`."""
     if not schema_enforced:
         return _read(raw, model, nested=True)
     text = after_thoughts(raw).strip("\ufeff \t\r\n")
@@ -145,7 +145,7 @@ def _differing(
     else:
         texts = [raw[: last.start], raw[end:]]
         for text in around:
-            # From the first object on that is written as a string, without its backslashes.
+            # If an object is written as a string, add the text from there on, without its backslashes.
             string = _STRING.search(text)
             if string:
                 texts.append(_ESCAPED.sub("", text[string.start() :]))
