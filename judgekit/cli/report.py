@@ -1,4 +1,4 @@
-"""`judgekit report`: what results say, for people, for programs and as a page."""
+"""`judgekit report`: sums up results for people, for programs and as a page."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TIER_COLUMNS = [
 _RATES = "Rates"
 _WRONG = "Verdicts that differ from the label"
 _CHANGED = "Verdicts that differ between the results"
-_LISTS = (_WRONG, _CHANGED, WORST_ROWS)  # rows that a page shows in its one list
+_LISTS = (_WRONG, _CHANGED, WORST_ROWS)  # a page shows these rows in a single list
 
 _RESULTS = Argument(metavar="RESULTS [RESULTS2]", help="One or two files of results, any format.")
 _LABELS = Option(metavar="FILE", help="What people say of a random sample: id and label.")
@@ -110,7 +110,7 @@ def report(
     if labels is None and not {"label", "winner"}.isdisjoint(columns.given):
         if results[0] == STDIN:
             raise UsageError("--map label: standard input is read once; name the file, or --labels")
-        labels = results[0]  # the rows have both
+        labels = results[0]  # its rows have both
     label_sheet = _read_labels(labels, first, columns)
     if id_ and not first.has_id_column and not (label_sheet and label_sheet.has_id_column):
         raise UsageError(f"--id {id_}: neither the results nor the labels have such a column")
@@ -167,7 +167,7 @@ def report(
 
 
 def sum_up(rows: ResultFile, *, worst: int | None) -> RowResults:
-    """Sum up results as `report` does without any option, for the formats of rows."""
+    """Sum up results as `report` does without options, for the formats of rows."""
     from judgekit.data.report import summarise
 
     summary = summarise(rows, rows.name)
@@ -181,7 +181,7 @@ def sum_up(rows: ResultFile, *, worst: int | None) -> RowResults:
 
 
 class _Limits(NamedTuple):
-    """What results must keep for the exit code to be 0."""
+    """Limits that results must keep for exit code 0."""
 
     min_accept: float | None
     max_reject: float | None
@@ -189,7 +189,7 @@ class _Limits(NamedTuple):
     fail_if_worse: str | None
 
     def check(self, file: str, sample: int | None) -> None:
-        """Raise `UsageError` for limits on what isn't looked at, or can't be read twice."""
+        """Raise `UsageError` for limits on results that aren't read, or can't be read twice."""
         from judgekit.judging.documents import STDIN
 
         if sample is not None and self != _NO_LIMITS:
@@ -198,7 +198,7 @@ class _Limits(NamedTuple):
             raise UsageError("--fail-if-worse: standard input is read once; name the file")
 
     def find_missed(self, summary: ResultsReport, file: str, columns: NamedColumns) -> list[str]:
-        """Say which limits are missed, a line each; raises `UsageError` for those on other results."""
+        """List a line for each missed limit; raises `UsageError` for those on other results."""
         from judgekit.data.limits import describe_missed, describe_worse, read_base
 
         of_documents = {
@@ -239,9 +239,9 @@ _NO_LIMITS = _Limits(None, None, None, None)
 
 
 def _open_rows(path: str) -> Rows:
-    """Open a file of results or labels, and say how it's read if it's unusual.
+    """Open a file of results or labels, and say how it's read if that's unusual.
 
-    Behind a table without whole verdicts stand the lines that it was written from.
+    For a table without whole verdicts, we read the lines that it was written from.
     """
     from judgekit.data.results import lines_behind
     from judgekit.data.rows import open_rows
@@ -255,7 +255,7 @@ def _open_rows(path: str) -> Rows:
 
 
 def _read_words(path: str, columns: NamedColumns) -> dict[str, str]:
-    """Read the verdicts of a file of results by id."""
+    """Read the verdicts of a results file by id."""
     from judgekit.data.labels import results
 
     rows = results(_open_rows(path), columns)
@@ -265,7 +265,7 @@ def _read_words(path: str, columns: NamedColumns) -> dict[str, str]:
 def _draw_sample(
     file: str, results: ResultFile, labels: str | None, count: int, columns: NamedColumns
 ) -> None:
-    """Add rows to a sheet of labels, the usual one unless it is named, and say what to do with it."""
+    """Add rows to a label sheet (the usual one if none is named), and say what to do with it."""
     from judgekit.data.labels import add_sample
 
     sheet = labels or f"{Path(results.name).with_suffix('')}.labels.csv"
@@ -277,7 +277,7 @@ def _draw_sample(
 
 
 def _read_labels(path: str | None, results: ResultFile, columns: NamedColumns) -> LabelSheet | None:
-    """Return the labels of a file; raises `InputError` where all are blank."""
+    """Read the labels of a file; raises `InputError` if all are blank."""
     from judgekit.data.labels import read_labels
 
     if path is None:
@@ -296,7 +296,7 @@ def _read_labels(path: str | None, results: ResultFile, columns: NamedColumns) -
 
 
 def _describe_results(results: ResultsReport) -> str:
-    """Return how many rows have which verdict, and what they cost."""
+    """Describe the number of rows with each verdict, and their cost."""
     words = ", ".join(f"{count:,} {word}" for word, count in results.verdicts.items())
     parts = [f"{counted(results.rows, 'row', 'rows')}: {words}"]
     if results.undetermined:
@@ -311,14 +311,14 @@ def _describe_results(results: ResultsReport) -> str:
 
 
 def _build_page_sections(results: ResultsReport, sections: Sequence[Section]) -> list[Section]:
-    """Take the sections that a page has beside its rows, which stand in no other list there."""
+    """Choose a page's sections besides its rows; other lists of rows are left out."""
     chosen = []
     for section in sections:
         if section.title in _LISTS:
             continue
         parts = list(section.parts)
         if section.title == _RATES:
-            parts = parts[:1]  # the notes stand at the foot
+            parts = parts[:1]  # the notes go to the foot
         elif section.title == f"By {results.column}":
             parts = [_build_group_figures(results.groups), *parts]
         chosen.append(section._replace(parts=parts))
@@ -326,7 +326,7 @@ def _build_page_sections(results: ResultsReport, sections: Sequence[Section]) ->
 
 
 def _build_group_figures(groups: Sequence[Group]) -> list[Figure]:
-    """Build the chart of the rates of groups; those without a verdict have none."""
+    """Build the chart of the groups' rates, leaving out those without a verdict."""
     figures = []
     for group in groups:
         rate = group.rate
@@ -342,7 +342,7 @@ def _build_group_figures(groups: Sequence[Group]) -> list[Figure]:
 
 
 def _build_sections(results: ResultsReport) -> list[Section]:
-    """Return the rates, and a section for all else that results, labels or second results say."""
+    """Build the section of rates, and those for anything else in results, labels or second results."""
     sections = [Section(_RATES, [_build_figures(results), *_write_notes(results)])]
     labelled = results.labelled
     if labelled and labelled.confusion:
@@ -376,7 +376,7 @@ def _build_sections(results: ResultsReport) -> list[Section]:
 
 
 def _build_win_table(results: ResultsReport) -> Table:
-    """Return how often each text is better than each other."""
+    """Build a table of how often each text is better than each other."""
     letters = list(results.win_rates)
     rows: list[Row] = []
     for letter, rates in results.matrix.items():
@@ -385,7 +385,7 @@ def _build_win_table(results: ResultsReport) -> Table:
 
 
 def _build_figures(results: ResultsReport) -> list[Figure]:
-    """Return the rates of results, with what labels and second results make of them."""
+    """Build the figures of rates, including those that rest on labels and second results."""
     figures = []
     rate = results.accept_rate
     if rate:
@@ -408,13 +408,13 @@ def _build_figures(results: ResultsReport) -> list[Figure]:
 
 
 def _agreement_figures(labelled: Labelled, whose: str = "") -> list[Figure]:
-    """Return how the verdicts of the results, or of others (`whose`), agree with labels."""
+    """Build figures on the agreement of the results' verdicts, or of others (`whose`), with labels."""
     agreement = {"agreement with labels": labelled.accuracy, "Cohen's kappa": labelled.kappa}
     note = f"of {counted(labelled.labels, 'label', 'labels')}"
     figures = []
     for name, interval in agreement.items():
         if interval:
-            # Kappa may be below 0.
+            # Kappa may be negative.
             least = min(0.0, interval.low)
             figures.append(Figure(whose + name, interval.value, interval, note, least=least))
     return figures
@@ -425,7 +425,7 @@ def _count_wins(win: WinRate) -> str:
 
 
 def _write_notes(results: ResultsReport) -> list[str]:
-    """Return what is left out of the rates and why, and who judged."""
+    """Write notes on the rows left out of the rates and the reasons, and on the judges."""
     notes = []
     if results.agreement:
         notes += [f"{line}." for line in results.agreement.describe()]
@@ -488,7 +488,7 @@ def _build_group_row(group: Group, words: Iterable[str]) -> Row:
 
 
 def _build_row_table(rows: Sequence[Shown], total: int) -> Table:
-    """Return a table of rows, with the columns that any of them has."""
+    """Build a table of rows, with every column that any of them has."""
     scores: list[str | float | None] = []
     for row in rows:
         scores.append(", ".join(f"{name} {score:g}" for name, score in row.scores.items()))

@@ -31,7 +31,7 @@ def short_names(first: str, second: str) -> tuple[str, str]:
 
 
 class PageSource(NamedTuple):
-    """What the rows of a page come from: results, and by name others and the file that was judged."""
+    """The sources of a page's rows: results, and the paths of second ones and of the judged file."""
 
     results: ResultFile
     second: str | None
@@ -53,7 +53,7 @@ def split_columns(columns: NamedColumns) -> tuple[NamedColumns, NamedColumns]:
 
 
 def open_page_rows(source: PageSource, open_rows: Callable[[str], Rows]) -> PageRows:
-    """Make ready to collect the rows of a page; reads second results and the file that was judged."""
+    """Prepare to collect a page's rows; reads second results and the file that was judged."""
     from judgekit.data import page_rows
     from judgekit.data.labels import read_texts, results
 
@@ -90,14 +90,14 @@ def write_page(
 
 
 def build_difference(first: str, difference: Difference, note: str = "") -> DifferenceFigure:
-    """Build the figure of how far the rate of second results is above that of the first."""
+    """Build the figure for the difference between the second results' rate and the first's."""
     assert difference.interval is not None  # noqa: S101 - as the caller asked
     first_name, second_name = short_names(first, difference.file)
     return DifferenceFigure.of(f"{second_name} minus {first_name}", difference.interval, note)
 
 
 def describe_headline(summary: ResultsReport) -> str:
-    """Say in one line what the results say: accepted 86.5 %, corrected 84 to 89; 12 undetermined."""
+    """Sum results up in one line: accepted 86.5 %, corrected 84 to 89; 12 undetermined."""
     parts = []
     rate = summary.accept_rate
     if rate is not None:
@@ -119,7 +119,7 @@ def describe_headline(summary: ResultsReport) -> str:
 
 
 def _describe_rate(rate: CorrectedRate) -> str:
-    """Say how many rows are accepted, and how many would be by people, or as far as chance goes."""
+    """Describe the accepted share, with its interval corrected by labels or else from chance alone."""
     text = f"accepted {100 * rate.judged:.1f} %"
     if rate.interval is not None:
         low, high = rate.interval.bounds

@@ -1,4 +1,4 @@
-"""`judge --data` and `compare --data`: the rows of a dataset are judged, here, in batches or on Ray."""
+"""`judge --data` and `compare --data`: judges the rows of a dataset here, in batches or on Ray."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from judgekit.judging.request import JudgeRequest
 
 _ANSWER_CODES = {True: Exit.ACCEPTED, False: Exit.REJECTED, None: Exit.HUMAN_NEEDED}
-LAST_SECONDS = 2.0  # for what is being judged after Ctrl-C
+LAST_SECONDS = 2.0  # to finish rows being judged after Ctrl-C
 
 
 class RunOptions(NamedTuple):
-    """How rows are judged: how many at a time, where, or only shown; which outcomes fail; what is printed."""
+    """How to judge rows: the number at a time, the place, or only to show; failing outcomes; printing."""
 
     jobs: int
     use_engine: bool
@@ -55,7 +55,7 @@ class RunOptions(NamedTuple):
     exit_on: Collection[ExitOn] = USUAL_EXIT
     printing: Printing = Printing()
     variants: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
-    """By name the request of each way in which a row is judged, if there are several."""
+    """The request of each way in which a row is judged, by name, if there are several."""
     combination: Literal["all", "any"] = "all"
 
 
@@ -67,7 +67,7 @@ def run(
     families: Sequence[str],
     run_options: RunOptions,
 ) -> int:
-    """Judge the rows of a dataset, sum up, and return the exit code."""
+    """Judge the rows of a dataset and sum up; returns the exit code."""
     from judgekit.data import fields, results, rows, runs
     from judgekit.data.dataset import RowOptions, open_dataset
     from judgekit.data.variants import Variants
@@ -94,7 +94,7 @@ def run(
     row_options = row_options._replace(
         template=_parse_template(options, description), drops_thoughts=options.drop_thinking
     )
-    # With a condition the limit is one on the rows that are drawn: it's about all of them.
+    # With a condition, which is about all rows, the limit only counts the rows that are drawn.
     if condition is None:
         row_options = row_options._replace(limit=options.limit)
     if options.on and not source.can_split:
@@ -119,7 +119,7 @@ def run(
     if options.agree is not None:
         promised = _promise(options, dataset, project, request)
         dataset = promised.bound
-    if condition is not None:  # a draw needs all rows
+    if condition is not None:  # drawing needs all rows
         dataset = replace(dataset, rows=list(dataset.rows))
     printer = run_options.printing.make_printer(options.out)
     work = runs.DatasetRun(
@@ -148,7 +148,7 @@ def run(
             printer.print_all(source.name)
     is_interrupted = outcome.is_interrupted and not work.gave_up
     _print_problems(work, task)
-    interruption.KEPT[task] = None  # the summary says it
+    interruption.KEPT[task] = None  # the summary says what's kept
     summary = summarise(
         work,
         outcome.name,
@@ -170,7 +170,7 @@ def run(
 
 
 def _parse_template(options: DataOptions, description: TaskDescription) -> Template | None:
-    """Parse `--template`; raises `UsageError` if the description is given otherwise, too."""
+    """Parse `--template`; raises `UsageError` if another option gives the description, too."""
     from judgekit.data.templates import parse_template
 
     if options.template is None:
@@ -194,7 +194,7 @@ def _join(options: DataOptions, columns: Mapping[str, str]) -> Rows:
 
 
 def _note_missing_key() -> None:
-    """Say that a second run will not trust the results of this one, where no key can seal them."""
+    """Warn that a second run won't trust this one's results if no key can seal them."""
     from judgekit.data import seals
 
     if seals.state_key() is None:
@@ -207,7 +207,7 @@ def _note_missing_key() -> None:
 def _promise(
     options: DataOptions, dataset: Dataset, project: Path, request: JudgeRequest
 ) -> PromisedRows:
-    """Bind the rows to the promise that is asked for."""
+    """Bind the rows to the requested promise."""
     from judgekit.data import promised
 
     return promised.bind_rows(dataset, _agreement_options(options), project, request)
@@ -226,7 +226,7 @@ def _agreement_options(options: DataOptions) -> AgreementOptions:
 
 
 class _Job(NamedTuple):
-    """What is to be judged, and how."""
+    """The rows to judge, and the settings."""
 
     task: Literal["judge", "compare"]
     options: DataOptions
@@ -242,7 +242,7 @@ class _Job(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """What became of a run: where the results are, how many rows there are, and those it did not come to."""
+    """A run's outcome: the results, the number of rows, and those in OUT that it didn't come to."""
 
     name: str
     total: int | None
@@ -292,7 +292,7 @@ def _judge_here(job: _Job) -> _Outcome:
 
 
 def _judge_until(job: _Job, results: Results) -> _Outcome:
-    """Judge rows in a drawn order until the condition is settled."""
+    """Judge rows in a random order until the condition is settled."""
     from judgekit.data.dataset import PendingRow
     from judgekit.data.until import UntilJob, UntilRun
 
@@ -308,7 +308,7 @@ def _judge_until(job: _Job, results: Results) -> _Outcome:
         is_fresh=job.options.fresh,
     )
     run = UntilRun(until_job, job.work)
-    # Nobody knows yet how many rows it takes.
+    # We don't know yet how many rows it takes.
     is_interrupted, seconds = _judge_with_progress(run, job.work, total=None)
     results.write_out()
     return _Outcome(
@@ -323,7 +323,7 @@ def _judge_until(job: _Job, results: Results) -> _Outcome:
 
 
 def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None:
-    """Say what was sent where, why rows have no verdict, and why a run was given up."""
+    """Say where texts were sent, why rows have no verdict, and why a run was given up."""
     output.note_sent(work.substitutes, work.redacted)
     output.note(*work.deciders.notes(task))
     if task == "judge":
@@ -343,13 +343,13 @@ def _exit_code(work: DatasetRun, exit_on: Collection[ExitOn]) -> int:
     if work.problem:
         return work.problem.exit_code
     words = set(work.verdict_counts)
-    if work.is_spent:  # the rows that are left have no verdict
+    if work.is_spent:  # the remaining rows have no verdict
         words.add("undetermined")
     return exit_code(words, exit_on)
 
 
 def _make_promised_run(job: _Job) -> PromisedRun | None:
-    """Build what judges the rows under a promise of agreement, if one is asked for."""
+    """Build the run under a promise of agreement, if one is requested."""
     if job.promised is None:
         return None
     from judgekit.data.promised import PromisedJob, PromisedRun
@@ -367,7 +367,7 @@ def _make_promised_run(job: _Job) -> PromisedRun | None:
 
 
 def _make_deep_batch_runner(job: _Job, limit_usd: float | None, is_first: bool) -> BatchRunner:
-    """Build what has `deep` judge rows in batches; a later round keeps what the first has noted."""
+    """Build a batch runner that asks `deep`; a later round keeps the first one's manifest."""
     from judgekit.data.promised import only_deep
 
     request = job.request.model_copy(update={"max_cost_usd": limit_usd})
@@ -383,7 +383,7 @@ def _make_runner(job: _Job, new_rows: int) -> Runner:
     jobs = job.run_options.jobs
     if options.batch:
         return _make_batch_runner(job)
-    # Neither a pipe nor an address, which keep their readers waiting.
+    # Only a file is ready: a pipe or an address may keep its reader waiting.
     is_ready = bool(job.source.paths)
     if job.variants is not None:
         return job.variants.runner(job.project, jobs, is_ready=is_ready)
@@ -412,7 +412,7 @@ def _make_batch_runner(job: _Job) -> BatchRunner:
 def _judge_with_progress(
     judge: Callable[[], None], work: DatasetRun, total: int | None
 ) -> tuple[bool, float]:
-    """Judge the rows; return whether a person ended it, and the seconds it took."""
+    """Judge rows and show progress; returns whether a person interrupted it, and the seconds it took."""
     started = time.monotonic()
     is_interrupted = False
     describe = partial(describe_progress, work, total, started)
@@ -425,7 +425,7 @@ def _judge_with_progress(
 
 
 def _judge_on_ray(job: _Job) -> _Outcome:
-    """Judge the rows on Ray; raises `UsageError` without it."""
+    """Judge the rows on Ray; raises `UsageError` if it isn't installed."""
     from judgekit.config.files import install_extra
 
     try:
@@ -449,7 +449,7 @@ def _judge_on_ray(job: _Job) -> _Outcome:
 
 
 def _show_prompt(task: str, dataset: Dataset, project: Path, request: JudgeRequest) -> int:
-    """Print what would be sent about the first row that can be judged."""
+    """Print the prompts for the first row that can be judged."""
     from judgekit.data.dataset import unreadable
     from judgekit.data.sources import UnreadableRow
     from judgekit.judging import service
@@ -471,7 +471,7 @@ def _estimate(
     request: JudgeRequest,
     run_options: RunOptions,
 ) -> int:
-    """Print what judging the rows would take that OUT doesn't have yet."""
+    """Print an estimate for the rows that OUT doesn't have yet."""
     from judgekit.cli.estimating import print_estimate
     from judgekit.data.estimate import estimate_run
 
@@ -486,7 +486,7 @@ def _estimate(
 
 
 def _open_earlier_results(options: DataOptions) -> Results:
-    """Open what earlier runs have left; without any, results that keep nothing."""
+    """Open the results of earlier runs, or if there are none, results that keep nothing."""
     from judgekit.data.results import Results, open_results
 
     if options.out is None or options.fresh or options.on or not Path(options.out).exists():
@@ -495,7 +495,7 @@ def _open_earlier_results(options: DataOptions) -> Results:
 
 
 class _NewSubjects:
-    """What rows give to judge, without those that have a result; counts what it leaves out."""
+    """The subjects of rows without a result; counts the rows that it leaves out."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
@@ -535,7 +535,7 @@ def _set_on_interrupt(stopped: threading.Event) -> Iterator[None]:
         return
 
     def interrupt() -> None:
-        if hasattr(signal, "pthread_kill"):  # which ends what the main thread waits for
+        if hasattr(signal, "pthread_kill"):  # it interrupts the main thread's waiting
             signal.pthread_kill(main.ident or 0, signal.SIGINT)
         else:
             os.kill(os.getpid(), signal.SIGINT)

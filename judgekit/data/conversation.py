@@ -1,10 +1,10 @@
-"""How a conversation reads as text: turn after turn, calls of tools and their results among them.
+"""Renders a conversation as text: turn after turn, including tool calls and their results.
 
 It understands the messages of OpenAI (`role`, `content`, `tool_calls`, `refusal`), the items of its Responses
 API, the content blocks of Anthropic and of Amazon Bedrock, the `parts` of Gemini and of Vercel's AI SDK,
 LangChain's messages and ShareGPT (`from`, `value`), and objects with a request's messages and the reply.
-What a model thought is left out. Images and files are named in brackets. Anything else is an error: half a
-conversation must not be judged for a whole one.
+A model's thoughts are left out. Images and files are named in brackets. Anything else is an error, because
+half a conversation mustn't be judged as if it were whole.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _KINDS = {
 _CONTENT_KEYS = ("content", "value", "parts", "text", "message")
 _ROLE_KEYS = ("role", "from", "speaker", "sender")
 _LIST_KEYS = ("messages", "contents", "conversation", "conversations")
-# Types of blocks that say only by a key what they are, as Bedrock's and some of Gemini's do.
+# Block types that only a key tells, as in Bedrock's blocks and some of Gemini's.
 _TYPES_BY_KEY = {
     "toolUse": "tool_use",
     "toolResult": "tool_result",
@@ -52,7 +52,7 @@ _TYPES_BY_KEY = {
     **{medium: medium for medium in ("image", "document", "video", "audio")},
 }
 _CODE = "code"  # in place of a tool's name
-# Of an object in the place of a text.
+# Keys of an object in place of a text.
 _TEXT_KEYS = (
     "text",
     "content",
@@ -63,12 +63,12 @@ _TEXT_KEYS = (
 _THOUGHTS = frozenset(
     ("thinking", "redacted_thinking", "reasoning", "thought", "reasoning_content")
 )
-_MARKS = frozenset(("step-start", "item_reference"))  # say nothing
+_MARKS = frozenset(("step-start", "item_reference"))  # without any content
 _CALLS = frozenset(
     ("tool_use", "tool-call", "tool_call", "function_call", "server_tool_use", "mcp_tool_use")
 )
 _RESULTS = frozenset(("tool_result", "tool-result", "function_call_output", "mcp_tool_result"))
-# What is no text is named by the word that its type begins with, or has after `input_`.
+# Other media are named by the word that begins their type, or that follows `input_`.
 _OTHER_MEDIA = (
     "image",
     "audio",
@@ -84,7 +84,7 @@ _OTHER_MEDIA = (
 
 
 class NotUnderstoodError(ValueError):
-    """A conversation that cannot be read whole; the text says where, what was expected and what is there."""
+    """A conversation that we can't read fully; the text says where, what was expected and what was found."""
 
 
 class Turn(NamedTuple):
@@ -99,13 +99,13 @@ class Turn(NamedTuple):
 
 
 class _Reader:
-    """Reads one conversation; `tools` has the names of called tools by the id of the call."""
+    """Reads one conversation; `tools` holds the names of called tools by the call's id."""
 
     def __init__(self) -> None:
         self.tools: dict[str, str] = {}
 
     def read_message(self, message: object, where: str) -> Iterator[Turn]:
-        """Yield the results of tools that a message holds, and then what it says."""
+        """Yield the tool results in a message, and then its words."""
         if not isinstance(message, dict):
             raise NotUnderstoodError(f"{_EXPECTED}; {where} is {kind(message)}")
         message = _without_wrapping(message)
@@ -135,7 +135,7 @@ class _Reader:
                 results.append(self._read_result(block, where))
             else:
                 texts.append(_words(block, where))
-        # Anthropic sends results with the user's next words; others have them behind the call.
+        # Anthropic sends results with the user's next words; others put them after the call.
         if not calls:
             yield from results
         if texts or calls:
@@ -177,14 +177,14 @@ def kind(value: object) -> str:
 
 
 def rendered(turns: Sequence[Turn]) -> str:
-    """Return turns as text. Further lines are moved in: no content passes for another turn."""
+    """Render turns as text. Continuation lines are indented, so that no content passes for another turn."""
     lines = []
     for speaker, text, calls in turns:
         has_only_calls = calls and not text
         if not has_only_calls:
             lines.append(f"{speaker}: {text}")
         lines += [f"{speaker} calls {call}" for call in calls]
-    # `visible` makes breaks of other separators, so it comes before the breaks are counted.
+    # `visible` turns other separators into line breaks, so it's called before these are counted.
     indented = [visible(line).strip().replace("\n", "\n  ") for line in lines]
     return "\n".join(indented)
 
@@ -192,7 +192,7 @@ def rendered(turns: Sequence[Turn]) -> str:
 def split_shared(
     first: Sequence[Turn], second: Sequence[Turn]
 ) -> tuple[Sequence[Turn], Sequence[Turn], Sequence[Turn]]:
-    """Split two conversations into how both begin, and how each goes on, by one turn at least."""
+    """Split two conversations into their common beginning and the rest of each, at least one turn."""
     most = min(len(first), len(second)) - 1
     count = 0
     while count < most and first[count] == second[count]:
@@ -201,19 +201,19 @@ def split_shared(
 
 
 def words_of(turns: Sequence[Turn]) -> str:
-    """Render turns; of a single answer only its words."""
+    """Render turns, a single answer as its words only."""
     if len(turns) == 1 and turns[0].speaker == ASSISTANT:
         return turns[0].content
     return rendered(turns)
 
 
 def is_conversation(value: object) -> bool:
-    """Whether a cell is a list of messages, and not one of texts."""
+    """Whether a cell is a list of messages, rather than of texts."""
     return isinstance(value, list) and bool(value) and all(_has_role(message) for message in value)
 
 
 def read(value: object) -> list[Turn]:
-    """Return the turns of a list of messages, or of one as JSON text; raises `NotUnderstoodError`."""
+    """Read the turns of a list of messages, which may be JSON text; raises `NotUnderstoodError`."""
     try:
         if isinstance(value, str):
             try:
@@ -225,7 +225,7 @@ def read(value: object) -> list[Turn]:
         if isinstance(value, dict):
             value = _messages_in(value)
         if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
-            value = value[0]  # LangSmith's, of one of several prompts
+            value = value[0]  # LangSmith nests the messages in a list of prompts
         if not isinstance(value, list):
             raise NotUnderstoodError(f"{_EXPECTED}, got {kind(value)}")
         reader = _Reader()
@@ -238,7 +238,7 @@ def read(value: object) -> list[Turn]:
 
 
 def is_message(value: object) -> bool:
-    """Whether a cell is one message of an assistant."""
+    """Whether a cell is a single message by an assistant."""
     if not isinstance(value, dict) or not isinstance(value.get("role"), str):
         return False
     is_known = any(key in value for key in (*_CONTENT_KEYS, "refusal", "tool_calls"))
@@ -289,7 +289,7 @@ def _items_in(response: Mapping[str, Any]) -> list[object]:
 
 
 def _typed(block: object) -> object:
-    """Give a block that says by its only key what it is the type of others; any other block as it is."""
+    """Add a type to a block that only its key identifies; any other block stays as it is."""
     if not isinstance(block, dict):
         return block
     if block.get("type") == "tool-invocation" and isinstance(block.get("toolInvocation"), dict):
@@ -318,9 +318,9 @@ def _typed(block: object) -> object:
 
 
 def _without_wrapping(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the message inside one of LangChain's two forms; any other message as it is.
+    """Unwrap a message in one of LangChain's two forms; any other message stays as it is.
 
-    What it dumps: `{"lc": 1, "id": ["langchain", …, "HumanMessage"], "kwargs": {…}}`. What it stores:
+    Dumped: `{"lc": 1, "id": ["langchain", …, "HumanMessage"], "kwargs": {…}}`. Stored:
     `{"type": "human", "data": {…}}`. A type inside wins over one outside.
     """
     kwargs = message.get("kwargs")
@@ -338,7 +338,7 @@ def _without_wrapping(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_item(message: Mapping[str, Any]) -> bool:
-    """Whether this is an item of the Responses API that is no message: a call, a result, a thought."""
+    """Whether this is an item of the Responses API other than a message: a call, a result, a thought."""
     if not message.keys().isdisjoint(_ROLE_KEYS):
         return False
     form = _form_of(message)
@@ -350,7 +350,7 @@ def _speaker_of(message: Mapping[str, Any], where: str) -> str:
     if not isinstance(role, str):
         role = message.get("type")
     if role is None and isinstance(message.get("parts"), list):
-        return "user"  # Gemini's requests of one message leave it out
+        return "user"  # Gemini's requests with a single message leave the role out
     if not isinstance(role, str) or role == "message":
         raise NotUnderstoodError(f"{_EXPECTED}; {where} has no role")
     name = role.casefold()
@@ -360,7 +360,7 @@ def _speaker_of(message: Mapping[str, Any], where: str) -> str:
 
 
 def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
-    """Return what a message says, part by part; raises `NotUnderstoodError` where nothing of it is known."""
+    """List the parts of a message; raises `NotUnderstoodError` if it has no known content."""
     keys = [key for key in _CONTENT_KEYS if message.get(key) is not None]
     refusal = message.get("refusal")
     refusals: list[object] = []
@@ -377,7 +377,7 @@ def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
             f"{where}: expected content or parts, got only {_key_names(message)}"
         )
     content = message[keys[0]]
-    # The AI SDK keeps an empty or a joined content beside the parts.
+    # The AI SDK keeps an empty or joined `content` beside the parts.
     if content == "" and isinstance(message.get("parts"), list):
         content = message["parts"]
     blocks = content if isinstance(content, list) else [content]
@@ -385,7 +385,7 @@ def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
 
 
 def _calls_of(message: Mapping[str, Any], where: str) -> list[object]:
-    """Return the calls of tools beside the content of a message; raises for what is none."""
+    """List the tool calls beside a message's content; raises `NotUnderstoodError` for anything else."""
     calls = message.get("tool_calls") or [message.get("function_call")]
     if not isinstance(calls, list):
         calls = [calls]
@@ -407,7 +407,7 @@ def _calls_of(message: Mapping[str, Any], where: str) -> list[object]:
 
 
 def _form_of(block: object) -> str:
-    """Return what a part of a message is: words, a thought, a call of a tool, its result, or both."""
+    """Classify a part of a message: words, a thought, a tool call, its result, or both."""
     if not isinstance(block, dict):
         return "words"
     type_ = str(block.get("type", ""))
@@ -428,7 +428,7 @@ def _form_of(block: object) -> str:
 
 
 def _words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can hold
-    """Return the text of a content block; of an image or a file its kind in brackets."""
+    """Return a content block's text, or for an image or a file its kind in brackets."""
     if block is None:
         return ""
     if isinstance(block, str):
@@ -443,7 +443,7 @@ def _words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can h
     medium = _medium_of(block)
     if medium:
         return f"[{medium}]"
-    # An object with a type of its own that is no text might be only half read by its text.
+    # If an object has a type of its own other than text, its text may be only a part of it.
     is_text = type_ in ("text", "input_text", "output_text") or "text" in block
     is_bare = type_ == "" and len(block) == 1
     for key in _TEXT_KEYS if is_text or is_bare else ():
@@ -451,7 +451,7 @@ def _words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can h
         if isinstance(value, str):
             return encodable(value)
         if isinstance(value, dict):
-            text = value.get("value")  # of OpenAI's assistants
+            text = value.get("value")  # the form of OpenAI's assistants
             if isinstance(text, str):
                 return encodable(text)
     keys_of_block = _key_names(block)
@@ -467,7 +467,7 @@ def _words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can h
 
 
 def _medium_of(block: Mapping[str, Any]) -> str:
-    """Return what a part is that no text can hold; empty where it is text, or nothing that is known."""
+    """Name the medium of a part that isn't text; "" for text and for unknown parts."""
     keys = ("inlineData", "inline_data", "fileData", "file_data")
     data = next((block[key] for key in keys if isinstance(block.get(key), dict)), None)
     if data is not None:
@@ -482,20 +482,20 @@ def _medium_of(block: Mapping[str, Any]) -> str:
 
 
 def _result_words(part: object, where: str) -> str:
-    """Return what a tool returned: its words, or any other value as JSON."""
+    """Render a tool's result: its words, or any other value as JSON."""
     if part is None:
         return ""
     if isinstance(part, dict):
         if isinstance(part.get("text"), str) or _medium_of(part):
             return _words(part, where)
-        if len(part) == 1 and "json" in part:  # Bedrock's
+        if len(part) == 1 and "json" in part:  # Bedrock's form
             part = part["json"]
         return encodable(json.dumps(part, ensure_ascii=False))
     return encodable(part if isinstance(part, str) else json.dumps(part, ensure_ascii=False))
 
 
 def _inner(block: Mapping[str, Any], keys: Sequence[str], where: str) -> Mapping[str, Any]:
-    """Return the object in a part that says what is called, or came back; the part itself if it has none."""
+    """Find the object in a part that holds the call or the result; without one, the part itself."""
     key = next((key for key in keys if block.get(key)), None)
     if key is None:
         return block

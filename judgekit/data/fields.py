@@ -1,4 +1,4 @@
-"""What a row gives to judging: which column is the text, which the question; and how a cell is read.
+"""Reads the judged content of a row: finds the columns of the text, the question and so on, and reads cells.
 
 A column is found by its usual names (`fields.toml`), in an order of priority, or named with `--map
 FIELD=COLUMN`.
@@ -57,7 +57,7 @@ _TABLE: dict[str, Any] = environment.table(__file__, "fields.toml")
 USUAL: dict[TaskName, dict[str, str]] = _TABLE["usual"]
 _CONTINUED: dict[str, str] = _TABLE["continued"]
 _ONE_HOT = re.compile(r"winner(?:model|response|answer)?([a-z]|tie)")
-_SHOWN = 12  # names of columns in a message
+_SHOWN = 12  # column names in a message
 _NAME_CHARS = 60
 _SHOWN_CHOICES = 3
 _LABELS = ("label", "winner")
@@ -65,7 +65,7 @@ TEMPLATE_FIELDS = ("description", "prompt")
 
 
 class FieldError(InputError):
-    """A cell of the wrong type: `problem` says what was expected and what is there."""
+    """A cell of the wrong type: `problem` says what was expected and what was found."""
 
     def __init__(self, column: str, problem: str) -> None:
         self.column = column
@@ -78,7 +78,7 @@ class Unjudgeable(InputError):  # noqa: N818 - no fault of the input: the row ge
 
 
 class Naming(NamedTuple):
-    """How a caller names the column of a field: with an option of the command line, or in Python."""
+    """The way in which a caller names a field's column: with a command-line option, or in Python."""
 
     is_python: bool = False
 
@@ -98,10 +98,10 @@ ON_THE_COMMAND_LINE = Naming()
 
 
 class Fields(NamedTuple):
-    """Which column gives which field; which others could have given it; and all that give none.
+    """The column of each field, the others that might have given it, and those that give no field.
 
-    Rows of an `export` have `paths` for some fields: there the column is only a name for messages, "" if the
-    first rows give nothing. What `continues` a field stands in another column, and is sent behind it.
+    Rows of an `export` have `paths` for some fields: their column is only a name for messages, "" if the
+    first rows give nothing. `continues` names columns whose text is sent after a field's own.
     """
 
     columns: Mapping[str, str]
@@ -112,10 +112,10 @@ class Fields(NamedTuple):
     paths: Mapping[str, Sequence[str]] = MappingProxyType({})
     continues: Mapping[str, str] = MappingProxyType({})
     template: Template | None = None
-    """What each row fills in place of a column for its description or its prompt."""
+    """A template that each row fills, in place of a column for its description or prompt."""
 
     def read(self, row: DataRow, field: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
-        """Read what a row gives for a field; None if there's nothing."""
+        """Read a row's value for a field; None if there's none."""
         if field in self.paths:
             return read_field(row.columns, field, self.paths[field])
         return read_cell(row.columns, self.columns.get(field, ""))
@@ -137,12 +137,12 @@ class Fields(NamedTuple):
         return self.template.fill(read)
 
     def _is_fixed(self, field: str) -> bool:
-        """Whether all rows of an export have the same for a field, such as the winner of a chosen text."""
+        """Whether an export fixes a field's value for all rows, such as the winner beside a chosen text."""
         paths = self.paths.get(field, ())
         return bool(paths) and not any(map(find_roots, paths))
 
     def describe(self, *used_otherwise: str) -> str:
-        """Return one line that says what is taken from where; columns `used_otherwise` are not named."""
+        """Describe in one line the column of each field; columns `used_otherwise` aren't named."""
         parts = []
         if self.template is not None:
             used_otherwise = (*used_otherwise, *self.template.columns)
@@ -169,7 +169,7 @@ class Fields(NamedTuple):
 
 
 def parse_map(items: Iterable[str]) -> dict[str, str]:
-    """Return columns by field from `FIELD=COLUMN`; raises `UsageError`."""
+    """Parse `FIELD=COLUMN` items to a map of columns by field; raises `UsageError`."""
     columns = {}
     for item in items:
         field, sign, column = item.partition("=")
@@ -189,25 +189,25 @@ def fields_of(
     naming: Naming = Naming(),  # noqa: B008 - a value that never changes
     export: Recognised | None = None,
 ) -> Fields:
-    """Return which of the `columns` of `name` give which field; a field `given` as "" is not taken.
+    """Choose the column of each field among the `columns` of `name`; a field `given` as "" is left out.
 
-    Of an `export` its paths come first, but for what is `given`. Raises `UsageError` for an unknown field or
-    column, where no column gives a text, and where several may; its text says how to name one, by `naming`.
+    The paths of an `export` come first, except for `given` fields. Raises `UsageError` for an unknown field
+    or column, if no column gives a text, and if several might; it says how to name one, by `naming`.
     """
-    # All names are compared in their plain form.
+    # Names are always compared in their plain form.
     usual = {}
     for field, names in USUAL[task].items():
         usual[field] = list(map(plain, names.split()))
     _check_given(given, usual, columns, name, naming)
     paths = {} if export is None else _paths_beside(export, given)
     closed = export is not None and not export.uses_usual_names
-    left_open = _LABELS if closed else tuple(usual)  # to columns with usual names
+    left_open = _LABELS if closed else tuple(usual)  # fields to find by columns' usual names
     by_name: dict[str, str] = {}
     for column in columns:
         by_name.setdefault(plain(column), column)
     usual_names = list(chain.from_iterable(usual.values()))
     if task == "judge":
-        # "text" itself comes before a model's response, and that before the other usual names.
+        # "text" itself comes before a model's response, which comes before the other usual names.
         first, *rest = usual["text"]
         usual["text"] = [first, *responses_in(by_name, usual_names), *rest]
     taken_first = {*given.values(), *_roots_of(paths)}
@@ -254,7 +254,7 @@ def fields_of(
 
 
 def _paths_beside(export: Recognised, given: Mapping[str, str]) -> dict[str, Sequence[str]]:
-    """Return the paths of an export for fields that the caller leaves open."""
+    """Return an export's paths for the fields that the caller leaves open."""
     return {field: path for field, path in export.paths.items() if field not in given}
 
 
@@ -269,9 +269,9 @@ def _roots_of(paths: Mapping[str, Sequence[str]]) -> set[str]:
 def id_column_of(
     columns: Iterable[str], name: str, naming: Naming = ON_THE_COMMAND_LINE
 ) -> str | None:
-    """Return the column of ids: `id`, else the one that is called so but for case and signs (`ID`, `_id`).
+    """Find the column of ids: `id`, else one with that name in other case or punctuation (`ID`, `_id`).
 
-    None if there is none. Raises `UsageError` if there are several.
+    None if there's none. Raises `UsageError` if there are several.
     """
     if "id" in columns:
         return "id"
@@ -295,7 +295,7 @@ def _check_given(
     name: str,
     naming: Naming,
 ) -> None:
-    """Raise `UsageError` for a field that is none of the usual ones, and for a column that is not there."""
+    """Raise `UsageError` for an unknown field, and for a missing column."""
     for field, column in given.items():
         option = naming.option(field, column)
         if field not in usual:
@@ -305,7 +305,7 @@ def _check_given(
 
 
 def unknown_column(option: str, column: str, columns: Sequence[str], name: str) -> UsageError:
-    """Say that an option names a column that the rows of `name` haven't, and which they have."""
+    """Build the error for an option's column that the rows of `name` don't have; lists those they have."""
     hint = ""
     near = difflib.get_close_matches(column, columns, n=1)
     if near:
@@ -317,7 +317,7 @@ def unknown_column(option: str, column: str, columns: Sequence[str], name: str) 
 def _names_in_pairs(
     a: Sequence[str], b: Sequence[str], free: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """Return the usual names of two texts of which both columns are there: they belong together."""
+    """Keep the usual names of two texts for which both columns exist, since these belong together."""
     names_of_a = []
     names_of_b = []
     for name_of_a, name_of_b in zip(a, b, strict=True):
@@ -328,7 +328,7 @@ def _names_in_pairs(
 
 
 def _refuse_doubt(text: str, rivals: Sequence[str], name: str, naming: Naming) -> None:
-    """Raise `UsageError` where another column may hold what the model said."""
+    """Raise `UsageError` if another column may hold the model's output."""
     if rivals:
         columns = [text, *rivals]
         choices = " or ".join(naming.option("text", column) for column in columns[:_SHOWN_CHOICES])
@@ -345,9 +345,9 @@ def _leave_one_way_to_text(
     columns: Sequence[str],
     naming: Naming,
 ) -> None:
-    """Take fields out of `chosen` so that one way to the text is left: a column each, or all in one column.
+    """Remove fields from `chosen` so that texts come one way: each from its own column, or all from one.
 
-    Raises `UsageError` where there is none, or both are given.
+    Raises `UsageError` if there's no text, or if the caller gave both ways.
     """
     text_fields: tuple[str, ...]
     if task == "judge":
@@ -393,11 +393,11 @@ def document(
     judge_turn: JudgeTurn = "last",
     thoughts: Thoughts | None = None,
 ) -> Document:
-    """Return a row as a document: with what a rubric with these headings (`given`) shows, and nothing else.
+    """Read a row as a document, with only the content that a rubric with these headings (`given`) shows.
 
-    The outputs of models lose their `thoughts`, if these are to be dropped. Where the row says nothing,
-    `fixed` and the author's `family` hold. A model sees "text" in place of the row's id. Raises `FieldError`
-    for a cell of the wrong type, `Unjudgeable` where there is no text.
+    `thoughts` drops those in the outputs of models, if given. `fixed` and the author's `family` are defaults
+    for absent values. A model sees "text" in place of the row's id. Raises `FieldError` for a cell of the
+    wrong type, `Unjudgeable` if there's no text.
     """
     task = fixed or TaskDescription()
     about = {}
@@ -430,7 +430,7 @@ def comparison(
     families: Sequence[str | None] = (),
     thoughts: Thoughts | None = None,
 ) -> ComparisonInput:
-    """Return a row as texts to compare, what it lacks from `prompt` and `families`; raises as `document`."""
+    """Read a row as texts to compare, with defaults from `prompt` and `families`; raises as `document`."""
     row_prompt = _said(fields, row, "prompt")
     if row_prompt.strip():
         prompt = row_prompt
@@ -459,7 +459,7 @@ def _are_conversations(fields: Fields, row: DataRow) -> bool:
 
 
 def _split_conversations(fields: Fields, row: DataRow) -> tuple[str, list[tuple[str, str]]]:
-    """Take what two conversations have in common for their prompt, and how each goes on for a text."""
+    """Split two conversations: their common beginning is the prompt, and the rest of each is a text."""
     first, second = (_turns(fields.read(row, field), fields.name(field)) for field in ("a", "b"))
     shared, *rests = conversation.split_shared(first, second)
     prompt = conversation.rendered(shared)
@@ -472,7 +472,7 @@ def _split_conversations(fields: Fields, row: DataRow) -> tuple[str, list[tuple[
 
 
 def _listed_texts(fields: Fields, row: DataRow, column: str) -> list[tuple[str, str]]:
-    """Return the names and texts of a list; raises `FieldError` for anything else."""
+    """Read the names and texts of a list; raises `FieldError` for anything else."""
     value = fields.read(row, "texts")
     if isinstance(value, str):
         value = parse_json(value)
@@ -489,7 +489,7 @@ def _listed_texts(fields: Fields, row: DataRow, column: str) -> list[tuple[str, 
 
 
 def content(subject: Document | ComparisonInput) -> str:
-    """Return a SHA-256 of all that a row gives to judging, whatever its id and its other columns are."""
+    """Compute a SHA-256 of everything that's judged in a row; its id and other columns don't matter."""
     files = [[file.visible_path, file.sha256] for file in subject.files]
     if isinstance(subject, Document):
         about = [getattr(subject.task, role) for role in TASK_ROLES]
@@ -500,8 +500,8 @@ def content(subject: Document | ComparisonInput) -> str:
 
 
 def winner(fields: Fields, row: DataRow) -> str:
-    """Return the letter of the winner that a row names, or "tie"; else its label as it is counted."""
-    letter_by_name: dict[str, str | None] = {}  # None: it stands for both texts
+    """Return the letter of the winner that a row names, or "tie"; else its label in the counted form."""
+    letter_by_name: dict[str, str | None] = {}  # None for a name of both texts
     for letter, column, author in (("A", "a", "author_a"), ("B", "b", "author_b")):
         for name in (fields.columns.get(column), _author(fields, row, author)):
             if name:
@@ -513,7 +513,7 @@ def winner(fields: Fields, row: DataRow) -> str:
     most = documents.LEAST_TEXTS if "a" in fields.columns else MOST_TEXTS
     value = fields.read(row, "winner")
     key = labels.key_of(value)
-    if labels.number_of(key) is not None:  # it depends on the others
+    if labels.number_of(key) is not None:  # a number's meaning depends on the other labels
         return key
     winner_letter = labels.winner_of(value, most, letter_by_name)
     if winner_letter or key == labels.BLANK:
@@ -522,7 +522,7 @@ def winner(fields: Fields, row: DataRow) -> str:
 
 
 def row_label(fields: Fields, row: DataRow, task: TaskName) -> str | None:
-    """Return the label of a row as it is counted (`labels.key_of`); None in rows without labels."""
+    """Return a row's label in the counted form (`labels.key_of`); None if the rows have no labels."""
     field = "label"
     if task == "compare":
         field = "winner"
@@ -536,7 +536,7 @@ def row_label(fields: Fields, row: DataRow, task: TaskName) -> str | None:
 
 
 def one_hot_winner(columns: Mapping[str, Any]) -> str | None:
-    """Return the winner that columns such as `winner_model_a`, `winner_model_b` and `winner_tie` mark with 1.
+    """Find the winner marked with 1 in columns such as `winner_model_a`, `winner_model_b`, `winner_tie`.
 
     `BLANK` if they mark none or several; None if there are no such columns.
     """
@@ -556,7 +556,7 @@ def one_hot_winner(columns: Mapping[str, Any]) -> str | None:
 
 
 def _said(fields: Fields, row: DataRow, field: str) -> str:
-    """Return what the row says for a field, "" where it says nothing; a prompt may be a list of messages."""
+    """Read a field's text, "" if there's none; a prompt may be a list of messages."""
     if field in TEMPLATE_FIELDS and fields.template is not None:
         return fields.fill_template(row)
     if field not in fields.columns:
@@ -612,7 +612,7 @@ def _without_thoughts(output: str, thoughts: Thoughts | None) -> str:
 def _spoken(
     value: object, column: str, judge_turn: JudgeTurn, thoughts: Thoughts | None = None
 ) -> tuple[str, str]:
-    """Return the text of a conversation, and what was said before it; raises as `document`."""
+    """Split a conversation into the judged text and the turns before it; raises as `document`."""
     if conversation.is_message(value):
         value = [value]
     turns = []
@@ -631,8 +631,8 @@ def _spoken(
 
 
 def _sources(value: object, column: str, naming: Naming) -> list[File]:
-    """Return the sources of a cell, which have the names that it gives them, or "source 1"."""
-    # A cell of CSV, or a text that begins like one.
+    """Read the sources in a cell, with their names in it, or "source 1" and so on."""
+    # JSON in a CSV cell, or a text that only begins like JSON.
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         inner = parse_json(value)
         if inner is not value:
@@ -648,7 +648,7 @@ def _sources(value: object, column: str, naming: Naming) -> list[File]:
 
 
 def names_shown(columns: Sequence[str]) -> str:
-    """Return names of columns for a message, the first dozen of many."""
+    """List column names for a message, only the first dozen of many."""
     names = [short_line(escaped(column), _NAME_CHARS) for column in columns[:_SHOWN]]
     text = ", ".join(names)
     if len(columns) > _SHOWN:

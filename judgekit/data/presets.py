@@ -1,4 +1,4 @@
-"""Exports of other tools, recognised by their keys; `presets.toml` says where the fields are in each."""
+"""Recognises exports of other tools by their keys; `presets.toml` has the paths of the fields in each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Task: TypeAlias = Literal["judge", "compare"]
 
-_LOOKED_AT = 3  # rows of a document
+_LOOKED_AT = 3  # rows of a document that we look at
 _NOTHING: tuple[object, ...] = (None, "", [], {})
 _REPLIES = ("text", "a", "b")
 _JUDGED = ("text", "conversation", "a", "b", "texts")
@@ -38,11 +38,11 @@ class Preset(NamedTuple):
     compare: Mapping[str, Sequence[str]] | None = None
 
     def fields(self, task: Task) -> Mapping[str, Sequence[str]] | None:
-        """Map the fields of a task to their paths; None if such rows are none for this task."""
+        """Map the fields of a task to their paths; None if such rows don't suit this task."""
         return self.judge if task == "judge" else self.compare
 
     def fits(self, columns: Mapping[str, Any]) -> bool:
-        """Whether a row is one of this export."""
+        """Whether a row comes from this export."""
         if self.only and not self.only.issuperset(columns):
             return False
         if self.lacks and not self.lacks.isdisjoint(map(plain, columns)):
@@ -50,14 +50,14 @@ class Preset(NamedTuple):
         return all(is_given(read_cell(columns, path)) for path in self.has)
 
     def without_bulk(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Leave out columns that are too large to be kept in results."""
+        """Leave out columns that are too large to keep in results."""
         return {name: value for name, value in row.items() if name not in self.leave_out}
 
 
 class Recognised(NamedTuple):
-    """An export that rows were taken for, with the paths of its fields for a task.
+    """A recognised export, with the paths of its fields for a task.
 
-    `shown` has those fields that the first rows give anything for, with the paths that gave it.
+    `shown` has the fields with a value in the first rows, with the paths that gave it.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Recognised(NamedTuple):
 
 
 def names() -> list[str]:
-    """List what the exports are called."""
+    """List the names of the exports."""
     return [preset.name for preset in _presets()]
 
 
@@ -77,7 +77,7 @@ def is_given(value: object) -> bool:
 
 
 def read_field(columns: Mapping[str, Any], field: str, paths: Sequence[str]) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Read the first of several paths that gives anything, as a field says it; None if none does."""
+    """Read a field from the first of its paths that gives a value; None if none does."""
     for path in paths:
         value = read_cell(columns, path)
         if not is_given(value):
@@ -89,14 +89,14 @@ def read_field(columns: Mapping[str, Any], field: str, paths: Sequence[str]) -> 
 
 
 class Recogniser:
-    """Looks at the first rows, and says which export they are."""
+    """Looks at the first rows, and recognises the export they come from."""
 
     def __init__(self) -> None:
         self._found: Preset | None = None
         self._giving: dict[tuple[Task, str], dict[str, None]] = {}
 
     def look(self, columns: Mapping[str, Any]) -> None:
-        """Take a row for one of an export, and note which paths give anything."""
+        """Look at a row: find its export, and note the paths that give a value."""
         if self._found is None:
             self._found = next((preset for preset in _presets() if preset.fits(columns)), None)
         if self._found is None:
@@ -110,9 +110,9 @@ class Recogniser:
                     giving[path] = None
 
     def recognise(self, task: Task, given: Mapping[str, str]) -> Recognised | None:
-        """Say which export the rows are, if they can be judged or compared as such.
+        """Return the rows' export, if they can be judged or compared as such.
 
-        They are none if what's judged is `given`: who names that knows how to read the rows.
+        Returns None if the judged field is `given`, since a caller who names it knows how to read the rows.
         """
         if any(given.get(field) for field in _JUDGED):
             return None
@@ -124,11 +124,11 @@ class Recogniser:
                 shown[field] = " or ".join(dict.fromkeys(map(_show, giving)))
         paths = dict(self._found.fields(task) or {})
         for field in list(paths):
-            # Rows without labels have none, and columns beside an export's may have what it lacks.
+            # Rows may lack labels, and columns beside the export's own may give the missing fields.
             may_go = field in _LABELS or (self._found.usual and field not in _JUDGED)
             if may_go and field not in shown:
                 del paths[field]
-        # Rows with a text of their own aren't read as conversations, and the other way round.
+        # Rows with a text aren't read as conversations, and vice versa.
         if "text" in shown:
             paths.pop("conversation", None)
         elif "conversation" in shown:
@@ -143,7 +143,7 @@ class Recogniser:
 
 
 def find_rows(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Find the rows in a document that is an export; None if it's none."""
+    """Find the rows in an exported document; None if it isn't an export."""
     for preset in _presets():
         if not preset.document:
             continue
@@ -156,7 +156,7 @@ def find_rows(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def without_bulk(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out columns of an export that are too large to be kept in results."""
+    """Leave out an export's columns that are too large to keep in results."""
     for preset in _presets():
         if preset.leave_out and preset.fits(row):
             return preset.without_bulk(row)
@@ -164,7 +164,7 @@ def without_bulk(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _show(path: str) -> str:
-    """Name what a path leads to, for a message: long ones by the columns that they begin with."""
+    """Shorten a path for a message: a long one to the column that it begins with."""
     roots = find_roots(path)
     if not roots:
         return path.strip("'")

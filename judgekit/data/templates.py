@@ -1,4 +1,4 @@
-"""A template of a task's description that each row fills: `Question: {question}` and `Customer: {tier}`."""
+"""Templates for a task's description, filled by each row: `Question: {question}` and `Customer: {tier}`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from judgekit.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_ESCAPES = {r"\n": "\n", r"\t": "\t"}  # which shells leave as they are
+_ESCAPES = {r"\n": "\n", r"\t": "\t"}  # shells don't replace these
 
 
 class Part(NamedTuple):
-    """A piece of a template: words, and the column behind them, "" for none."""
+    """A piece of a template: words, and the column that follows them, "" for none."""
 
     words: str
     column: str
 
 
 class Template(NamedTuple):
-    """Words with names of columns, or paths into them, in braces; a brace itself is written twice."""
+    """Words with columns, or paths into them, in braces; a literal brace is written twice."""
 
     parts: Sequence[Part]
 
@@ -30,9 +30,9 @@ class Template(NamedTuple):
         return [part.column for part in self.parts if part.column]
 
     def fill(self, read: Callable[[str], str]) -> str:
-        """Fill in what `read` returns for each column.
+        """Fill in the text that `read` returns for each column.
 
-        Further lines of a value are moved in: none can pass for a line of the template.
+        Further lines of a value are indented, so that none can pass for a line of the template.
         """
         text = ""
         for part in self.parts:
@@ -43,7 +43,7 @@ class Template(NamedTuple):
 
 
 def parse_template(text: str) -> Template:
-    """Parse a template; raises `UsageError` for one that can't be filled, or has nothing to fill."""
+    """Parse a template; raises `UsageError` if it can't be filled, or has nothing to fill."""
     for escape, sign in _ESCAPES.items():
         text = text.replace(escape, sign)
     parts = []

@@ -1,6 +1,6 @@
-"""The formats in which verdicts and rows are printed or written: a table, and the options that choose.
+"""The formats for printing and writing verdicts and rows: a table of them, and the options that choose one.
 
-A format is a module of this package with the functions of `Renderer`. Which formats files of rows have says
+Each format is a module in this package with the functions of `Renderer`. The formats of results files are in
 `judgekit/data/tables/`.
 """
 
@@ -33,34 +33,34 @@ if TYPE_CHECKING:
 
 
 class Renderer(Protocol):
-    """What the module of a format has."""
+    """The functions of a format's module."""
 
     def render_verdicts(self, verdicts: Sequence[Record]) -> str:
-        """Return the records of verdicts as text."""
+        """Render the records of verdicts as text."""
 
     def render_gate(self, report: Report) -> str:
-        """Return a run of the gate: a row for each file, what was skipped, what was not examined."""
+        """Render a run of the gate: a row for each file, the skipped files and those not examined."""
 
     def render_rows(self, results: RowResults) -> str:
-        """Return rows that were judged."""
+        """Render judged rows."""
 
     def render_report(self, results: RowResults) -> str:
-        """Return what rows come to, as `report` says it."""
+        """Render the summary of rows, as `report` prints it."""
 
 
 class ComparisonRenderer(Renderer, Protocol):
-    """What the module of a format has that `compare` takes, too."""
+    """The functions of a format's module if `compare` offers it, too."""
 
     def render_comparison(self, comparison: Comparison) -> str:
-        """Return a comparison as text."""
+        """Render a comparison as text."""
 
 
 class Format(NamedTuple):
-    """The module of a format, and how its text is printed.
+    """A format's module, and how its text is printed.
 
-    `disarm` takes the commands of CI servers out of its text, and leaves its values as they are if the format
-    has another form for them. `is_for_people`: coloured, and escaped for the terminal. `is_streamed`: `judge`
-    prints each verdict as soon as it is there, else all at the end. `has_comparisons`: its module is a
+    `disarm` makes commands of CI servers in its text harmless, without changing values if the format has
+    another form for them. `is_for_people`: coloured, and escaped for the terminal. `is_streamed`: `judge`
+    prints each verdict as soon as it's there, else all at the end. `has_comparisons`: its module is a
     `ComparisonRenderer`.
     """
 
@@ -81,7 +81,7 @@ FORMATS = {
     "sarif": Format("sarif"),
     "github": Format("github", disarm=disarmed_annotations),
 }
-"""The formats by name, in the order in which the help lists them. A module is imported when it renders."""
+"""The formats by name, in the order of the help. A module is imported when it's first used."""
 
 OF_COMPARISONS = tuple(name for name, format_ in FORMATS.items() if format_.has_comparisons)
 
@@ -129,7 +129,7 @@ def read_also(words: Sequence[str] | None) -> list[AlsoFile]:
 
 
 def load_renderer(name: str) -> Renderer:
-    """Return the module of a format."""
+    """Import a format's module."""
     return cast("Renderer", import_module(f"{__name__}.{FORMATS[name].module}"))
 
 
@@ -149,7 +149,7 @@ def print_rows(name: str, results: RowResults) -> None:
 
 
 def print_report(name: str, results: RowResults) -> None:
-    """Print what rows come to in the format of this name."""
+    """Print the summary of rows in the format of this name."""
     _print(name, load_renderer(name).render_report(results))
 
 
@@ -160,7 +160,7 @@ def print_comparison(name: str, comparison: Comparison) -> None:
 
 
 def write_also(files: Sequence[AlsoFile], render: Callable[[Renderer], str]) -> None:
-    """Write what `render` makes with each file's format."""
+    """Write to each file the text that `render` makes with its format."""
     for name, path in files:
         with output.rendering_for_file():
             text = render(load_renderer(name))
@@ -172,7 +172,7 @@ def write_also(files: Sequence[AlsoFile], render: Callable[[Renderer], str]) -> 
 
 
 def _print(name: str, text: str) -> None:
-    if not text:  # there is nothing to say, and no blank line is printed for it
+    if not text:  # nothing to print, not even a blank line
         return
     if FORMATS[name].is_for_people:
         output.say(text)

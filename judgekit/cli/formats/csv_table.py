@@ -1,4 +1,4 @@
-"""Verdicts and rows as CSV: a line for each with verdict, scores and reasons, without the whole record."""
+"""Renders verdicts and rows as CSV: a line for each with verdict, scores and reasons, but not the record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
 
 
 def render_gate(report: Report) -> str:
-    """Write a line for each file, and one for each that wasn't examined; nothing is said of skipped ones."""
+    """Write a line for each file, each that wasn't examined, and each reason for skipping files."""
     rows = []
     named = set()
     for row in report.rows:
@@ -45,6 +45,7 @@ def render_gate(report: Report) -> str:
 
 
 def render_rows(results: RowResults) -> str:
+    """Write a line for each row, without its record."""
     from judgekit.data.results import RECORD_COLUMNS
 
     rows = []
@@ -58,7 +59,7 @@ render_report = render_rows
 
 
 def _row_of(verdict: Record) -> dict[str, Any]:
-    """Return a verdict as a row of results."""
+    """Convert a verdict to a row of results."""
     row = {name: verdict.get(name) for name in _COLUMNS}
     row["id"] = task_name(verdict["task_id"])
     row["error"] = verdict["degraded"]
@@ -66,7 +67,7 @@ def _row_of(verdict: Record) -> dict[str, Any]:
 
 
 def _write_rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Write rows under a header that has the columns of all of them, a row's own first."""
+    """Write rows under a header with the columns of all of them, a row's own first."""
     from judgekit.data import tables
 
     columns = tables.ColumnKinds(_COLUMNS)

@@ -1,4 +1,4 @@
-"""A finding as lines of text."""
+"""Renders a finding as lines of text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def finding_lines(finding: Mapping[str, Any]) -> list[str]:
-    """Return where a finding is and what it says, then its quote and its suggestion."""
+    """Render a finding's place and message, then its quote and its suggestion."""
     where = " in ".join(filter(None, (finding.get("dimension"), finding.get("location"))))
     lines = [f"- {where}: {finding['issue']}" if where else f"- {finding['issue']}"]
     if finding["quote"]:

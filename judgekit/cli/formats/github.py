@@ -1,4 +1,4 @@
-"""Verdicts as annotations of GitHub's workflows: an error or a warning at the place that it's about.
+"""Renders verdicts as annotations of GitHub's workflows: errors and warnings at the places they're about.
 
 The runner shows ten of each kind in a step, so the worst come first, and the last line sums up. Paths are
 those of the repository.
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     Record: TypeAlias = Mapping[str, Any]
 
-_LEVELS = {"reject": "error"}  # all else that isn't accepted is a warning
+_LEVELS = {"reject": "error"}  # anything else that isn't accepted is a warning
 _MOST_ROWS = 10
-_MOST_CHARS = 2_000  # of a message
-# docs.github.com/actions/reference/workflow-commands: what the runner turns back.
+_MOST_CHARS = 2_000  # in a message
+# docs.github.com/actions/reference/workflow-commands: the escapes that the runner decodes.
 _IN_MESSAGES = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _IN_PROPERTIES = {**_IN_MESSAGES, ":": "%3A", ",": "%2C"}
 _REGION = {
@@ -54,7 +54,7 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
 
 
 def render_gate(report: Report) -> str:
-    """Write an error for what stops the push, a warning for the rest; then what wasn't looked at."""
+    """Write errors for files that stop the push, warnings for the rest, then files that weren't examined."""
     verdicts, run = clean_gate(report)
     levels = _LEVELS if run["blocked"] else {}
     checkout = Checkout.of_gate()
@@ -97,7 +97,7 @@ render_report = render_rows
 def _verdict_lines(
     verdicts: Sequence[Record], checkout: Checkout, levels: Mapping[str, str]
 ) -> list[str]:
-    """Return an annotation for each finding, or for the whole verdict without one; the worst first."""
+    """Write an annotation for each finding, or for the whole verdict if it has none; the worst first."""
     lines = []
     for verdict in sorted(verdicts, key=_rank):
         word = verdict["verdict"]
@@ -123,7 +123,7 @@ def _rank(verdict: Record) -> int:
 
 
 def _at(place: Place, checkout: Checkout) -> dict[str, object]:
-    """Return the properties that say where something is; a column counts within one line alone."""
+    """Build the properties for a place; columns only apply within a single line."""
     properties: dict[str, object] = {"file": checkout.name(place.path)}
     region = place.region
     is_one_line = region.get("endLine", region["startLine"]) == region["startLine"]
@@ -134,7 +134,7 @@ def _at(place: Place, checkout: Checkout) -> dict[str, object]:
 
 
 def _annotate(level: str, message: str, **properties: object) -> str:
-    """Return a workflow command; what others wrote in it is disarmed first."""
+    """Build a workflow command; foreign text in it is made harmless first."""
     parts = []
     for name, value in properties.items():
         parts.append(f"{name}={_replace(escaped(str(value)), _IN_PROPERTIES)}")

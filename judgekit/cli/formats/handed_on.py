@@ -1,4 +1,4 @@
-"""What reports have in common that are handed on to others: no secrets, names of rules, places of quotes."""
+"""Shared by reports that are passed on to others: removes secrets, names rules, finds quotes."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class GateRecords(NamedTuple):
 
 
 def clean_verdicts(verdicts: Sequence[Record]) -> list[Record]:
-    """Return the records of verdicts without the secrets in their texts."""
+    """Copy the records of verdicts without the secrets in their texts."""
     clean: list[Record] = without_secrets(list(verdicts))
     return clean
 
 
 def clean_gate(report: Report) -> GateRecords:
-    """Return the records of a run of the gate without the secrets in their texts."""
+    """Build the records of a run of the gate, without the secrets in their texts."""
     # Its model needs pydantic, which takes longer to import than an engine takes to judge one document.
     from judgekit.gate.record import gate_record
 
@@ -49,25 +49,25 @@ def clean_gate(report: Report) -> GateRecords:
 
 
 def rule_name(verdict: Record) -> str:
-    """Return the name of the rubric that a verdict follows."""
+    """Name the rubric that a verdict follows."""
     return rubric_name(verdict["rubric"]["id"], verdict["rubric"].get("source"))
 
 
 def summarise(verdict: Record) -> str:
-    """Return scores, reasoning, and why a verdict is less than it could be; it may have line breaks."""
+    """Join a verdict's scores, reasoning, and any degradation; the text may have line breaks."""
     scores = ", ".join(f"{name} {value:g}" for name, value in (verdict["scores"] or {}).items())
     return "; ".join(filter(None, (scores, verdict["reasoning"], verdict["degraded"])))
 
 
 class Checkout(NamedTuple):
-    """The repository that a report is about, and the folder from which its paths are named."""
+    """The repository that a report is about, and the folder that its paths start from."""
 
     root: Path
     folder: Path
 
     @classmethod
     def of_folder(cls, folder: Path) -> Self:
-        """Find the repository around a folder; without one the folder stands for it."""
+        """Find the repository around a folder; without one, use the folder itself."""
         folder = folder.resolve()
         for parent in (folder, *folder.parents):
             if (parent / ".git").exists():
@@ -76,14 +76,14 @@ class Checkout(NamedTuple):
 
     @classmethod
     def of_gate(cls) -> Self:
-        """Find the repository around the current folder; the gate names paths from its root."""
+        """Find the repository around the current folder; the gate's paths start from its root."""
         root = cls.of_folder(Path.cwd()).root
         return cls(root, root)
 
     def name(self, path: str) -> str:
-        """Name a file as the repository does: by its path from the root, with slashes.
+        """Name a file by its path from the repository's root, with slashes.
 
-        Outside of the repository the path stays as it is.
+        A path outside of the repository stays as it is.
         """
         if path == STDIN:
             return path
@@ -93,7 +93,7 @@ class Checkout(NamedTuple):
         return path
 
     def uri(self, path: str) -> str:
-        """Return a file's name in the repository as a relative URI, or its absolute one outside of it."""
+        """Build a file's relative URI in the repository, or an absolute one outside of it."""
         name = self.name(path)
         place = Path(os.path.normpath(self.folder / path))
         if path != STDIN and not place.is_relative_to(self.root):
@@ -101,7 +101,7 @@ class Checkout(NamedTuple):
         return quote(name)
 
     def read_judged_text(self, subject: Record) -> str:
-        """Return the text of a file if it is still the one that was judged, else nothing."""
+        """Read a file's text if it's still the one that was judged, else return ""."""
         try:
             path = self.folder / str(subject["path"])
             with path.open("rb") as file:
@@ -114,14 +114,14 @@ class Checkout(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where something stands: a file, and the region in it."""
+    """A place: a file, and a region in it."""
 
     path: str
     region: Mapping[str, int]
 
 
 def find_places(verdict: Record, checkout: Checkout) -> tuple[Place, list[Place]]:
-    """Return the place of a verdict, its first file, and that of each finding: its quote, or the file."""
+    """Find a verdict's place, its first file, and the place of each finding: its quote, or the file."""
     whole = Place(verdict["subjects"][0]["path"], MappingProxyType({"startLine": 1}))
     texts = {}
     if any(finding["quote"] for finding in verdict["findings"]):
@@ -134,7 +134,7 @@ def find_places(verdict: Record, checkout: Checkout) -> tuple[Place, list[Place]
 
 
 def _find_quote(passage: str, texts: Mapping[str, str]) -> Place | None:
-    """Return where the first text that has a quote has it; None if none has."""
+    """Find a quote's place in the first text that has it; None if none has."""
     for path, text in texts.items():
         region = find_region(passage, text)
         if region is not None:
@@ -143,13 +143,13 @@ def _find_quote(passage: str, texts: Mapping[str, str]) -> Place | None:
 
 
 def find_region(passage: str, text: str) -> dict[str, int] | None:
-    """Return where a quote stands in a text: lines and columns from 1, the end behind it; None if nowhere."""
+    """Find a quote's region in a text: lines and columns from 1, the end exclusive; None if it's nowhere."""
     words = passage.split()
     if not words:
         return None
     start = text.find(passage)
     end = start + len(passage)
-    if start < 0:  # the model may have broken its lines elsewhere
+    if start < 0:  # the model may have broken the lines differently
         flat_text = " ".join(text.split())
         flat_passage = " ".join(words)
         place = flat_text.find(flat_passage)
@@ -168,12 +168,12 @@ def find_region(passage: str, text: str) -> dict[str, int] | None:
 
 
 def _position(text: str, at: int) -> tuple[int, int]:
-    """Return the line and the column of a character, both counted from 1."""
+    """Convert a character's offset to its line and column, both counted from 1."""
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
 def _unflatten(text: str, flat_text: str, place: int) -> int:
-    """Return where a character of `flat_text`, the text with single blanks, stands in the text."""
+    """Map an offset in `flat_text`, the text with single blanks, to the offset in the text."""
     word_start = flat_text.rfind(" ", 0, place) + 1
     word_number = flat_text.count(" ", 0, word_start)
     word = next(islice(re.finditer(r"\S+", text), word_number, None))

@@ -1,6 +1,6 @@
-"""Verdicts and rows as one array of JSON; behind those of the gate a record of the whole run.
+"""Renders verdicts and rows as one JSON array; the gate's ends with a record of the whole run.
 
-What `report` says is one object.
+A `report` is one object.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def render_gate(report: Report) -> str:
 
 
 def gate_records(report: Report) -> list[Mapping[str, Any]]:
-    """Return the verdict of each file, and the record of the whole run."""
+    """List the verdict of each file, and the record of the whole run."""
     # Its model needs pydantic, which takes longer to import than an engine takes to judge one document.
     from judgekit.gate.record import gate_record
 
@@ -38,7 +38,7 @@ def render_rows(results: RowResults) -> str:
 
 
 def render_report(results: RowResults) -> str:
-    """Write what the rows come to, as one object."""
+    """Write the summary of the rows as one object."""
     return results.summary.model_dump_json(by_alias=True)
 
 

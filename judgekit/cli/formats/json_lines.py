@@ -1,4 +1,4 @@
-"""Verdicts and rows as JSON Lines, one a line; behind those of the gate a record of the whole run."""
+"""Renders verdicts and rows as JSON Lines; the gate's end with a record of the whole run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Verdicts as JUnit XML: rejected and improve fail, undetermined and escalate are skipped, the rest passes.
+"""Renders verdicts as JUnit XML: reject and improve fail, undetermined and escalate are skipped, others pass.
 
-A test is named by its path alone, so that it stays the same test when the file changes. What a run of the
-gate did not examine is a test that is skipped, or an error where that stops a push.
+A test is named only by its path, so that it stays the same test when the file changes. A file that the gate
+didn't examine is a skipped test, or an error if that stops a push.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Record: TypeAlias = Mapping[str, Any]
 
-# What XML 1.0 cannot hold: control characters, lone surrogates, U+FFFE and U+FFFF.
+# Characters that XML 1.0 can't hold: control characters, lone surrogates, U+FFFE and U+FFFF.
 _NOT_XML = re.compile("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -36,6 +36,7 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
 
 
 def render_gate(report: Report) -> str:
+    """Write a test for each file, judged or not examined, and the run's outcome as properties."""
     verdicts, run = clean_gate(report)
     suite = ET.Element("testsuite", name="judgekit")
     _add_properties(suite, run)
@@ -71,7 +72,7 @@ render_report = render_rows
 
 
 def _write_suite(suite: ET.Element) -> str:
-    """Count the tests of a suite, and return it as text."""
+    """Count the tests of a suite, and render it."""
     suite.set("tests", str(len(suite.findall("testcase"))))
     suite.set("failures", str(len(suite.findall("*/failure"))))
     suite.set("errors", str(len(suite.findall("*/error"))))
@@ -82,7 +83,7 @@ def _write_suite(suite: ET.Element) -> str:
 def _add_verdict(
     suite: ET.Element, verdict: Record, unexamined: Collection[str] = (), *, holds: bool = False
 ) -> None:
-    """Add the test of a verdict; the gate `holds` where an undecided one is an error."""
+    """Add a verdict's test; if the gate `holds`, an undecided one is an error."""
     name = verdict.get("row") or task_name(verdict["task_id"])
     case = _add_case(suite, name, rule_name(verdict))
     case.set("time", f"{verdict['duration_ms'] / 1000:.3f}")
@@ -110,7 +111,7 @@ def _add_undecided(case: ET.Element, message: str, text: str, *, holds: bool) ->
 
 
 def _add_properties(suite: ET.Element, run: Record) -> None:
-    """Add what a run of the gate came to, and what it skipped, to a test suite."""
+    """Add the outcome of a run of the gate, and the files it skipped, to a test suite."""
     values = {"mode": run["mode"], "blocked": str(run["blocked"]).lower()}
     for word, count in run["judged"].items():
         values[f"judged {word}"] = str(count)
@@ -125,7 +126,7 @@ def _add_properties(suite: ET.Element, run: Record) -> None:
 
 
 def _finding_lines(verdict: Record) -> list[str]:
-    """Return the findings of a verdict, and who dismissed one."""
+    """Render a verdict's findings, and who dismissed any of them."""
     lines: list[str] = []
     for finding in verdict["findings"]:
         lines += finding_lines(finding)

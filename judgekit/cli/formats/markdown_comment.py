@@ -1,7 +1,7 @@
-"""Verdicts as a comment for a pull request, in Markdown: a headline, a table, and findings to unfold.
+"""Renders verdicts as a Markdown comment on a pull request: a headline, a table, and findings to unfold.
 
-The first line is a comment of HTML that says which command wrote it: a script finds the last comment with
-this line and replaces it. What others wrote is code or escaped prose.
+The first line is an HTML comment that names the command: a script finds the last comment with this line and
+replaces it. Foreign text becomes code or escaped prose.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
     Record: TypeAlias = Mapping[str, Any]
 
-MOST_CHARS = 60_000  # of a comment; GitHub takes 65,536
-_MOST_ROWS = 50  # of a table
+MOST_CHARS = 60_000  # in a comment; GitHub accepts 65,536
+_MOST_ROWS = 50  # in a table
 _MOST_CELL = 300  # characters of a text in a table
-_MOST_FINDING = 600  # characters of a line of a finding
-_SHOWN_ROWS = 10  # of a table about rows
+_MOST_FINDING = 600  # characters of each line of a finding
+_SHOWN_ROWS = 10  # in a table about rows
 _SIGNS = {"accept": "✅", "reject": "❌", "improve": "⚠️", PASSES: "✅", STOPS: "❌"}
 _OPEN = "❔"  # undetermined, or for a person to decide
 _OF_A_NAME = re.compile(r"[^\w.-]+", re.ASCII)
-_OPEN_SECTIONS = frozenset({"Rates", WORST_ROWS})  # the others are to unfold
+_OPEN_SECTIONS = frozenset({"Rates", WORST_ROWS})  # the others are folded
 _NAMES = frozenset({"id"})  # columns whose cells are shown as code
 
 
 class _Line(NamedTuple):
-    """What a comment shows of a verdict: the word in front of it, and the commit if there is one."""
+    """A verdict's line in a comment: its word, and the commit if there is one."""
 
     word: str
     name: str
@@ -52,6 +52,7 @@ class _Line(NamedTuple):
 
 
 def render_verdicts(verdicts: Sequence[Record]) -> str:
+    """Write the headline, a table of the worst documents, and their findings."""
     lines = []
     for verdict in clean_verdicts(verdicts):
         lines.append(_Line(verdict["verdict"], task_name(verdict["task_id"]), verdict))
@@ -63,6 +64,7 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
 
 
 def render_gate(report: Report) -> str:
+    """Write the gate's verdict, a table of the worst files, notes on the run, and findings."""
     verdicts, run = clean_gate(report)
     lines = []
     for row, verdict in zip(report.rows, verdicts, strict=True):
@@ -84,7 +86,7 @@ def render_gate(report: Report) -> str:
 
 
 def render_rows(results: RowResults) -> str:
-    """Write the headline, the limits that are missed, the figures and the worst rows."""
+    """Write the headline, the missed limits, the figures and the worst rows."""
     summary = results.summary
     headline = f"judgekit: {counted(summary.rows, 'row', 'rows')}"
     if summary.accept_rate is not None:
@@ -115,7 +117,7 @@ render_report = render_rows
 
 
 def _name_of(path: str) -> str:
-    """Name a file alike in every run: by its path in the repository, or outside of it by its last part."""
+    """Name a file the same in every run: by its path in the repository, or else by its last part."""
     name = Checkout.of_folder(Path.cwd()).name(path)
     return PurePath(name).name if PurePath(name).is_absolute() else name
 
@@ -127,9 +129,9 @@ def _write_comment(
     lines: Sequence[_Line] = (),
     name: str = "",
 ) -> str:
-    """Put a comment together: all of the summary, and findings as long as there is room."""
+    """Put a comment together: all of the summary, and as many findings as there's room for."""
     mark = " ".join(filter(None, ("judgekit", command, _OF_A_NAME.sub("_", name))))
-    mark = mark.replace("--", "__")  # which would end a comment of HTML
+    mark = mark.replace("--", "__")  # because `--` would end the HTML comment
     text = "\n\n".join([f"<!-- {mark} -->\n### {title}", *paragraphs])
     text = _cut(text)
     left_out = 0
@@ -147,14 +149,14 @@ def _write_comment(
 
 
 def _cut(text: str) -> str:
-    """Return the beginning of a comment that's too long, up to the end of a line."""
+    """Cut a comment that's too long at the end of a line."""
     if len(text) <= MOST_CHARS:
         return text
     return f"{text[:MOST_CHARS].rpartition(chr(10))[0]}\n\n…"
 
 
 def _verdict_table(lines: Sequence[_Line]) -> list[str]:
-    """Return a table of the worst verdicts, and a line that counts the others."""
+    """Build a table of the worst verdicts, and a line that counts the others."""
     if not lines:
         return []
     has_commits = any(line.commit for line in lines)
@@ -188,7 +190,7 @@ def _verdict_table(lines: Sequence[_Line]) -> list[str]:
 
 
 def _write_details(line: _Line) -> str:
-    """Return the findings of a verdict to unfold; "" without any."""
+    """Render a verdict's findings, folded; "" if there are none."""
     verdict = line.verdict
     if not verdict["findings"]:
         return ""
@@ -207,7 +209,7 @@ def _write_details(line: _Line) -> str:
 
 
 def _part_lines(part: Part, most: int) -> list[str]:
-    """Return a part of a page: a note, a table, or figures with their intervals."""
+    """Render a part of a page: a note, a table, or figures with their intervals."""
     if isinstance(part, str):
         return [escape_prose(without_secrets(part))]
     if isinstance(part, Table):
@@ -246,6 +248,6 @@ def _write_row(cells: Sequence[str]) -> str:
 
 
 def _list_lines(texts: Sequence[str]) -> list[str]:
-    """Return texts as one list."""
+    """Render texts as one list."""
     lines = [f"- {escape_prose(text)}" for text in texts if text]
     return ["\n".join(lines)] if lines else []

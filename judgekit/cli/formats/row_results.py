@@ -1,4 +1,4 @@
-"""Results of rows as formats get them: the rows, what they come to, and which limits they miss."""
+"""Results of rows as formats get them: the rows, their summary, and the limits they miss."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ UNDECIDED = WORST_FIRST[2:4]
 WORST_ROWS = "The worst rows"
 """The title of the section that lists them."""
 _VERDICT = "judgekit/verdict@"
-_OTHER_JUDGE = {"id": "results", "version": ""}  # of results that another program wrote
+_OTHER_JUDGE = {"id": "results", "version": ""}  # for results written by another program
 
 
 @dataclass(frozen=True)
 class RowResults:
     """Results of rows.
 
-    `rows` can be read several times. `about` is one line, `sections` are what the page shows, too.
-    `missed` says which limits aren't kept. `worst` is how many of the worst rows are wanted, if it was said.
+    `rows` can be read several times. `about` is one line, `sections` are the same as on the page. `missed`
+    has a line for each missed limit. `worst` is the number of worst rows wanted, None if it wasn't given.
     """
 
     rows: ResultFile
@@ -40,15 +40,15 @@ class RowResults:
     worst: int | None = None
 
     def verdicts(self) -> Iterator[Record]:
-        """Yield the rows in the form of verdicts' records, with the row's id as `row`."""
+        """Yield the rows as records like a verdict's, with the row's id as `row`."""
         for row in self.rows:
             yield verdict_of(row, self.rows.name)
 
 
 def verdict_of(row: ResultRow, file: str) -> dict[str, Any]:
-    """Return a row of results as a record like a verdict's; its subject is the file of results.
+    """Convert a row of results to a record like a verdict's; its subject is the results file.
 
-    Of results of other programs and of comparisons it has what formats show: word, scores and reasoning.
+    For other programs' results and for comparisons it has only what formats show: word, scores, reasoning.
     """
     # These need pydantic, which takes longer to import than an engine takes to judge one document.
     from judgekit.data.labels import nested

@@ -1,7 +1,7 @@
-"""Verdicts as a SARIF 2.1.0 log: one result a verdict, and one for each finding.
+"""Renders verdicts as a SARIF 2.1.0 log: a result for each verdict, and one for each finding.
 
-What a run of the gate skipped or did not examine, and which limits rows miss, is told by notifications. URIs
-are relative to the repository. Of rows only those have results that weren't accepted.
+Notifications tell about files that the gate skipped or didn't examine, and limits that rows miss. URIs are
+relative to the repository. Only rows that weren't accepted have results.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _SKIPPED = "skipped"
 _NOT_EXAMINED = "not-examined"
 _LIMIT = "limit"
-_LEVELS = {"accept": "note", "reject": "error"}  # all else is a warning
+_LEVELS = {"accept": "note", "reject": "error"}  # anything else is a warning
 
 
 def render_verdicts(verdicts: Sequence[Record]) -> str:
@@ -43,6 +43,7 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
 
 
 def render_gate(report: Report) -> str:
+    """Write results for each file's verdict; notifications tell about the others."""
     verdicts, run = clean_gate(report)
     log_run = _build_run(verdicts, Checkout.of_gate())
     log_run["tool"]["driver"]["notifications"] = [{"id": _SKIPPED}, {"id": _NOT_EXAMINED}]
@@ -72,12 +73,12 @@ def _write_log(log_run: Record) -> str:
 
 
 def _build_run(verdicts: Sequence[Record], checkout: Checkout) -> dict[str, Any]:
-    """Return a run of the tool with the results of these verdicts."""
+    """Build a run of the tool with the results of these verdicts."""
     results: list[dict[str, Any]] = []
     for verdict in verdicts:
         results += _build_results(verdict, checkout)
     if any("suppressions" in result for result in results):
-        for result in results:  # the standard wants it of all or of none
+        for result in results:  # the standard requires it of all results or of none
             result.setdefault("suppressions", [])
     names = sorted({rule_name(verdict) for verdict in verdicts})
     rules = [{"id": name} for name in names]
@@ -90,8 +91,8 @@ def _build_run(verdicts: Sequence[Record], checkout: Checkout) -> dict[str, Any]
 
 
 def _build_results(verdict: Record, checkout: Checkout) -> list[dict[str, Any]]:
-    """Return the results of one verdict: the verdict itself, then its findings."""
-    # What is said of a whole file has a region, too: GitHub's code scanning shows nothing without one.
+    """Build the results of one verdict: the verdict itself, then its findings."""
+    # A result about a whole file also needs a region: without one, GitHub's code scanning shows nothing.
     whole, places = find_places(verdict, checkout)
     message = f"{verdict['verdict']}: {summarise(verdict)}"
     results = [_build_result(verdict, message, whole, checkout)]
@@ -129,7 +130,7 @@ def _build_result(
 
 
 def _build_invocation(run: Record) -> dict[str, Any]:
-    """Return what a run of the gate skipped, and what it did not examine, as notifications of the tool."""
+    """Build notifications about the files that a run of the gate skipped or didn't examine."""
     notifications: list[dict[str, Any]] = []
     for group in run["skipped"]:
         text = f"{group['count']} skipped: {group['reason']}"
@@ -140,7 +141,7 @@ def _build_invocation(run: Record) -> dict[str, Any]:
         notifications.append(_build_notification(_NOT_EXAMINED, level, text))
     properties = {name: run[name] for name in ("verdict", "mode", "blocked", "judged", "notes")}
     return {
-        # An error of the gate itself is none of what it judges.
+        # Only an error of the gate itself counts here, not the verdicts.
         "executionSuccessful": not run["fault"],
         "toolExecutionNotifications": notifications,
         "properties": properties,

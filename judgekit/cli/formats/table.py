@@ -1,4 +1,4 @@
-"""Verdicts, runs of the gate and comparisons for people: columns on a line, and below it what led there."""
+"""Renders verdicts, runs of the gate and comparisons for people: columns on a line, with reasons below it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _COST_SOURCES = {
 def render_verdicts(verdicts: Sequence[Record]) -> str:
     texts = []
     for verdict in verdicts:
-        # Why nothing was determined is said once, at the end.
+        # The reason for undetermined verdicts is printed once, at the end.
         is_determined = verdict["verdict"] != "undetermined"
         texts.append(verdict_text(verdict, degraded=is_determined))
     return "\n".join(texts)
@@ -84,13 +84,13 @@ def render_gate(report: Report) -> str:
 
 
 def gate_line(row: Row) -> str:
-    """Return the columns of a row of the gate."""
+    """Render the columns of a row of the gate as a line."""
     cells = [column(row) for column in GATE_COLUMNS]
     return "  ".join(filter(None, cells))
 
 
 def _gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
-    """Return the lines below a row of the gate, without what its `notes` say for all rows."""
+    """Render the lines below a row of the gate, except those that `notes` says for all rows."""
     verdict = row["verdict"]
     lines = []
     noise = verdict.get("noise")
@@ -115,7 +115,7 @@ def _gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
 
 
 def render_rows(results: RowResults) -> str:
-    """Return a line for each row, or the worst ones alone with all that's said of them."""
+    """Render a line for each row, or only the worst rows with all details."""
     if results.worst is not None:
         return "\n".join(_worst_lines(results))
     lines = []
@@ -125,11 +125,11 @@ def render_rows(results: RowResults) -> str:
 
 
 def render_report(results: RowResults) -> str:
-    """Return what rows come to: figures and tables, and the worst rows as far as they're wanted."""
+    """Render the summary of rows: figures and tables, and the worst rows if wanted."""
     texts = [escaped(f"{results.summary.file}: {results.about}")]
     for section in results.sections:
         if section.title == WORST_ROWS and results.worst is not None:
-            continue  # they stand at the end, with more about each
+            continue  # these come at the end, with more details
         texts.append(f"\n{section.title}\n{parts_text(section.parts)}")
     if results.worst is not None:
         texts += ["", WORST_ROWS, *(f"  {line}" for line in _worst_lines(results))]
@@ -139,16 +139,16 @@ def render_report(results: RowResults) -> str:
 
 
 def row_line(word: str, row_id: str, columns: Record) -> str:
-    """Return a row's verdict, its name, its mean, and its reasons as far as the terminal has room.
+    """Render a row's verdict, name, mean, and as much of its reasons as fits on the terminal.
 
-    Texts that were compared have a score each, and no mean.
+    Compared texts have a score each instead of a mean.
     """
     from judgekit.evaluation.labels import (
         number_of,
-    )  # it needs pydantic, which takes long to import
+    )  # it needs pydantic, which is slow to import
 
     scores = ""
-    average = number_of(columns.get("average"))  # a cell of CSV is text
+    average = number_of(columns.get("average"))  # a CSV cell is text
     if average is not None:
         scores = f"  mean {average:g}"
     else:
@@ -165,7 +165,7 @@ def _in_colour(word: str) -> str:
 
 
 def _worst_lines(results: RowResults) -> list[str]:
-    """Return the worst rows, each with its reasons below."""
+    """Render the worst rows, each with its reasons below."""
     lines = []
     for row in results.summary.worst[: results.worst]:
         head = (
@@ -186,7 +186,7 @@ def render_comparison(comparison: Comparison) -> str:
 
 
 def _comparison_lines(comparison: Comparison) -> Iterator[str]:
-    """Yield the winner, each text from the best to the worst, and what led there."""
+    """Yield lines with the winner, the texts from best to worst, and the reasons."""
     names = {subject.letter: escaped(subject.path) for subject in comparison.subjects}
     head = typer.style(comparison.verdict.ljust(_WORD_WIDTH), bold=True)
     winner = names.get(comparison.verdict)
@@ -218,7 +218,7 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def _decision(comparison: Comparison) -> str:
-    """Return which tier decided a comparison, and how far the winner is ahead."""
+    """Name the tier that decided a comparison, and the winner's lead."""
     if comparison.decided and not comparison.rounds:
         return "no model was asked"
     if not comparison.judge_tier:
@@ -228,7 +228,7 @@ def _decision(comparison: Comparison) -> str:
 
 
 def _lead(comparison: Comparison) -> str:
-    """Return how far the winner is ahead, in scores or in votes; "" where that is not known."""
+    """Describe the winner's lead in scores or in votes; "" if it isn't known."""
     if comparison.lead is None:
         return ""
     is_tie = comparison.verdict == "tie"
@@ -243,7 +243,7 @@ def _lead(comparison: Comparison) -> str:
 
 
 def _comparison_partiality(comparison: Comparison) -> str:
-    """Return which texts are by families of the models that judged."""
+    """Return a warning naming the texts written by the judges' own model families."""
     from judgekit.judging.documents import named
 
     letters = []
@@ -258,7 +258,7 @@ def _comparison_partiality(comparison: Comparison) -> str:
 
 
 def verdict_text(verdict: Record, *, headed: bool = True, degraded: bool = True) -> str:
-    """Return a verdict's record for people, with word and name (`headed`) and its failure (`degraded`)."""
+    """Render a verdict's record for people, with its word and name (`headed`) and failure (`degraded`)."""
     scores = _scores_line(verdict, headed=headed)
     lines = [scores] if scores else []
     lines.append(_judges_line(verdict))
@@ -276,21 +276,21 @@ def verdict_text(verdict: Record, *, headed: bool = True, degraded: bool = True)
             lines.append("reasons: none (decided by probabilities)")
         lines += _probability_bars(verdict)
     lines += _findings_and_reviews(verdict)
-    # What a model continues on a further line stands deeper: it is no line of ours.
+    # A model's further lines are indented, so that they can't pass for ours.
     deeper = "\n        "
     indented = [f"    {deeper.join(lines_of(line))}" for line in lines[1:]]
     return "\n".join([lines[0], *indented])
 
 
 def _probability_bars(verdict: Record) -> list[str]:
-    """Return, for a terminal, how a decision model spread its probabilities: a bar for each level."""
+    """Draw, for a terminal, a decision model's probabilities: a bar for each level."""
     if not sys.stdout.isatty():
         return []
     deciding = [row for row in verdict["rounds"] if row["tier"] == verdict["judge_tier"]]
     lines = []
     for name, shares in deciding[-1]["opinion"]["probabilities"].items():
         if name not in verdict["scores"]:
-            continue  # a single claim of many: its findings say more
+            continue  # it's one claim of many, and its findings say more
         bars = ""
         for share in shares.values():
             bars += _BARS[round(share * (len(_BARS) - 1))]
@@ -300,7 +300,7 @@ def _probability_bars(verdict: Record) -> list[str]:
 
 
 def _scores_line(verdict: Record, *, headed: bool) -> str:
-    """Return the mean and the scores of a verdict, behind its word and name where it is `headed`."""
+    """Render a verdict's mean and scores, after its word and name if it's `headed`."""
     scores = ""
     if verdict["average"] is not None:
         scores = f"  mean {verdict['average']:g}"
@@ -314,7 +314,7 @@ def _scores_line(verdict: Record, *, headed: bool) -> str:
 
 
 def _judges_line(verdict: Record) -> str:
-    """Return by which rubric a verdict was reached, what each tier came to, and which model decided."""
+    """Describe a verdict's origin: the rubric, each tier's outcome, and the model that decided."""
     ref = f"{verdict['rubric']['id']}@{verdict['rubric']['version']}"
     parts = [f"{rubric_name(ref, verdict['rubric'].get('source'))}, {verdict['mode']}"]
     if verdict["rounds"]:
@@ -331,7 +331,7 @@ def _judges_line(verdict: Record) -> str:
 
 
 def _round_text(verdict: Record, round_: Record) -> str:
-    """Return the tier of a round, and its outcome or what kind of failure it had."""
+    """Name a round's tier, and its outcome or kind of failure."""
     tier = round_["tier"]
     if tier == "tiebreaker" and verdict.get("review"):
         tier = "after review"
@@ -344,9 +344,9 @@ def _round_text(verdict: Record, round_: Record) -> str:
 
 
 def _unexplained_scores(verdict: Record) -> list[str]:
-    """Return the dimensions that neither the reasoning nor a finding is about.
+    """List the dimensions that neither the reasoning nor a finding explains.
 
-    Older records do not say what the reasoning is about: nothing is said of them.
+    Older records don't tell which ones the reasoning explains: for these the list is empty.
     """
     explained: set[str] = set()
     for round_ in verdict["rounds"]:
@@ -359,7 +359,7 @@ def _unexplained_scores(verdict: Record) -> list[str]:
 
 
 def _findings_and_reviews(verdict: Record) -> list[str]:
-    """Return what a review of peers came to, and each finding with its quote, suggestion and reviewers."""
+    """Render a peer review's outcome, and each finding with its quote, suggestion and reviewers."""
     reviews = {}
     for review in verdict.get("review", ()):
         reviews[review["issue"], review["quote"]] = review
@@ -380,14 +380,14 @@ def _findings_and_reviews(verdict: Record) -> list[str]:
 
 
 def _review_word(finding: Record) -> str:
-    """Return what a review came to for a finding."""
+    """Return the outcome of a review for a finding."""
     if finding["held"]:
         return "held"
     return _lack_of_confirmation(finding)
 
 
 def _reviewers(finding: Record) -> str:
-    """Return who found a finding, and who confirmed it or why nobody did."""
+    """Name the model that found a finding, and those that confirmed it, or say why none did."""
     raised = f"found by {', '.join(finding['raised_by'])}"
     if finding["held"] and finding["confirmed_by"]:
         return f"{raised}; confirmed by {', '.join(finding['confirmed_by'])}"
@@ -406,7 +406,7 @@ def _partiality(verdict: Record) -> str:
 
 
 def cost_text(verdict: Record) -> str:
-    """Return what a judging cost, who says so, and whether calls are left out; it continues a line."""
+    """Describe a judging's cost, its source, and whether calls are left out; meant to continue a line."""
     cost = verdict["cost_usd"]
     is_incomplete = verdict.get("cost_complete") is False
     if verdict.get("cost_source") == "local" and not is_incomplete:
@@ -429,5 +429,5 @@ def cost_text(verdict: Record) -> str:
 
 
 def source_text(source: str | None) -> str:
-    """Return who says what something cost, in brackets; "" where that is not known."""
+    """Name the source of a cost in brackets; "" if it isn't known."""
     return _COST_SOURCES.get(source or "", "")

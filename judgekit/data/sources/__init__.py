@@ -1,6 +1,6 @@
-"""The kinds of files that rows come from: a table of them, and what their readers yield.
+"""The kinds of files that rows come from: a table of them, and the types that their readers yield.
 
-A kind has a line in `SOURCES`, and a module of this package with the functions of `SourceReader`.
+Each kind has a line in `SOURCES`, and a module in this package with the functions of `SourceReader`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ TOO_LONG = f"it has more than {MAX_BYTES // 1_000_000} MB"
 
 
 class DataRow(NamedTuple):
-    """One row: its number among the rows of the input, from 1, and its columns as the input has them.
+    """A row: its number in the input, from 1, and its columns as they are in the input.
 
-    A cell of CSV is text. A cell of Parquet is what JSON can say: a time or a date is text (ISO 8601, to the
-    microsecond), a duration is seconds, a decimal is text with all its digits, bytes are text (in Base64
-    where they are not UTF-8), and a map is a list of pairs.
+    A CSV cell is text. A Parquet cell becomes a JSON value: a time or a date becomes text (ISO 8601, to the
+    microsecond), a duration seconds, a decimal text with all its digits, bytes text (in Base64 if they aren't
+    UTF-8), and a map a list of pairs.
     """
 
     number: int
@@ -35,7 +35,7 @@ class DataRow(NamedTuple):
 
 
 class UnreadableRow(NamedTuple):
-    """In place of a row: what was expected, in which column ("" for all of it). Number 0 is the header."""
+    """Stands in for a row: says what was expected, in which column ("" for all). Number 0 is the header."""
 
     number: int
     column: str
@@ -43,7 +43,7 @@ class UnreadableRow(NamedTuple):
 
 
 class Reading:
-    """How the user says that a file is written, and who is told how it's read if it's unusual.
+    """The user's options for reading a file, and the function that gets remarks about unusual ones.
 
     Each remark is made once.
     """
@@ -55,9 +55,9 @@ class Reading:
         listener: Callable[[str], None] | None = None,
     ) -> None:
         self.encoding = encoding
-        """A codec of Python; None: the file's beginning decides."""
+        """A Python codec; if None, it's recognised by the file's beginning."""
         self.delimiter = delimiter
-        """A character; None: the file's header decides."""
+        """A character; if None, it's found in the file's header."""
         self._listener = listener
         self._made: set[str] = set()
 
@@ -68,13 +68,13 @@ class Reading:
 
 
 class SourceReader(Protocol):
-    """What the module of a source has. Its functions raise `InputError` for a file that is something else."""
+    """The functions of a source's module. They raise `InputError` for a file of another kind."""
 
     def check(self, file: BinaryIO, name: str, reading: Reading) -> pa.Schema | None:
-        """Refuse other files by their beginning; return the types of the columns, None where it has none."""
+        """Refuse other files by their beginning; returns the columns' types, or None if they have none."""
 
     def read(self, file: BinaryIO, name: str, reading: Reading) -> Stream:
-        """Yield the rows of a file, numbered from 1; what cannot be read is an `UnreadableRow`."""
+        """Yield the rows of a file, numbered from 1, with an `UnreadableRow` for each that can't be read."""
 
 
 class Source(NamedTuple):
@@ -104,7 +104,7 @@ class Source(NamedTuple):
         file = path
         if self.has_tables:
             file, _ = split_table(path)
-        name = PurePath(file).name[1:]  # a name of nothing but an ending has none
+        name = PurePath(file).name[1:]  # a name such as `.csv` has no ending
         return without_packing(name).endswith(self.endings)
 
     @property
@@ -144,7 +144,7 @@ SOURCES = (
     ),
     Source("parquet", (".parquet",), "parquet", is_text=False, has_types=True),
 )
-"""The kinds, in the order in which messages list them. The first that recognises a path is its kind."""
+"""The kinds, in the order used in messages. A path's kind is the first one that recognises it."""
 
 JSON_LINES, JSON_DOCUMENT = SOURCES[:2]
 ENDINGS = tuple(ending for source in SOURCES for ending in source.endings)
@@ -161,12 +161,12 @@ def split_table(path: str) -> tuple[str, str]:
 
 
 def without_packing(path: str) -> str:
-    """Return a path in small letters without the ending that says that the file is packed."""
+    """Return a path in lower case, without an ending for compression."""
     return path.lower().removesuffix(PACKED)
 
 
 def find_source(path: str) -> Source | None:
-    """Return the kind of a file by its name; None where no kind recognises it."""
+    """Find a file's kind by its name; None if no kind recognises it."""
     for source in SOURCES:
         if source.recognises(path):
             return source

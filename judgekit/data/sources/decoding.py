@@ -21,9 +21,9 @@ _GZIP = b"\x1f\x8b"
 
 
 def open_as_utf_8(file: BinaryIO, name: str, reading: Reading) -> BinaryIO:
-    """Return a file whose bytes are UTF-8 with LF at the ends of lines.
+    """Wrap a file so that its bytes are UTF-8 with LF at the ends of lines.
 
-    If it's written in anything else, that's remarked. Reading raises `InputError` if the file turns out to be
+    If it's in any other form, there's a remark. Reading raises `InputError` if the file turns out to be
     damaged.
     """
     head = sniffing.head_of(file)

@@ -1,4 +1,4 @@
-"""Rows of CSV and TSV: the first line is the header; a quote that is left open costs one row."""
+"""Reads rows of CSV and TSV: the first line is the header; an unclosed quote costs only one row."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ def check(file: BinaryIO, name: str, reading: Reading) -> None:
 
 
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
+    """Yield the rows below the header; the error for a file of another kind is an `InputError`."""
     delimiter = _find_delimiter(file, name, reading)
     csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
     lines = _Lines(file)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     names: list[str] | None = None
     outputs: OutputColumns | None = None
-    cleared = 0  # rows without anything since the last other one
+    cleared = 0  # empty rows since the last row with content
     number = 0
     while True:
         lines.begin()
@@ -63,19 +64,19 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
             is_cleared = lines.has_only(delimiter)
             row = _named(names, cells)
         except csv.Error as error:
-            lines.give_back()  # a quote that was left open must not swallow the rows behind it
+            lines.give_back()  # an unclosed quote mustn't swallow the rows after it
             problem = CellError(
                 f"expected quotes around whole cells, and doubled inside them ({error})"
             )
         except CellError as error:
             problem = error
-        if names is None:  # no row can be read without its header
+        if names is None:  # rows can't be read without a header
             if problem is not None:
                 yield unreadable_row(problem, number, lines.line)
             return
         number += 1
         if is_cleared:
-            # Excel writes the rows that were cleared below the last one; between others one is a row.
+            # Excel also writes cleared rows below the table; between other rows, an empty one counts.
             cleared += 1
             continue
         for place in range(number - cleared, number):
@@ -96,7 +97,7 @@ def _rows_of_outputs(outputs: OutputColumns, number: int, row: dict[str, str]) -
 
 
 def _find_delimiter(file: BinaryIO, name: str, reading: Reading) -> str:
-    """Find what stands between the cells of a file; raises `InputError` for what is no such text."""
+    """Find the delimiter of a file; raises `InputError` for a file of another kind."""
     head = sniffing.head_of(file)
     sniffing.refuse_others(head, name)
     if reading.delimiter is not None:
@@ -110,7 +111,7 @@ def _find_delimiter(file: BinaryIO, name: str, reading: Reading) -> str:
 
 
 class _Lines:
-    """The lines of a file; all but the first of a row that turned out to be broken can be read again."""
+    """The lines of a file; if a row is broken, all its lines except the first can be read again."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._lines = bounded_lines(file, MAX_BYTES)
@@ -134,9 +135,9 @@ class _Lines:
         return line
 
     def _decoded(self, raw: bytes | None) -> str:
-        """Return a line as text, "" for one that is too long.
+        """Decode a line, "" if it's too long.
 
-        What is not UTF-8 is found in its cell: the quotes of the line have to be seen first.
+        Invalid UTF-8 is reported later, with its cell, because the line's quotes must be parsed first.
         """
         if raw is None:
             return ""
@@ -163,12 +164,12 @@ class _Lines:
 
 
 def _is_separator_line(cells: Sequence[str]) -> bool:
-    """Whether a line is Excel's `sep=;` above the header, which says what stands between cells."""
+    """Whether a line is Excel's `sep=;` above the header, which names the delimiter."""
     return cells[0].startswith("sep=") and len(cells[0]) + len(cells) - 1 == len("sep=;")
 
 
 def _named(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
-    """Return the cells of a row by their columns; raises `CellError`."""
+    """Map columns to the cells of a row; raises `CellError`."""
     cells = without_blank_end(cells, len(names))
     if len(cells) != len(names):
         raise CellError(f"expected {len(names)} cells, as many as the header has, got {len(cells)}")

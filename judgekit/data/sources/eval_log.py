@@ -1,4 +1,4 @@
-"""Samples of a log of inspect-ai that ends in `.eval`: an archive with a JSON file for each."""
+"""Reads the samples of an inspect-ai log that ends in `.eval`: an archive with a JSON file for each."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from judgekit.data.sources import Reading, Stream
 
 _FOLDER = "samples/"
-_ZSTANDARD = 93  # which Python unpacks from 3.14 on
-_HEADER_BYTES = 30  # of a file in an archive, before its name
-_LENGTHS = struct.Struct("<HH")  # of the name and of more, the last of them
+_ZSTANDARD = 93  # Python can unpack it from 3.14 on
+_HEADER_BYTES = 30  # before the name of each file in an archive
+_LENGTHS = struct.Struct("<HH")  # of the name and the extra field, at the end of the header
 
 
 def check(file: BinaryIO, name: str, reading: Reading) -> None:

@@ -1,4 +1,4 @@
-"""Rows of a JSON document: a list of objects, an object with one such list, or JSON Lines by that name."""
+"""Reads rows of a JSON document: a list of objects, an object with one such list, or misnamed JSON Lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from judgekit.data.sources import Reading, Stream
 
-MAX_BYTES = 512_000_000  # of a document, which is read as a whole
+MAX_BYTES = 512_000_000  # in a document, which is read as a whole
 _LISTED = "a list of objects, or an object with one such list"
 _REMEDY = "or write one object a line into a file whose name ends in .jsonl"
 
@@ -29,6 +29,7 @@ def check(file: BinaryIO, name: str, reading: Reading) -> None:
 
 
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
+    """Yield the rows of a document, which is read as a whole; raises `InputError` if that fails."""
     check(file, name, reading)
     raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
@@ -99,7 +100,7 @@ def _find_rows(document: object, name: str) -> Sequence[Any]:
 
 
 def _rows_of_split_table(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Build the rows of a table that pandas wrote as `columns` and `data`; None if it's no such table."""
+    """Build the rows of a table that pandas wrote as `columns` and `data`; None if it isn't one."""
     names = document.get("columns")
     data = document.get("data")
     if not isinstance(names, list) or not isinstance(data, list):

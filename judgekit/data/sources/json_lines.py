@@ -1,4 +1,4 @@
-"""Rows of JSON Lines: each line is an object; blank lines are none."""
+"""Reads rows of JSON Lines: each line is an object; blank lines are skipped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from judgekit.data.sources import Reading, Stream
 
-MAX_DEPTH = 100  # lists and objects inside each other; Python itself stops somewhere below 1,000
+MAX_DEPTH = 100  # levels of nested lists and objects; Python itself stops somewhere below 1,000
 _KINDS = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
 
 
@@ -32,9 +32,9 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def read_lines(lines: Iterable[bytes | None]) -> Stream:
-    """Yield the rows in lines, of which None is one that is too long.
+    """Yield the rows in lines; None stands for a line that's too long.
 
-    A line may be a whole document that another tool exported, if the first one is.
+    Lines may be whole documents exported by another tool, if the first one is.
     """
     number = 0
     are_documents = True
@@ -60,7 +60,7 @@ def read_lines(lines: Iterable[bytes | None]) -> Stream:
 
 
 def read_object(raw: bytes | None) -> dict[str, Any]:
-    """Return the object that a line holds, None being one that is too long; raises `CellError`."""
+    """Parse a line's object; raises `CellError`, also for None, which stands for a line that's too long."""
     if raw is None:
         raise CellError(f"expected a shorter row; {TOO_LONG}")
     try:
@@ -88,7 +88,7 @@ def read_object(raw: bytes | None) -> dict[str, Any]:
 def check_object(
     value: object, *, may_be_deep: bool = True, may_have_surrogates: bool = True
 ) -> dict[str, Any]:
-    """Return a value that is a row; raises `CellError` for any other."""
+    """Check that a value is a row, and return it; raises `CellError` for any other."""
     if may_be_deep and _is_deep(value):
         raise CellError(too_deep())
     if not isinstance(value, dict):
@@ -103,7 +103,7 @@ def too_deep() -> str:
 
 
 def _check_surrogates(row: dict[str, Any]) -> None:
-    """Raise `CellError` for half of a surrogate pair, which no file can hold."""
+    """Raise `CellError` for a lone surrogate, which no file can hold."""
     for column, value in row.items():
         try:
             json.dumps([column, value], ensure_ascii=False).encode()
@@ -115,7 +115,7 @@ def _check_surrogates(row: dict[str, Any]) -> None:
 
 
 def _is_deep(value: object) -> bool:
-    """Whether more than `MAX_DEPTH` lists and objects stand inside each other."""
+    """Whether lists and objects are nested more than `MAX_DEPTH` levels deep."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         containers = [item for item in level if isinstance(item, dict | list)]

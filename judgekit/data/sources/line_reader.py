@@ -1,4 +1,4 @@
-"""What sources of text have in common: lines of bounded length, and a row that cannot be read."""
+"""Shared by the sources of text: reads lines of bounded length, and builds unreadable rows."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from judgekit.data.cells import CellError
 
 BOM = b"\xef\xbb\xbf"
-_PIECE = 1_000_000  # bytes, of a line that is too long to keep
+_PIECE = 1_000_000  # bytes read at a time from a line that's too long to keep
 
 
 def bounded_lines(file: BinaryIO, most: int) -> Iterator[bytes | None]:
-    """Yield the lines of a file with their ends; None in place of one that has more than `most` bytes."""
+    """Yield the lines of a file with their ends, and None for a line of more than `most` bytes."""
     while line := file.readline(most):
         if len(line) < most or line.endswith(b"\n"):
             yield line
@@ -27,7 +27,7 @@ def bounded_lines(file: BinaryIO, most: int) -> Iterator[bytes | None]:
 
 
 def unreadable_row(error: CellError, number: int, line: int) -> UnreadableRow:
-    """Return what stands in place of a row; its line is named where that has another number."""
+    """Build an unreadable row from an error; names the line if its number differs from the row's."""
     problem = error.problem
     if line != number:
         problem += f" (line {line})"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _TITLE = re.compile(r"\[([^\]]*)\] (.*)", re.DOTALL)
 _HOLE = re.compile(r"\{\{ ?([^{}|]{1,200}?) ?\}\}")
-# What stands behind each output, in one version or another.
+# The columns that follow each output, in one version or another.
 _BEHIND = (
     ("Status", "Score", "Named Scores", "Grader Reason", "Comment"),
     ("Reasoning", "Grader Reason", "Comment"),
@@ -27,7 +27,7 @@ _ERROR = "ERROR"
 
 
 class Output(NamedTuple):
-    """A column of outputs: where it stands, the columns behind it, and the model and prompt in its title."""
+    """A column of outputs: its position, the columns after it, and the model and prompt in its title."""
 
     place: int
     end: int

@@ -1,4 +1,4 @@
-"""Rows of Parquet: read in batches that stay small in memory, whatever the file says of itself."""
+"""Reads rows of Parquet, in batches that stay small in memory, whatever the file says about itself."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from judgekit.data.sources import Reading, Stream
 
 _BATCH = 64  # rows in memory at once
-_BUFFER = 1_000_000  # bytes of a column that are read ahead
-_OBJECT = 60  # bytes of a value of Python, about
+_BUFFER = 1_000_000  # bytes of a column read ahead
+_OBJECT = 60  # bytes of a Python object, roughly
 
 
 def check(file: BinaryIO, name: str, reading: Reading) -> pa.Schema:
@@ -33,6 +33,7 @@ def check(file: BinaryIO, name: str, reading: Reading) -> pa.Schema:
 
 
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
+    """Yield the rows of a file; raises `InputError` if it would take too much memory, or is damaged."""
     del reading  # the same
     pages = _look_at_pages(file, name)
     file.seek(0)
@@ -62,12 +63,12 @@ def _row_of(
 
 
 def _open(file: BinaryIO, name: str, texts: Sequence[str] = ()) -> parquet.ParquetFile:
-    """Return an open file of Parquet; each of these `texts` of its lists is in memory once."""
+    """Open a Parquet file; each text in the list columns `texts` is kept in memory only once."""
     return parquet_module(name).ParquetFile(file, buffer_size=_BUFFER, read_dictionary=list(texts))
 
 
 def _look_at_pages(file: BinaryIO, name: str) -> parquet_pages.Pages:
-    """Return what the pages of a file take; raises `InputError` for a file that takes too much memory."""
+    """Measure the pages of a file; raises `InputError` if it would take too much memory."""
     size = file.seek(0, io.SEEK_END)
     try:
         return parquet_pages.look(file, _open(file, name), size)
@@ -76,13 +77,13 @@ def _look_at_pages(file: BinaryIO, name: str) -> parquet_pages.Pages:
 
 
 def _batches(file: parquet.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file; one batch has rows of one row group, as each has dictionaries of its own."""
+    """Yield the rows in batches, each from a single row group, because each has its own dictionaries."""
     for number in range(file.num_row_groups):
         yield from file.iter_batches(rows, row_groups=[number], use_threads=False)
 
 
 def _cells(batch: pa.RecordBatch) -> Iterator[Sequence[Any] | None]:
-    """Yield the cells of each row; None for a row that is too long to be unpacked."""
+    """Yield the cells of each row; None for a row that's too long to unpack."""
     if _unpacked_bytes(batch.columns) <= MAX_BYTES:
         yield from zip(*map(plain_cells, batch.columns), strict=True)
         return
@@ -95,7 +96,7 @@ def _cells(batch: pa.RecordBatch) -> Iterator[Sequence[Any] | None]:
 
 
 def _unpacked_bytes(columns: Iterable[pa.Array]) -> int:
-    """Return about how many bytes these cells take as texts, numbers and lists of Python."""
+    """Estimate the bytes that these cells take as Python texts, numbers and lists."""
     total = 0
     for column in columns:
         total += len(column) * _OBJECT + _content_bytes(column)
@@ -103,7 +104,7 @@ def _unpacked_bytes(columns: Iterable[pa.Array]) -> int:
 
 
 def _content_bytes(column: pa.Array) -> int:
-    """Return how many bytes the content of cells takes, without the objects of Python that hold it."""
+    """Count the bytes of the cells' content, without the Python objects that hold it."""
     import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
     from pyarrow import compute  # noqa: PLC0415 - the same
 
@@ -117,7 +118,7 @@ def _content_bytes(column: pa.Array) -> int:
     if pa.types.is_struct(kind):
         return _unpacked_bytes(column.flatten())
     if pa.types.is_map(kind):
-        # A slice of a column keeps the entries of all its rows; the offsets say which are its own.
+        # A slice of a column keeps the entries of all rows; the offsets tell which are its own.
         start = column.offsets[0].as_py()
         count = column.offsets[len(column)].as_py() - start
         keys = column.keys.slice(start, count)

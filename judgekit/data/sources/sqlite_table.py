@@ -1,4 +1,4 @@
-"""Rows of a table of an SQLite database, `FILE::TABLE`; a database with one table needs no name."""
+"""Reads rows of a table in an SQLite database, `FILE::TABLE`; a database with one table needs no name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from judgekit.data.sources import Reading, Stream
 
 _BUSY_SECONDS = 5.0
-# Neither views nor virtual tables, whose definitions are code that came with the file.
+# No views or virtual tables, because their definitions are code that came with the file.
 _TABLES = """
 SELECT name FROM sqlite_schema
 WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND sql NOT LIKE 'CREATE VIRTUAL %'
@@ -56,7 +56,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def _connect(name: str) -> sqlite3.Connection:
-    """Open the database of a name for reading alone."""
+    """Open a database read-only."""
     path, _ = split_table(name)
     if "://" in path:
         raise InputError(f"{name}: a database is read on this machine; fetch the file")
@@ -72,7 +72,7 @@ def _decode(raw: bytes) -> str:
 
 
 def _choose_table(connection: sqlite3.Connection, name: str) -> str:
-    """Find the table that a name means; raises `InputError` if it's none, or could be several."""
+    """Find the table that a name means; raises `InputError` if there's none, or several fit."""
     path, wanted = split_table(name)
     tables = [str(row[0]) for row in connection.execute(_TABLES)]
     if wanted in tables:
@@ -87,7 +87,7 @@ def _choose_table(connection: sqlite3.Connection, name: str) -> str:
 
 
 def _make_row(names: Sequence[str], values: Sequence[object]) -> dict[str, Any]:
-    """Build a row of what JSON can say; raises `CellError`."""
+    """Build a row of JSON values; raises `CellError`."""
     row = {}
     for name, value in zip(check_names(names), values, strict=True):
         if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Rows of a sheet of an Excel workbook, `FILE.xlsx::SHEET`; without a name it's the first that's shown."""
+"""Reads rows of a sheet in an Excel workbook, `FILE.xlsx::SHEET`; by default the first visible one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 def _read_rows(sheet: ReadOnlyWorksheet) -> Stream:
     names: list[str] | None = None
     number = 0
-    cleared = 0  # rows without anything since the last other one, which are none below the table
+    cleared = 0  # empty rows since the last row with content; below the table they don't count
     for line, cells in enumerate(_without_warnings(sheet), 1):
         is_blank = not any(map(_is_filled, cells))
         if names is None:
@@ -75,7 +75,7 @@ def _read_rows(sheet: ReadOnlyWorksheet) -> Stream:
 
 
 def _open(file: BinaryIO, name: str) -> Workbook:
-    """Open a workbook, of which formulas have the values that were last computed; raises `InputError`."""
+    """Open a workbook; formulas give their last computed values. Raises `InputError`."""
     openpyxl = _import_openpyxl(name)
     with zipfile.ZipFile(file) as archive:
         unpacked = sum(entry.file_size for entry in archive.infolist())
@@ -101,7 +101,7 @@ def _import_openpyxl(name: str) -> ModuleType:
 
 @contextmanager
 def _reading(name: str) -> Iterator[None]:
-    """Raise `InputError` for a file that's no workbook, or a damaged one."""
+    """Raise `InputError` for a file that isn't a workbook, or is damaged."""
     try:
         yield
     except InputError:
@@ -117,7 +117,7 @@ def _reading(name: str) -> Iterator[None]:
 
 
 def _choose_sheet(workbook: Workbook, name: str, reading: Reading) -> ReadOnlyWorksheet:
-    """Find the sheet that a name means; raises `InputError` if it's none, and remarks on others."""
+    """Find the sheet that a name means, and remark on others; raises `InputError` if there's none."""
     path, wanted = split_table(name)
     sheets = {sheet.title: sheet for sheet in workbook.worksheets}
     if wanted in sheets:
@@ -135,7 +135,7 @@ def _choose_sheet(workbook: Workbook, name: str, reading: Reading) -> ReadOnlyWo
 
 
 def _without_warnings(sheet: ReadOnlyWorksheet) -> Iterator[Sequence[Any]]:
-    """Yield the cells of rows; a date that's none in Excel either comes as it's shown there."""
+    """Yield the cells of rows; a date that's invalid in Excel, too, comes as it's shown there."""
     rows = sheet.iter_rows(values_only=True)
     while True:
         with warnings.catch_warnings():
@@ -155,7 +155,7 @@ def _name_of(cell: object) -> str:
 
 
 def _make_row(names: Sequence[str], cells: Sequence[object]) -> dict[str, Any]:
-    """Build a row of what JSON can say; cells beside the table don't count. Raises `CellError`."""
+    """Build a row of JSON values; cells beside the table don't count. Raises `CellError`."""
     if any(map(_is_filled, cells[len(names) :])):
         raise CellError(f"expected {len(names)} cells, as many as the header has, got more")
     row: dict[str, Any] = dict.fromkeys(names)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-_EXACT = 2**53
+_EXACT = 2**53  # up to this, every whole number is a floating-point number, too
 _LONG = 2**63  # a whole number within these bounds fits into 64 bits
 _ALWAYS = {"average": "float", "cost_usd": "float", "duration_ms": "int"}  # even if all are null
 
@@ -297,7 +297,7 @@ def _array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa.Arra
             array = pa.array(values, column.type)
         except (pa.ArrowException, ValueError, TypeError):
             array = pa.array(values, pa.string()).cast(column.type)
-        if plain_cells(array) == values:  # a duration, say, was in another unit
+        if plain_cells(array) == values:  # they differ if, say, a duration was in another unit
             return array
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         pass
