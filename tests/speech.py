@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "judgekit"
-UNCHECKED: tuple[str, ...] = ("cli", "data")
-"""The rooms that aren't rewritten yet."""
 _OBVIOUS = 3  # statements of a function that needs no docstring
 _VAGUE = {
     r"\b(?:return|yield)s? (?:what|how|which|who|whether it)\b": "name the thing that comes back",
@@ -57,10 +55,10 @@ def _list_public(body: list[ast.stmt]) -> Iterator[ast.FunctionDef | ast.AsyncFu
 
 
 def list_files(rooms: list[str]) -> Iterator[Path]:
-    """Yield the files of some rooms, or of all that are checked."""
+    """Yield the files of some rooms, or of all if none is named."""
     for path in sorted(PACKAGE.rglob("*.py")):
         room = path.relative_to(PACKAGE).parts[0]
-        if room in rooms or (not rooms and room not in UNCHECKED):
+        if room in rooms or not rooms:
             yield path
 
 
