@@ -56,7 +56,7 @@ def show(as_json: AsJson = False, _out: OutOption = None) -> None:
 
 @cache.command()
 def status(as_json: AsJson = False) -> None:
-    """Show where the replies are, how many, their size and their age."""
+    """Show the folder of the replies, their number, size and age."""
     from judgekit.judging.reply_file import ReplyFile
 
     state = ReplyFile().state()

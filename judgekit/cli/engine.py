@@ -169,7 +169,7 @@ def list_() -> None:
 
 @token.command()
 def revoke(name: Annotated[str, Argument(help="Name of the token's owner.")]) -> None:
-    """Revoke a token; its next request is refused (after a second, where servers share a store)."""
+    """Revoke a token; its next request is refused (after a second, if servers share a store)."""
     _load_tokens().revoke(name)
     say(f"{name}: token revoked")
 

@@ -62,7 +62,7 @@ def check(
         bool, Option("--fetch", help="Download the local model first if missing.")
     ] = False,
 ) -> int:
-    """Have each model of a provider judge a sentence, and say what was seen.
+    """Let each model of a provider judge a sentence, and report how it went.
 
     Exit code 1 when a decision model cannot tell right from wrong, 2 when a model does not answer.
     """

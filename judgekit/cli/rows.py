@@ -46,7 +46,7 @@ LAST_SECONDS = 2.0  # to finish rows being judged after Ctrl-C
 
 
 class RunOptions(NamedTuple):
-    """How to judge rows: the number at a time, the place, or only to show; failing outcomes; printing."""
+    """How rows are judged or only shown: the number at a time, the place, failing outcomes, and printing."""
 
     jobs: int
     use_engine: bool
@@ -250,7 +250,7 @@ class _Outcome(NamedTuple):
     seconds: float
     others: Mapping[str, int] = MappingProxyType({})
     lines: Sequence[str] = ()
-    """What a promise of agreement bought, or the answer to `--until`."""
+    """The effect of a promise of agreement, or the answer to `--until`."""
     answer: Answer | None = None
 
 

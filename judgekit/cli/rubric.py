@@ -48,7 +48,7 @@ _OneMode = Annotated[ModeName | None, Option("--mode", help="Run only this mode.
 
 @app.command("list")
 def list_() -> int:
-    """List all usable rubrics and where they come from."""
+    """List all usable rubrics and their origins."""
     from judgekit.rubric import search_path
 
     code = Exit.ACCEPTED

@@ -1,1 +1,1 @@
-"""Datasets: where rows come from, what each gives, who judges them, and where results go."""
+"""Datasets: reads rows and their fields, runs their judging, and writes results."""

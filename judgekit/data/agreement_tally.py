@@ -1,4 +1,4 @@
-"""What a promise of agreement bought: who decided the rows, how well they agree, and what that saved."""
+"""Sums up a promise of agreement: the tiers that decided, their agreement, and the savings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STRONG: TierName = "deep"
 
 
 class Agreement(ReportPart):
-    """What a promise of agreement bought over all rows that were judged under it."""
+    """The effect of a promise of agreement on all rows that were judged under it."""
 
     promise: float
     """The share of rows that it's made for."""
@@ -132,7 +132,7 @@ class PromisedRow(NamedTuple):
 
 @dataclass
 class _Group:
-    """The opinions that share a budget: what the sample says of those that are final."""
+    """The opinions that share a budget, and the sample's results on those that are final."""
 
     level: float
     rate: float = 0.0

@@ -77,7 +77,7 @@ _MISSING = {"expired": "its batch expired", "cancelled": "its batch was cancelle
 _RUNNING = {"validating", "in_progress", "finalizing", "cancelling"}
 
 
-class Unanswered(Exception):  # noqa: N818 - what happened to a row, and no error of the program
+class Unanswered(Exception):  # noqa: N818 - it's a row's outcome rather than an error of the program
     """Leaves a row to the next run. The argument is the reason; without one, the cost limit was reached."""
 
 

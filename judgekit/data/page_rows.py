@@ -358,5 +358,5 @@ def _rank(flags: Sequence[str], word: str, mean: float | None) -> tuple[float, .
 
 
 def _place_of(values: Sequence[str], order: Sequence[str]) -> int:
-    """Find the first position in `order` of any of the values; its length if none is there."""
+    """Find the first position in `order` of any of the values; its length if there's none."""
     return min((order.index(value) for value in values if value in order), default=len(order))

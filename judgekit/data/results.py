@@ -565,7 +565,7 @@ class _File(Results):
         raise UsageError(f"{self.name}: {problem}; choose another --out, or lose them with --fresh")
 
     def _note(self, row: Mapping[str, Any], *, in_again_file: bool, start: int, size: int) -> None:
-        """Note the position of a result's line, and what later decisions need of it."""
+        """Note the position of a result's line, and the values that later decisions need."""
         values = {
             "id": id_key(row["id"]),
             "in_again_file": in_again_file,

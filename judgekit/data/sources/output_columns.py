@@ -90,7 +90,7 @@ def _has_output(names: Sequence[str], place: int) -> bool:
 
 
 def _read_output(cell: str, details: Mapping[str, str]) -> str | None:
-    """Read what a model said, without its status; None if there's an error in its place."""
+    """Read a model's output without its status; None if it's an error."""
     status = details.get("Status")
     if status is None:
         mark = _STATUS.match(cell)
