@@ -66,11 +66,12 @@ def init(
     if where is None:
         where = _ask("Where is it (a path)?", lambda path: _check_where(path, subject))
     where = _check_where(where, subject)
+    columns = _choose_columns(where, subject)
     rubric_file = _begin_rubric(what, subject)
     rubric = rubric_file.stem.partition("@")[0]
     _write_configuration(rubric, subject, model)
     say(f"Next: edit {_shown(rubric_file)}, and run")
-    for command in _list_commands(where, subject, rubric):
+    for command in _list_commands(where, columns, subject, rubric):
         say(f"  {command}")
 
 
@@ -126,21 +127,37 @@ def _find_usable_model() -> str:
 
 
 def _check_where(where: str, subject: _Subject) -> str:
-    """Check a path and return it; raises `InputError` or `UsageError` if nothing there can be judged."""
+    """Check a path and return it; raises `InputError` if nothing there can be judged."""
     if subject.task is None:
         if not Path(where).exists():
             raise InputError(f"{where}: no such file or folder")
         return where
-    from judgekit.data.dataset import RowOptions, match_columns
     from judgekit.data.rows import open_rows
 
     if where == "-":
         raise InputError("-: standard input is read once; name a file")
+    open_rows(where, io.BytesIO())
+    return where
+
+
+def _choose_columns(where: str, subject: _Subject) -> str:
+    """Say which columns are taken. Returns the option that the user must fill in, or ""."""
+    from judgekit.data.dataset import RowOptions, match_columns
+    from judgekit.data.rows import open_rows
+
+    if subject.task is None:
+        return ""
     rows = open_rows(where, io.BytesIO())
-    matched = match_columns(rows, RowOptions(subject.task))
+    try:
+        matched = match_columns(rows, RowOptions(subject.task))
+    except UsageError as error:
+        note(str(error))
+        return (
+            " --map a=COLUMN --map b=COLUMN" if subject.task == "compare" else " --map text=COLUMN"
+        )
     id_columns = [matched.id_column] if matched.id_column else []
     note(*rows.describe(matched.fields, *id_columns))
-    return where
+    return ""
 
 
 def _begin_rubric(what: str, subject: _Subject) -> Path:
@@ -181,14 +198,14 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
         say(_shown(path))
 
 
-def _list_commands(where: str, subject: _Subject, rubric: str) -> list[str]:
+def _list_commands(where: str, columns: str, subject: _Subject, rubric: str) -> list[str]:
     path = shlex.quote(where)
     if subject.task is None:
         return [f"judgekit judge {path}"]
     if subject.task == "compare":
-        judging = f"judgekit compare --data {path} --rubric {rubric} --out results.jsonl"
+        judging = f"judgekit compare --data {path}{columns} --rubric {rubric} --out results.jsonl"
     else:
-        judging = f"judgekit judge --data {path} --out results.jsonl"
+        judging = f"judgekit judge --data {path}{columns} --out results.jsonl"
     return [judging, "judgekit report results.jsonl --html report.html"]
 
 

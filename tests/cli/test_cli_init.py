@@ -70,6 +70,12 @@ def test_questions_are_asked_at_a_terminal(
     assert "text from reply" in done.err
 
 
+def test_columns_with_names_of_ones_own_are_left_to_the_command(judgekit: Run) -> None:
+    Path("rows.csv").write_text("ticket,customer,agent\n1,Which port?,8080\n")
+    command, *_ = answered(judgekit, "answers")
+    assert command == "judgekit judge --data rows.csv --map text=COLUMN --out results.jsonl"
+
+
 def test_what_is_there_is_kept(judgekit: Run) -> None:
     CONFIG.parent.mkdir(exist_ok=True)
     CONFIG.write_text("# ours\njudge: {rubric: kls}\n")
