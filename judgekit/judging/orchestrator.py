@@ -182,17 +182,19 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return question.prompts(asked_endpoint, Fence())
 
     def prompts_by_model(self, subject: Subject) -> list[tuple[TierName, str, list[Messages]]]:
-        """List each tier's models by name, with their prompts; without models, one row per tier."""
-        judge = self.for_subject(subject)
-        if not judge.models_by_tier:
-            return [(tier, "no model is set up", judge.prompts(tier, subject)) for tier in TIERS]
+        """List each tier's models by name, with their prompts; without models, one row per tier.
+
+        The judge must be that of the subject (`for_subject`).
+        """
+        if not self.models_by_tier:
+            return [(tier, "no model is set up", self.prompts(tier, subject)) for tier in TIERS]
         prompts = []
         for tier in TIERS:
-            for endpoint in judge.models_by_tier.get(tier, ()):
+            for endpoint in self.models_by_tier.get(tier, ()):
                 name = endpoint.model
-                if endpoint.profile.provider in judge.settings.replacement_providers:
+                if endpoint.profile.provider in self.settings.replacement_providers:
                     name += ", in place of the author's family"
-                prompts.append((tier, name, judge.prompts(tier, subject, endpoint)))
+                prompts.append((tier, name, self.prompts(tier, subject, endpoint)))
         return prompts
 
     # --- Its parts

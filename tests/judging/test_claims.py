@@ -48,7 +48,9 @@ def judge(server: DecisionServer, capfd: pytest.CaptureFixture[str]) -> Callable
     def call(text: str, *words: str) -> Outcome:
         row = {"id": "r1", "sources": [SOURCE], "text": text}
         Path("rows.jsonl").write_text(f"{json.dumps(row)}\n", encoding="utf-8")
-        rows = ["judge", "--data", "rows.jsonl", "--rubric", "groundedness"]
+        rows = ["judge", "--data", "rows.jsonl"]
+        if "--rubric" not in words:
+            rows += ["--rubric", "groundedness"]
         into = ["--out", "out.jsonl", "--fresh", "--mode", "lenient"]
         capfd.readouterr()
         code = run([*rows, *into, *words])
