@@ -167,12 +167,12 @@ class Answer(NamedTuple):
     hits: list[Told]
 
     def injected(self, labels: Mapping[str, float]) -> list[Told]:
-        """Return what the hook injects."""
+        """Return the hits that the hook injects."""
         most = RetrievalConfig().max_inject
         return [hit for hit in self.hits if hit.confidence >= labels["high"]][:most]
 
     def mentioned(self, labels: Mapping[str, float]) -> list[Told]:
-        """Return what the hook mentions beside that."""
+        """Return the hits that the hook only mentions."""
         rest = [hit for hit in self.hits if hit not in self.injected(labels)]
         worth = [hit for hit in rest if hit.stands_out or hit.confidence >= labels["mention"]]
         return worth[:MAX_MENTIONED]
@@ -430,7 +430,7 @@ class Row(NamedTuple):
 
 
 def fit_without(group: str, prompts: Sequence[Prompt], found: Sequence[list[FoundPart]]) -> Model:
-    """Return what is fitted without any prompt of a group."""
+    """Fit without the prompts of a group."""
     kept = [number for number, prompt in enumerate(prompts) if prompt.store.group != group]
     return fit([prompts[number] for number in kept], [found[number] for number in kept])
 
@@ -598,7 +598,7 @@ class Sums(NamedTuple):
 
 
 def sum_up(answers: Sequence[Answer], labels: Sequence[Mapping[str, float]]) -> dict[str, Sums]:
-    """Return what was injected with the labels of each prompt, by the kind of prompt."""
+    """Sum up the memories injected under each prompt's labels, by the kind of prompt."""
     sums: dict[str, Sums] = defaultdict(lambda: Sums([], [], [], [], []))
     for found, limits in zip(answers, labels, strict=True):
         of = sums[found.prompt.kind]

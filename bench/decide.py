@@ -97,7 +97,7 @@ class Way(NamedTuple):
 
 
 def auc(pairs: Sequence[Pair]) -> float:
-    """Return how often a relevant passage is likelier than an irrelevant one; ties count half."""
+    """Return the share of pairs whose relevant passage is likelier than the other one; ties count half."""
     good = sorted(pair.yes for pair in pairs if pair.label == "accept")
     bad = sorted(pair.yes for pair in pairs if pair.label == "reject")
     wins = 0.0
@@ -111,7 +111,7 @@ def by_strong(pairs: Sequence[Pair]) -> Way:
 
 
 def by_threshold(pairs: Sequence[Pair], threshold: float) -> Way:
-    """Return what comes of taking every opinion as final that is surer than a threshold."""
+    """Judge with every opinion final that is surer than a threshold."""
     right = 0
     final = []
     for pair in pairs:
@@ -124,7 +124,7 @@ def by_threshold(pairs: Sequence[Pair], threshold: float) -> Way:
 
 
 def by_labels(pairs: Sequence[Pair], rules: EscalationRules) -> Way:
-    """Return what comes of the gates that labels allow."""
+    """Judge with the gates that labels allow."""
     right = 0
     final = []
     for pair in pairs:
@@ -207,7 +207,7 @@ def by_five(folder: Path) -> list[Pair]:
 
 
 def recorded_pairs(file: Path) -> dict[str, float]:
-    """Return the recorded probabilities of yes by pair; nothing where there is no file."""
+    """Return the recorded probabilities of yes by pair; empty if there's no file."""
     if not file.is_file():
         return {}
     return {line["item_id"]: line["yes"] for line in lines(file)}

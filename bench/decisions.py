@@ -187,7 +187,7 @@ def judgekit_job(base: str) -> Job:
 
 
 def measure(folder: Path, base: str, count: int, rounds: int) -> dict[str, list[dict[str, float]]]:
-    """Return what each run of each asker took, by its name: ms of CPU a row, and seconds."""
+    """Run each asker; returns its runs by its name, each with ms of CPU a row and seconds."""
     bench = Bench(folder, base)
     runs: dict[str, list[dict[str, float]]] = {"aiohttp": [], "litellm": [], "judgekit": []}
     job = judgekit_job(base)

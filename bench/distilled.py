@@ -84,7 +84,7 @@ def features(query: str, passage: str) -> dict[int, float]:
 
 
 def probability(weights: Mapping[int, float], pair: Pair) -> float:
-    """Return how likely the judge finds the passage relevant."""
+    """Return the probability that the judge finds the passage relevant."""
     odds = sum(weights.get(name, 0.0) * value for name, value in pair.features.items())
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
 

@@ -175,7 +175,7 @@ class Bench:
         return folder
 
     def run(self, words: list[str], text: str = "") -> Took:
-        """Run a process and return what it took."""
+        """Run a process and return its costs."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         start = time.perf_counter()
         done = subprocess.run(
@@ -221,7 +221,7 @@ class Bench:
         self.run([JUDGEKIT, "engine", "stop"])
 
     def engine(self) -> dict[str, Any]:
-        """Return what the engine says of itself."""
+        """Return the engine's status."""
         done = subprocess.run(
             [JUDGEKIT, "engine", "status", "--json"],
             cwd=self.folder,
@@ -314,7 +314,7 @@ class Bench:
 
 
 def _rss(pid: int) -> float:
-    """Return a process's resident memory in MB; 0 when it is gone, or where there is no /proc."""
+    """Return a process's resident memory in MB; 0 when it's gone, or without /proc."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     except (OSError, IndexError):

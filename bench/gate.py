@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def measure(folder: Path, base: str, latency: float, files: int) -> dict[str, Any]:
-    """Return what each run took and how many calls it made."""
+    """Measure each run: its costs and its number of calls."""
     environment = {
         **{
             name: value
@@ -144,7 +144,7 @@ def repository(folder: Path, environment: dict[str, str], files: int) -> dict[st
 
 
 def run(command: list[str], folder: Path, environment: dict[str, str], stdin: str = "") -> Took:
-    """Return what one process took; exits when it fails."""
+    """Run one process and return its costs; exits when it fails."""
     started = time.perf_counter()
     process = subprocess.Popen(
         command,

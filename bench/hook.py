@@ -234,7 +234,7 @@ def edit(project: Path) -> Launch:
 
 
 def start(launched: Launch, folder: Path) -> Cost:
-    """Run one process and return what it cost; exits when it fails or does not answer."""
+    """Run one process and return its cost; exits when it fails or doesn't answer."""
     began = time.perf_counter()
     pid = spawn(launched, folder, "single")
     _, status, usage = os.wait4(pid, 0)

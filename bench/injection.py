@@ -263,7 +263,7 @@ def _filled(text: str) -> str:
 def wanted(
     texts: Sequence[tuple[Origin, str]], places: Sequence[attacks.Place]
 ) -> Iterator[tuple[int, Written]]:
-    """Yield what is to be judged with its number, the attack and the prose after one another."""
+    """Yield each text to judge with its number: the attack, then its harmless twin."""
     if "title" in places:
         yield from enumerate(_untouched())
     for number, (pair, (origin, text)) in enumerate(zip(cycle(attacks.PAIRS), texts, strict=False)):
@@ -299,7 +299,7 @@ async def measure(
     seconds: float,
     cache: Path,
 ) -> list[Trial]:
-    """Return what is cached or fits into the seconds, which the fences share, documents before memories."""
+    """Try texts that are cached or fit into the seconds, which fences share; documents before memories."""
     found: list[Trial] = []
     drawn = random.Random(SEED)  # noqa: S311 - the same fences in every run
     started = time.monotonic()

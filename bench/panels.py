@@ -71,7 +71,7 @@ class Answers(NamedTuple):
     costs: dict[str, dict[str, float]]
 
     def outcome(self, model: str, item: str) -> Outcome | None:
-        """Return what a model's grade comes to under the rubric of bench/judging.py."""
+        """Return the outcome of a model's grade under the rubric of bench/judging.py."""
         found = self.grades[model].get(item)
         return None if found is None else "accept" if found >= 1 else "reject"
 
@@ -91,7 +91,7 @@ def read(folder: Path) -> Answers:
 def course(
     answers: Answers, models: dict[TierName, str], mode: ModeName
 ) -> Callable[[str], tuple[str, list[str]]]:
-    """Return what says of an item the verdict of the tiers, and the models that were asked."""
+    """Return a function from an item to the verdict of the tiers and the models they asked."""
     rules = EscalationRules(CONFIRM[mode], models={tier: {model} for tier, model in models.items()})
 
     def judged(item: str) -> tuple[str, list[str]]:
@@ -104,7 +104,7 @@ def course(
 
 
 def panel(answers: Answers, models: Iterable[str]) -> Callable[[str], tuple[str, list[str]]]:
-    """Return what says of an item the verdict of a jury by the mean of its grades."""
+    """Return a function from an item to the verdict of a jury, by the mean of its grades, and its models."""
     asked = list(models)
 
     def judged(item: str) -> tuple[str, list[str]]:
@@ -117,7 +117,7 @@ def panel(answers: Answers, models: Iterable[str]) -> Callable[[str], tuple[str,
 
 
 def measured(answers: Answers, judged: Callable[[str], tuple[str, list[str]]]) -> Way:
-    """Return what a way to judge comes to on all items."""
+    """Measure a way to judge on all items."""
     found = [(label, item, *judged(item)) for item, label in answers.labels.items()]
     good = [word for label, _, word, _ in found if label]
     bad = [word for label, _, word, _ in found if not label]

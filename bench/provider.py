@@ -113,7 +113,7 @@ def serving(words: list[str]) -> Iterator[str]:
 
 
 def counted(base: str) -> dict[str, int]:
-    """Return how many completions a provider was asked for, and in how many bytes."""
+    """Return the number of completions that a provider was asked for, and of their bytes."""
     with urlopen(f"{base}/asked", timeout=30) as answer:  # noqa: S310 - an address of our own
         found: dict[str, int] = json.load(answer)
     return found

@@ -152,7 +152,7 @@ def jobs(base: str) -> list[Job]:
 
 
 def run(bench: Bench, job: Job, count: int) -> dict[str, Any]:
-    """Judge rows and return what that took."""
+    """Judge rows and return the costs."""
     folder = bench.made(f"{count} {job.name}", job, count)
     calls = provider.asked(bench.base)
     process = bench.begin(job, folder, job.command)

@@ -73,7 +73,7 @@ def unpack_commit(commit: str, folder: Path) -> None:
 
 
 def redact_all(package: Path, texts: Path) -> dict[str, Any]:
-    """Return what the package in a folder makes of the texts, and the seconds of CPU that it takes."""
+    """Redact the texts with the package in a folder; returns the results and the seconds of CPU."""
     done = subprocess.run(
         [sys.executable, "-c", READ, str(texts)],
         cwd=package,

@@ -233,7 +233,7 @@ def figures(runs: dict[str, Run]) -> dict[str, Any]:
 
 
 def row(result: Run) -> dict[str, Any]:
-    """Return what is published of a run."""
+    """Return the published figures of a run."""
     bootstrap_interval = stats.interval(stats.mean(list(result.ndcg.values())))
     return {
         "ndcg@10": mean(result.ndcg),
@@ -328,7 +328,7 @@ def cell(found: dict[str, Any]) -> str:
 
 
 def gain(found: dict[str, Any]) -> str:
-    """Return how far ours is above the best other method."""
+    """Return our gain over the best other method, in words."""
     if found["gain"] is None:
         return "none"
     value, low, high = found["gain"]

@@ -463,7 +463,7 @@ class Bench:
             self.engine(job, folder, "judge", "one.md", "--mode", "lenient", "--no-cache")
 
     def run(self, job: Job, folder: Path) -> Took:
-        """Run a tool and return what it took."""
+        """Run a tool and return its costs."""
         self.ready(job, folder)
         before, cpu = provider.counted(self.base), self.cpu()
         process = self.begin(job, folder, job.command)
@@ -554,7 +554,7 @@ class Bench:
 
 
 def stat(pid: int) -> list[str]:
-    """Return the fields of a process behind its name; none where it is gone."""
+    """Return the fields of a process behind its name; empty if it's gone."""
     with suppress(OSError):
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         return text.rpartition(")")[2].split()

@@ -50,7 +50,7 @@ class Effect(NamedTuple):
     tried: list[Tried]
 
     def of(self, mode: ModeName) -> list[Tried]:
-        """Return what was said in one mode."""
+        """Return the cases tried in one mode."""
         return [each for each in self.tried if each.mode == mode]
 
 
@@ -134,9 +134,9 @@ def _share(tried: Sequence[Tried]) -> str:
 
 
 def auc(tried: Sequence[Tried]) -> float:
-    """Return how often an acceptable case has a higher mean score than another one; ties count half.
+    """Return the share of pairs in which the acceptable case has the higher mean score; ties count half.
 
-    0.5 where there is nothing to compare. Hanley and McNeil, "The meaning and use of the area under a
+    0.5 if there's nothing to compare. Hanley and McNeil, "The meaning and use of the area under a
     receiver operating characteristic (ROC) curve", Radiology 143(1), 1982.
     """
     means = [(fmean(one.scores.values()), one.expected == "accept") for one in tried if one.scores]

@@ -17,7 +17,7 @@ _RECORDINGS = "tests/test_golden.py"
 
 
 def guarding_tests(file: str) -> list[str]:
-    """Return the tests that guard a file, as paths from the project's root; all where it is unclear."""
+    """Return the tests that guard a file, as paths from the project's root; all of them if that's unclear."""
     path = Path(file)
     if not (ROOT / path).exists():
         raise SystemExit(f"{file}: no such file in {ROOT}; give a path from there")
@@ -42,7 +42,7 @@ def _module_name(path: Path) -> str:
 
 
 def _names_of_importers(module: str) -> set[str]:
-    """Return how tests of the modules that import a module are called: `judge` and `cli_judge`."""
+    """Return the names that tests of a module's importers go by, such as `judge` and `cli_judge`."""
     names = set()
     for file in (ROOT / _PACKAGE).rglob("*.py"):
         if module in _imported_modules(file):

@@ -41,7 +41,7 @@ def by_rubric(asked: Asked) -> Answer:
 
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., Loopback]]:
-    """Return what begins a server that answers as told, and makes it the model that judges."""
+    """Return a function that starts a scripted server and configures it as the model that judges."""
     monkeypatch.chdir(tmp_path)
     begun: list[Loopback] = []
 

@@ -166,7 +166,7 @@ def _names_checked(tree: ast.AST) -> set[str]:
 
 
 def _uses(tree: ast.AST) -> set[str]:
-    """Return what a module calls (`name()`, `.name()`), and the attributes that it reads (`.name`)."""
+    """List the calls of a module (`name()`, `.name()`), and the attributes that it reads (`.name`)."""
     uses = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

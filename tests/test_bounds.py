@@ -417,7 +417,7 @@ def alone(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def plainly(place: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Callable[[str], object]:
-    """Return the call of a function with a text alone, as bytes where it takes these."""
+    """Return a call of a function with nothing but a text, as bytes if it takes bytes."""
     takes_bytes = "bytes" in ast.unparse(node.args.args[0])
     return lambda text: of(place)(as_bytes(text) if takes_bytes else text)
 

@@ -48,7 +48,7 @@ def work(tmp_path: Path) -> GitRepo:
 
 
 def starts(text: str) -> Iterator[str]:
-    """Yield what starts a process, and what searches for a program in its own way."""
+    """Yield calls that start a process, and those that search for a program in their own way."""
     for module, name in re.findall(r"\b(\w+)\.(\w+)", text):
         starts_one = name in STARTING or name.startswith(("exec", "spawn"))
         if (

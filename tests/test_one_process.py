@@ -182,7 +182,7 @@ print((before, after) if is_more(after) else "no more")
 
 
 def run(script: str, tmp_path: Path, seconds: float = 0.2) -> tuple[list[str], str]:
-    """Return what a program prints that asks a server which takes so long, and what it says on stderr."""
+    """Run a program that asks a server this slow; return the lines it prints, and its stderr."""
     program = tmp_path / "program.py"
     program.write_text(BEGINNING + script, encoding="utf-8")
     with Loopback(lambda _: answer(server, seconds)) as server:

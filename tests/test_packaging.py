@@ -158,7 +158,7 @@ class Installed(NamedTuple):
 
 
 def needed(requirement: Requirement, seen: set[str]) -> Iterator[importlib.metadata.Distribution]:
-    """Yield what a requirement brings, down to the last one, as installed here; extras where asked for."""
+    """Yield every distribution that a requirement brings, as installed here, with the extras it names."""
     key = str(requirement)
     if key in seen:
         return

@@ -59,7 +59,7 @@ class Learned(NamedTuple):
 
 
 def walk(item: Ranked, margins: Margins, mode: ModeName) -> Walked:
-    """Return how a comparison ends by the rule of the judge under a rubric with these margins."""
+    """Return the end of a comparison by the judge's rule, under a rubric with these margins."""
     turns = walk_ranking(item.said, ranking_rules(item.letters, item.said, mode), margins)
     calls = sum(turn.calls for turn in turns)
     last = turns[-1]
@@ -98,7 +98,7 @@ def learn(
 
 
 def measured(items: Sequence[Ranked], margins: Margins, mode: ModeName) -> Learned:
-    """Return what margins come to on labelled items."""
+    """Measure margins on labelled items."""
     walks = [walk(item, margins, mode) for item in items]
     accuracy = fmean(credit(item, walked) for item, walked in zip(items, walks, strict=True))
     calls = sum(walked.calls for walked in walks) / sum(len(item.letters) for item in items)

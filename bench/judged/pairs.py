@@ -74,7 +74,7 @@ def tables(folder: Path) -> Iterator[Table]:
 
 
 def word(answers: Answers, judge: str, duel: Duel, order: str) -> str | None:
-    """Return what a judge said in one order; None for an answer that could not be read."""
+    """Return a judge's answer in one order; None if it couldn't be read."""
     return {"1": "A", "2": "B"}.get(answers[judge].get((duel.id, order.lower()), ""))
 
 

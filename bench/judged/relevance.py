@@ -177,7 +177,7 @@ def tables(folder: Path) -> Iterator[Table]:
 
 
 def majority(said: Sequence[Outcome | None]) -> Outcome | None:
-    """Return what most said."""
+    """Return the most frequent outcome."""
     return Counter(said).most_common(1)[0][0]
 
 

@@ -66,7 +66,7 @@ def reviewed(home: Path, most: int, second: str) -> tuple[list[Verdict], list[di
 
 
 def page(most: int, second: str) -> str:
-    """Review up to so many texts with two small models, `second` and ours; return what it took and found."""
+    """Review up to `most` texts with two small models, `second` and ours; return the page of figures."""
     with tempfile.TemporaryDirectory() as home:
         verdicts, calls = reviewed(Path(home, "judgekit"), most, second)
     count = len(verdicts)

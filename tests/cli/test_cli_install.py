@@ -252,7 +252,7 @@ def hooks_file(client: Client, home: Path) -> Path:
 
 
 def obstacles(judgekit: Run, client: Client) -> str:
-    """Install the hook of a client and return what is said on stderr; the doctor says the same."""
+    """Install the hook of a client and return its stderr; the doctor says the same."""
     done = judgekit("install", client.command)
     assert f"{client.title} doesn't run it yet, see below" in done.out
     doctor = judgekit("doctor").out

@@ -26,7 +26,7 @@ CHECK = ("rubric", "check")
 
 
 def by_digits(asked: Asked) -> Answer:
-    """Give the scores that the text of a case names; no JSON where it names none."""
+    """Answer with the scores that a case's text names, or with no JSON if it names none."""
     found = re.search(r"Scores: (\d) (\d) (\d)", asked.text)
     return says(scores(*(int(each) for each in found.groups())) if found else "I cannot say.")
 

@@ -61,7 +61,7 @@ def turns(
     *,
     held: int = 0,
 ) -> int:
-    """Return how many turns a worker gets that wants so many."""
+    """Return the number of turns that a worker gets when it wants `wanted`."""
     return broker.beat(worker, spent, reserved, {WHOM: PaceReport(wanted, held)}).turns[WHOM].more
 
 

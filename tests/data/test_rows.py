@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def read(path: Path, content: bytes) -> list[Any]:
-    """Return what a file gives: the columns of a row, or number, column and problem of one that is broken."""
+    """Read a file: the columns of each row, or the number, column and problem of a broken one."""
     path.write_bytes(content)
     found = list(open_rows(str(path), io.BytesIO()))
     assert [row.number for row in found if row.number] == [
@@ -171,7 +171,7 @@ def test_without_a_header_there_are_no_rows(
 
 
 def parquet(path: Path, table: dict[str, pa.Array]) -> list[Any]:
-    """Return what a Parquet file of these columns gives."""
+    """Write these columns to a Parquet file and read its rows."""
     pq.write_table(pa.table(table), path, row_group_size=3)
     return [
         tuple(row) if isinstance(row, UnreadableRow) else row.columns

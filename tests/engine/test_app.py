@@ -100,7 +100,7 @@ async def ask(
     holder: str = "",
     **headers: str,
 ) -> asyncio.Task[Any]:
-    """Send a request's head; the task's result is its status, and headers and error where it is refused."""
+    """Send a request's head; the task returns its status and, if it's refused, its headers and error."""
     length = {} if size is None else {"content-length": size}
     sent = httpx.Headers({"authorization": f"Bearer {holder}"} | length | headers, encoding="utf-8")
 

@@ -54,7 +54,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def take(place: EngineAddress) -> Iterator[Take]:
-    """Return what takes a place; all that is taken is let go of."""
+    """Return a function that locks an engine's address; every lock is released at the end."""
     taken: list[EngineLock] = []
 
     def one(where: EngineAddress = place, *, unix: bool = True) -> EngineLock:

@@ -51,7 +51,7 @@ MIDDLE = Interval(0.5, 0.2, 0.9)
 
 
 def texts(html: str) -> str:
-    """Return what a reader sees before any script runs."""
+    """Return the text that a reader sees before any script runs."""
     shown = re.sub(r"(?s)<(style|script)\b[^>]*>.*?</\1>", " ", html)
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", shown)).split())
 

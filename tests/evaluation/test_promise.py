@@ -116,7 +116,7 @@ def holds(
 
 
 class Judges(NamedTuple):
-    """How often judges err: quick by outcome and margin, deep where quick is right and where it is wrong."""
+    """How often judges err: quick by outcome and margin, deep when quick is right and when quick is wrong."""
 
     quick: Mapping[tuple[Outcome, float], float]
     deep: tuple[float, float]

@@ -263,7 +263,7 @@ def lefthook_job() -> dict[str, Any]:
 
 
 def started(name: str, folder: Path) -> str:
-    """Return what a hook runs: a command as git 2.54 starts it, a file as husky, a job as lefthook."""
+    """Return the script of a hook: a command as git 2.54 starts it, a file as husky, a job as lefthook."""
     if name == "gitconfig":
         command = shlex.quote(configured_command() + ' "$@"')
         return f'exec sh -c {command} judgekit "$@"'

@@ -26,14 +26,14 @@ SHALLOW = "at the edge of a shallow clone; fetch with depth 0 (git fetch --unsha
 def examined(
     work: GitRepo, base: str, tip: str = "HEAD", *, wanted: ChangeFilter = ALL
 ) -> PushedChanges:
-    """Return what differs since a base, as `judgekit gate --base` finds it."""
+    """Return the changes since a base, as `judgekit gate --base` finds them."""
     oid = work("rev-parse", base)
     update = RefUpdate("HEAD", work("rev-parse", tip), "", oid)
     return examine.examine_push(Repository(work.folder), [update], [oid], wanted)
 
 
 def pushed_to_nowhere(work: GitRepo, tip: str = "HEAD") -> PushedChanges:
-    """Return what a first push to a remote brings of which nothing is known."""
+    """Return the changes of a first push to a remote that we know nothing of."""
     update = RefUpdate("refs/heads/new", work("rev-parse", tip), "refs/heads/new", NONE)
     return examine.examine_push(Repository(work.folder), [update], [], ALL)
 

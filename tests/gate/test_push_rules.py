@@ -1,6 +1,6 @@
 """Real pushes: whose rules hold, what blocks and what does not, and what a person can do about it.
 
-Where it is not plain whose rules hold, the strictest known do.
+If it's unclear whose rules hold, the strictest known ones do.
 """
 
 from __future__ import annotations

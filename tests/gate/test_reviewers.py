@@ -289,7 +289,7 @@ def test_what_an_earlier_version_kept_under_the_path_is_kept(tmp_path: Path) -> 
 
 
 def push_without_gate(team: Team, monkeypatch: pytest.MonkeyPatch, **environ: str) -> str:
-    """Run git's hook as a push would; returns what it says."""
+    """Run git's hook as a push would; returns its output."""
     monkeypatch.chdir(team.work.folder)
     monkeypatch.setenv("JUDGEKIT_SERVER_URL", team.serving.url)
     monkeypatch.setenv("JUDGEKIT_SERVER_TOKEN", team.tokens["cy"])

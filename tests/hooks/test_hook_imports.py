@@ -43,7 +43,7 @@ sys.exit(code)
 
 
 def imported(payload: dict[str, object]) -> tuple[str, set[str]]:
-    """Return what the hook prints, and the modules that it has imported by then."""
+    """Return the hook's output and the modules that it imported to make it."""
     done = subprocess.run(
         [sys.executable, *entries.OPTIONS, PROBE.format(root=programs.ROOT)],
         input=json.dumps(payload).encode(),

@@ -42,7 +42,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def tree(*folders: Path) -> dict[str, bytes | None]:
-    """Return what is in folders, but for git's and our own in the home folder."""
+    """Map each path in the folders to its bytes, leaving out git's and our own in the home folder."""
     paths = [
         (path, path.relative_to(folder).parts)
         for folder in folders

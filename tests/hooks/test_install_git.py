@@ -104,7 +104,7 @@ def test_another_programs_hook_comes_back_as_it_was(repository: GitRepo, hooks: 
 
 
 def test_two_foreign_hooks_are_for_a_person_to_sort_out(repository: GitRepo, hooks: Path) -> None:
-    """A hook of ours that pre-commit calls is renewed and removed where it is."""
+    """A hook of ours that pre-commit calls keeps its place when it's renewed or removed."""
     (hooks / HOOK).write_bytes(FOREIGN)
     (hooks / LEGACY).write_bytes(git_hook.render("/gone/python"))
     assert install(repository.folder).path.name == LEGACY

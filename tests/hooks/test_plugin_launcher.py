@@ -70,7 +70,7 @@ class Machine:
         )
 
     def started(self) -> list[str]:
-        """Return which of the programs of `add_python` ran since the last call."""
+        """Return the programs of `add_python` that ran since the last call."""
         log = self.folder / "started"
         names = [Path(line).name for line in log.read_text().splitlines()] if log.exists() else []
         log.unlink(missing_ok=True)

@@ -55,7 +55,7 @@ Run: TypeAlias = "Callable[..., tuple[str, list[str]]]"
 
 
 def session(project: Path, run: Run, name: str, *, compacted: bool = False) -> list[set[str]]:
-    """Ask every prompt in one session; return which memories each answer injects."""
+    """Ask every prompt in one session; return the memories that each answer injects."""
     payload = {"cwd": str(project), "session_id": name}
     injected = []
     for number, prompt in enumerate(PROMPTS):

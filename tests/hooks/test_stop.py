@@ -1,4 +1,4 @@
-"""The Stop event: judged where the user wants it, and a reason to go on only where there is one."""
+"""The Stop event: it's judged if the user wants that, and the agent goes on only for a reason."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def guide(client: Client, text: str) -> ToolCall:
 
 
 def feedback(client: Client, base: str) -> list[str]:
-    """Let the agent work, the hook judge; return what the last request says of hooks that kept it going."""
+    """Let the agent work and the hook judge; return the reasons to go on that the last request quotes."""
     folder = client.folder / "home" / ".config" / "judgekit"
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text('stop: {judge: "on", deadline: 20}\n')

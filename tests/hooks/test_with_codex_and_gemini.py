@@ -40,7 +40,7 @@ def client(request: pytest.FixtureRequest, api: Standin, tmp_path: Path) -> Eith
 
 
 def ask(client: Either, prompt: str = QUESTION, *, bypass: bool = True) -> str:
-    """Send a prompt, see that it was answered and nothing else was reached; return what the API was sent."""
+    """Send a prompt, check that it's answered and no other host is reached; return the API's requests."""
     before = len(client.sent())
     trusting = ["--dangerously-bypass-hook-trust"] if bypass and isinstance(client, Codex) else []
     answer = client.ask(prompt, *trusting)

@@ -433,7 +433,7 @@ def walked(
     cut: Sequence[TierName] = (),
     finality: FinalityRules | None = None,
 ) -> Compared:
-    """Return how a comparison ends when the tiers say this in turn."""
+    """Return the end of a comparison in which the tiers say this in turn."""
     script = dict(zip(TIERS, tiers, strict=False))
     confirm: Confirm = "accept" if mode == "strict" else "reject"
     rules = EscalationRules(confirm, TIERS, "pair", mode, finality=finality)
@@ -522,7 +522,7 @@ def test_a_win_that_only_its_own_family_gave_is_final_in_no_tier_but_the_last() 
 
 
 def test_a_decision_model_accepts_by_its_leaning_whatever_its_scores_come_to() -> None:
-    """A model that leans to no throughout may be right where it leans least: labels say so."""
+    """A model that always leans to no may be right when it leans least, if labels say so."""
     finality = finality_rules(rules=[finality_rule("quick", "accept", leaning=-0.5)])
     rules = EscalationRules("accept", TIERS, finality=finality)
     outcomes: tuple[Outcome, ...] = ("accept", "improve", "reject")

@@ -93,7 +93,7 @@ def test_a_rubric_can_be_followed_as_plain_text() -> None:
 
 
 def listing(candidates: list[PromptCandidate]) -> tuple[Message, list[str]]:
-    """Return what a model is shown of candidates, and their labels."""
+    """Return the message that shows a model the candidates, and their labels."""
     subject = documents.Candidates(query("q"), tuple(candidates))
     (questionnaire,) = question_about(select_rubric(), subject).questionnaires(None)
     _, user = make_messages(questionnaire)

@@ -52,7 +52,7 @@ def some_texts(letters: str, wrote: Sequence[str | None] = (), tail: str = "") -
 
 
 class Ranking(NothingOpen):
-    """Each model gives A, B, C, … its digits in turn, by tier where it has several; 0 fails."""
+    """Each model gives A, B, C, … its digits in turn, or those of the tier that asks; 0 fails."""
 
     def __init__(self, said: Mapping[str, str | Mapping[str, str]], usd: float = 0.001) -> None:
         self.said, self.usd = said, usd

@@ -158,7 +158,7 @@ ALONE: dict[TierName, Endpoint] = {"quick": SMALL}
 
 
 def test_a_cut_document_is_not_accepted() -> None:
-    """The quick tier sees the beginning; where no tier sees all, the text may be rejected all the same."""
+    """The quick tier sees the beginning; even if no tier sees all of the text, it may be rejected."""
     why = "no model saw the whole text, so it cannot be accepted"
     modes: tuple[ModeName, ModeName] = ("lenient", "strict")
     for total, answer, mode, end in (

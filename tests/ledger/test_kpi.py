@@ -196,7 +196,7 @@ RUNS = 150
 def drawn(
     bad: float, wrong: Sequence[float], count: int, most: Sequence[float], chance: random.Random
 ) -> list[Stratum]:
-    """Return what `count` pieces of content come to; `wrong` is how often good and bad ones are misjudged."""
+    """Draw `count` verdicts with labels, by stratum; `wrong` is how often good and bad ones are misjudged."""
     good: dict[GateWord, list[bool]] = {word: [] for word in WORDS}
     for _ in range(count):
         is_bad, unclear = chance.random() < bad, chance.random() < UNCLEAR

@@ -77,7 +77,7 @@ class Case(NamedTuple):
         asked: Request,
         **changes: Any,  # noqa: ANN401 - an endpoint's
     ) -> tuple[httpx.Request, Reply]:
-        """Make one call over a wire that is not there; return what was sent, and the reply."""
+        """Make one call over a mocked wire; return the request and the reply."""
         route = router.post(self.url)
         stated = {"cost": self.cost} if isinstance(self.cost, float) else {}
         answer = self.reply or chat(self.model, **stated)

@@ -101,7 +101,7 @@ class Oracle:
 def agree(
     documents: Sequence[CollectionDocument], texts: Sequence[str], *, everything: bool
 ) -> int:
-    """Compare all hits of some queries, and return how many there were."""
+    """Compare all hits of some queries; return their number."""
     store, oracle = SearchableCollection(documents, PROFILE), Oracle(documents)
     pool = len(documents) if everything else bm25.POOL
     compared = 0

@@ -323,7 +323,7 @@ def test_odd_rubrics(own: Callable[..., Path], tmp_path: Path) -> None:
 def compared(
     tmp_path: Path, labels: str, before: str = "", after: str = "", b: str = "b"
 ) -> list[str]:
-    """Return what is said of a rubric that compares and of cases with these labels: A, B, T for a tie."""
+    """Return the problems of a comparing rubric and of cases with these labels: A, B, T for a tie."""
     path = tmp_path / "ours@1.0.0.yaml"
     text = loader.find_rubric("answer-preference").path.read_text(encoding="utf-8")
     path.write_text(

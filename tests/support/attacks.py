@@ -93,7 +93,7 @@ class Targets:
         self._documents = document_judge(gateway, quick, loaded=patient(score), **rules)
 
     async def see(self, place: Place, pair: Pair, written: str) -> Seen:
-        """Return what is made of a memory, or of the poor document, with a text written into it."""
+        """Judge a memory, or the poor document, with a text written into it."""
         if place == "document":
             subject = file("deployment.md", f"{POOR}\n{written}\n" if written else POOR)
             verdict = await self._documents.judge(document((subject,), "deployment.md"))

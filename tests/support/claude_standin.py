@@ -29,7 +29,7 @@ class ToolCall(NamedTuple):
 
 
 class Standin(Loopback):
-    """A stand-in: where it listens, what it has been sent so far, and the tools it will ask for.
+    """A stand-in: its address, the requests so far, and the tools it will ask for.
 
     Each message that offers tools takes the first of `script`; after the last one the reply is `reply`.
     """

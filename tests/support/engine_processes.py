@@ -114,7 +114,7 @@ def judged(
 
 
 def health(place: EngineAddress) -> dict[str, Any]:
-    """Return what the engine of a place says of itself."""
+    """Return the health report of the engine at an address."""
     return dict(json.loads(client.health(place, SECONDS)))
 
 

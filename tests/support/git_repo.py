@@ -26,7 +26,7 @@ class GitRepo:
             self("init", "--quiet", "--initial-branch=main", *init)
 
     def __call__(self, *words: str, stdin: bytes = b"", **environ: str) -> str:
-        """Return what `git WORDS` prints, without the newline at its end; fails the test when git fails."""
+        """Run `git WORDS` and return its output without the last newline; fails the test when git fails."""
         done = self.run(*words, stdin=stdin, **environ)
         assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
         return os.fsdecode(done.stdout).removesuffix("\n")

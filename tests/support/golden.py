@@ -113,7 +113,7 @@ class World:
             self._patch.setenv(f"JUDGEKIT_{tier.upper()}_MODEL", f"{provider}/{tier}")
 
     def run(self, *words: str, forget: bool = True) -> Run:
-        """Run `judgekit WORDS` and return what came of it; `forget` what was cached first."""
+        """Run `judgekit WORDS` and return its result; `forget` empties the cache first."""
         self.calls = []
         if forget:
             shutil.rmtree(self.home / "cache", ignore_errors=True)

@@ -37,7 +37,7 @@ PanelModels: TypeAlias = "Mapping[TierName, Endpoint | Sequence[Endpoint]]"
 
 
 def models_by_tier(panel: PanelModels) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Return the models of each tier, where there is one as where there are several."""
+    """Return the models of each tier, as a tuple even if there's one."""
     return {
         tier: (jury,) if isinstance(jury, Endpoint) else tuple(jury) for tier, jury in panel.items()
     }
@@ -83,7 +83,7 @@ def judge_settings(
     timeout: float = 30,
     **more: Any,  # noqa: ANN401 - of any field
 ) -> JudgeSettings:
-    """Return what a judge is made of, strict under the rubric kls unless a test says otherwise."""
+    """Return a judge's settings: strict, under the rubric kls, unless a test says otherwise."""
     return JudgeSettings(
         loaded=loaded or loader.find_rubric("kls"),
         mode=mode,

@@ -32,7 +32,7 @@ class NpmClient(Client):
 
     @classmethod
     def find(cls) -> Path | None:
-        """Return the client's program; none where it, or the node that Gemini CLI needs, is not there."""
+        """Return the client's program, or None if it's missing, or the node that Gemini CLI needs."""
         path = Path(os.environ.get(VARIABLE) or _FETCHED) / "node_modules" / cls.file
         return (
             path

@@ -14,7 +14,7 @@ _FOLDER = Path(os.environ.get(VARIABLE) or _FETCHED)  # a test itself has no suc
 
 
 def hook_manager(name: str) -> str:
-    """Return a program of npm's; skips the test where it is not there, or where it lacks node."""
+    """Return a program of npm's; skips the test if it or node is missing."""
     folder = _FOLDER / "node_modules" / ".bin"
     path = shutil.which(name, path=f"{folder}{os.pathsep}{os.environ['PATH']}")
     if path is None or shutil.which("node") is None:

@@ -61,7 +61,7 @@ class ReadPage(HTMLParser):
             self._texts.append(([name for name, _ in self._open], data))
 
     def text(self, tag: str = "html") -> str:
-        """Return what stands in elements of this kind."""
+        """Return the whole text in elements of this kind."""
         return " ".join(" ".join(data for tags, data in self._texts if tag in tags).split())
 
     def texts(self, tag: str) -> list[str]:

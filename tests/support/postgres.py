@@ -104,7 +104,7 @@ def _is_user(name: str) -> bool:
 
 @contextlib.contextmanager
 def running() -> Iterator[Postgres]:
-    """Give a server for as long as it is needed; skip where there is none, or no driver."""
+    """Start a server, and stop it after the test; skips if there's no server or no driver."""
     pytest.importorskip("psycopg", reason="psycopg is not installed: make .venv/.scale")
     programs = os.environ.get(VARIABLE, "")
     if not programs or not (Path(programs) / "initdb").exists():

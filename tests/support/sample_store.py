@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Memory(NamedTuple):
-    """One entry of the sample store: where it lies below the store, and what it says."""
+    """One entry of the sample store: its folder below the store, and its content."""
 
     folder: str
     id: str

@@ -16,7 +16,7 @@ print(user_tokens().create(sys.argv[1]))
 
 
 class Serving:
-    """A server's process with one token, by default a new one, and where it said that it listens."""
+    """A server's process, its address, and one token, by default a new one."""
 
     def __init__(self, *words: str, code: str = "", token: str = "", **environ: str) -> None:
         self.home = Path(environ.get("JUDGEKIT_HOME", "."))
