@@ -5,7 +5,6 @@ Every check takes the project's folder and yields one line per problem.
 
 from __future__ import annotations
 
-import ast
 import itertools
 import json
 import os
@@ -100,7 +99,7 @@ def links(text: str) -> Iterator[str]:
 
 
 def anchors(text: str) -> set[str]:
-    """Return the names that a page's headings get where it is shown."""
+    """Return the anchors that the headings of a rendered page get."""
     tokens = _MARKDOWN.parse(text)
     names: list[str] = []
     for opening, heading in itertools.pairwise(tokens):
@@ -302,7 +301,7 @@ _BY_NAME = re.compile(
 
 
 def unknown_commands(root: Path) -> Iterator[str]:
-    """Yield what pages tell people to run and what is not there: judgekit's commands, make's targets.
+    """Yield commands of judgekit and targets of make that a page tells people to run and that don't exist.
 
     Also lines that install judgekit by name: packages of others have that name on the public index.
     """
@@ -391,25 +390,6 @@ def traces(root: Path) -> Iterator[str]:
                     yield f"{name}:{number}: {what}: {found[0]}"
 
 
-# A docstring that begins so says neither a type nor a thing. There may be fewer of them, never more.
-_SAYS_NOTHING = re.compile(r"\b[Rr]eturns? (?:what|how|which|who)\b")
-MOST_THAT_SAY_NOTHING = 361
-
-
-def docstrings_that_say_nothing(root: Path) -> Iterator[str]:
-    """Yield a line if docstrings of the package say `Return what|how|which|who` more often than before."""
-    count = 0
-    for path in sorted((root / "judgekit").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                count += len(_SAYS_NOTHING.findall(ast.get_docstring(node) or ""))
-    if count > MOST_THAT_SAY_NOTHING:
-        yield (
-            f"judgekit: {count} docstrings say `Return what|how|which|who`, and {MOST_THAT_SAY_NOTHING} did; "
-            "name the thing that comes back"
-        )
-
-
 CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
     *(
         broken_links,
@@ -422,7 +402,6 @@ CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
         stale_gate_rows,
     ),
     traces,
-    docstrings_that_say_nothing,
 )
 
 

@@ -35,6 +35,28 @@ def test_a_long_public_function_needs_a_docstring(tmp_path: Path) -> None:
     assert problems(tmp_path, LONG) == ["find has no docstring"]
 
 
+def test_a_file_that_may_lack_docstrings_is_checked_for_vague_ones(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(f'"""Raise where it is wrong."""\n{LONG}')
+    (problem,) = speech.check(path, may_lack=True)
+    assert problem.endswith(': \'where it\': write "if" or "when"')
+
+
+@pytest.mark.parametrize(
+    ("room", "file"),
+    [
+        ("judging", "judgekit/judging/escalation.py"),
+        ("tests", "tests/support/golden.py"),
+        ("bench", "bench/judged/margins.py"),
+    ],
+)
+def test_a_room_names_its_files_and_no_room_names_all(room: str, file: str) -> None:
+    path = speech.ROOT / file
+    assert path in speech.list_files([room])
+    assert path not in speech.list_files(["replies"])
+    assert path in speech.list_files([])
+
+
 @pytest.mark.parametrize(
     "source",
     [
