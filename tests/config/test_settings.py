@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hooking import by_project, by_user
 
-from judgekit.config import settings
+from judgekit.config import KEYS, settings
 from judgekit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,6 +22,17 @@ def project(tmp_path: Path) -> Path:
 
 def by_memory(project: Path, data: dict[str, Any]) -> None:
     (project / ".claude" / "memory" / "memory-config.json").write_text(json.dumps(data))
+
+
+@pytest.mark.parametrize("section", KEYS)
+def test_the_list_of_keys_is_that_of_the_models(section: str) -> None:
+    listed = set(KEYS[section].split())
+    defined = set(type(getattr(settings.Config(), section)).model_fields)
+    problem = (
+        f"KEYS[{section!r}] in judgekit/config/__init__.py isn't what judgekit/config/settings.py defines: "
+        f"add {sorted(defined - listed)}, remove {sorted(listed - defined)}"
+    )
+    assert listed == defined, problem
 
 
 def held(project: Path | None, section: str, key: str, **variables: str) -> object:
