@@ -27,8 +27,8 @@ from judgekit.cli import output
 from judgekit.cli.app import COMMANDS, application
 from judgekit.cli.formats.table import verdict_text
 from judgekit.cli.output import printable, say, warn
-from judgekit.config import settings, yamlfile
 from judgekit.config import files as bundled
+from judgekit.config import settings, yamlfile
 from judgekit.engine import client
 from judgekit.errors import ConfigError, InputError, UsageError
 from judgekit.hooks import explain
