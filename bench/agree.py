@@ -104,7 +104,7 @@ async def serve() -> None:
 
 
 class Measured(NamedTuple):
-    """A run: how long it took, and what the program says of it."""
+    """A run: its duration, and the program's own summary."""
 
     seconds: float
     said: str

@@ -59,9 +59,9 @@ SENTENCES, TURNS = "among sentences", "among turns"
 TALK_SENTENCES, TALK_TURNS, ELSEWHERE = "three sentences", "three turns", "elsewhere"
 ANSWERED = (ALONE, PAIRED, HELD_OUT, SENTENCES, TURNS)
 SIZES = {SMALL_MEMORIES: (1, 3, 10, 30, 150), SMALL_NOTES: (10, 30, 60)}
-# What a prompt of each kind of store weighs in the fit, since the collections differ in size.
+# The weight in the fit of a prompt of each kind of store, since the collections differ in size.
 STORE_WEIGHTS = {MEMORIES: 1.0, SMALL_MEMORIES: 0.7, NOTES: 0.7, SMALL_NOTES: 0.3, PROJECT: 2.0}
-UNANSWERED = 0.3  # what one that nothing answers weighs, beside one that something answers
+UNANSWERED = 0.3  # the weight of a prompt that nothing answers, beside one that something answers
 # What a part that is talk weighs beside one that asks. Talk has many more parts, and to be told nothing is
 # worse than to be told too much once in thirty prompts.
 TALK_WEIGHT = 0.2
@@ -109,7 +109,7 @@ AROUND = ("{1} {0}", "{0} {1}", "{1}\n\n{0}")
 
 
 class Store(NamedTuple):
-    """A store that is asked; what is in one `group` is left out together."""
+    """A store to search; stores of one `group` are left out together."""
 
     group: str
     kind: str
@@ -117,14 +117,14 @@ class Store(NamedTuple):
 
 
 class Query(NamedTuple):
-    """A question, and the names of the documents of which any answers it."""
+    """A question, and the names of the documents, any of which answers it."""
 
     text: str
     relevant: frozenset[str]
 
 
 class Prompt(NamedTuple):
-    """What is asked of a store: the queries in it, whose answers are in the store if it `is_answered`."""
+    """A prompt to a store: the queries in it, whose answers are in the store if it `is_answered`."""
 
     store: Store
     kind: str
@@ -153,7 +153,7 @@ class Model(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A hit of a prompt: its confidence, whether it stands out, and which of the queries it answers."""
+    """A hit of a prompt: its confidence, whether it stands out, and the queries that it answers."""
 
     confidence: float
     stands_out: bool
@@ -203,7 +203,7 @@ def main() -> int:
 
 
 def run(prompts: Sequence[Prompt], *, is_fitted: bool) -> dict[str, Any]:
-    """Return the model at hand, its figures, and those of models that did not see what they are used on."""
+    """Return the model at hand, its figures, and those of models that didn't see the data they're used on."""
     found = [find_parts(prompt) for prompt in prompts]
     groups = sorted({prompt.store.group for prompt in prompts})
     models = {group: fit_without(group, prompts, found) for group in groups}
@@ -560,7 +560,7 @@ def choose_labels(answers: Sequence[Answer]) -> dict[str, float]:
 
 
 def choose_mention(answers: Sequence[Answer]) -> float:
-    """Return the least confidence that few prompts reach which nothing answers."""
+    """Return the least confidence that only few of the unanswerable prompts reach."""
     best = [
         max([hit.confidence for hit in each.hits], default=0.0)
         for each in answers
@@ -576,7 +576,7 @@ def choose_mention(answers: Sequence[Answer]) -> float:
 
 
 class Sums(NamedTuple):
-    """What prompts of one kind were told, one number a prompt."""
+    """The results of prompts of one kind, one number a prompt."""
 
     memories: list[int]
     right: list[int]
@@ -650,7 +650,7 @@ def describe(sums: Sums, is_answered: bool) -> dict[str, Any]:  # noqa: FBT001 -
 def describe_first(
     answers: Sequence[Answer], labels: Sequence[Mapping[str, float]], kind: str
 ) -> dict[str, int]:
-    """Return of how many queries asked alone the right entry comes first, and what became of these."""
+    """Count the queries asked alone whose right entry comes first, and the results of these."""
     counts = {"asked": 0, "first": 0, "injected": 0, "told": 0}
     for found, limits in zip(answers, labels, strict=True):
         if found.prompt.store.kind != kind or found.prompt.kind != ALONE:
@@ -702,7 +702,7 @@ def write_model(path: Path, model: Model, comment: str) -> None:
 
 
 def provenance(results: dict[str, Any]) -> str:
-    """Return the comment that says where the coefficients come from and how good they are."""
+    """Return the comment about the origin and the quality of the coefficients."""
     found = results["left out"]["stores"][MEMORIES]
 
     def figure(kind: str, name: str) -> float:

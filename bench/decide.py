@@ -1,4 +1,4 @@
-"""How far a decision model may be believed before a strong judge, by labels and by fixed thresholds.
+"""How far to trust a decision model before a strong judge, by labels and by fixed thresholds.
 
 python bench/decide.py --data DIR [--json] [--write FILE] [--local FILE] [--record N]
 
@@ -51,8 +51,8 @@ LOCAL_MODEL = "qwen2.5-coder-1.5b"
 RECORDED = Path(__file__).parent / "judged" / "relevance-local.jsonl"
 EXCESS = 0.05
 FIXED = (0.5, 0.7, 0.9)
-KNOWN = (150, 500, 2_000, 20_000)  # labels where probabilities are known
-FRESH = 20_000  # pairs beside them, on which is measured
+KNOWN = (150, 500, 2_000, 20_000)  # labels if probabilities are known
+FRESH = 20_000  # further pairs, to measure on
 QUESTION = "Is the passage relevant to the query? Answer with one word, yes or no."
 _SECONDS = 120.0
 
@@ -71,7 +71,7 @@ gpt-4o; the last column is what that saves of its cost.
 
 
 class Pair(NamedTuple):
-    """One pair: the probability of yes, what label and strong judge say, and what that one cost."""
+    """One pair: the probability of yes, the label, the strong judge's outcome, and its cost."""
 
     id: str
     yes: float
@@ -179,7 +179,7 @@ def table(title: str, pairs: Sequence[Pair]) -> dict[str, Any]:
 
 
 def strong_answers(folder: Path) -> Iterator[Pair]:
-    """Yield the labelled pairs with what the strong judge said; the probability is not known yet."""
+    """Yield the labelled pairs with the strong judge's outcome; the probability isn't known yet."""
     answers = {}
     for line in lines(folder / "responses_utility.jsonl"):
         if line["judge"] == STRONG:
@@ -332,7 +332,7 @@ def table_text(found: Mapping[str, Any]) -> str:
 
 
 def main() -> int:
-    """Measure what is there."""
+    """Measure the data that is there."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -127,7 +127,7 @@ fence, the worked examples and the model's chat template. As many were measured 
 
 
 class Written(NamedTuple):
-    """What is written where: an attack, harmless prose, or nothing into a memory with a known label."""
+    """A text and its place: an attack, harmless prose, or nothing in a memory with a known label."""
 
     kind: Kind
     origin: Origin
@@ -229,7 +229,7 @@ def main() -> int:
 
 
 def payloads(data: Path | None) -> list[tuple[Origin, str]]:
-    """Return the attacks, in an order in which a few are some of each origin, most of them a collection's."""
+    """Return the attacks, ordered so that the first few have every origin, most of them a collection's."""
     own = sorted(attacks.PAYLOADS, key=lambda text: text not in attacks.CLAIMS)
     left = {
         "ours": own,
@@ -274,7 +274,7 @@ def wanted(
 
 
 def _untouched() -> Iterator[Written]:
-    """Yield memories with a known label: what withstands attacks must still tell the right ones."""
+    """Yield memories with a known label: a judge that withstands attacks must still find the right ones."""
     for pair in RELATED:
         yield Written("related", "ours", "title", pair, "")
     for case in read_cases(loader.find_rubric("memory-relevance")):
@@ -388,7 +388,7 @@ def _is(trial: Trial, place: attacks.Place, origins: Sequence[Origin]) -> bool:
 
 
 def _pairs(found: Sequence[Trial]) -> list[tuple[Trial, Trial]]:
-    """Return each attack with its prose, where both were measured."""
+    """Return each attack with its prose, if both were measured."""
     prose = {(trial.place, trial.pair): trial for trial in found if trial.kind == "harmless"}
     attacking = [trial for trial in found if trial.kind == "attack"]
     return [(each, other) for each in attacking if (other := prose.get((each.place, each.pair)))]

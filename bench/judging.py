@@ -35,7 +35,7 @@ SETS: dict[str, Callable[[Path], Iterator[Table]]] = {
 
 
 def main() -> int:
-    """Measure what is there."""
+    """Measure the sets that are there."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -34,7 +34,7 @@ METHODS = ("FTS5", "judgekit search", "prompt")
 
 
 class Query(NamedTuple):
-    """What is asked, and the files of which any is right."""
+    """A query, and the files, any of which is right."""
 
     text: str
     relevant: list[str]

@@ -1,4 +1,4 @@
-"""What several families bring to tiers and panels, on recorded answers: accuracy, calls and cost.
+"""The gain from several families in tiers and panels, on recorded answers: accuracy, calls and cost.
 
 python bench/panels.py --data DIR [--json] [--write FILE] [--review [N]]
 
@@ -53,7 +53,7 @@ the unrelated and of the related passages. *Left to a person* counts as wrong.
 
 
 class Way(NamedTuple):
-    """What one way to judge came to: shares, calls of an item, and US dollars of 1,000 items."""
+    """The result of one way to judge: shares, calls of an item, and US dollars of 1,000 items."""
 
     accuracy: float
     accepts: float

@@ -68,14 +68,14 @@ class Pair(NamedTuple):
 
 
 class Outcomes(NamedTuple):
-    """What came of one run over rows."""
+    """The result of one run over rows."""
 
     decided: float
     """The share of rows that the strong judge wasn't asked about."""
     is_missed: bool
 
 
-# --- Ways to choose what the first judge decides
+# --- Ways to choose the rows that the first judge decides
 
 
 def judgekit(pairs: Sequence[Pair], share: float, rng: random.Random) -> Outcomes:
@@ -114,7 +114,7 @@ def _is_missed(pairs: Sequence[Pair], final: frozenset[int], promise: Promise) -
 
 
 def fixed(pairs: Sequence[Pair], share: float, _: random.Random) -> Outcomes:
-    """Let the first judge decide what it is at least so sure of."""
+    """Let the first judge decide every row of which it's at least this sure."""
     decided = [pair for pair in pairs if max(pair.probability, 1 - pair.probability) >= FIXED]
     wrong = sum(pair.first != pair.strong for pair in decided)
     return Outcomes(len(decided) / len(pairs), is_missed=wrong > (1 - share) * len(pairs))
@@ -187,7 +187,7 @@ def _lotus_upper(sample: Sequence[tuple[float, bool, float]], precision: float) 
 
 
 def known(count: int, rng: random.Random) -> list[Pair]:
-    """Make rows of which the first judge knows how likely the strong one accepts them."""
+    """Make rows for which the first judge knows the probability that the strong one accepts."""
     return [_drawn(rng.betavariate(0.5, 0.5), rng) for _ in range(count)]
 
 
@@ -206,7 +206,7 @@ def useless(count: int, rng: random.Random) -> list[Pair]:
 
 
 def adversarial(count: int, rng: random.Random) -> list[Pair]:
-    """Make rows that agree, the surest first, and then none that does: the test is tightest there."""
+    """Make rows that agree, the surest first, then rows that don't: the test is tightest there."""
     pairs = []
     for number in range(count):
         probability = 1 - 0.49 * number / count

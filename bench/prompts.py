@@ -80,7 +80,7 @@ class Prompt(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A line of the table: what was injected, how much of it is relevant, and for how many prompts."""
+    """A line of the table: the injections, the relevant share of them, and the number of prompts."""
 
     injected: int
     relevant: int
@@ -138,7 +138,7 @@ def draw_prompts(collection: Collection, count: int) -> list[Prompt]:
 def judge_prompts(
     collection: Collection, prompts: Sequence[Prompt], pool: int, recorded: Path
 ) -> None:
-    """Have the local model judge each prompt that isn't recorded, and append what it says."""
+    """Let the local model judge each prompt that isn't recorded, and append its answers."""
     os.environ["JUDGEKIT_LOCAL_MODEL"] = LOCAL_MODEL
     known = read_recorded(recorded)
     stores = open_stores(collection)

@@ -28,7 +28,7 @@ OPINION = {
     "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4},
     "findings": [],
 }
-# What other tools read a judgement from, by the name of the model that they ask; as long as the opinion.
+# The replies that other tools read, by the name of the model that they ask; as long as the opinion.
 OTHERS = {
     "promptfoo": '{"pass": true, "score": 1, "reason": "%s"}',
     "deepeval": '{"score": 8, "reason": "%s"}',
@@ -41,7 +41,7 @@ _LENGTH = re.compile(rb"(?i)content-length: *(\d+)")
 
 
 class Provider:
-    """Counts what it is asked; `GET /asked` says how often, and how many bytes that were."""
+    """Counts its requests; `GET /asked` returns their number and their bytes."""
 
     def __init__(self, latency: float) -> None:
         self._latency = latency
@@ -74,7 +74,7 @@ class Provider:
 
 
 def completion(asked: bytes) -> bytes:
-    """Return an opinion, or the first candidate where candidates were shown."""
+    """Return an opinion, or the first candidate if candidates were shown."""
     label = _LABEL.search(asked)
     said = json.dumps({"keep": [label[1].decode()]} if label and b'"keep"' in asked else OPINION)
     if other := _MODEL.search(asked):
@@ -102,7 +102,7 @@ def running(latency: float) -> Iterator[str]:
 
 @contextmanager
 def serving(words: list[str]) -> Iterator[str]:
-    """Yield the address of a server in a process that these words start, and which prints its port."""
+    """Start a server's process with these words, and yield the address from the port that it prints."""
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

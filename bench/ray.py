@@ -37,7 +37,7 @@ WORKERS, AT_ONCE = 2, 64
 TARGET = 1.5
 GONE = 60.0  # seconds for the last process to end
 FIRST, OTHER = "first process", "other processes of Ray"
-# What stands at the start of a command line, in this order.
+# Matched at the start of a command line, in this order.
 KINDS = {
     b"ray::MapWorker": "workers",
     b"ray::Broker": "broker",

@@ -47,7 +47,7 @@ CHOICES = {"padding": (0, 10, 20), "share": (0.0, 0.2, 0.35, 0.5)}
 
 
 class Run(NamedTuple):
-    """What one method reached for each query of a collection, and microseconds a query."""
+    """One method's figures for each query of a collection, and microseconds a query."""
 
     ndcg: dict[str, float]
     recall: dict[str, float]

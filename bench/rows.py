@@ -51,7 +51,7 @@ YARDSTICKS = {32: "httpx", AT_MOST: "aiohttp"}
 LOOK = 0.2  # seconds between two looks at memory
 TICK = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
-# Nothing leaves the machine: what each tool documents for that.
+# Nothing leaves the machine: each tool's documented switch for that.
 QUIET = {
     "PROMPTFOO_DISABLE_TELEMETRY": "1",
     "PROMPTFOO_DISABLE_UPDATE": "1",
@@ -79,7 +79,7 @@ SAID = (
     "The team decided to keep the old format until every client reads the new one.",
 )
 
-# What a user writes for each tool. BASE is the provider's address.
+# The files that a user writes for each tool. BASE is the provider's address.
 
 HTTPX = """\
 import asyncio, json, sys, httpx
@@ -250,7 +250,7 @@ class Job:
 
 
 class Took(NamedTuple):
-    """What a run took: seconds, MB at the most, calls, bytes sent, and the memory of client and engine."""
+    """The costs of a run: seconds, MB at the most, calls, bytes sent, and the memory of client and engine."""
 
     wall: float
     cpu: float
@@ -422,7 +422,7 @@ class Bench:
                     yield results["kills"][-1]
 
     def made(self, name: str, job: Job, count: int) -> Path:
-        """Return a folder with the rows and with what a user writes."""
+        """Return a folder with the rows and the files that a user writes."""
         folder = self.folder / name
         folder.mkdir()
         with (folder / "rows.jsonl").open("w", encoding="utf-8") as file:
@@ -484,13 +484,13 @@ class Bench:
         return Took(wall, cpu, most, calls, sent, client, engine)
 
     def killed(self, job: Job, folder: Path, after: int) -> int | None:
-        """Return the calls of a killed run and of the one that resumes it; None where that one fails."""
+        """Return the calls of a killed run and of the one that resumes it; None if that one fails."""
         self.ready(job, folder)
         before = provider.asked(self.base)
         process = self.begin(job, folder, job.command)
         while (
             provider.asked(self.base) - before < after + job.at_once
-        ):  # what is in flight is not answered
+        ):  # calls in flight get no answer
             if process.poll() is not None:
                 raise SystemExit(f"{job.title} ended before it was killed")
             time.sleep(LOOK / 4)

@@ -1,4 +1,4 @@
-"""What each bundled rubric that scores says about its labelled cases, with the models that are set up here.
+"""The answers of each bundled rubric that scores about its labelled cases, with the models set up here.
 
 python bench/rubrics.py [--only ID]... [--json] [--write FILE]
 
@@ -43,7 +43,7 @@ as labelled.
 
 
 class Effect(NamedTuple):
-    """A rubric with its cases and what was said about them."""
+    """A rubric with its cases and the answers about them."""
 
     loaded: LoadedRubric
     cases: list[ScoreCase]

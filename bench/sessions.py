@@ -40,7 +40,7 @@ K1, B = 1.2, 0.75
 
 
 class Question(NamedTuple):
-    """What is asked, and the files that hold evidence for the answer."""
+    """A query, and the files that hold evidence for the answer."""
 
     text: str
     relevant: set[str]

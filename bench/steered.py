@@ -127,7 +127,7 @@ def fill(template: str) -> str:
     return template
 
 
-# --- What the local model says
+# --- The local model's answers
 
 
 def read_recorded() -> dict[str, dict[str, float | bool]]:
@@ -211,7 +211,7 @@ def alone(attacks: Sequence[Steered]) -> Iterator[str]:
 
 
 class Ended(NamedTuple):
-    """Where the attacks of one run ended."""
+    """The end of the attacks of one run."""
 
     accepted_by_first: int
     accepted_by_strong: int

@@ -156,7 +156,7 @@ def alone(items: Sequence[Item], model: str, k: int) -> tuple[float, float]:
 
 
 class Judged:
-    """What the judge itself says of items, asked once for each set of margins."""
+    """The judge's own answers about items, asked once for each set of margins."""
 
     def __init__(self, items: Sequence[Ranked]) -> None:
         self._items = items
@@ -165,7 +165,7 @@ class Judged:
     def under(self, margins: Margins) -> dict[str, tuple[float, float]]:
         """Return for each item its credit and the calls a response; a tie earns the share of those that tie.
 
-        Exits where the judge and the rule that the margins were learned by do not come to the same.
+        Exits if the judge and the rule by which the margins were learned differ.
         """
         key = str(margins)
         if key not in self._known:

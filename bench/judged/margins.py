@@ -1,4 +1,4 @@
-"""Chooses the margins of a rubric from labels: how near the best subjects must be to go up a tier.
+"""Chooses the margins of a rubric from labels: how close the best subjects must be to go up a tier.
 
 Recorded scores are walked through the very rule of `judgekit.judging.ranking` under every combination of
 margins, and the one is taken that is right most often for at most so many calls a subject.
@@ -27,7 +27,7 @@ By: TypeAlias = "Mapping[TierName, MeansByVoter]"
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Subjects with the best of them, by letter, and what every tier would give them if it were asked."""
+    """Subjects with the best of them, by letter, and the scores that every tier would give them if asked."""
 
     id: str
     best: str
@@ -41,9 +41,9 @@ class Ranked:
 
 
 class Walked(NamedTuple):
-    """Where a comparison ends under some margins, and how many calls it took, all subjects together.
+    """The end of a comparison under some margins, and its number of calls, all subjects together.
 
-    Of `leaders` any is as good as the other; there are none where scores are missing.
+    Any of `leaders` is as good as the others; there are none if scores are missing.
     """
 
     leaders: tuple[str, ...]
@@ -90,7 +90,7 @@ def learn(
 ) -> Learned | None:
     """Return the best margins with at most `most_calls` calls a subject; the cheapest of equally good ones.
 
-    None where none of the candidates is so cheap.
+    None if no candidate is that cheap.
     """
     found = [measured(items, margins, mode) for margins in candidates]
     able = [learned for learned in found if learned.calls <= most_calls]

@@ -34,11 +34,11 @@ CHEAP, STRONG, STRATEGY, FOLDS = ("ChatGPT", "PaLM2", "LLaMA2"), "GPT-4", "Metri
 PANEL: dict[TierName, tuple[str, ...]] = {"quick": CHEAP, "deep": (STRONG,)}
 TIERS: tuple[TierName, ...] = tuple(PANEL)
 PROMISE = Promise(rate=0.05, confidence=0.9, reference="deep")
-TIE = 0.5  # credit for a tie: one of the two is right, and nobody says which
+TIE = 0.5  # credit for a tie: one of the two is right, but it doesn't say which
 NEAR = 0.01
 RUBRIC = find_rubric("answer-preference@1.0.0")
 
-# What a judge said in each order of a pair: "1" or "2" as the data has it, anything else for no answer.
+# A judge's answer in each order of a pair: "1" or "2" as the data has it, anything else for no answer.
 Answers = dict[str, dict[tuple[str, str], str]]
 
 
@@ -150,7 +150,7 @@ def folded(
 
 
 class Judged:
-    """What the judge itself says of pairs, with answers replayed; asked once for each set of gates."""
+    """The judge's own answers about pairs, with replies replayed; asked once for each set of gates."""
 
     def __init__(self, duels: Sequence[Duel], answers: Answers) -> None:
         self._duels, self._answers = duels, answers

@@ -1,4 +1,4 @@
-"""Recorded answers as the replay provider serves them: what a model said, as a recording has it."""
+"""Recorded answers, in the form that the replay provider serves."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def scored(points: float | None, dimension: str) -> str:
 
 @contextmanager
 def recording(replies: Iterable[str]) -> Iterator[Path]:
-    """Write a recording into a folder of its own, which goes with it."""
+    """Write a recording into a folder of its own; both are deleted at the end."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "replies.jsonl"
         path.write_text("".join(f"{each}\n" for each in replies), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the measurements of judging have in common: rows, tables, splits, and the page they are printed on."""
+"""Shared by the measurements of judging: rows, tables, splits, and their page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EQUAL_WITHIN = 1e-9  # two means of the same numbers may differ by so much
 
 
 class Row(NamedTuple):
-    """One way to judge: accuracy, calls to the strong judge (or to all) an item, and what else is to say."""
+    """One way to judge: accuracy, calls to the strong judge (or to all) an item, and remarks."""
 
     way: str
     accuracy: float
@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The rows of one set, and what was to be reached."""
+    """The rows of one set, and the goal."""
 
     title: str
     about: str

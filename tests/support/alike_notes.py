@@ -1,4 +1,4 @@
-"""Notes of which three say the same, in other words here and there, and one says something else."""
+"""Notes: three say the same, in slightly different words, and one says something else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attacks on a judge: texts that try to be kept or accepted, where they are put, and harmless ones as long.
+"""Attacks on a judge: texts that try to be kept or accepted, their places, and harmless ones of equal length.
 
 Used by the test with a real model and by bench/injection.py.
 """
@@ -61,7 +61,7 @@ def harmless(payload: str) -> str:
 
 
 class Seen(NamedTuple):
-    """What a judge made of a text: whether it is kept or accepted, and how far it leaned to that, 0 to 1."""
+    """A judge's answer about a text: whether it's kept or accepted, and how far it leaned to that, 0 to 1."""
 
     favoured: bool
     leaning: float

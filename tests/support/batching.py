@@ -1,4 +1,4 @@
-"""A server on this machine that speaks the files and batches API, and fails in it as it is told to.
+"""A server on this machine that speaks the files and batches API, and fails on demand.
 
 A batch is over at the first look at it; `script` answers its lines as `Loopback`'s answers calls. A function
 in `faults` sees each request about files and batches first, such as "create files", and may answer it.
@@ -56,7 +56,7 @@ class OneBatch:
 
 
 class BatchServer(Loopback):
-    """The server. `ends` says by the number of a batch with which status it ends, after how many lines.
+    """The server. `ends` maps the number of a batch to its last status and its number of lines.
 
     A batch that is `held` is not over; `change` changes the lines of an output.
     """
@@ -90,7 +90,7 @@ class BatchServer(Loopback):
             )
 
     def respond(self, event: str, asked: Asked) -> Answer:
-        """Do what is asked, without faults."""
+        """Answer a request, without faults."""
         what, _, kind = event.partition(" ")
         name = (*urlsplit(asked.path).path.removeprefix(f"/v1/{kind}").split("/"), "")[1]
         given = getattr(self, f"_{kind}_{what}")(name, asked)

@@ -1,6 +1,6 @@
 """A loopback stand-in for the APIs that clients of models talk to: Anthropic's, OpenAI's and Gemini's.
 
-It answers every message with one fixed text, as events where those are asked for, and keeps what it was sent;
+It answers every message with one fixed text, as events if those are asked for, and keeps the requests;
 a script of tool calls may come first. Given to a client as its HTTPS proxy as well, it refuses and records
 every attempt to connect elsewhere.
 """

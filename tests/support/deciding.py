@@ -87,7 +87,7 @@ class DecisionServer:
         return self.yes if self.probability is None else self.probability(instruction, state)
 
     def _choices(self, values: list[str], state: str) -> list[float]:
-        """Return the probability of each text of a pair, in the order in which they are shown."""
+        """Return the probability of each text of a pair, in the order shown."""
         if not self.better:
             return [1 / len(values)] * len(values)
         is_first = state.index(self.better) < state.rindex(" path=")

@@ -54,7 +54,7 @@ def is_running(process: int) -> bool:
 
 @contextlib.contextmanager
 def private_folder() -> Iterator[Path]:
-    """Give a folder with a short name, as a socket needs it; what runs in it is ended."""
+    """Make a folder with a short name, as a socket needs it; engines in it are stopped at the end."""
     path = Path(tempfile.mkdtemp(prefix="jk-", dir="/tmp"))
     try:
         yield path
@@ -105,7 +105,7 @@ def body(text: str = "# A document\n\nIt says something.\n", **judge_request: ob
 def judged(
     place: EngineAddress, text: str = "# A document\n", **judge_request: object
 ) -> dict[str, Any]:
-    """Have a text judged and return the verdict; raises what `Connection` and `Connection.ask` raise."""
+    """Judge a text and return the verdict; raises the errors of `Connection` and `Connection.ask`."""
     with client.Connection(place) as connection:
         answer = connection.ask("POST", "/v1/judge", body(text, **judge_request), seconds=SECONDS)
         told = json.loads(answer.read())
@@ -129,7 +129,7 @@ def started(place: EngineAddress) -> int:
 
 
 def until(true: Callable[[], object]) -> None:
-    """Return as soon as something is true, which must be soon."""
+    """Wait until something is true, which must be soon."""
     deadline = time.monotonic() + SECONDS
     while not true():
         assert time.monotonic() < deadline

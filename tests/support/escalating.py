@@ -19,8 +19,8 @@ WORDS: dict[str, VerdictWord] = {
     "U": "undetermined",
 }
 
-# What a judging comes to (A accept, I improve, R reject, E escalate, U undetermined), with the consensus, and
-# after which outcomes, in the order asked (F failed). Fewer of them end the judging earlier.
+# The result of a judging (A accept, I improve, R reject, E escalate, U undetermined), with the consensus, and
+# the outcomes before it, in the order asked (F failed). Fewer of them end the judging earlier.
 STRICT = """
 R single     R IR IFR FR FFR
 A unanimous  AA AFA
@@ -46,7 +46,7 @@ R single     IR IFR FR FFR
 
 
 def lines(table: str, *confirm: Confirm) -> list[tuple[Confirm, str, VerdictWord, Consensus]]:
-    """Return each row as what is confirmed, the outcomes, the verdict and the consensus."""
+    """Split each row into the outcome to confirm, the outcomes, the verdict and the consensus."""
     rows = [line.split() for line in table.strip().splitlines()]
     return [
         (word, outcomes, WORDS[verdict], consensus)  # type: ignore[misc]  # the table's own words

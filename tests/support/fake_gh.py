@@ -83,7 +83,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class FakeGh:
-    """The stand-in in `folder`, which is to come first on PATH."""
+    """The stand-in in `folder`, which must come first on PATH."""
 
     folder: Path
 

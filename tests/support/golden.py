@@ -1,4 +1,4 @@
-"""What goes over the wire and what comes out of the doors, recorded: a world in which nothing varies.
+"""Recordings of requests and of output, made in a world in which nothing varies.
 
 `World.run` runs one command in this process, with litellm's call replaced, and returns every call with its
 arguments, what was printed, the exit code, and the keys of the reply cache. Words replace times, ids, folders
@@ -61,7 +61,7 @@ _VARYING = (
 
 @dataclass
 class Run:
-    """One command: the calls it made, in the order of their content, and what came out."""
+    """One command: its calls, in the order of their content, and its output."""
 
     code: int
     out: str

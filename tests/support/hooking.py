@@ -1,4 +1,4 @@
-"""What tests of the hooks share: a prompt, the client's payload, and configurations."""
+"""Shared by tests of the hooks: a prompt, the client's payload, and configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of some modules a command imports, and on whose account."""
+"""Finds the heavy modules that a command imports, and who imports them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ print(json.dumps([codes, found]), file=sys.stderr)
 
 
 class Run(NamedTuple):
-    """What commands printed, their exit codes, and each heavy module with the one that first imported it."""
+    """The output of commands, their exit codes, and each heavy module with its first importer."""
 
     out: str
     codes: list[int]
@@ -51,11 +51,11 @@ class Run(NamedTuple):
 
 
 def of(*commands: Sequence[str], stdin: bytes = b"", heavy: Iterable[str] = HEAVY) -> Run:
-    """Run commands one after the other in a process of their own, and say what was imported."""
+    """Run commands one after the other in a process of their own, and report its imports."""
     words = [sys.executable, "-c", _PROBE, json.dumps([list(heavy), commands])]
     done = subprocess.run(words, input=stdin, capture_output=True, timeout=120, check=True)
     codes, found = json.loads(done.stderr.decode().splitlines()[-1])
-    # What the command line's library imports for itself is not ours to choose.
+    # We can't choose the imports of the command line's library.
     return Run(
         done.stdout.decode(),
         codes,

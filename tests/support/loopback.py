@@ -1,4 +1,4 @@
-"""A model server on this machine that answers as it is told: well, badly, slowly or not at all.
+"""A model server on this machine that answers by a script: well, badly, slowly or not at all.
 
     with Loopback(fails(429, retry_after=0), says('{"keep": []}')) as server:
         ...  # server.base is the address of an OpenAI-compatible API, server.requests what was asked
@@ -43,7 +43,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answer:
-    """What to send, and how: at once, never, a byte a second, by breaking the connection, or without end."""
+    """An answer and its way: at once, never, a byte a second, with a broken connection, or without end."""
 
     body: bytes = b""
     status: int = 200
@@ -119,7 +119,7 @@ RESET = Answer(options="reset")
 
 
 class Loopback:
-    """The server; `models` are what it lists, unless `listing` says how it answers that.
+    """The server; it lists `models`, unless `listing` is its answer to that.
 
     Of an endless answer `sent` bytes could be sent until the client was `gone`.
     """

@@ -1,4 +1,4 @@
-"""What tests hand to judges and gateways, made in one place: a new or renamed field costs one line."""
+"""Makes the arguments of judges and gateways in one place: a new or renamed field costs one line."""
 
 from __future__ import annotations
 

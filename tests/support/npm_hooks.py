@@ -1,4 +1,4 @@
-"""The real husky and lefthook, where npm has them: `npm install --ignore-scripts husky@9 lefthook`."""
+"""The real husky and lefthook, if npm has them: `npm install --ignore-scripts husky@9 lefthook`."""
 
 from __future__ import annotations
 

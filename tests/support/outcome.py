@@ -1,4 +1,4 @@
-"""What a command did: its exit code and what it printed; configurations to run it under."""
+"""A command's result: its exit code and its output; configurations to run it under."""
 
 from __future__ import annotations
 

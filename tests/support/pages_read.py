@@ -83,7 +83,7 @@ def script_hash(script: str) -> str:
 
 
 def browse(page: Path, acts: str = "", width: int = 1200) -> ReadPage:
-    """Open a page in Chromium, run a script of the test after its own, and read what stands there then.
+    """Open a page in Chromium, run a script of the test after its own, and read the page then.
 
     The page's policy lets no script run but its own, by its hash; the test's script is allowed beside it.
     """

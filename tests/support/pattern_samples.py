@@ -1,4 +1,4 @@
-"""Texts that a pattern of `re` matches, drawn at random: they show which words a match can have."""
+"""Texts that a pattern of `re` matches, drawn at random: they show the words that a match can have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REPEATS = (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_
 
 
 def draw_match(pattern: str, draw: random.Random) -> str:
-    """Return a text that the pattern probably matches: of what stands ahead, it may have too much."""
+    """Return a text that the pattern probably matches; it may include too much of a lookahead."""
     return _draw_sequence(_parser.parse(pattern), draw, "")
 
 

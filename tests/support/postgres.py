@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "JUDGEKIT_TEST_POSTGRES"  # the folder of its programs
 OWNER, RUNTIME, ADMIN = "judgekit_owner", "judgekit", "admin"
-PASSWORD = "geheim/2031"  # what must be escaped in an address, and never be shown
+PASSWORD = "geheim/2031"  # must be escaped in an address, and never be shown
 
 
 class Postgres:

@@ -41,7 +41,7 @@ def bad(what: str) -> str:
 
 @dataclass(frozen=True)
 class Push:
-    """How a push ended: git's exit code, what was said, and the lines that the ledger got."""
+    """The end of a push: git's exit code, the output, and the ledger's new lines."""
 
     code: int
     out: str
@@ -97,7 +97,7 @@ class World:
         of: GitRepo | None = None,
         **environ: str,
     ) -> Push:
-        """Push (`origin main` when nothing is said); check how it ended, and which files were judged how."""
+        """Push (by default `origin main`); check the exit code and the judged files."""
         repository = of or self.work
         before = {each["id"] for each in self.ledger()}
         refs = self.refs()
@@ -138,7 +138,7 @@ class World:
         ]
 
     def record(self, repository: GitRepo) -> Path:
-        """Write down what the judge says of everything that the repository holds: no to a TODO, else yes."""
+        """Record the judge's replies about everything in the repository: no to a TODO, else yes."""
         path = self.folder / "recording.jsonl"
         lines = [
             line
@@ -190,7 +190,7 @@ def recorded(blob: bytes, rubric: str) -> list[dict[str, Any]]:
 
 
 def path_without_judgekit() -> str:
-    """Return the PATH without the folders in which another `judgekit` lies, as one does in an active venv."""
+    """Return the PATH without folders that hold another `judgekit`, as an active venv does."""
     folders = os.environ["PATH"].split(os.pathsep)
     return os.pathsep.join(
         folder for folder in folders if not (pathlib.Path(folder) / "judgekit").exists()

@@ -1,4 +1,4 @@
-"""Where the real models for tests lie, if they are here at all."""
+"""The folders of the real models for tests, if they're here at all."""
 
 from __future__ import annotations
 

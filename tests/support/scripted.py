@@ -1,4 +1,4 @@
-"""A gateway that answers as a test tells it to, and remembers what it was asked."""
+"""A gateway that answers by a test's script, and remembers its requests."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def by_content(asked: Asked) -> ServerAnswer:
 
 
 def beside(text: str, doubt: dict[str, float]) -> list[dict[str, float]]:
-    """Return the alternatives of each token of a text in which every number is in the same doubt."""
+    """Return the alternatives of each token of a text, with every number equally uncertain."""
     tokens = re.findall(r" ?[^\W\d]+|\d| ?[^\w\s]+|\s", text)
     assert "".join(tokens) == text
     doubtful = {token: math.log(each) for token, each in doubt.items()}

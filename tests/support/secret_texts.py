@@ -1,4 +1,4 @@
-"""Texts that give away a secret: `«…»` is what must not be sent, drawn anew for each seed.
+"""Texts that give away a secret: `«…»` must not be sent, and is drawn anew for each seed.
 
 The texts are in `secret_texts.toml`. `«w9»` is a word of nine letters, `m` letters and digits, `s` with
 symbols too, `a` letters and digits of a token, `h` hexadecimal, `b` base64, `u` upper case and digits, `d`
@@ -76,7 +76,7 @@ def drawn(text: str, seed: int) -> tuple[str, tuple[str, ...]]:
 
 
 def leaks(sent: str, parts: tuple[str, ...]) -> bool:
-    """Whether any secret stands in what is sent; of a short one all, of a long one any sixteen characters."""
+    """Whether any secret is sent: the whole of a short one, or any sixteen characters of a long one."""
     return any(
         part[at : at + 16] in sent
         for part in parts
@@ -125,7 +125,7 @@ def key_blocks() -> Iterator[tuple[str, str]]:
 
 
 def generated(seed: int) -> Mapping[str, str]:
-    """Return a value of each usual generator: what it draws from, and how many."""
+    """Draw a value from each usual generator, given its alphabet and length."""
     draw, lower = random.Random(seed), string.ascii_lowercase + string.digits
     punctuation = "".join(sorted(set(string.punctuation) - set("\"'`\\")))
 
@@ -156,7 +156,7 @@ _BOLD = {ord("a") + at: 0x1D41A + at for at in range(26)}
 
 
 def _dumped(text: str, group: int) -> str:
-    """Return a text as `xxd` dumps it, so many bytes a group."""
+    """Return a text as `xxd` dumps it, with this many bytes a group."""
     data = text.encode()
     lines: list[str] = []
     for at in range(0, len(data), 16):
@@ -226,7 +226,7 @@ DISGUISED: Mapping[str, str] = {
 
 
 def encoded(seed: int) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield secrets that are disguised: how, the text, and what must not be sent of it."""
+    """Yield disguised secrets: the disguise, the text, and the parts that must not be sent."""
     for what, text in DISGUISED.items():
         plain, parts = drawn(text, seed)
         for how, disguise in DISGUISES.items():

@@ -1,4 +1,4 @@
-"""What models are told about a subject, without asking one."""
+"""Makes the messages about a subject that models would get, without asking one."""
 
 from __future__ import annotations
 
