@@ -53,7 +53,7 @@ def test_what_a_sample_left_out_at_most_turns_round_what_it_may_show() -> None:
 
 
 class Rows:
-    """Made rows, each with what the first tier says, how sure it is, and what the strong judge would say."""
+    """Made rows, each with the first tier's outcome, its certainty, and the strong judge's outcome."""
 
     def __init__(self, rows: Sequence[tuple[Outcome, float, VerdictWord]], seed: int) -> None:
         rng = random.Random(seed)
@@ -94,7 +94,7 @@ def test_a_promise_is_missed_once_in_twenty_at_most(right: int) -> None:
 
 
 def accepting_everything() -> list[tuple[Outcome, float, VerdictWord]]:
-    """Make rows of which one in eight is bad, and the first tier accepts them all."""
+    """Make rows, one in eight of them bad, that the first tier all accepts."""
     rows: list[tuple[Outcome, float, VerdictWord]] = []
     for number in range(ROWS):
         strong: VerdictWord = "reject" if number % 8 == 0 else "accept"

@@ -62,7 +62,7 @@ def gates(*groups: tuple[int, int, Outcome, float]) -> set[FinalityRule]:
 
 
 def rules(choice: ChosenRules) -> set[FinalityRule]:
-    """Return the rules of the gates that were chosen, without what shows that they keep the promise."""
+    """Return the rules of the chosen gates, without the counts that prove the promise."""
     return {
         finality_rule(
             gate.tier, gate.outcome, gate.least_margin, after=gate.after, stands=gate.stands
@@ -79,7 +79,7 @@ def test_which_gates_labels_allow() -> None:
             [(300, 1, "accept", 2.0), (200, 2, "accept", 1.0), (200, 90, "accept", 0.0)],
             [("accept", 1.0)],
         ),
-        # Fixed-sequence testing stops: what comes after a failure was not tested at all.
+        # Fixed-sequence testing stops: nothing after a failure was tested at all.
         ([(200, 60, "accept", 2.0), (5000, 0, "accept", 0.0)], []),
         # 59 labels do for a class alone, 72 for each of two.
         ([(59, 0, "accept", 0.0), (200, 0, "reject", 0.0)], [("reject", 0.0)]),
@@ -138,7 +138,7 @@ def test_a_deep_opinion_that_contradicts_may_be_final() -> None:
 
 
 def test_the_deep_tier_counts_only_what_reaches_it() -> None:
-    """What a quick gate ends is no evidence about the deep tier."""
+    """An item that ends at a quick gate says nothing about the deep tier."""
     choice = chosen(samples((400, 0, "accept", 1.0), (60, 30, "accept", 0.0)), THREE)
     assert finality_rule("quick", "accept", 1.0) in rules(choice)
     deep = [rule.labels for rule in (*choice.gates, *choice.refused) if rule.tier == "deep"]

@@ -60,14 +60,14 @@ RUNS, PAIR_RUNS = 2_000, 200
 
 
 class Kind(NamedTuple):
-    """Subjects of which the same is right and the same is said, and the share of them among all."""
+    """Subjects with the same right answer and the same opinions, and their share of all."""
 
     sample: Sample
     share: float
 
 
 def rates(population: Sequence[Kind], rules: EscalationRules) -> list[float]:
-    """Return for each gate how often what ends by it is wrong; with a reference, how much more often."""
+    """Return each gate's error rate; with a reference, the excess over the reference's."""
     finality = rules.finality or finality_rules()
     wrong: dict[FinalityRule, float] = dict.fromkeys(finality.rules, 0.0)
     reached: dict[FinalityRule, float] = dict.fromkeys(finality.rules, 0.0)
@@ -130,7 +130,7 @@ def errors(*rates: float) -> dict[tuple[Outcome, float], float]:
     return dict(zip(itertools.product(outcomes, (2.0, 1.0, 0.0)), rates, strict=True))
 
 
-# A promise is hardest to keep just above the promised rate: what looks good there is luck.
+# A promise is hardest to keep just above the promised rate: anything that looks good there is luck.
 NEAR = errors(0.052, 0.055, 0.3, 0.051, 0.06, 0.2)
 MIXED = errors(0.01, 0.075, 0.4, 0.005, 0.03, 0.15)
 JUDGES = {
@@ -199,7 +199,7 @@ WORDS: dict[str, PairWord] = {"A": "A", "B": "B", "T": "tie"}
 
 
 def pair_sample(label: str, quick: str, deep: str) -> Sample:
-    """Return a pair by what is right, what the jury of the quick tier says, and what the deep tier says."""
+    """Make a pair from its right answer, the quick jury's opinions, and the deep tier's opinion."""
     one = {"model": "0", "family": "none"}
     jury = [{**one, "model": str(at), "choice": WORDS[each]} for at, each in enumerate(quick)]
     judges: dict[str, Any] = {"quick": {"jury": jury}, "deep": {**one, "choice": deep}}

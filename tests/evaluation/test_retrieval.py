@@ -196,7 +196,7 @@ def test_confidence_counts_the_hits_that_a_search_lists() -> None:
 def test_injection_by_hand() -> None:
     prompts = [
         seen("q1", "a.9 b.8 c.7 d.6 e.2"),  # two of three are right; a fourth is only mentioned
-        seen("q2", "b.9 a.4"),  # what is right is only mentioned
+        seen("q2", "b.9 a.4"),  # the right one is only mentioned
         seen("q3", "a.4"),
         seen("nobody", "x.1"),
     ]
@@ -437,7 +437,7 @@ def pairs_of(counts: dict[Pair, int]) -> list[Pair]:
 
 
 class Known(NamedTuple):
-    """A table of labels (down) and answers (across), and what scikit-learn 1.9.1 says of it.
+    """A table of labels (down) and answers (across), and scikit-learn 1.9.1's figures for it.
 
     From `accuracy_score`, `cohen_kappa_score` (also with `weights="quadratic"`) and
     `precision_recall_fscore_support`.

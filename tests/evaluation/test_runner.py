@@ -233,7 +233,7 @@ def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
 
 
 def test_models_are_measured_on_texts_that_their_own_family_wrote(ask: Ask) -> None:
-    """Four eyes are for judging: else nobody could learn how far a model may be trusted."""
+    """Independence is for judging: otherwise nobody could measure a model on its own family's texts."""
     user_file().parent.mkdir(parents=True, exist_ok=True)
     user_file().write_text("judge: {author_family: openai, samples: 3}\n")
 
@@ -279,7 +279,7 @@ QUICK, DEEP = scripted_endpoint("quick-model"), scripted_endpoint("deep-model")
 
 
 class Costly(NothingOpen):
-    """Answers after a while, and says what each call cost and how many came at a time."""
+    """Answers after a while, and counts each call's cost and the calls at a time."""
 
     def __init__(self, usd: float = 0.9, seconds: float = 0.0) -> None:
         self.usd, self.seconds = usd, seconds

@@ -200,7 +200,7 @@ def test_rejected_content_is_escalated_where_configured(project: Path, gh: FakeG
 
 
 def improving(mark: str, days: float, *rounds: str) -> Any:  # noqa: ANN401 - a VerdictLine
-    """Return a verdict `improve` on one version of a file, with what models said in each round."""
+    """Return a verdict `improve` on one version of a file, with the opinions of each round."""
     said = [round_of(word, round=number) for number, word in enumerate(rounds, 1)]
     about = {
         "task_id": f"docs/a.md@{mark * 12}",
@@ -493,7 +493,7 @@ HOSTILE = [
 def test_any_text_stays_inside_its_code(any_text: str) -> None:
     for text in (any_text, *HOSTILE):
         shown = markdown.format_inline(text, 50)
-        # What is left of Markdown when its code is taken out, as GitHub would.
+        # The Markdown that is left without its code, as GitHub reads it.
         assert re.sub(r"`[^`]*`", "", shown) in ("", markdown.NOTHING)
         assert shown.count("`") in (0, 2)
         assert not set("\n|") & set(shown)

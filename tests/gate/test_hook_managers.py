@@ -1,4 +1,4 @@
-"""What judgekit says to people with husky, lefthook or Git LFS is true: each remedy is carried out here."""
+"""judgekit's advice to people with husky, lefthook or Git LFS works: each remedy is carried out here."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ NONE = "0" * 40
 
 @pytest.fixture
 def work(tmp_path: Path) -> GitRepo:
-    """A repository whose branches split and merge: `base` is what the other side has."""
+    """A repository whose branches split and merge; the other side has `base`."""
     work = GitRepo(tmp_path / "work")
     work.commit("first", a_md=good("a"))
     work("branch", "base")

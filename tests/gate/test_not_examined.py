@@ -1,4 +1,4 @@
-"""What could not be examined is said, and is never "nothing to judge": parts of a history, objects, refs."""
+"""Parts of a history, objects and refs that can't be examined are named, not called "nothing to judge"."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def clone(origin: GitRepo, *options: str, branch: str = "feature") -> GitRepo:
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_a_shallow_clone_without_a_common_commit(origin: GitRepo, depth: int) -> None:
-    """The trees are compared; what differs is judged, and a note says why it may be more than was changed."""
+    """The trees are compared, their differences judged, and a note says why they may exceed the changes."""
     work = clone(origin, f"--depth={depth}")
     pushed = examined(work, "origin/main")
     assert {"bad.md", "other.md"} <= set(paths(pushed))
@@ -83,7 +83,7 @@ def test_a_shallow_clone_without_a_common_commit(origin: GitRepo, depth: int) ->
 
 
 def test_a_merge_of_which_one_side_is_at_the_edge(origin: GitRepo) -> None:
-    """As continuous integration checks out a pull request: what the base lacks is judged."""
+    """As continuous integration checks out a pull request: files that the base lacks are judged."""
     origin("switch", "--quiet", "--create", "merge", "main")
     origin("merge", "--quiet", "--no-ff", "--message", "merge", "feature")
     work = clone(origin, "--depth=2", branch="merge")
@@ -168,7 +168,7 @@ def test_what_is_skipped_has_a_reason(tmp_path: Path) -> None:
 
 
 def merge(work: GitRepo, *parents: str, message: str = "merge") -> str:
-    """Commit what is staged as a merge of some commits, whatever they hold."""
+    """Commit the index as a merge of some commits, whatever they hold."""
     words = [word for parent in parents for word in ("-p", parent)]
     return work("commit-tree", work("write-tree"), *words, "-m", message)
 
@@ -212,7 +212,7 @@ def test_a_merge_that_moves_a_file_to_where_the_gate_looks(work: GitRepo) -> Non
 
 
 def test_a_link_that_becomes_a_file_of_the_same_bytes(work: GitRepo) -> None:
-    """What a link holds was never judged."""
+    """A link's content was never judged."""
     (work.folder / "l.md").symlink_to(bad("link").strip())
     work.commit("a link")
     work("tag", "--force", "base")

@@ -63,7 +63,7 @@ def test_what_leads_out_is_left_out(
         with policy.check_out_rules(Repository(work.folder), commit) as folder:
             assert {path.name for path in folder.rglob("*")} <= {".judgekit", "config.yaml"}
             assert list(tmp_path.rglob("out.yaml")) == []
-    work.write(".judgekit/notes.txt", "# x\n" * 30_000)  # what decides nothing may be missing
+    work.write(".judgekit/notes.txt", "# x\n" * 30_000)  # files that decide nothing may be missing
     work.write(".claude/memory/memory-config.json", " " * 200_000)
     with policy.check_out_rules(Repository(work.folder), work.commit("large")) as folder:
         assert settings.load(folder).gate.mode == "advisory"

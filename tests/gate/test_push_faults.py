@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-# What a model server does, and how the failure is called. The document says which of them it gets.
+# A model server's behaviour, and the name of the failure. The document says which of them it gets.
 FAULTS: dict[str, tuple[Answer, str]] = {
     "unauthorized": (fails(401), "authentication"),
     "forbidden": (fails(403), "permission"),
@@ -315,7 +315,7 @@ def test_two_pushes_at_once(world: World) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="a process group is a POSIX notion")
 def test_an_interrupted_push(world: World) -> None:
-    """Ctrl-C goes to git and the hook alike: git ends, nothing arrives, what was judged so far is kept."""
+    """Ctrl-C goes to git and the hook alike: git ends, nothing arrives, and verdicts so far are kept."""
     world.work.commit("two", a_md=good("a"), b_md=good("fault silent"))
     refs = world.refs()
     with Loopback(faulty) as server:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-# What Python, and nobody else, takes for the end of a line in a name that git allows.
+# Only Python takes these for the end of a line, and git allows them in a name.
 SEPARATORS = ("\u2028", "\u2029", "\u0085")
 
 
@@ -156,7 +156,7 @@ def test_the_first_push_to_an_empty_remote(bare_world: World) -> None:
 
 
 def test_other_remotes(world: World) -> None:
-    """What one remote has is new to the other, as far as that one was fetched."""
+    """A file that one remote has may still be new to the other one."""
     world.work.commit("one", a_md=good("a"))
     url = world.origin.folder.as_uri()
     push = world.push(url, "main", judged={"a.md": "GO"})
@@ -497,7 +497,7 @@ def test_whose_changes_are_judged(bare_world: World) -> None:
 
 
 def test_the_family_of_an_agent_that_wrote_is_noted(world: World) -> None:
-    """A draft that was moved and mended by a person has two hands; what the remote has does not count."""
+    """A draft that a person moved and mended has two authors; those of the remote's commits don't count."""
     ada = ("Ada", "ada@example.org")
     both = "Generated-By: Claude Code\nCo-authored-by: Codex <codex@openai.com>"
     table = [

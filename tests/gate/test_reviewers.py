@@ -1,4 +1,4 @@
-"""Overrides in CI: those count that the shared judge has of reviewers whom the default branch names."""
+"""Overrides in CI: only those in the shared judge count, by reviewers whom the default branch names."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ def test_what_an_earlier_version_kept_under_the_path_is_kept(tmp_path: Path) -> 
     assert [folder.name for folder in store.home().iterdir()] == [ledger.name]
 
 
-# What the shared judge learns of pushes that it didn't judge
+# Pushes that the shared judge didn't judge, and hears of
 
 
 def push_without_gate(team: Team, monkeypatch: pytest.MonkeyPatch, **environ: str) -> str:

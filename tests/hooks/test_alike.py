@@ -1,4 +1,4 @@
-"""A prompt gets what is the same once, and what is old with its age; hostile copies cost no more."""
+"""A prompt gets like memories once, and old ones with their age; hostile copies cost no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hook in this process: what goes in, what comes out, for prompts and other events."""
+"""The hook in this process: its input and output, for prompts and other events."""
 
 from __future__ import annotations
 
@@ -543,6 +543,6 @@ def test_sessions_may_start_the_engine(
     run(begin)
     assert started == [], "a project alone starts nothing"
     monkeypatch.setenv("JUDGEKIT_RETRIEVAL_JUDGE", "on")
-    for _ in range(3):  # what was in vain lately is left alone
+    for _ in range(3):  # recent failures aren't tried again
         assert run(begin) == ("", [])
     assert started == [True]

@@ -269,7 +269,7 @@ def test_a_notice_is_due_once_a_day(isolated: Path) -> None:
     assert [context.take_due_notes("/p", ["a"]), context.take_due_notes("/p", ["a"])] == [["a"], []]
     shutil.rmtree(environment.cache_home())
     (isolated / "judgekit" / "cache").write_text("in the way")
-    for _ in range(2):  # what cannot be remembered is said
+    for _ in range(2):  # it says so if it can't remember
         assert context.take_due_notes("/p", ["a"]) == ["a"]
 
 

@@ -1,4 +1,4 @@
-"""What the hook imports: each module costs a hundredth of starting Python; and its own reading of JSON."""
+"""The hook's imports (each module costs a hundredth of starting Python), and its own JSON reader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from judgekit import programs
 from judgekit.hooks import entries
 from judgekit.retrieval import index_file, quickjson
 
-# What Python itself loads at its start differs between versions; beyond that, these and no others.
+# Python's own modules at its start differ between versions; beyond those, these and no others.
 STANDARD = {"__future__", "_json", "_sqlite3", "gc", "math", "time"}
 # `os` and what it imports are loaded by `site` at a usual start, and by us without it.
 OS = {"_collections_abc", "_stat", "genericpath", "ntpath", "os", "os.path", "posixpath", "stat"}
@@ -92,7 +92,7 @@ def test_an_answer_imports_what_it_needs_and_nothing_else(store: MemoryStore) ->
 
 
 def test_a_session_costs_two_modules_of_ours_and_one_of_pythons(store: MemoryStore) -> None:
-    """What a session was told is kept between its prompts; other clients and people send no id of it."""
+    """A session's memories are kept between its prompts; other clients and people send no session id."""
     for expected in (True, False):
         out, modules = imported(payload(store, session_id="a-session"))
         assert (TITLE in out) is expected
@@ -201,7 +201,7 @@ print("fine")
 
 @pytest.mark.parametrize("code", [ALONE, LEAN], ids=["json", "sqlite without functools"])
 def test_what_is_imported_in_place_of_the_usual_modules(code: str) -> None:
-    """A stand-in serves `_sqlite3`; nobody who imports functools later may meet it."""
+    """A stand-in serves `_sqlite3`; a later import of functools must not get it."""
     command = [sys.executable, "-I", "-S", "-c", START + code]
     done = subprocess.run(command, capture_output=True, timeout=60, check=False)
     assert (done.stdout.decode().split(), done.stderr) == (["fine"], b"")

@@ -206,7 +206,7 @@ def test_what_does_not_answer_is_said(tmp_path: Path) -> None:
 def test_a_hook_is_found_and_a_clones_command_is_not_run(
     scope: Scope, project: Path, tmp_path: Path
 ) -> None:
-    """What stands in a project's folder may come from anybody; the user's own settings do not."""
+    """Files in a project's folder may come from anybody; the user's own settings don't."""
     assert list(install.check_prompt_hooks(project)) == [UNSET]
     put(scope, project)
     where = ("ok", "prompt hook", f"set up in the {scope} settings")

@@ -267,7 +267,7 @@ def test_in_the_frameworks_file_once_and_out_again(tmp_path: Path, original: str
 def test_out_of_the_frameworks_file_on_another_machine(
     tmp_path: Path, original: str | None
 ) -> None:
-    """Nothing is recorded of what the file held there."""
+    """The record keeps nothing of the file's former content."""
     path = tmp_path / pre_commit.FILE
     if original is not None:
         path.write_bytes(original.encode())

@@ -1,4 +1,4 @@
-"""What the plugin's hooks start: whatever Python there is, silent and harmless without; its files agree."""
+"""The plugin's hooks start any Python they find, and are silent and harmless without; its files agree."""
 
 from __future__ import annotations
 

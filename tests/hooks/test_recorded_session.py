@@ -1,4 +1,4 @@
-"""Thirty prompts of one session: what the session has is not injected again, until its client forgets it."""
+"""Thirty prompts of one session: no memory is injected again until the client has forgotten it."""
 
 from __future__ import annotations
 

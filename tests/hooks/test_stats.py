@@ -1,4 +1,4 @@
-"""What became of the memories that the hook gave, told from the log and the clients' transcripts."""
+"""The use of injected memories, counted from the log and the clients' transcripts."""
 
 from __future__ import annotations
 

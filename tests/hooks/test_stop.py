@@ -58,7 +58,7 @@ def rejecting(judged_by: Callable[..., Loopback]) -> Iterator[Loopback]:
 
 @pytest.fixture
 def stop(run: Any, work: GitRepo) -> Stop:  # noqa: ANN401 - a fixture that is a function
-    """Send the event and return the decision, None for silence, and what stands on stderr."""
+    """Send the event; return the decision (None for silence) and stderr."""
 
     def send(**changes: object) -> tuple[dict[str, Any] | None, str]:
         session = {"session_id": "5bfa1e77-f82f", "transcript_path": "/nowhere.jsonl"}
@@ -108,7 +108,7 @@ def test_a_session_is_asked_a_few_times_at_most(
         work.write("guide.md", f"# Guide {blocks} {number}\n")
         asked.append(stop()[0] is not None)
     assert asked == [False, True, True, False, False]
-    assert [line.verdict for line in lines(work)] == ["reject"] * 5  # judged all the same
+    assert [line.verdict for line in lines(work)] == ["reject"] * 5  # still judged
 
 
 GOOD = scores(4, 4, 4)

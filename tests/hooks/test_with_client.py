@@ -1,4 +1,4 @@
-"""The real Claude Code client runs the hook and the plugin, offline; what reaches its API is what counts."""
+"""The real Claude Code client runs the hook and the plugin, offline; the requests to its API are checked."""
 
 from __future__ import annotations
 

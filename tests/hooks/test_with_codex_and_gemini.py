@@ -1,4 +1,4 @@
-"""The real Codex and Gemini CLI run the hook, offline; what reaches their APIs is what counts."""
+"""The real Codex and Gemini CLI run the hook, offline; the requests to their APIs are checked."""
 
 from __future__ import annotations
 

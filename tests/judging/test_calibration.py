@@ -1,4 +1,4 @@
-"""Calibrations are kept, found, refused when stale or damaged, and bound to what they were learned of."""
+"""Calibrations are kept, found, refused when stale or damaged, and bound to the judge they're for."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def judged(
     panel: PanelModels = PANEL,
     **how: Any,  # noqa: ANN401 - any option
 ) -> tuple[Verdict, list[str]]:
-    """Judge by what is found, or by given rules; return the verdict with the tiers that were asked."""
+    """Judge by the calibration found, or by given rules; return the verdict with the tiers asked."""
     gateway, (rules, warning) = ScriptedGateway(answers), find()
     how = {"finality": rules, "calibration_warning": warning or None} | how
     own = document_judge(gateway, panel, loaded=KLS, mode="strict", **how)
@@ -142,7 +142,7 @@ NOTHING = None, None
 
 
 def keep(one: Calibration) -> Path:
-    """Put a calibration where the user's own are, and return where that is."""
+    """Put a calibration beside the user's own, and return its path."""
     return calibration_files.write(one, None)
 
 
@@ -197,7 +197,7 @@ def test_a_stale_one_is_not_used_and_said() -> None:
         verdict, asked = judged({"quick": [scores(1, 1, 1)]})
         assert (verdict.verdict, asked) == ("reject", ["quick"])
         assert (verdict.calibration, verdict.degraded) == (None, warning)
-    # Beside one that fits it is not named; what that one does not let through goes up.
+    # Beside one that fits it isn't named; opinions that the fitting one doesn't let through go up.
     keep(known())
     verdict, asked = judged({"quick": [scores(1, 1, 1)], "deep": [scores(1, 2, 2)]})
     assert (verdict.verdict, asked, verdict.degraded) == ("reject", ["quick", "deep"], None)
@@ -278,7 +278,7 @@ def test_a_projects_own_counts_only_when_the_user_accepted_these_bytes(
     assert kept.stat().st_mode & 0o777 == 0o600
     path.write_text(path.read_text() + "\n")
     assert find(tmp_path)[0] is None
-    # What was accepted stays so, in any folder.
+    # Accepted ones stay accepted, in any folder.
     for number, one in enumerate((known(), known(0.06))):
         calibration_files.accept(ours(tmp_path / str(number), one))
     for number, one in enumerate((known(), known(0.06))):
@@ -432,7 +432,7 @@ def test_criteria_one_by_one_matter_where_there_are_two_ways() -> None:
 
 
 def mixed(told: int, untold: int, wrong: int = 0) -> list[labelled.Case]:
-    """Return accepted cases: some read by probabilities, others not, of which some are wrong."""
+    """Return accepted cases: some read by probabilities, others not, and some of the latter wrong."""
     deep = {"model": "large", "scores": GOOD}
     quick = {"model": "small", "scores": NEARLY, "read": "expected"}
     found = [case(number, quick=quick, deep=deep) for number in range(told)]
@@ -554,7 +554,7 @@ def test_what_models_are_asked_is_known_by_a_hash_that_holds_everywhere(
 
 
 def reword_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reword what a model that writes is told of a question."""
+    """Reword the question for a model that writes."""
     for sheet in (writing._ScoreSheet, writing._Listing, writing._Choice):
         usual = sheet.write
 
@@ -767,5 +767,5 @@ def test_how_many_labels_show_a_rate() -> None:
     assert some is not None
     assert upper(round(0.02 * some), some, 0.05) <= 0.05
     assert some > 59
-    # No number of labels shows what is not so.
+    # No number of labels can show something false.
     assert needed(0.05, 0.05, 0.05) is needed(0.05, 0.05, 0.0499999) is None

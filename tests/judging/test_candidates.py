@@ -511,7 +511,7 @@ def test_importing_litellm_costs_no_call_its_time_but_the_deadlines(
         assert len(server.requests) == 1
     assert (out, err.count("\n")) == (alone, 1)
     assert "retrieval.deadline" in err
-    litellm.load()  # waits until what was left behind is done
+    litellm.load()  # waits until abandoned work is done
 
 
 def test_judging_ends_before_the_client_gives_up(

@@ -26,7 +26,7 @@ INVENTED = "It has a café."
 
 
 def support(instruction: str, _: str) -> float:
-    """Say of what is invented that it is hardly supported."""
+    """Call invented claims hardly supported."""
     return 0.12 if "café" in instruction else 0.97
 
 
@@ -190,7 +190,7 @@ def test_findings_are_reasons_that_no_other_model_is_asked_for(
         assert writing.requests == []
         assert verdict()["judge_tier"] == "quick"
         assert verdict()["findings"]
-        # What is rejected without a finding still asks for reasons.
+        # A rejection without a finding still asks for reasons.
         server.probability = lambda *_: 0.99
         server.level = 0
         judge(TRUE, "--mode", "strict", "--explain")

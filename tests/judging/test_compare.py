@@ -118,7 +118,7 @@ def test_tiers_are_asked_in_both_orders_under_the_same_labels() -> None:
             ("A", "deep", "single"),
             1.0,
             "ABAA",
-        ),  # what likes the first place finds a tie
+        ),  # a model that prefers the first place finds a tie
         ("ABB", "strict", ("B", "tiebreaker", "majority"), 1.0, "AABBBB"),
         ("ATT", "strict", ("tie", "deep", "single"), 0.0, "AATT"),
         ("BAT", "strict", ("escalate", None, "none"), None, "BBAATT"),
@@ -296,7 +296,7 @@ def test_several_replies_in_both_orders_are_averaged() -> None:
     cases: list[tuple[str, str, float | None]] = [
         ("AAB", "A", 0.3333),
         ("ABT", "tie", 0.0),
-        ("11A", "A", 0.3333),  # what the order decides is a tie
+        ("11A", "A", 0.3333),  # if the order decides, it's a tie
         ("111", "tie", 0.0),
         ("FBB", "B", 1.0),  # two of three have a word
         ("FFB", "undetermined", None),
@@ -317,7 +317,7 @@ def test_criteria_can_be_asked_about_one_by_one() -> None:
         ("ABB", 1, "A"),  # the most important that sets them apart decides
         ("TBA", 1, "B"),
         ("TBA", 2, "B"),
-        ("1BA", 1, "B"),  # what the order decides sets nothing apart
+        ("1BA", 1, "B"),  # if the order decides, nothing is told apart
         ("TTA", 1, "A"),
         ("TTT", 1, "tie"),
         ("AFA", 1, "undetermined"),  # a criterion without an answer is no word
@@ -356,7 +356,7 @@ def test_a_win_that_a_family_gives_its_own_text_needs_another_voice() -> None:
 def test_a_calibration_for_other_models_is_not_used_and_who_left_is_named() -> None:
     finality = finality_rules("c", (finality_rule("quick", "accept"),))
     cases: list[tuple[list[str | None], str]] = [
-        (["x", "x, y"], "y"),  # x wrote both, and judges all the same
+        (["x", "x, y"], "y"),  # x wrote both, and still judges
         (["x", None], "x"),  # of what is not said none left
         (["x", "mistral"], "x"),  # which judges nowhere
     ]

@@ -158,7 +158,7 @@ def test_what_divides_a_jury_or_is_close_goes_up() -> None:
 
 @pytest.mark.parametrize("confirm", CONFIRM)
 def test_a_divided_jury_counts_as_one_that_failed_until_no_tier_is_left(confirm: Confirm) -> None:
-    """In quick and deep, whatever most of it said; but what is divided ends in no `undetermined`."""
+    """In quick and deep, whatever the majority said; but a divided jury never ends in `undetermined`."""
     for outcomes in itertools.product("AIRFd", "AIRFdair", "AIRF"):
         plain = "".join("F" if outcome in "dair" else outcome for outcome in outcomes)
         used, final = run("".join(outcomes), confirm)
@@ -211,7 +211,7 @@ def test_fewer_tiers_the_same_voices_and_cut_texts() -> None:
         ("da", "accept", {"models": JURY}, "accept", "majority"),
         ("Aa", "accept", {"models": JURY}, "accept", "majority"),
         ("dd", "accept", {"models": JURY}, "escalate", "none"),
-        # A close opinion stands where the tiebreaker is no other voice.
+        # A close opinion stands if the tiebreaker isn't another model.
         ("FI'", "accept", {"models": SAME}, "improve", "single"),
         # A tiebreaker that is one of those who disagree is not asked.
         ("AR", "accept", {"models": SHARED}, "escalate", "none"),
@@ -268,16 +268,16 @@ def test_what_gates_let_through() -> None:
             (),
             Final("accept", "unanimous", "deep"),
         ),  # with less margin it goes up
-        # What no gate names goes up; strict alone would have ended after the first rejection.
+        # Outcomes without a gate go up; strict alone would have ended after the first rejection.
         (ACCEPTS, "RR", 2.0, (), Final("reject", "unanimous", "deep")),
         # An acceptance of a cut text is not final for all gates.
         (ACCEPTS, "AA", 2.0, {"quick"}, Final("accept", "unanimous", "deep")),
         (ACCEPTS, "AA", 2.0, {"quick", "deep"}, UNDETERMINED),
-        # A gate of the deep tier looks at what came before.
+        # A gate of the deep tier looks at the earlier opinions.
         (BY_DEEP, "AR", 0.0, (), Final("reject", "single", "deep")),
         (BY_DEEP, "RAA", 0.0, (), Final("accept", "majority", "tiebreaker")),
         (BY_DEEP, "FR", 0.0, (), Final("reject", "single", "deep")),  # as without a calibration
-        # The last word is final, and none before it is; where it fails the table holds.
+        # The last opinion is final, and none before it is; if it fails, the table holds.
         (LAST_THIRD, "AAR", 0.0, (), Final("reject", "single", "tiebreaker")),
         (LAST_THIRD, "RRR", 0.0, (), Final("reject", "unanimous", "tiebreaker")),
         (LAST_DEEP, "AR", 0.0, (), Final("reject", "single", "deep")),
@@ -318,7 +318,7 @@ def decide_by_scores(scores: Mapping[str, float]) -> Outcome:
 
 
 def endpoint(name: str) -> Endpoint:
-    """Return a model; what follows `_` in its name tells models of one family apart."""
+    """Return a model; the part of its name after `_` tells models of one family apart."""
     return dataclasses.replace(scripted_endpoint(name), family=name.split("_", maxsplit=1)[0])
 
 
@@ -611,7 +611,7 @@ def rules_of(task: Task) -> list[EscalationRules]:
 
 
 class Walk(NamedTuple):
-    """One judging: what was asked, and how it ended."""
+    """One judging: the tiers asked, and its end."""
 
     rules: EscalationRules
     heard: Mapping[TierName, TierEvidence]
@@ -706,7 +706,7 @@ def test_every_row_that_ends_a_judging_does_so(row: Row) -> None:
 def test_the_last_word_of_a_calibration_stands_though_no_model_gives_reasons(
     quick: Outcome | None, deep: Outcome
 ) -> None:
-    """Its improve owes reasons that nobody can give; that lets no opinion before it through."""
+    """Its improve owes reasons that no model can give, but that lets no earlier opinion through."""
     finality = finality_rules("c", last="tiebreaker")
     rules = EscalationRules("reject", TIERS, mode="lenient", deciding=TIERS, finality=finality)
     heard: dict[TierName, TierEvidence] = {

@@ -1,4 +1,4 @@
-"""What becomes of a judging when models fail: every failure, in every tier, for both tasks, in both modes.
+"""The end of a judging when models fail: every failure, in every tier, for both tasks, in both modes.
 
 What must come out of a document is in the table of escalation, of candidates in one here: a column for each
 tier says what its model answers, the candidates that it keeps (`none`: it drops all) or F, the fault. Every
@@ -109,7 +109,7 @@ PAIR = [
 
 
 class Fault(NamedTuple):
-    """What the model of a tier that is F answers, and how the output tells of it (`*`: anything)."""
+    """The answers of the model of a tier F, and the output's words for them (`*`: anything)."""
 
     answers: tuple[Answer, ...]
     told: str
@@ -227,7 +227,7 @@ def test_candidates(row: dict[str, str]) -> None:
 
 # --- what ends a judging from without: its time and its money ----------------------------------------------
 
-# A model that is silent (S) takes what is left of 0.2 seconds; who comes after it is not asked.
+# A silent model (S) uses up the rest of 0.2 seconds; later ones aren't asked.
 DEADLINE = """
 mode    | quick | deep | verdict      | asked      | degraded
 strict  | S     | A    | undetermined | q          | quick: timeout (no answer in 0.* s); deep, tiebreaker: timeout (no time left to ask it)

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 VERDICT = '{"reasoning": "fine", "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4}, "findings": []}'
 SLOW = "Slow. " + "Some words. " * 2000
-ENOUGH = 60.0  # seconds; what is slow here takes longer unless it is given up
+ENOUGH = 60.0  # seconds; slow steps here take longer unless they're given up
 
 
 class Endless:

@@ -1,4 +1,4 @@
-"""Which models judge: by variables, configuration and project; and, of what a family wrote, another's."""
+"""The choice of models: by variables, configuration and project, and not of the author's family."""
 
 from __future__ import annotations
 

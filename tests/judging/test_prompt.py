@@ -1,4 +1,4 @@
-"""Which files are read, and what models are shown of texts, candidates and rubrics."""
+"""The files that are read, and the texts, candidates and rubrics as models see them."""
 
 from __future__ import annotations
 

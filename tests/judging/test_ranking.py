@@ -246,7 +246,7 @@ class Believing(Ranking):
 
 
 def test_scores_are_compared_as_a_small_model_first_gave_them() -> None:
-    """What would be accepted alone, and then not believed, must not fall behind a worse text."""
+    """A text that would be accepted alone, and then isn't believed, must not fall behind a worse one."""
     gateway, small = (
         Believing({"A": "45", "B": "31", "C": "21"}),
         scripted_endpoint("small", pointwise=True),

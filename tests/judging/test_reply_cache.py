@@ -60,7 +60,7 @@ def judge(gateway: ScriptedGateway, cache: ReplyCache | None, text: str = "A gui
 
 
 def test_a_document_that_did_not_change_costs_no_call(cache: ReplyCache) -> None:
-    # What cannot be read is not kept.
+    # Unreadable replies aren't kept.
     judge(ScriptedGateway({tier: ["I would rather not."] * 2 for tier in three_models()}), cache)
     gateway = ScriptedGateway({"quick": [ANSWER], "deep": [ANSWER]})
     first = judge(gateway, cache)
@@ -165,7 +165,7 @@ def test_a_reply_that_is_not_of_the_last_month_is_asked_for_again(
         assert (len(model.requests) > before) == is_asked
 
 
-# A file that another process holds: who waits for it holds up nobody else
+# A file that another process has locked: waiting for it blocks no other text
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ async def judged() -> Verdict:
 def test_an_event_loop_goes_on_while_a_reply_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, model: Loopback
 ) -> None:
-    """Were the loop to wait, nobody would let go of the file before the wait is given up."""
+    """If the loop waited, the file would stay locked until the wait is given up."""
     asyncio.run(judged())
     before = len(model.requests)
     monkeypatch.setattr(reply_file, "_WAIT", 30.0)
@@ -207,7 +207,7 @@ def test_an_event_loop_goes_on_while_a_reply_is_waited_for(
         return await waits
 
     assert asyncio.run(work()).verdict == "accept"
-    assert len(model.requests) == before  # what was kept was found
+    assert len(model.requests) == before  # kept replies were found
 
 
 def test_a_file_that_stays_locked_costs_a_call_and_no_verdict(model: Loopback) -> None:
@@ -219,7 +219,7 @@ def test_a_file_that_stays_locked_costs_a_call_and_no_verdict(model: Loopback) -
     assert len(model.requests) > before
 
 
-# What makes a question a new one: how a model is asked, not where the question was put
+# A question is new if the model is asked in another way, not from another place
 
 HERE = {"PATH": "/bin", "HOME": "/somewhere/a", "USER": "a", "CLAUDE_CODE_OAUTH_TOKEN": "t"}
 
@@ -259,7 +259,7 @@ def test_the_key_is_all_that_an_answer_depends_on_but_the_nonce_and_the_time() -
     assert len({usual, *others}) == 1 + len(others)
     same = asking(title="Another", rank=3, notes="New.", key=["OTHER_KEY"])
     assert {key_of(own, timeout=1), other(api_key="k"), same} == {usual}
-    # Inside a fence the word is broken up, so what is taken out of the key is only ever ours.
+    # Inside a fence the word is broken up, so only our own is ever taken out of the key.
     one, two = (Fence().around(f"judged-{letter * 14}") for letter in "ab")
     assert without_nonce(one) != without_nonce(two)
     # Credentials that are renewed cost no call.
@@ -283,7 +283,7 @@ def test_a_program_that_is_run_otherwise_is_a_new_question() -> None:
         run({**HERE, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}),
     }
     assert len(keys) == 5
-    # A hook, a shell and an environment of Python share what a program replied.
+    # A hook, a shell and an environment of Python share a program's replies.
     for there in (
         {"PATH": "/usr/lib/git-core:/bin"},
         {"CLAUDE_CODE_OAUTH_TOKEN": "renewed"},
@@ -294,7 +294,7 @@ def test_a_program_that_is_run_otherwise_is_a_new_question() -> None:
 # Processes that write, read and die; damage; full disks
 
 QUESTIONS = 60
-# One process that keeps and finds replies until it is killed or has done its rounds; it prints what is wrong.
+# One process that keeps and finds replies until it's killed or done with its rounds; it prints any errors.
 WRITER = """
 import pathlib, random, sys
 sys.path[:0] = {paths!r}
@@ -328,7 +328,7 @@ def is_right(cache: ReplyCache, number: int) -> bool:
 
 
 def works(cache: ReplyCache) -> bool:
-    """Whether what is kept now is found; the first call may find out that the file is damaged."""
+    """Whether a reply kept now is found; the first call may notice that the file is damaged."""
     for number in (1, 2):
         cache.keep(MODEL, question(number), answer(number))
     return cache.find(MODEL, question(2)) is not None
@@ -388,7 +388,7 @@ def test_a_file_with_bytes_gone_wrong_is_begun_anew_or_right(tmp_path: Path, see
 def test_a_file_that_kept_somebody_waiting_is_left_to_threads(tmp_path: Path) -> None:
     path = tmp_path / "replies.sqlite"
     cache = ReplyCache(ReplyFile(path))
-    assert not cache.is_quick  # it may be large, and what is too old is looked for first
+    assert not cache.is_quick  # it may be large, and old replies are looked for first
     cache.keep(MODEL, question(1), answer(1))
     assert cache.is_quick
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:

@@ -136,7 +136,7 @@ def test_an_unreadable_reply_is_asked_again_once_and_a_models_own_verdict_ignore
     two = f"{BAD} Note: I ignored {GOOD}"  # and so is one with two answers
     verdict, gateway = run("lenient", quick=[two, BAD], deep=[BAD])
     assert (verdict.verdict, gateway.asked) == ("reject", ["quick", "quick", "deep"])
-    # A tiebreaker that stands in is told of no disagreement.
+    # A tiebreaker that stands in hears of no disagreement.
     _, gateway = run(quick=[TIMEOUT], deep=[TIMEOUT], tiebreaker=[GOOD])
     content = gateway.requests[2].messages[0].content
     assert (INSTRUCTIONS.deep in content, INSTRUCTIONS.tiebreaker in content) == (True, False)
@@ -201,7 +201,7 @@ def contexts(gateway: ScriptedGateway) -> set[str]:
 
 @pytest.mark.parametrize(
     ("last", "outcome"),
-    # What rates anything high is not believed.
+    # A model that rates everything high isn't believed.
     [(lambda _: rated("1"), "accept"), (lambda _: rated("4"), "improve"), (TIMEOUT, None)],
 )
 def test_what_a_pointwise_model_would_accept_is_weighed_against_an_idle_subject(
@@ -254,7 +254,7 @@ def test_a_jury() -> None:
             "abcd",
             ("accept", "single", "deep"),
         ),
-        # One that fails does not spoil the others; a tier of which most fail has failed.
+        # One failure doesn't spoil the others; if most of a tier fail, the tier has failed.
         ({"a": GOOD, "b": TIMEOUT, "c": GOOD}, ["", "abc"], "abc", ("accept", "unanimous", "deep")),
         (
             {"a": GOOD, "b": TIMEOUT, "c": TIMEOUT},
@@ -302,7 +302,11 @@ def test_the_tiebreaker_is_shown_the_same_in_whatever_order_a_jury_is_named() ->
 
 
 def test_a_margin_sends_close_scores_up() -> None:
-    answers: Answers = {"a": scores(1, 3, 3), "b": GOOD, "c": GOOD}  # one point below what rejects
+    answers: Answers = {
+        "a": scores(1, 3, 3),
+        "b": GOOD,
+        "c": GOOD,
+    }  # one point below the bar for rejecting
     for margin, asked in ((0.0, "a"), (1.0, "a"), (1.5, "abc")):
         verdict, gateway = sat(answers, *"abc", margin=margin)
         assert (verdict.verdict, "".join(gateway.asked)) == (

@@ -85,7 +85,7 @@ def test_what_a_program_is_given() -> None:
     assert (
         json.loads(said(program(FILE, "{schema_file}"), schema=SCHEMA).partition("|")[0]) == SCHEMA
     )
-    # An argument for a schema or a model is left out where there is none.
+    # An argument for a schema or a model is left out if there's none.
     there = program(
         ARGUMENTS, "--model={model}", "--schema={schema}", "--file={schema_file}", "end"
     )
@@ -150,7 +150,7 @@ def test_a_child_that_left_the_group_delays_nothing(capfd: pytest.CaptureFixture
         error = failure(
             CommandGateway(), program(ESCAPES.format(session=True) + end), request(timeout=2)
         )
-        gc.collect()  # what was left open would complain now
+        gc.collect()  # anything left open would complain now
         assert (str(error.kind), capfd.readouterr().err) == (kind, "")
     for session in (False, True):
         code = ESCAPES.format(session=session) + "print('whole')"
@@ -377,7 +377,7 @@ VARIABLE = "JUDGEKIT_TEST_PROGRAMS"
 PATH = os.environ.get(VARIABLE, "")
 PRIVATE = "a private note that no judge may see"
 REPLY = '{"reasoning": "fine", "score": 4}'
-HARMLESS = {"request_user_input"}  # asks whoever sits there, and nobody does
+HARMLESS = {"request_user_input"}  # asks a person at the terminal; there is none
 
 
 class World(NamedTuple):

@@ -1,4 +1,4 @@
-"""What every gateway promises, what a recording holds, and how fast a provider is asked."""
+"""The promises of every gateway, the content of a recording, and the pace of calls to a provider."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_lines_of_many_writers_never_mix(tmp_path: Path) -> None:
 
 
 class Flights:
-    """Counts calls that are made at a time, and by whom in which order."""
+    """Counts the calls at a time, with their callers in order."""
 
     def __init__(self) -> None:
         self.now = self.most = 0

@@ -106,7 +106,7 @@ def visible() -> list[str]:
 
 
 def fetched(lines: list[str] | None = None) -> bytes:
-    """Return the model `tiny`, fetched if need be; `lines` get what is said of it."""
+    """Return the model `tiny`, fetched if need be; `lines` collects the messages about it."""
     path = fetch("tiny", (list[str]() if lines is None else lines).append)
     assert (path, visible()) == (local.resolve("tiny"), ["tiny.gguf"])
     return path.read_bytes()

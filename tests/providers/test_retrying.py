@@ -1,4 +1,4 @@
-"""What is tried again, and when: in one module, with some chance, as the other side asks, by the deadline."""
+"""Retries: in one module, with some chance, as the other side asks, within the deadline."""
 
 from __future__ import annotations
 

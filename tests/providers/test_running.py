@@ -1,4 +1,4 @@
-"""Running coroutines from code that has no loop: what is logged when one ends early."""
+"""Running coroutines from code without a loop, and the log when one ends early."""
 
 import asyncio
 import gc

@@ -92,7 +92,7 @@ class Case(NamedTuple):
 
 
 def filled(value: Any) -> Any:  # noqa: ANN401 - any YAML
-    """Return a value of `wire.yaml` with what its words stand for."""
+    """Return a value of `wire.yaml` with its words replaced by their meaning."""
     if isinstance(value, dict | list):
         of = value.items() if isinstance(value, dict) else enumerate(value)
         parts = [(key, filled(part)) for key, part in of]
@@ -160,9 +160,7 @@ def test_what_is_sent_and_read(
         assert reply.usage.cost_usd
     else:
         assert reply.usage.cost_usd == pytest.approx(cost)
-    if (
-        case.provider != "anthropic"
-    ):  # nothing is marked to be cached where the profile does not say so
+    if case.provider != "anthropic":  # nothing is marked for caching unless the profile says so
         asked = replace(request(schema=SCHEMA), messages=(SYSTEM, Message("user", "Is it good?")))
         text = case.sent(wire, asked)[0].content.decode()
         assert json.dumps(OWN)[1:-1] in text
@@ -196,9 +194,7 @@ def test_what_many_prompts_share_is_marked_for_the_providers_cache_and_read_back
     _, reply = case.sent(wire, asked, price=Price(input=1, output=2, cache_read=0.1))
     assert reply.usage.cost_usd == pytest.approx((100 + 60 + 50 + 40) / 1e6)
     assert reply.usage.cost_source == "profile"
-    sent, _ = case.sent(
-        wire, asked, output="text"
-    )  # a schema that is told comes after what is marked
+    sent, _ = case.sent(wire, asked, output="text")  # a schema in words comes after the marked part
     shared, own = json.loads(sent.content)["system"]
     assert shared["text"] == SHARED
     assert own["text"].startswith(OWN)
@@ -212,7 +208,7 @@ def test_a_forced_tool_is_asked_for_and_read(wire: respx.MockRouter) -> None:
     case = BY_PROVIDER["groq"]._replace(model="llama-9", reply=reply)
     sent, got = case.sent(wire, request(schema=SCHEMA))
     body = json.loads(sent.content)
-    # litellm leaves out for Groq what it does not take.
+    # litellm leaves out parameters that Groq doesn't take.
     bare = {name: value for name, value in SCHEMA.items() if name != "additionalProperties"}
     assert body["tools"][0]["function"]["parameters"] == bare
     assert body["tool_choice"] == {"type": "function", "function": {"name": "opinion"}}
@@ -319,7 +315,9 @@ def test_a_reply_that_is_too_much_is_no_reply(name: str) -> None:
         assert (error.kind, len(server.requests)) == (FailureKind.INVALID_REPLY, 1)
         if name == "without end":  # the server counts what it could send of a chunked reply
             assert server.gone.wait(20)
-            assert server.sent < 3 * servers.MOST  # what fits into sockets was on its way
+            assert (
+                server.sent < 3 * servers.MOST
+            )  # bytes that fit into sockets were already on their way
     assert "the reply" in error.message
 
 
@@ -371,7 +369,7 @@ def test_an_error_that_holds_a_whole_reply_is_told_in_a_line() -> None:
 
 
 def test_other_clients_in_the_process_are_left_alone() -> None:
-    """Whoever uses the same libraries beside judgekit gets what servers send."""
+    """Other users of the same libraries get the servers' replies unchanged."""
 
     async def read(base: str) -> int:
         async with httpx.AsyncClient() as client:
@@ -403,7 +401,7 @@ def test_a_list_of_models_is_not_trusted_either(listed: Callable[[Loopback], Ans
 
 def test_several_are_asked_at_once_and_only_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     loopbacks = Loopback(listing=SILENT), Loopback(listing=SILENT), Loopback(models=("a",))
-    # Nobody listens at a port that is taken and kept.
+    # Nothing listens at a port that is bound and kept.
     with socket.socket() as taken, loopbacks[0] as one, loopbacks[1] as two, loopbacks[2] as three:
         taken.bind(("127.0.0.1", 0))
         nothing = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"

@@ -316,7 +316,7 @@ def leaked(text: str, least: int = 12) -> list[str]:
 
 
 class Listening(NothingOpen):
-    """A gateway that keeps what it is sent and answers nothing of use."""
+    """A gateway that keeps its requests and gives no useful answer."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -326,7 +326,7 @@ class Listening(NothingOpen):
         return reply("no", endpoint.model, logprobs=({"3": -0.1, "no": -1.0},))
 
     def has_no_secret(self) -> bool:
-        """Whether what it heard says that a secret was left out, and has none."""
+        """Whether its requests say that a secret was left out, and contain none."""
         return (
             bool(self.heard)
             and "[redacted: " in str(self.heard)

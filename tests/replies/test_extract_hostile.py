@@ -1,6 +1,6 @@
 """Replies made to mislead, to be slow, deep or large: one answer is read, in linear time, or none.
 
-What a model quotes from its subject is never read in place of its own answer. Beside tables there are
+A model's quotes from its subject are never read in place of its own answer. Beside tables there are
 properties over generated objects, prose and noise.
 """
 
@@ -385,7 +385,7 @@ def test_json_is_read_exactly(value: dict[str, Any], style: dict[str, Any]) -> N
 
 @given(TRICKY, TRICKY, st.integers(0, 9))
 def test_unescaped_text_never_changes_the_score(before: str, after: str, score: int) -> None:
-    """What a judge copies from its subject without escaping it may cost the reply, not falsify it."""
+    """Text that a judge copies from its subject without escapes may cost the reply, but not falsify it."""
     if "score" in before + after:
         return
     raw = f'{{"why": "{before}", "score": {score}, "more": "{after}"}}'

@@ -149,7 +149,7 @@ def test_an_expectation_needs_the_number_and_most_of_the_probability() -> None:
         ("4", {"4": 0.5, "5": 0.5}, 4.5),
         ("4,", {"4,": 0.5, "4": 0.2, "3": 0.3}, 3.7),
         ('"4', {'"4': 0.75, '"3': 0.25}, 3.75),
-        ("4", {"4": 0.5, "5": 0.25}, None),  # who knows what the rest is
+        ("4", {"4": 0.5, "5": 0.25}, None),  # the rest is unknown
         ("4", {"5": 0.9, "3": 0.1}, None),  # what was written is not told of
         ("4", {"4": 1.0, "5": 1.0}, None),  # no probabilities
         ("3", {"3": 1.0}, None),  # another value than was read

@@ -1,4 +1,4 @@
-"""What a query sees of a store that changed, compared with an index built afresh, over random histories.
+"""Queries on a changing store, compared with a newly built index, over random histories.
 
 Time is the test's own: files and folders get the times that a file system with coarse or fine ticks would
 give them.
@@ -41,7 +41,7 @@ OWN = {CLAUDE_MEMORY: "index.md", AUTO_MEMORY: "MEMORY.md", MARKDOWN: "index.md"
 
 
 class World:
-    """A store and its clock. What is edited in place may be seen later; `edited` says where that happened."""
+    """A store and its clock. Edits in place may be seen later; `edited` names the files."""
 
     def __init__(self, root: Path, kind: str, tick: int) -> None:
         self.tick = tick
@@ -115,7 +115,7 @@ class World:
         self.write(folder, name, text)
 
     def rename(self, folder: int, name: int, to_folder: int, to_name: int) -> None:
-        """Give a file another place, over what is there."""
+        """Move a file, over any that is there."""
         old, new = self.place(folder, name), self.place(to_folder, to_name)
         if old.exists() and old != new:
             self.folder(new.parent)
@@ -194,7 +194,7 @@ def both(world: World) -> Iterator[tuple[Index, Index]]:
 
 
 def check_at_once(world: World) -> None:
-    """What the very next query must see."""
+    """The changes that the very next query must see."""
     with both(world) as (found, whole):
         expected = rows(whole)
         seen = rows(found)
@@ -219,7 +219,7 @@ def check_at_once(world: World) -> None:
 
 
 def check_after_a_lap(world: World) -> None:
-    """What is seen after the promised number of queries: all of it."""
+    """After the promised number of queries, every change is seen."""
     with closing(update.in_memory(str(world.root), PROFILES)) as whole:
         files = len(rows(whole))
     for _ in range(files // SLICE + 1):

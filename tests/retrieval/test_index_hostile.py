@@ -1,4 +1,4 @@
-"""What an index does where files are damaged or cannot be written, and where many processes use it."""
+"""The index with damaged or unwritable files, and with many processes at once."""
 
 from __future__ import annotations
 

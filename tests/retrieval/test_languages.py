@@ -315,9 +315,9 @@ def write_earlier(store: MemoryStore) -> Path:
 def earlier(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    later: None,  # what was just written is read again and again until it's old enough
+    later: None,  # a file just written is read again and again until it's old enough
 ) -> MemoryStore:
-    """A store with an index of version 4, of which a prompt without patience reads eight files."""
+    """A store with an index of version 4; a prompt with little time reads eight of its files."""
     store = jwt_store(tmp_path / "project")
     store.fill(40).write_index()
     os.utime(store.root / JWT, (1e9, 1e9))  # the oldest is read last

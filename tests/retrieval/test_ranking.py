@@ -1,4 +1,4 @@
-"""How entries are ranked: BM25 against the formula written down, noise, and what a confidence is made of."""
+"""The ranking of entries: BM25 against its formula, noise, and the parts of a confidence."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def terms(rarity: float = 4.0) -> list[Term]:
 def hit(
     text: str, titled: int = 0, score: float = 1, category: str = "decision", age: float = 0
 ) -> Candidate:
-    """Return an entry of these words, of which the first `titled` are its title."""
+    """Return an entry of these words; the first `titled` are its title."""
     words, updated = text.split(), NOW - age * DAY
     found = Candidate(
         text, text, category, tags=(), updated=updated, root="/r", place=text, kind="claude-memory"

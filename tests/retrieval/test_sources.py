@@ -1,4 +1,4 @@
-"""Which kind a store is, what is listed of it, and what each kind reads from its files."""
+"""The kinds of stores, the files listed of each, and the entries read from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rubrics: what one may hold, where one is found, how one is begun, and what is said of it and its cases."""
+"""Rubrics: their content, finding and starting one, and the check of it and its cases."""
 
 from __future__ import annotations
 
