@@ -1,4 +1,4 @@
-"""Checks that the documentation says what is true; `python -m tests.docs --write` renews what is generated.
+"""Checks that the documentation is true; `python -m tests.docs --write` renews its generated parts.
 
 Every check takes the project's folder and yields one line per problem.
 """

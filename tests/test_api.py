@@ -1,4 +1,4 @@
-"""The Python API: texts with what belongs to them, one model, async twins, and verdicts that print well."""
+"""The Python API: texts with their context, one model, async twins, and verdicts that print well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python shows of verdicts and rows: short forms, HTML for notebooks, dicts and data frames."""
+"""Verdicts and rows as Python shows them: short forms, HTML for notebooks, dicts and data frames."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ READS_OPINIONS = {
     },
 }
 DOORS = {"api", "cli", "engine", "hooks"}  # their modules may read it
-# What tells tasks and rubrics apart, and for each room the one module that asks.
+# The marks by which tasks and rubrics are told apart, and for each room the one module that asks for them.
 RUBRICS_AND_TASKS = {
     *("ScoreRubric", "SelectRubric", "CompareRubric"),
     *("DocumentJudge", "CandidateJudge", "PairJudge", "RankingJudge"),
@@ -179,7 +179,7 @@ def _uses(tree: ast.AST) -> set[str]:
 
 
 def test_scripts_name_modules_that_are_there() -> None:
-    """A script goes on without what it cannot fetch, and nobody would notice."""
+    """A script would go on without things it can't fetch, and nobody would notice."""
     known = {f"judgekit.{name}" for name in MODULES}
     for script in (".ci/run", "Makefile", "bin/judgekit"):
         text = (ROOT / script).read_text(encoding="utf-8")

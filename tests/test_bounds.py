@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LARGE = 4_000  # characters
 LARGER = 30_000
-SHARE = 8  # the smaller text is so many times smaller
+SHARE = 8  # the smaller text is this many times smaller
 MOST = 24.0  # times as much CPU for eight times the text: a square would take 64
 FLOOR = 0.03  # seconds of CPU below which nothing is compared: a square of LARGE steps takes longer
 TRIES = 3
@@ -42,9 +42,7 @@ SECONDS = 20  # of CPU that a command may take: without bounds these take minute
 DATA = tomllib.loads((Path(__file__).parent / "support" / "bounds.toml").read_text("utf-8"))
 MARKS = "\u0301\u0323\u0327\u0334"  # of several classes, which normalising puts in order
 REPEATED = (*DATA["hostile"], f"e{MARKS * 40}", "\ud800", "é a" + "a" * 60, "0" * 40 + " ")
-HOSTILE = [
-    ("", piece, "") for piece in REPEATED
-]  # a beginning, what is repeated behind it, and an end
+HOSTILE = [("", piece, "") for piece in REPEATED]  # a beginning, a repeated middle, and an end
 HEADER = "-----BEGIN PRIVATE KEY-----\n"
 SECRETS = [
     *(("", piece, "") for piece in DATA["secrets"]),
@@ -266,7 +264,7 @@ def cell(text: str) -> None:
 
 QUESTION = DecisionQuestion("holds", "predicate", "Does it hold?")
 
-# How a text gets into functions that want more, and into what takes texts without being a function of one.
+# Calls of functions that want more than a text, and of things that take texts without being functions of one.
 GIVEN: dict[str, Callable[[str], object]] = {
     "providers.decision_bodies.read_body": lambda text: of("providers.decision_bodies.read_body")(
         text.encode("utf-8", "replace"), (QUESTION,)
@@ -358,7 +356,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
         *of("rubric.search_path._HEAD").findall(f"title: {text}b")  # type: ignore[attr-defined]
     ],
 }
-# Functions of a text, and what they want behind it.
+# Functions of a text, with their further arguments.
 BEHIND: dict[str, tuple[Any, ...]] = {
     "markdown.wrap": (300,),
     "hooks.entries.parse_settings": ("settings.json",),
@@ -471,7 +469,7 @@ def cpu(call: Callable[[str], object], text: str) -> float:
 @pytest.mark.parametrize("place", sorted(ASKED))
 def test_time_grows_with_a_text_and_not_with_its_square(place: str, size: int) -> None:
     call = ASKED[place]
-    cpu(call, "a")  # what is imported or learnt once
+    cpu(call, "a")  # one-time imports and preparations
     for start, piece, end in HOSTILE + SECRETS * place.startswith(
         ("redaction.redact.", "redaction.lookalikes.", "judging.fence.")
     ):
@@ -489,7 +487,7 @@ def test_time_grows_with_a_text_and_not_with_its_square(place: str, size: int) -
 
 
 def doors(folder: Path) -> Iterator[tuple[list[str], str, dict[str, str]]]:
-    """Yield words of the command line, what is read, and the files that are met, in a project at `folder`."""
+    """Yield words of the command line, the input, and the files on the way, in a project at `folder`."""
     store = ".claude/memory"
     index = "- [DECISION] jwt -> decisions/a.json #tags:a\n"
     asked = json.dumps({"prompt": "How do we refresh the jwt?", "cwd": str(folder)})

@@ -1,4 +1,4 @@
-"""The documentation says what is true, and the checks that say so find what they look for."""
+"""The documentation is true, and the checks of it find what they look for."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def _run_page(tmp_path: Path, name: str, folder: str | None, count: int) -> tupl
 
 
 def _write_page(name: str, printed: str) -> None:
-    """Put what the commands of a page print into its blocks, in place of what they show."""
+    """Put the output of a page's commands into its blocks, in place of the old one."""
     path = docs.ROOT / f"docs/{name}.md"
     page = path.read_text(encoding="utf-8")
     blocks = [fence.text for fence in docs.fences(page) if fence.language == "console"]

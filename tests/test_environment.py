@@ -1,4 +1,4 @@
-"""Whose environment holds, where files are kept; names made safe to show; what calls took, added up."""
+"""The environment that holds, the places of files, names made safe to show, and costs of calls added up."""
 
 from __future__ import annotations
 

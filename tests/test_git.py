@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGE = Path(__file__).parents[1] / "judgekit"
-# Modules that start processes: what they start is none of git's.
+# Modules that start processes, but never git.
 STARTERS = {
     "cli/demo.py": "judgekit itself",
     "engine/client.py": "the engine",
@@ -61,7 +61,7 @@ def starts(text: str) -> Iterator[str]:
 
 
 def test_processes_are_started_in_few_places_and_git_in_one() -> None:
-    """Whatever starts processes elsewhere does not name git, and nobody else looks for it."""
+    """Other places that start processes don't name git, and none looks for it."""
     for path in PACKAGE.rglob("*.py"):
         name, text = path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8")
         assert name in STARTERS or not set(starts(text)), name

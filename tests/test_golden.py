@@ -1,4 +1,4 @@
-"""What models are sent and what other programs read stays the same, byte for byte; so does what people read.
+"""Requests to models and output for programs stay the same, byte for byte, and so does output for people.
 
 Two sets of recordings are in tests/golden. `machine`: requests, keys of the reply cache, JSON, SARIF, JUnit,
 ledger lines, hashes, exit codes. `prose`: tables and errors (docs/cli.md holds the help).
@@ -37,7 +37,7 @@ SCORING = (
 )
 SELECTING = ("memory-relevance", "memory-two-criteria")
 MODES = ("strict", "lenient")
-# Quick says what must be confirmed, deep something else: every tier is asked.
+# Quick's outcome must be confirmed, and deep's differs: every tier is asked.
 CONTESTED = {
     "strict": {"quick": "accept", "deep": "reject", "tiebreaker": "accept"},
     "lenient": {"quick": "reject", "deep": "accept", "tiebreaker": "reject"},
@@ -257,7 +257,7 @@ def test_schemas(world: World, name: str) -> None:
 
 
 def _shape(schema: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return a schema without what may change: titles, descriptions, and the names of its definitions."""
+    """Return a schema without the parts that may change: titles, descriptions, and names of definitions."""
     names = {name: f"#{place}" for place, name in enumerate(schema.get("$defs", {}))}
 
     def walk(value: Any, *, named: bool = False) -> Any:  # noqa: ANN401 - any JSON

@@ -12,7 +12,7 @@ from judgekit.text import lines_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What `str.splitlines` takes for the end of a line, and no protocol does.
+# `str.splitlines` takes these for the end of a line, and no protocol does.
 NO_ENDS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
 # Where a text file is opened so that a lone carriage return ends a line.
@@ -23,7 +23,7 @@ UNIVERSAL = {
 
 
 def calls() -> Iterator[tuple[str, ast.Call, str]]:
-    """Yield each call in the package with its module and the name of what is called."""
+    """Yield each call in the package with its module and the called name."""
     for path, tree in trees().items():
         module = path.relative_to(PACKAGE).as_posix()
         for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""What a user installs: a wheel built from the sdist, with its runtime dependencies and no others."""
+"""The package as installed: a wheel built from the sdist, with its runtime dependencies and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong values at every key of every schema: what a person reads names keys and says what was expected."""
+"""Wrong values at every key of every schema: the error names the key and the expected value."""
 
 from __future__ import annotations
 

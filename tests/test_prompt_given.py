@@ -1,4 +1,4 @@
-"""What a rubric needs beside the text; its examples are none of its cases."""
+"""A rubric's needs beside the text; its examples are none of its cases."""
 
 from __future__ import annotations
 

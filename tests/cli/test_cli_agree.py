@@ -1,4 +1,4 @@
-"""A run under a promise of agreement: what the first tier decides, what deep is asked, and what survives."""
+"""A run under a promise of agreement: rows that the first tier decides, rows for deep, and what survives."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def server(use: Use, isolated: Path) -> Iterator[TwoModels]:
 
 
 def sure_and_unsure(count: int = COUNT) -> list[tuple[int, int | str]]:
-    """Make rows of which the small model is right about two thirds, and guesses the rest."""
+    """Make rows: the small model is right about two thirds, and guesses the rest."""
     opinions: list[tuple[int, int | str]] = []
     for number in range(count):
         large = 5 if number % 2 else 1
@@ -55,7 +55,7 @@ def sure_and_unsure(count: int = COUNT) -> list[tuple[int, int | str]]:
 
 
 def half_unsure() -> list[tuple[int, int | str]]:
-    """Make rows of which `deep` must judge at least half, so that a run costs more than 0.11 USD."""
+    """Make rows, at least half of which go to `deep`, so that a run costs more than 0.11 USD."""
     opinions: list[tuple[int, int | str]] = []
     for number in range(COUNT):
         large = 5 if number % 2 else 1
@@ -402,7 +402,7 @@ def test_a_decision_model_may_accept_in_strict_mode_under_a_promise(judgekit: Ru
     Path("rows.jsonl").write_text("".join(json.dumps(answer) + "\n" for answer in answers))
 
     def answer_slowly(_: Asked) -> Answer:
-        time.sleep(0.5)  # nobody has a price here: the first tier pays in time
+        time.sleep(0.5)  # no model has a price here: the first tier pays in time
         return says(scores(5, 5, 5))
 
     with deciding_before(answer_slowly) as (decider, _):

@@ -1,4 +1,4 @@
-"""What says the same shares one place in a search, and what is old says its age."""
+"""Memories that say the same share one place in a search, and old ones show their age."""
 
 from __future__ import annotations
 

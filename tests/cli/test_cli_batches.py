@@ -1,4 +1,4 @@
-"""`--batch`: what is submitted, paid, kept and left where rows are judged in a provider's batches."""
+"""`--batch`: requests submitted, paid for, kept and left if rows are judged in a provider's batches."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_texts_are_compared_in_batches(batched: Callable[..., Outcome]) -> None:
         assert (words(), sizes(server)[0], live(server)) == ([*"AAA"], 6, 0), done.err
 
 
-# What becomes of what is not answered
+# Requests without an answer
 
 
 @pytest.mark.parametrize("status", ["expired", "cancelled", "completed"])
@@ -732,7 +732,7 @@ def test_options_that_belong_together_are_asked_for(
         assert (done.code, why in done.err) == (64, True), done.err
 
 
-# Batches that the provider does not have, or of whose status nobody knows
+# Batches that the provider doesn't have, or whose status is unknown
 
 
 @pytest.mark.parametrize("status", [404, 403, 400])

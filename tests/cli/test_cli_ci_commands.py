@@ -1,4 +1,4 @@
-"""What others wrote gives a CI server no command: names of files, findings, quotes, reasons, replies."""
+"""Texts of others give a CI server no command: names of files, findings, quotes, reasons, replies."""
 
 from __future__ import annotations
 

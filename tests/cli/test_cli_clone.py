@@ -1,4 +1,4 @@
-"""What a clone's files may not do: outrank the user's word, lead elsewhere, have their content repeated."""
+"""A clone's files may not outrank the user's word, lead elsewhere, or have their content repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands have in common: -q, -v, -V, --out, colours; help in groups, with an example of each."""
+"""Shared by all commands: -q, -v, -V, --out, colours; help in groups, with an example of each."""
 
 from __future__ import annotations
 

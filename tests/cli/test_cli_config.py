@@ -1,4 +1,4 @@
-"""`config show`: what holds and who says so; `cache`: the kept replies, counted and removed."""
+"""`config show`: the settings and their sources; `cache`: the kept replies, counted and removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What decision models settle by themselves, and what is asked of a model that writes."""
+"""Outcomes that decision models settle alone, and questions to a model that writes."""
 
 from __future__ import annotations
 
@@ -382,7 +382,7 @@ def test_the_record_of_a_push_says_that_a_finding_is_missing(judgekit: Run, push
     assert json.loads(done.out.splitlines()[0])["because"] == "no model gave a finding"
 
 
-# --- What costs are known
+# --- Known costs
 
 
 @pytest.mark.parametrize(("usd", "words"), [(0.0, "at least 0"), (0.001, "at least 0.0020 USD")])

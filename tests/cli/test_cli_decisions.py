@@ -50,7 +50,7 @@ def case(number: int, score: float, label: str) -> dict[str, Any]:
 
 @pytest.fixture
 def labels(tmp_path: Path) -> str:
-    """Write labels of a model that leans to accepting: what it rates 3.55 is mostly bad, from 3.6 on good."""
+    """Write labels of a model that leans to accepting: its 3.55 is mostly bad, from 3.6 on it's good."""
     cases = [case(number, 3.55, "reject") for number in range(150)]
     cases += [case(number, 3.69, "accept") for number in range(150, 300)]
     path = tmp_path / "labels.jsonl"
@@ -131,7 +131,7 @@ def test_a_calibration_of_an_earlier_format_is_not_used_and_that_is_said(
 
 
 def write_sides(path: Path, count: int, wrong: int = 0) -> str:
-    """Write labels of a model that is sure: so many on each side, of which some are wrong."""
+    """Write labels of a model that is sure: this many on each side, some of them wrong."""
     cases = []
     for number in range(count):
         label = "reject" if number < wrong else "accept"

@@ -1,4 +1,4 @@
-"""`--estimate`: what judging would take, and nothing is sent or written."""
+"""`--estimate`: the costs of judging, without sending or writing anything."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write(rows: list[dict[str, Any]]) -> None:
 
 @pytest.fixture
 def openai(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let models be known by a key; nobody listens, since nothing is sent."""
+    """Configure models with a key; no server listens, since nothing is sent."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
 
 

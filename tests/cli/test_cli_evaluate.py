@@ -1,4 +1,4 @@
-"""`judgekit calibrate` and `judgekit eval`: what is promised, measured, drawn and refused."""
+"""`judgekit calibrate` and `judgekit eval`: promises, measurements, pages and refusals."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def labels(tmp_path: Path) -> str:
 
 @pytest.fixture
 def server(use: Use) -> Iterator[Loopback]:
-    """Serve a quick and a deep model that judge by what a text says."""
+    """Serve a quick and a deep model that judge by words of the text."""
     with Loopback(by_content) as running:
         use(running, **TIERS)
         yield running
@@ -440,7 +440,7 @@ def test_a_provider_that_answers_in_part_leaves_a_part(project: Path, served: Se
     assert (outcome.code, bool(re.search(r"unreadable +1.000", outcome.out))) == (2, True)
     assert "not every tier answered 1 of 6 cases (authentication)" in outcome.err
     outcome, _ = served(answer, "eval", "judge", write(project, *LIVE), "--rubric", "kls")
-    assert outcome.code == 0  # what cannot be read is an answer
+    assert outcome.code == 0  # an unreadable reply is an answer
 
 
 def test_without_a_folder_for_the_page_no_model_is_asked(

@@ -47,7 +47,7 @@ def answer(asked: Asked) -> Answer:
 
 @pytest.fixture
 def files(project: Path) -> None:
-    """Write a file with columns that nobody else would call so, and labels for some of its rows."""
+    """Write a file with columns of unusual names, and labels for some of its rows."""
     with Path("tickets.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["ticket_no", "customer_wrote", "agent_reply", "team"])

@@ -1,4 +1,4 @@
-"""A text goes to another family than its author's, whatever filled the tiers first; what `require` wants."""
+"""A text goes to another family than its author's, whatever filled the tiers first; rules of `require`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs over rows that cannot succeed, or that come to a part of OUT: where they stop, and what they say."""
+"""Runs over rows that can't succeed, or that give only a part of OUT: when they stop, and their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`judgekit init`: what it asks, what it writes, and that the command it names works."""
+"""`judgekit init`: its questions, its files, and that the command it names works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`judgekit install` and `judgekit uninstall`, and what doctor says of them, for every client."""
+"""`judgekit install` and `judgekit uninstall`, and doctor's report on them, for every client."""
 
 from __future__ import annotations
 

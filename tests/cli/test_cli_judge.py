@@ -1,4 +1,4 @@
-"""`judgekit judge` and `compare`: exit codes, formats, failures of providers, reports, what would be sent."""
+"""`judgekit judge` and `compare`: exit codes, formats, failures of providers, reports, shown prompts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What labels mean: the same in `report`, `eval judge`, `calibrate` and the summary of rows."""
+"""Labels mean the same in `report`, `eval judge`, `calibrate` and the summary of rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(path: str, rows: Iterable[object]) -> str:
 
 
 def by_word(asked: Asked) -> Answer:
-    """Accept what says zeta, reject what says omega, and want anything else improved.
+    """Accept texts that say zeta, reject those that say omega, and want anything else improved.
 
     Only at the beginning of a line: the random letters of a fence may hold a word by chance.
     """

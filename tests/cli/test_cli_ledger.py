@@ -1,4 +1,4 @@
-"""`judgekit ledger`, `kpi`, `promote`, `triage`, `label`, `override`: what the log says and takes."""
+"""`judgekit ledger`, `kpi`, `promote`, `triage`, `label`, `override`: reading the log and adding to it."""
 
 from __future__ import annotations
 
@@ -417,7 +417,7 @@ def test_purge(
     done = judgekit("ledger", "purge", "--before", "90d")
     assert (done.code, done.out) == (64, f"{ledger.name}: 1 label, 1 verdict\n")
     assert "--yes" in done.err
-    for words in ((), ("--all", "--before", "1d"), ("--all",)):  # nobody is there to be asked
+    for words in ((), ("--all", "--before", "1d"), ("--all",)):  # there is no person to ask
         assert judgekit("ledger", "purge", *words).code == 64
     at_terminal()
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
@@ -579,7 +579,7 @@ def test_the_ledger_of_a_host(judgekit: Run, project: Path, box: Callable[..., P
         len(judgekit("triage", "--host", "box.example", "--since", "2w", "--json").json["nogo"])
         == 2
     )
-    assert not list(folder.rglob("*.lock"))[1:]  # nothing is written there but what we put
+    assert not list(folder.rglob("*.lock"))[1:]  # only our own files are there
 
 
 def test_what_a_host_sends_is_not_trusted(

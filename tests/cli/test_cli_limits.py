@@ -1,4 +1,4 @@
-"""A limit on the cost of models without a price is refused at every door; what people hear of secrets."""
+"""A limit on the cost of models without a price is refused at every door; messages about secrets."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_each_answer_is_kept_at_once_and_none_is_asked_twice(
     press("sq")
     done = judgekit(*COMMAND)
     assert (done.code, "1 of 28" in done.err) == (2, True)
-    assert "0.500" in done.out  # what was skipped is in no precision
+    assert "0.500" in done.out  # skipped ones are in no precision
     press("y" * 27)
     done = judgekit(*COMMAND)
     assert (done.code, "of 29" in done.out, "no answer yet" in done.err) == (0, True, False)
@@ -404,7 +404,7 @@ CROWDED_PROMPT = "How do we ship to production?"
 
 @pytest.fixture
 def crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a store of notes about the same, of which none stands out, and prompts beside it."""
+    """Make a store of notes on the same subject, none of which stands out, and prompts about it."""
     store = tmp_path / ".claude" / "memory"
     store.mkdir(parents=True)
     for number, text in enumerate(VERSIONS):

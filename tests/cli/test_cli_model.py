@@ -1,4 +1,4 @@
-"""`--model`: one model in every tier, whatever variables, files and a project say; what is wrong is said."""
+"""`--model`: one model in every tier, whatever variables, files and a project say; errors are named."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ NEAR, FAR, FINE = (
 
 
 def wavering() -> Callable[[Asked], Answer]:
-    """Give the scores that a text names; of other texts, what is accepted and what is not in turns."""
+    """Give the scores that a text names; accept and reject other texts in turns."""
     turns = Counter[str]()
 
     def answer(asked: Asked) -> Answer:

@@ -1,4 +1,4 @@
-"""What a command writes: never through a link that a clone may have brought, and never half."""
+"""A command never writes through a link that a clone may have brought, and never half a file."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def test_yes_and_no_are_asked_for_read_and_counted(
     own = loaded(rubrics, BINARY)
     (_, user) = first_prompt(own, document(()), "tiebreaker", earlier_opinions=told)
     assert "upgrade yes, private 3, clear 5\nWhy." in user.content
-    # Each dimension in a call of its own: no scale where it has no part.
+    # Each dimension has its own call, without the scales of the others.
     monkeypatch.setenv("JUDGEKIT_JUDGE_CRITERIA", "each")
     _, calls, _ = judged(served, BINARY, {})
     # After the empty replies of this server the same is asked without the schema.

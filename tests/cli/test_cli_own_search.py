@@ -46,7 +46,7 @@ LAMP = {
 def program(
     project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Program:
-    """Let a program of the user's answer searches: what it prints, or more lines of Python."""
+    """Let a program of the user's answer searches, with this output or further lines of Python."""
     folder = tmp_path_factory.mktemp("bin")
     monkeypatch.setenv("SEARCH_KEY", "swordfish")
 

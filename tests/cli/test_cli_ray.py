@@ -50,7 +50,7 @@ def write(rows: Iterable[object], path: str = "rows.jsonl") -> None:
 
 
 def read(path: str = "out") -> dict[str, dict[str, Any]]:
-    """Return the rows of results by their ids, each of which is there once."""
+    """Return the rows of results by their ids, each of which must occur once."""
     found = parquet.read_table(path).to_pylist()
     assert set(Counter(each["id"] for each in found).values()) <= {1}
     return {each["id"]: each for each in found}
@@ -170,7 +170,7 @@ def test_rows_of_all_kinds_are_the_same_as_on_one_machine(
 
 
 def stripped(found: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of results without what is another each time."""
+    """Return a row of results without the values that differ each time."""
     judged = json.loads(found["judged"] or "null")
     for each in (judged, *(judged or {}).get("rounds", ())):
         for name in ("id", "timestamp", "duration_ms", "latency_ms"):
@@ -307,7 +307,7 @@ def test_the_limit_on_the_cost_is_one_for_all_workers(ray: Ray, isolated: Path, 
         assert f"{asked} reused" in last(err)
     assert Path(
         environment.REPLIES.path()
-    ).is_file()  # the workers keep replies where the user does
+    ).is_file()  # the workers keep replies in the user's cache
 
 
 def test_one_refusal_slows_all_workers(ray: Ray, use: Use) -> None:

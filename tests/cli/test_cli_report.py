@@ -1,4 +1,4 @@
-"""`judgekit report`: what it prints, writes and refuses."""
+"""`judgekit report`: its output, its files and its refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of `judgekit report`: what fails a build, and the line that says why."""
+"""Limits of `judgekit report`: a missed one fails the build, and a line says why."""
 
 from __future__ import annotations
 

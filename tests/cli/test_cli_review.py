@@ -42,7 +42,7 @@ def finding(issue: str, quote: str = "") -> dict[str, str]:
 
 
 class Peers:
-    """Three models of three families: what each finds, how it rates, and what it says of others' findings."""
+    """Three models of three families, each with its findings, ratings, and opinions on others' findings."""
 
     def __init__(self, found: Mapping[str, list[dict[str, str]]] = {}) -> None:
         self.found = dict(found)

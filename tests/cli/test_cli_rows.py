@@ -1,4 +1,4 @@
-"""`judge --data` and `compare --data`: what is judged, kept, refused and summed up, and how runs end."""
+"""`judge --data` and `compare --data`: judged, kept and refused rows, their summary, and the ends of runs."""
 
 from __future__ import annotations
 
@@ -627,7 +627,7 @@ def test_a_long_text_in_all_rows_is_in_memory_a_few_times(
     assert int(kilobytes) < 900_000
 
 
-# What a file of rows looks like to people
+# Files of rows as people see them
 
 
 @pytest.mark.parametrize("key", ["functionCall", "functionResponse", "function"])

@@ -38,7 +38,7 @@ def case(name: str, text: str, strict: str, lenient: str) -> str:
 
 @pytest.fixture
 def ours(project: Path) -> Path:
-    """A rubric of the project with three cases, the last of which its labels get wrong in lenient."""
+    """A rubric of the project with three cases; in lenient mode the last one's label is wrong."""
     path = project / ".judgekit" / "rubrics" / "ours@1.0.0.yaml"
     path.parent.mkdir(parents=True)
     path.write_text(

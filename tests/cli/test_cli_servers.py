@@ -1,4 +1,4 @@
-"""Servers as people have them: what they claim and do not keep, think, filter, refuse, cut or lack."""
+"""Servers as people have them: they break promises, think, filter, refuse, cut replies, or lack features."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def test_a_project_cannot_say_what_an_address_takes(
 
 
 def thinks_at_first(least: int) -> Callable[[Asked], Answer]:
-    """Answer as a model that needs so many tokens before it says anything."""
+    """Answer as a model that needs this many tokens before it says anything."""
 
     def answer(asked: Asked) -> Answer:
         if asked.body["max_tokens"] >= least:
@@ -313,7 +313,7 @@ def test_the_message_names_the_setting_and_the_number_that_was_sent(judge_at: Ju
     assert kind == "truncated"
     assert "cut at 10048 tokens (8000 of them for thinking)" in message
     assert "limits.thinking_tokens in the profile of openai-compatible" in message
-    # What the message names, done:
+    # The message's advice, followed:
     profile("openai-compatible", limits="{thinking_tokens: 20000}")
     with Loopback(thinks_at_first(20_000)) as server:
         assert judge_at(server).json[0]["verdict"] == "accept"
@@ -443,7 +443,7 @@ def test_a_profile_may_read_answers_among_thoughts_where_there_is_no_other(
         assert judge_at(server).json[0]["verdict"] == "undetermined"
 
 
-# Each failure is told as what it is
+# Each failure is named correctly
 
 TEXT_PART = {"type": "text", "text": ANSWER}
 

@@ -209,7 +209,7 @@ def test_named_tasks_that_are_not_accepted(
     tiers(*TASK, quick=MIDDLING, deep=MIDDLING)
     assert judgekit("escalate").out == "nothing needs a person\n"
     assert judgekit("escalate", "T-42").code == 0
-    assert gh.issues[0]["title"] == "Review needed: T-42"  # nobody disagrees
+    assert gh.issues[0]["title"] == "Review needed: T-42"  # no model disagrees
     assert judgekit("escalate", "T-1").code == 64
     (project / "bad.md").write_text("# Better\n\nDone.\n")
     tiers(*TASK, quick=GOOD, deep=GOOD)
@@ -298,7 +298,7 @@ def test_a_program_that_fails_costs_a_line(
     assert (done.code, only(done)["verdict"], done.err.count("\n")) == (2, "escalate", 1)
     assert done.err.startswith("judgekit: escalate.notify: ")
     assert done.err.endswith(said)
-    file = told()  # what failed is told later
+    file = told()  # failed notifications are sent later
     tiers(*TASK, **DIVIDED)
     assert file.exists()
 

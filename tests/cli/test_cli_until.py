@@ -1,4 +1,4 @@
-"""`--until`: when a run over rows ends, what its exit code says, and what a second run does."""
+"""`--until`: the end of a run over rows, its exit code, and a second run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MARK = re.compile(r"row (\d+) is (good|bad|refused)")
 
 
 class Judge(Loopback):
-    """A model that says of each row what its text says; `asked` has the numbers of the rows."""
+    """A model that gives each row the outcome named in its text; `asked` has the numbers of the rows."""
 
     def __init__(self) -> None:
         super().__init__(self.judge)
@@ -337,7 +337,7 @@ def test_an_interrupted_run_goes_on_in_the_same_order(
 
 
 def write_pairs(winners: Iterable[str]) -> None:
-    """Write pairs of which the good texts win; two of them are a tie."""
+    """Write pairs in which the good text wins; two of them are ties."""
     lines = []
     for number, winner in enumerate(winners):
         row: dict[str, object] = {"id": number}

@@ -1,4 +1,4 @@
-"""Reports for programs: JUnit that every reader takes, SARIF, and what the gate says of a whole run."""
+"""Reports for programs: JUnit that every reader takes, SARIF, and the gate's record of a whole run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from outcome import Run, Served
 
 GATE = ("gate", "--base", "base", "--no-engine")
-# What no XML 1.0 may hold, and what it may.
+# Characters that XML 1.0 may not hold, and some that it may.
 FORBIDDEN = "\0\x01\x08\x0b\x0c\x1f\ud800\udfff\ufffe\uffff"
 ALLOWED = "\t\nä\u2028\ufffd\U0001f600\U0010ffff"
 
@@ -43,7 +43,7 @@ def suite_of(text: str) -> ET.Element:
 
 
 def cases(suite: ET.Element) -> dict[str, str]:
-    """Return by name what each test came to."""
+    """Map each test's name to its result."""
     states = ("failure", "error", "skipped")
     return {
         case.get("name", ""): next((child.tag for child in case if child.tag in states), "passed")

@@ -1,4 +1,4 @@
-"""The pytest plugin in a project of its own: how its tests end, recordings, the summary, what it imports."""
+"""The pytest plugin in a project of its own: results of tests, recordings, the summary, its imports."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def answering() -> Callable[[Asked], Answer]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., tuple[int, str]]:
-    """Run pytest in a project that has tests of texts; return its exit code and what it printed."""
+    """Run pytest in a project that has tests of texts; return its exit code and output."""
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\nstrict = true\n")
     (tmp_path / "test_texts.py").write_text(TESTS)
 

@@ -1,4 +1,4 @@
-"""Each format renders the same few records, and what comes out is recorded in tests/golden/formats.
+"""Each format renders the same few records, and the output is recorded in tests/golden/formats.
 
 Recorded again with `JUDGEKIT_TEST_GOLDEN=record .venv/bin/pytest tests/cli/test_recorded_formats.py`.
 """

@@ -1,4 +1,4 @@
-"""One budget and one pace for all workers: what a dead one gives back, what slows all, what none spends."""
+"""One budget and one pace for all workers: returns of dead ones, slowdowns of all, and limits for each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WHOM = Whom("p", None, "m", "", most=2, per_minute=None)
 
 @asynccontextmanager
 async def clients(broker: Broker, count: int) -> AsyncIterator[list[BrokerClient]]:
-    """Yield the sides of so many workers, which beat."""
+    """Yield this many workers' sides, which beat."""
 
     async def beat(*values: Any) -> Orders:  # noqa: ANN401 - a beat's
         return broker.beat(*values)

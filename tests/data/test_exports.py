@@ -1,4 +1,4 @@
-"""Exports of other tools are recognised and said, and their rows give what a judge needs of them."""
+"""Exports of other tools are recognised and named, and their rows give all that a judge needs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def opened(folder: Path, path: Path, task: Any = "judge") -> tuple[Dataset, Fiel
 
 
 def told(row: PendingRow, options: RowOptions, fields: Fields) -> dict[str, Any]:
-    """Say what a row gives, in the words of the table."""
+    """Describe a row's fields in the words of the table."""
     found: dict[str, Any] = {"id": row.row_id, "label": options.expected(fields, row.row)}
     if row.error is not None:
         return found | {"problem": row.error.partition(": ")[2]}

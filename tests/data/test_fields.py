@@ -1,4 +1,4 @@
-"""Which column gives which field, how each cell is read, and what is asked of models about a row."""
+"""The columns of each field, the reading of cells, and the questions to models about a row."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_the_page_lists_every_usual_name() -> None:
         assert line.rpartition(" | ")[2] == f"{', '.join(f'`{name}`' for name in names.split())} |"
 
 
-# --- What a document is made of
+# --- The parts of a document
 
 
 def test_a_row_is_a_document_with_what_the_rubric_shows() -> None:
@@ -236,7 +236,7 @@ def test_a_row_is_a_document_with_what_the_rubric_shows() -> None:
         "a rubric without sources would judge them as parts of the text"
     )
     assert (full.author.family, full.task_id.partition("@")[0]) == ("gpt-4o", "7")
-    # Where the row says nothing, the command line does.
+    # If the row says nothing, the command line does.
     fixed: Any = {"fixed": TaskDescription("Who?", "Long.", "It."), "family": "google"}
     bare = judged({"text": "So.", "question": " ", "gold": None, "author": ""}, **fixed)
     assert (bare.task, bare.author.family) == (TaskDescription("Who?", "Long.", "It."), "google")

@@ -31,7 +31,7 @@ def report(path: str, labels: Mapping[str, str] | None = None, **more: Any) -> R
 
 
 def verdicts(**words: int) -> list[dict[str, Any]]:
-    """Return rows with so many of each verdict, numbered from 0."""
+    """Return rows with this many of each verdict, numbered from 0."""
     flat = [word for word, count in words.items() for _ in range(count)]
     return [{"id": number, "verdict": word} for number, word in enumerate(flat)]
 

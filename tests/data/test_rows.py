@@ -1,4 +1,4 @@
-"""Rows are read from files of all kinds; what cannot be read is named, and the rows behind it are read."""
+"""Rows are read from files of all kinds; unreadable ones are named, and those behind them are read."""
 
 from __future__ import annotations
 

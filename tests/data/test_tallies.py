@@ -1,4 +1,4 @@
-"""What workers counted apart is one count in the end."""
+"""The separate counts of workers add up to one in the end."""
 
 from __future__ import annotations
 

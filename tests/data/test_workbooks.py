@@ -1,4 +1,4 @@
-"""Rows of Excel's workbooks: which sheet, which cells, and what is refused."""
+"""Rows of Excel's workbooks: the sheet, its cells, and refusals."""
 
 from __future__ import annotations
 

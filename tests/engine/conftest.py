@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def place() -> Iterator[EngineAddress]:
-    """Return a place of its own for one test; what runs there ends with it."""
+    """Return an engine's address for one test; engines there end with it."""
     with private_folder() as path:
         yield EngineAddress(str(path), "kin", "code")
 

@@ -69,7 +69,7 @@ def test_a_document_goes_over_the_wire_as_it_is_and_an_old_server_is_sent_no_new
 
 
 class Inside:
-    """An application behind the door: it holds requests until it is told to go on."""
+    """An application behind the door: it holds requests until a test releases them."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -331,7 +331,7 @@ async def test_the_same_judge_is_made_once_and_another_anew(
     kept = Kept()
     gone = asyncio.create_task(kept.of(project))
     await asyncio.sleep(0)
-    gone.cancel()  # who goes away takes nobody else's judge along
+    gone.cancel()  # a client that leaves doesn't end another one's judge
     first, *others = await asyncio.gather(*(kept.of(project) for _ in range(20)))
     assert all(other is first for other in others)
     assert len(made) == 1
@@ -352,7 +352,7 @@ async def test_a_change_of_configuration_is_seen_at_once(project: Path, isolated
     kept = Kept()
     assert (await kept.of(project)).settings.mode == "strict"
     config.write_text("judge: {mode: gentle}\n")
-    for _ in range(2):  # what is wrong is said each time
+    for _ in range(2):  # an error is named each time
         with pytest.raises(ConfigError, match=r"judge\.mode"):
             await kept.of(project)
     config.write_text("judge: {mode: lenient}\n")
@@ -379,7 +379,7 @@ class Counting:
 async def test_one_document_does_not_wait_for_a_thousand_of_another_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two at a time: what comes last is judged after those that are under way, and at most one turn."""
+    """Two at a time: the last to come is judged after those under way, and at most one turn later."""
     monkeypatch.setattr(service, "max_concurrency", lambda *_: 2)
     own, judge = Service(), Counting()
     finished: list[str] = []

@@ -1,4 +1,4 @@
-"""Where an engine is looked for, whom it is trusted by, and what its client makes of answers."""
+"""Where to look for an engine, when to trust it, and its client's reading of answers."""
 
 from __future__ import annotations
 

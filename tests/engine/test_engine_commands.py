@@ -1,4 +1,4 @@
-"""Commands that ask an engine: what they print, what they import, and what they do when it goes away."""
+"""Commands that ask an engine: their output, their imports, and their reaction when it goes away."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
 
 
 def answer(asked: Asked) -> Answer:
-    """Keep what is about tokens; rate documents by their content."""
+    """Keep candidates about tokens; rate documents by their content."""
     if "The memories, each after its label" not in asked.text:
         return by_content(asked)
     listed = [line for line in asked.text.splitlines() if line.startswith("[")]
@@ -281,7 +281,7 @@ def test_a_gate_blocks_and_notes_it_down_also_of_a_linked_worktree(
     head = repository("rev-parse", "HEAD")
     lines = [(record.word, record.gate.mode, record.commit) for record in noted(Ledger.of(project))]
     assert sorted(lines) == [("GO", "blocking", head), ("NO-GO", "blocking", head)]
-    # Git tells its hook by variables where the repository is: they go with the request.
+    # Git names the repository to its hook in variables: they go with the request.
     repository("worktree", "add", "--quiet", str(project / "linked"))
     environ = {**os.environ, "GIT_DIR": repository("rev-parse", "--absolute-git-dir")}
     told = f"refs/heads/main {head} refs/heads/main {'0' * 40}\n"

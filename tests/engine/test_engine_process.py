@@ -1,4 +1,4 @@
-"""Engines as processes: what they keep from each other, how they begin and end, and a storm over it all."""
+"""Engines as processes: their separation, start and end, and a storm over it all."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ def test_without_its_store_a_server_tells_nothing_and_recovers_by_itself(
 
     with Loopback(answer) as model, app(team, tmp_path) as client:
         use(monkeypatch, model)
-        # What cannot be stored is not told, though it was paid for.
+        # A verdict that can't be stored isn't sent, though it was paid for.
         told = ask(client, key="k")
         assert (told.status_code, told.json()["error"]["kind"], len(model.requests)) == (
             503,
@@ -433,7 +433,7 @@ def free_port() -> int:
 
 
 class Client:
-    """Asks one server after another with one key until it is told a verdict, as a load balancer's client."""
+    """Asks one server after another with one key until it gets a verdict, like a load balancer's client."""
 
     def __init__(self, cluster: Cluster, number: int) -> None:
         self._cluster, self._turn = cluster, number
@@ -492,7 +492,7 @@ def test_each_verdict_that_a_client_was_told_is_there_once_whatever_was_killed(
         told = {key: raw for each in running for key, raw in each.result(PATIENCE).items()}
         ids = [json.loads(raw)["id"] for raw in told.values()]
         there = [row[0] for row in team.rows("SELECT id FROM judgekit.line")]
-        # What is judged when they are told to go is told before they go.
+        # Verdicts under way when they're told to stop are sent before they stop.
         ending = [
             pool.submit(client.told, "# Last\n", f"last-{n}")
             for n, client in enumerate(clients[:6])

@@ -1,4 +1,4 @@
-"""`judgekit serve` as a process: what it refuses, how it ends, what greedy clients cannot take."""
+"""`judgekit serve` as a process: its refusals, its end, and limits on greedy clients."""
 
 from __future__ import annotations
 

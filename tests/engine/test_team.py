@@ -62,7 +62,7 @@ def test_nobody_is_let_in_without_a_token_and_whether_it_lives_is_for_everybody(
             assert token not in answer.text
     tokens.revoke("ada")
     assert client.get("/v1/rubrics").status_code == 401
-    tokens.path.write_text("{bad")  # damaged, it lets nobody in, and that is said
+    tokens.path.write_text("{bad")  # a damaged one lets nobody in, and says so
     answer = client.get("/v1/rubrics")
     assert (answer.status_code, answer.json()["error"]["kind"]) == (503, "config")
     del client.headers["Authorization"]
@@ -410,7 +410,7 @@ def test_a_server_that_does_not_judge_leaves_it_undetermined(use: Callable[..., 
 def test_a_request_whose_server_went_is_asked_again_under_the_same_key(
     use: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that several servers with one store judge it once; what does not pass is not asked again."""
+    """So that several servers with one store judge it once; lasting failures aren't asked again."""
     monkeypatch.setattr(shared, "_WAITS", (0.0,) * 5)
     with Loopback(says(BAD)) as model, monkeypatch.context() as patch:
         patch.setenv("JUDGEKIT_API_BASE", model.base)

@@ -1,4 +1,4 @@
-"""The store in a real PostgreSQL: its schema, who may do what, lines once, one answer, one budget."""
+"""The store in a real PostgreSQL: its schema, the rights of its roles, lines once, one answer, one budget."""
 
 from __future__ import annotations
 

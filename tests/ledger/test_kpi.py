@@ -235,7 +235,7 @@ def test_the_interval_covers_the_rate_as_often_as_it_promises(
 
 
 def test_the_estimate_is_scaled_to_the_strata() -> None:
-    """By hand: 400 GO of which a tenth is labelled, 2 of 40 bad; all of 80 NO-GO labelled, 72 bad."""
+    """By hand: 400 GO, a tenth of them labelled, 2 of 40 bad; all of 80 NO-GO labelled, 72 bad."""
     strata = [Stratum("GO", 400, 40, 38), Stratum("NO-GO", 80, 80, 8)]
     assert rates.rate(strata, "GO", "bad").estimate == pytest.approx(20 / (20 + 72))
     assert rates.rate(strata, "NO-GO", "good").estimate == pytest.approx(8 / (8 + 380))

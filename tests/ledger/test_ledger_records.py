@@ -1,4 +1,4 @@
-"""What lines keep and leave out, what people are told and asked, and what comes in from other ledgers."""
+"""The content of lines, messages and questions to people, and imports from other ledgers."""
 
 from __future__ import annotations
 
@@ -352,7 +352,7 @@ def test_importing_twice_adds_nothing(ledger: Ledger, tmp_path: Path) -> None:
         "2026-02-10.jsonl",
         "2026-02-11.jsonl",
     ]
-    # What was said of tasks is no measurement of the gate.
+    # Labels of tasks don't measure the gate.
     assert {line.word for line in kpi.evidence(ledger.records()).verdicts} == {"NO-GO"}
     assert len(list(ledger.records())) == 1203
 

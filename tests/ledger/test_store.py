@@ -1,4 +1,4 @@
-"""What is appended is read again, whoever else writes, whatever is damaged, and until it is purged."""
+"""Appended lines can be read until they're purged, whoever else writes and whatever is damaged."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def add(ledger: Ledger, ids: str, days: float = 0) -> Path:
 
 
 def read(ledger: Ledger, wanted: LineFilter = store.EVERYTHING) -> tuple[list[str], list[Damage]]:
-    """Return the ids of what is read, and what is damaged."""
+    """Return the ids of the readable lines, and the damaged ones."""
     said: list[Damage] = []
     return [record.id for record in ledger.records(wanted, said.append)], said
 
@@ -136,7 +136,7 @@ def test_a_ledger_that_another_process_holds_is_said(
 @pytest.mark.slow
 @POSIX
 def test_a_thousand_appends_from_twenty_writers_some_of_them_killed(tmp_path: Path) -> None:
-    """Each line is whole but the last of a killed writer; what a writer had finished is there, in order."""
+    """Each line is whole but a killed writer's last; all finished lines of a writer are there, in order."""
     chance = random.Random(4)
     killed = chance.sample(range(20), 6)
     plans = [
