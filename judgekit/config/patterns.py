@@ -55,7 +55,8 @@ class Patterns:
         by_folder: bool | None = None
         for pattern, is_meant in self._patterns:
             found = pattern.match(path)
-            if found and found.lastgroup is None:
+            names_file = found is not None and found.lastgroup is None  # not a folder above it
+            if names_file:
                 return is_meant
             if found and by_folder is None:
                 by_folder = is_meant

@@ -113,7 +113,10 @@ class PageRows:
         self._list = RowList()
 
     def add(self, row: ResultRow, label: str | None, *, is_binary: bool) -> None:
-        """Add a row of the first results; with `is_binary` labels an improve counts as a reject."""
+        """Add a row of the first results, with the row of the second ones that has the same id.
+
+        If labels are `is_binary`, pass or fail, an improve counts as a reject.
+        """
         words = [row.word]
         flags = []
         other = None

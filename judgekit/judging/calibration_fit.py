@@ -156,7 +156,7 @@ def _options_in_play(
 
 
 def _other_readings(calibration: Calibration, panel: PanelFingerprint) -> Iterator[str]:
-    """Yield the models whose answers are read, or asked for, differently now."""
+    """Yield a sentence for each model that's asked, or whose answers are read, differently now."""
     for tier, models in panel.able.items():
         for model, possible in models.items():
             source_then = calibration.read.get(tier, {}).get(model)

@@ -125,7 +125,10 @@ def hand_on(settings: Config, ledger: store.Ledger) -> list[str]:
 
 
 def _batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
-    """Yield batches of unsent whole lines, each with the note to save: every file's inode and offset."""
+    """Yield batches of unsent lines, each with the note to save once it's sent: files' inodes and offsets.
+
+    A last line without its end is still being written, so it's left to the next export.
+    """
     places = {}
     try:
         noted = json.loads((ledger.folder / PLACES).read_bytes())
@@ -141,18 +144,18 @@ def _batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
                 file.seek(offset)
             lines = []
             size = 0
-            more = True
-            while more:
+            is_whole_line = True
+            while is_whole_line:
                 offset_read = file.tell()
                 line = file.readline()
-                more = line.endswith(b"\n")
-                if more:
+                is_whole_line = line.endswith(b"\n")
+                if is_whole_line:
                     offset_read = file.tell()
                     size = size + len(line)
-                    # Damaged lines are of no use there
+                    # The receiver can't use a damaged line.
                     if not isinstance(store.parse(line.strip()), str):
                         lines.append(line.strip())
-                if lines and (not more or len(lines) >= MOST_LINES or size >= MOST_BYTES):
+                if lines and (not is_whole_line or len(lines) >= MOST_LINES or size >= MOST_BYTES):
                     places[path.name] = (state.st_ino, offset_read)
                     yield lines, json.dumps(places)
                     lines = []

@@ -250,8 +250,10 @@ def without_values(text: str, secrets: Iterable[str]) -> str:
         if len(secret) < 6:  # noqa: PLR2004 - no key, and it would blank out words
             continue
         text = text.replace(secret, "[key]")
+        # Providers quote a key by its beginning (sk-ab12…), or masked (sk-a****wxyz).
         beginning = re.escape(secret[:6])
         text = re.sub(rf"{beginning}[\w*…-]*|(?<![\w-])[\w-]*+\*{{3,}}[\w*-]*", "[key]", text)
+        # Or by its end alone.
         ends = [re.escape(secret[start:]) for start in range(1, len(secret) - 3)]
         text = re.sub(rf"(?<![^\W_])(?:{'|'.join(ends)})(?![^\W_])", "[key]", text)
     return text

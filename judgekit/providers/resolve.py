@@ -316,7 +316,8 @@ def named_of(profile: Profile, wanted: PanelRequest) -> dict[TierName, tuple[str
     for tier, models in wanted.models.items():
         fitting_names = []
         for name in names(models or ()):
-            if profile_of(name, [profile])[0]:
+            is_served = profile_of(name, [profile])[0] is not None
+            if is_served:
                 fitting_names.append(name)
         if fitting_names:
             models_by_tier[tier] = tuple(fitting_names)

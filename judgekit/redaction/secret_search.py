@@ -130,13 +130,16 @@ def _places(text: str, lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
 
 
 def _find_in_long_words(text: str) -> Iterator[SecretMatch]:
-    """Yield secrets with a form of their own, and vendors' other tokens: all contain a long word."""
-    long = " ".join([word for word in text.split() if len(word) >= _SHORTEST_FORM])
-    if not long:
+    """Yield the secrets that a form gives away (a vendor's prefix, say): each has a long word.
+
+    Most texts have few long words, so these are searched first, and the text itself only if they have a form.
+    """
+    long_words = " ".join([word for word in text.split() if len(word) >= _SHORTEST_FORM])
+    if not long_words:
         return
-    forms = [*_forms(text, long)]
+    forms = [*_forms(text, long_words)]
     yield from forms
-    if any(find_vendor_tokens(long)):
+    if any(find_vendor_tokens(long_words)):
         starts = {form.start for form in forms}
         for token in find_vendor_tokens(text):
             if token.start not in starts:

@@ -38,6 +38,7 @@ _HEX = frozenset("0123456789abcdefABCDEF")
 def find_vendor_tokens(text: str) -> Iterator[SecretMatch]:
     """Yield the tokens in a text that begin as a vendor's do."""
     for candidate in RE["candidate"].finditer(text):
+        # A `=` at the end is the padding of Base64; other signs there end a sentence.
         if not candidate[0].endswith("="):
             token = candidate[0].rstrip("=.~/+-_:")
         else:

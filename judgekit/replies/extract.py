@@ -61,7 +61,10 @@ def extract(raw: str, model: type[Model]) -> Model:
 
 
 def read(raw: str, model: type[Model], *, schema_enforced: bool = False) -> Model:
-    """Read the answer from a reply; with `schema_enforced` it's the whole reply. Raises `InvalidReply`."""
+    """Read the answer from a reply; raises `InvalidReply`.
+
+    If the provider enforced a schema, the whole reply must be the answer.
+    """
     if not schema_enforced:
         return _read(raw, model, nested=True)
     text = after_thoughts(raw).strip("\ufeff \t\r\n")
@@ -70,7 +73,8 @@ def read(raw: str, model: type[Model], *, schema_enforced: bool = False) -> Mode
         text = fence[1].strip()
     if not text.startswith("{") or exact_end(text, 0) != len(text):
         raise InvalidReply(f"the reply is not one JSON object: {_quote(raw)}")
-    if len(text) <= MAX_ENTRIES:  # the short way: nothing has to be tolerated
+    # Fewer characters can't hold more entries than allowed, and a sound reply needs no tolerance.
+    if len(text) <= MAX_ENTRIES:
         with suppress(ValidationError):
             return model.model_validate_json(text, strict=True, extra="forbid")
     try:
