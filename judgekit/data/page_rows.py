@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -55,6 +56,8 @@ class RowStore:
     def __init__(self) -> None:
         # SQLite removes the file when it's closed or its process dies.
         self._table = sqlite3.connect("", isolation_level=None)
+        # Whoever reads the rows may fail at any of them, and nobody reads them after the store is gone.
+        weakref.finalize(self, self._table.close)
         self._table.execute(
             "CREATE TABLE rows (number INTEGER PRIMARY KEY, id TEXT UNIQUE, view TEXT, taken INTEGER)"
         )
