@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -58,14 +59,10 @@ def init(
     if what is None:
         for name, subject in SUBJECTS.items():
             note(f"{name:<10} {subject.description}")
-        what = _ask("What do you judge?", _check_what, default="answers")
-    subject = SUBJECTS[_check_what(what)]
-    if model is None:
-        model = _ask("Which model?", _check_model, default=_find_usable_model())
-    model = _check_model(model)
-    if where is None:
-        where = _ask("Where is it (a path)?", lambda path: _check_where(path, subject))
-    where = _check_where(where, subject)
+    what = _answer(what, "What do you judge?", _check_what, lambda: "answers")
+    subject = SUBJECTS[what]
+    model = _answer(model, "Which model?", _check_model, _find_usable_model)
+    where = _answer(where, "Where is it (a path)?", partial(_check_where, subject=subject))
     columns = _choose_columns(where, subject)
     rubric_file = _begin_rubric(what, subject)
     rubric = rubric_file.stem.partition("@")[0]
@@ -82,16 +79,24 @@ def _require_terminal(missing: list[str]) -> None:
         raise UsageError(f"no terminal to ask questions at; give {', '.join(missing)}")
 
 
-def _ask(question: str, check: Callable[[str], str], default: str | None = None) -> str:
-    """Ask until `check` accepts the answer."""
+def _answer(
+    given: str | None,
+    question: str,
+    check: Callable[[str], str],
+    find_default: Callable[[], str | None] = lambda: None,
+) -> str:
+    """Check the answer that was given, or ask until there's one that passes `check`."""
+    if given is not None:
+        return check(given)
 
-    def read(answer: str) -> str:
+    def check_typed(answer: str) -> str:
         try:
             return check(answer)
         except JudgekitError as error:
             raise typer.BadParameter(str(error)) from None
 
-    return str(typer.prompt(question, default=default, value_proc=read, err=True))
+    default = find_default()
+    return str(typer.prompt(question, default=default, value_proc=check_typed, err=True))
 
 
 def _check_what(what: str) -> str:
@@ -199,14 +204,18 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
 
 
 def _list_commands(where: str, columns: str, subject: _Subject, rubric: str) -> list[str]:
+    """List the commands to run next; they name the rubric unless the configuration does."""
+    from judgekit.config import settings
+
     path = shlex.quote(where)
+    is_configured = settings.load(project_path()).judge.rubric == rubric
+    named_rubric = f" --rubric {rubric}"
+    if is_configured and subject.task != "compare":
+        named_rubric = ""
     if subject.task is None:
-        return [f"judgekit judge {path}"]
-    if subject.task == "compare":
-        judging = f"judgekit compare --data {path}{columns} --rubric {rubric} --out results.jsonl"
-    else:
-        judging = f"judgekit judge --data {path}{columns} --out results.jsonl"
-    return [judging, "judgekit report results.jsonl --html report.html"]
+        return [f"judgekit judge {path}{named_rubric}"]
+    command = f"judgekit {subject.task} --data {path}{columns}{named_rubric} --out results.jsonl"
+    return [command, "judgekit report results.jsonl --html report.html"]
 
 
 def _shown(path: Path) -> str:

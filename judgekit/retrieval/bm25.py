@@ -47,7 +47,6 @@ _MOST_WORDS = 300  # looked up for their rarity
 COLUMNS = "file.id, title, category, tags, path, updated, status"
 _LEADING_COLUMNS = 8  # how many columns of `_ENTRIES_IN` precede these
 _MATCHES = "SELECT group_concat(rowid) FROM text WHERE text MATCH ?"
-_IN_TITLES = "{title tags} : (%s)"  # FTS5's expression
 _STARTING = "SELECT total(entries) FROM term WHERE term >= ? AND term < ?"
 _ENTRIES_IN = f"""SELECT number, c0, c1, substr(c2, 1, {_MAX_BODY}), c3, problem IS NOT NULL, %s, %s,
     {COLUMNS} FROM text_content JOIN file ON number = text_content.id WHERE number IN """  # noqa: S608 - our names
@@ -257,8 +256,7 @@ def _weigh_entries(
     """Map the entries that contain the rarest terms to the summed rarity of these terms.
 
     Terms are looked up until they have `enough` occurrences, and further ones while the sum stays below
-    `most`. `postings` caches the look-ups. A term in a title or in tags counts twice: many entries contain a
-    frequent term, but few are about it.
+    `most`. `postings` caches the look-ups.
     """
     worth: dict[str, float] = {}
     occurrences = 0
@@ -269,20 +267,11 @@ def _weigh_entries(
             continue
         occurrences += term.count
         if term.number not in postings:
-            in_titles = _IN_TITLES % term.expression
-            postings[term.number] = [
-                *_find_entries(opened, term.expression),
-                *_find_entries(opened, in_titles),
-            ]
+            (numbers,) = opened.connection.execute(_MATCHES, (term.expression,)).fetchone()
+            postings[term.number] = numbers.split(",") if numbers else []
         for entry in postings[term.number]:
             worth[entry] = worth.get(entry, 0.0) + term.rarity
     return worth
-
-
-def _find_entries(opened: Index, expression: str) -> list[str]:
-    """List the numbers of the entries that match an expression of FTS5, as texts."""
-    (numbers,) = opened.connection.execute(_MATCHES, (expression,)).fetchone()
-    return numbers.split(",") if numbers else []
 
 
 def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int, _Entry]:

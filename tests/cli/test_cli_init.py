@@ -76,6 +76,13 @@ def test_columns_with_names_of_ones_own_are_left_to_the_command(judgekit: Run) -
     assert command == "judgekit judge --data rows.csv --map text=COLUMN --out results.jsonl"
 
 
+def test_the_rubric_is_named_if_the_configuration_has_another(judgekit: Run) -> None:
+    CONFIG.parent.mkdir(exist_ok=True)
+    CONFIG.write_text("judge: {rubric: kls}\n")
+    command, *_ = answered(judgekit, "answers")
+    assert "--rubric my-answers" in command
+
+
 def test_what_is_there_is_kept(judgekit: Run) -> None:
     CONFIG.parent.mkdir(exist_ok=True)
     CONFIG.write_text("# ours\njudge: {rubric: kls}\n")
