@@ -105,9 +105,7 @@ def _assumptions(estimate: Estimate) -> str:
     from judgekit.data.estimate import REPLY_TOKENS, SECONDS_A_CALL
 
     pace = f"{estimate.at_once} texts at a time, {SECONDS_A_CALL:g} s a call"
-    return (
-        f"reckoned with 4 characters a token, replies of {REPLY_TOKENS} tokens, {pace}, none cached"
-    )
+    return f"assuming 4 characters a token, replies of {REPLY_TOKENS} tokens, {pace}, none cached"
 
 
 def _describe(estimate: Estimate) -> dict[str, Any]:

@@ -145,7 +145,9 @@ def judge(
     )
     variants = _name_variants(request, rubric or [], model or [], dataset)
     if variants and estimate:
-        raise UsageError("--estimate is of one model under one rubric; estimate each by itself")
+        raise UsageError("--estimate is for one model and one rubric; estimate each by itself")
+    if variants and show_prompt:
+        raise UsageError("--show-prompt is for one model and one rubric; show each by itself")
     if not files or dataset.has_row_options:
         dataset.check(files, task_id)
         if until and exit_on:

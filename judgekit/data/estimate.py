@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 REPLY_TOKENS = 250
 """Tokens in a reply: reasons of a few sentences, the scores, and a finding or two."""
 SECONDS_A_CALL = 3.0
-_LOOKED_AT = 200  # subjects whose prompts are written; the others count as their mean
+_SAMPLED = 200  # subjects whose prompts are written; the others count as their mean
 
 
 class ModelEstimate(NamedTuple):
@@ -64,7 +64,7 @@ class Estimate:
 
 @dataclass
 class _Calls:
-    """The calls to a model among the subjects that were looked at."""
+    """The calls to a model for the subjects that were sampled."""
 
     endpoint: Endpoint
     count: int = 0
@@ -85,46 +85,48 @@ def estimate_run(
     total = 0
     for subject in subjects:
         total += 1
-        if total > _LOOKED_AT:
+        if total > _SAMPLED:
             continue
         judge = judges.find(subject)
         at_once = max_concurrency(judge, at_once)
         for tier in TIERS:
             for endpoint in judge.models_by_tier.get(tier, ()):
-                met = calls.setdefault((tier, endpoint.model), _Calls(endpoint))
+                model_calls = calls.setdefault((tier, endpoint.model), _Calls(endpoint))
                 rounds = judge.prompts(tier, subject, endpoint)
-                met.count += len(rounds) * judge.settings.samples
+                model_calls.count += len(rounds) * judge.settings.samples
                 for messages in rounds:
                     length = sum(len(message.content) for message in messages)
-                    met.chars += length * judge.settings.samples
-    looked_at = max(1, min(total, _LOOKED_AT))
+                    model_calls.chars += length * judge.settings.samples
+    sampled = max(1, min(total, _SAMPLED))
     models = []
     for tier in TIERS:
-        for (met_tier, _), met in calls.items():
-            if met_tier == tier:
-                scaled = _scale(met, total / looked_at)
+        for (tier_of_calls, _), model_calls in calls.items():
+            if tier_of_calls == tier:
+                scaled = _scale(model_calls, total / sampled)
                 models.append(_estimate_model(tier, scaled, at_once, in_batches=in_batches))
     return Estimate(total, models, at_once)
 
 
-def _scale(met: _Calls, share: float) -> _Calls:
-    return _Calls(met.endpoint, round(met.count * share), round(met.chars * share))
+def _scale(model_calls: _Calls, share: float) -> _Calls:
+    return _Calls(
+        model_calls.endpoint, round(model_calls.count * share), round(model_calls.chars * share)
+    )
 
 
 def _estimate_model(
-    tier: TierName, met: _Calls, at_once: int, *, in_batches: bool
+    tier: TierName, model_calls: _Calls, at_once: int, *, in_batches: bool
 ) -> ModelEstimate:
-    endpoint = met.endpoint
-    read = met.chars // CHARS_PER_TOKEN
-    written = met.count * REPLY_TOKENS
+    endpoint = model_calls.endpoint
+    read = model_calls.chars // CHARS_PER_TOKEN
+    written = model_calls.count * REPLY_TOKENS
     limits = endpoint.profile.limits
-    seconds = met.count * SECONDS_A_CALL / min(at_once, limits.concurrency or AT_ONCE)
+    seconds = model_calls.count * SECONDS_A_CALL / min(at_once, limits.concurrency or AT_ONCE)
     if limits.requests_per_minute:
-        seconds = max(seconds, met.count * 60 / limits.requests_per_minute)
+        seconds = max(seconds, model_calls.count * 60 / limits.requests_per_minute)
     return ModelEstimate(
         tier=tier,
         model=endpoint.model,
-        calls=met.count,
+        calls=model_calls.count,
         tokens_read=read,
         tokens_written=written,
         usd=_cost(endpoint, read, written, in_batches=in_batches),

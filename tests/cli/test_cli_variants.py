@@ -121,6 +121,7 @@ REFUSED = {
     "a promise": ((*JUDGE, *BOTH, "--agree", "0.95"), "--agree goes with one --model"),
     "batches": ((*JUDGE, *BOTH, "--batch", "--out", "out.jsonl"), "--batch goes with one --model"),
     "an estimate": ((*JUDGE, *BOTH, "--estimate"), "estimate each by itself"),
+    "prompts": ((*JUDGE, *BOTH, "--show-prompt"), "show each by itself"),
     "a run without a file": ((*JUDGE, "--run", "a"), "--run names the rows of an --out"),
 }
 
