@@ -374,7 +374,8 @@ def test_commands_of_a_skill_exist_with_their_options_and_run(tmp_path: Path) ->
             found = command.get_command(context, rest.pop(0))
             assert found is not None
             command = found
-        command.make_context("judgekit", rest)  # raises where an option or an argument is wrong
+        # With its parent: a command keeps the names of its help option from its first context.
+        command.make_context(words[0], rest, context)  # raises if an option or argument is wrong
         if words[0] in {"search", "rubric"} and "--judge" not in words:  # no model is asked
             run = [sys.executable, "-m", program, *words]
             done = subprocess.run(run, cwd=tmp_path, capture_output=True, timeout=60, check=False)
