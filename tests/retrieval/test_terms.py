@@ -118,6 +118,8 @@ FOUND = [
     ("env", "Environment variables"),
     ("deploying", "deploys at noon"),
     ("kubernetes", "k8s cluster"),
+    ("build server", "caches on CI"),
+    ("LFS", "large file storage"),
     ("user_id", "the user id column"),
     ("user token", "calls getUserToken()"),
     ("useState hook", "React.useState is banned"),
