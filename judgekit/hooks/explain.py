@@ -239,7 +239,9 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
         return f"the program gave no confidence (score {candidate.score:g}): {limit}"
     labels = configured.profiles.of(candidate.kind).labels
     label = candidate.confidence_label
-    confidence = f"confidence {candidate.confidence:.2f}"
+    # Rounded down, so that 0.398 doesn't read as the 0.40 that it failed to reach.
+    hundredths = int(candidate.confidence * 100)
+    confidence = f"confidence {hundredths / 100:.2f}"
     if is_injected:
         return f"{confidence}: sure enough, since {labels['high']:.2f} is needed to inject it"
     if label == "high":
