@@ -33,7 +33,7 @@ _MOST_COMBINATIONS = 100_000  # of scores that are gone through
 
 
 class Remark(NamedTuple):
-    """A remark on a rubric: where, what, and whether it's `wrong` or only worth a thought."""
+    """A remark on a rubric: its place, its text, and whether it's an error (`wrong`) or only advice."""
 
     path: Path
     key: str
@@ -58,23 +58,27 @@ def remarks(
 
 
 def outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
-    """Find all (strict, lenient) outcomes that whole scores can have; None if there are too many to try."""
-    points = []
+    """Try every combination of whole scores, and collect the (strict, lenient) outcomes they lead to.
+
+    Returns None if there are too many combinations to try.
+    """
+    points_by_dimension = []
     for dimension in rubric.dimensions.values():
-        if dimension.scale:
-            points.append([*rubric.scale.answers.values()])
+        if dimension.scale:  # binary: only the points of yes and no
+            points_by_dimension.append(list(rubric.scale.answers.values()))
         else:
-            points.append([*rubric.scale.labels])
-    if prod(map(len, points)) > _MOST_COMBINATIONS:
+            points_by_dimension.append(list(rubric.scale.labels))
+    if prod(map(len, points_by_dimension)) > _MOST_COMBINATIONS:
         return None
     outcomes = set[tuple[str, str]]()
-    for values in product(*points):
+    for values in product(*points_by_dimension):
         scores = dict(zip(rubric.dimensions, values, strict=True))
         outcomes.add((rubric.decide(scores, "strict"), rubric.decide(scores, "lenient")))
     return outcomes
 
 
 def _check_modes(loaded: LoadedRubric) -> Iterator[Remark]:
+    """Check that the two modes differ, and that strict is the stricter one."""
     rubric = loaded.rubric
     lenient = rubric.modes.lenient
     strict = rubric.modes.strict
@@ -85,16 +89,18 @@ def _check_modes(loaded: LoadedRubric) -> Iterator[Remark]:
         )
     if isinstance(rubric, SelectRubric):
         criteria = rubric.criteria.values()
-        is_worded = any(criterion.strict != criterion.lenient for criterion in criteria)
-        if not is_worded and rubric.modes.strict.keep == rubric.modes.lenient.keep:
+        has_own_wording = any(criterion.strict != criterion.lenient for criterion in criteria)
+        has_own_rule = rubric.modes.strict.keep != rubric.modes.lenient.keep
+        if not has_own_wording and not has_own_rule:
             texts.append("strict and lenient are the same; make them differ")
     elif isinstance(rubric, ScoreRubric):
         reached = outcomes(rubric) or set()
-        odd = [other for one, other in reached if one == "accept" and other != "accept"]
-        if odd:
-            text = f"some scores are {odd[0]} in lenient and accept in strict"
-            texts.append(f"{text}; lenient should accept whatever strict accepts")
-        if reached and all(one == other for one, other in reached):
+        for in_strict, in_lenient in reached:
+            if in_strict == "accept" and in_lenient != "accept":
+                text = f"some scores are {in_lenient} in lenient and accept in strict"
+                texts.append(f"{text}; lenient should accept whatever strict accepts")
+                break
+        if reached and all(in_strict == in_lenient for in_strict, in_lenient in reached):
             texts.append("strict and lenient decide the same; make them differ")
     elif strict.confirm == lenient.confirm:
         texts.append("strict and lenient confirm the same outcomes; make them differ")
@@ -102,20 +108,23 @@ def _check_modes(loaded: LoadedRubric) -> Iterator[Remark]:
 
 
 def _check_dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
-    tags = Counter[str]()
+    """Check that each dimension says what to look for, and has terms that no other dimension has."""
+    dimensions_by_term = Counter[str]()
     for dimension in rubric.dimensions.values():
-        tags.update(map(str.lower, set(dimension.terms)))
+        dimensions_by_term.update(map(str.lower, set(dimension.terms)))
     for name, dimension in rubric.dimensions.items():
         key = f"dimensions.{name}"
         if not dimension.look_for:
             yield Remark(path, key, "no look_for; models invent their own criteria")
         if not dimension.terms:
             yield Remark(path, key, "no terms; findings cannot be assigned to this dimension")
-        if shared := sorted(term for term in dimension.terms if tags[term.lower()] > 1):
+        shared = sorted(term for term in dimension.terms if dimensions_by_term[term.lower()] > 1)
+        if shared:
             yield Remark(path, f"{key}.terms", f"other dimensions have {', '.join(shared)} too")
 
 
 def _check_cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
+    """Check the labels of a rubric's cases: each by itself, then how they're spread over the outcomes."""
     path = beside(loaded.path, "cases")
     rubric = loaded.rubric
     if not cases:
@@ -126,93 +135,108 @@ def _check_cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark
     reached = outcomes(rubric) if isinstance(rubric, ScoreRubric) else None
     for number, case in enumerate(cases, 1):
         label = case.label
-        is_tie = label.strict == label.lenient == "tie"
-        if isinstance(case, CompareCase) and case.a == case.b and not is_tie:
-            text = f"{case.id}: a and b are the same text, which is always a tie; change one"
-            yield Remark(path, "label", text, wrong=True, line=number)
-        if isinstance(case, SelectCase) and set(case.label.strict) - set(case.label.lenient):
-            text = f"{case.id}: strict keeps what lenient drops; is that intended?"
-            yield Remark(path, "label", text, line=number)
+        if isinstance(case, CompareCase) and case.a == case.b:
+            is_labelled_tie = label.strict == label.lenient == "tie"
+            if not is_labelled_tie:
+                text = f"{case.id}: a and b are the same text, which is always a tie; change one"
+                yield Remark(path, "label", text, wrong=True, line=number)
+        if isinstance(case, SelectCase):
+            only_strict_keeps = set(case.label.strict) - set(case.label.lenient)
+            if only_strict_keeps:
+                text = f"{case.id}: strict keeps what lenient drops; is that intended?"
+                yield Remark(path, "label", text, line=number)
         if reached is not None and (label.strict, label.lenient) not in reached:
             both = f"{label.strict} in strict and {label.lenient} in lenient"
             text = f"{case.id}: no scores give {both}; change one label"
             yield Remark(path, "label", text, wrong=True, line=number)
-    if len(cases) < FEW:
-        return
+    if len(cases) >= FEW:
+        yield from _check_balance(path, rubric, cases)
+
+
+def _check_balance(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark]:
+    """Check that labels aren't nearly all the same, since any constant judge would agree with them."""
     for mode in MODES:
         labels = [getattr(case.label, mode) for case in cases]
-        for_a = labels.count("A")
-        for_b = labels.count("B")
-        accepted = labels.count("accept")
-        wins = for_a + for_b
-        is_even = wins and LEAST_SHARE <= for_a / wins <= 1 - LEAST_SHARE
-        if rubric.task == "compare" and not is_even:
-            text = f"in {mode} {for_a} labels are A and {for_b} are B"
-            yield Remark(path, "label", f"{text}: swap some of the texts")
-        if rubric.task == "score" and not LEAST_SHARE <= accepted / len(labels) <= 1 - LEAST_SHARE:
-            text = f"{accepted} of {len(labels)} should be accepted in {mode}"
-            yield Remark(
-                path, "label", f"{text}: a judge that always gives the same verdict would look good"
-            )
+        if rubric.task == "compare":
+            for_a = labels.count("A")
+            for_b = labels.count("B")
+            wins = for_a + for_b
+            if not wins or not _is_balanced(for_a / wins):
+                text = f"in {mode} {for_a} labels are A and {for_b} are B"
+                yield Remark(path, "label", f"{text}: swap some of the texts")
+        if rubric.task == "score":
+            accepted = labels.count("accept")
+            if not _is_balanced(accepted / len(labels)):
+                text = f"{accepted} of {len(labels)} should be accepted in {mode}"
+                text += ": a judge that always gives the same verdict would look good"
+                yield Remark(path, "label", text)
     if rubric.task == "score" and all(case.label.strict == case.label.lenient for case in cases):
-        yield Remark(
-            path, "label", "strict and lenient agree on every case; add a case where they differ"
-        )
+        text = "strict and lenient agree on every case; add a case where they differ"
+        yield Remark(path, "label", text)
+
+
+def _is_balanced(share: float) -> bool:
+    return LEAST_SHARE <= share <= 1 - LEAST_SHARE
 
 
 def _check_lines(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark]:
-    """Yield remarks on ids that occur twice, and on things the rubric needs and a case lacks."""
-    seen: dict[str, int] = {}
+    """Check that each case has an id of its own, and all inputs that the rubric needs."""
+    lines_by_id: dict[str, int] = {}
     for number, case in enumerate(cases, 1):
-        first = seen.setdefault(case.id, number)
-        if first != number:
-            text = f"line {first} has the id {case.id!r} already; give each case its own"
+        first_line = lines_by_id.setdefault(case.id, number)
+        if first_line != number:
+            text = f"line {first_line} has the id {case.id!r} already; give each case its own"
             yield Remark(path, "id", text, wrong=True, line=number)
         if not (isinstance(rubric, ScoreRubric) and isinstance(case, ScoreCase)):
             continue
         for need in rubric.given.needs:
-            key = "files" if need == "sources" else need
-            value = case.files if need == "sources" else getattr(case, need).strip()
-            if not value:
+            if need == "sources":  # a case's files are its sources
+                key = "files"
+                is_given = bool(case.files)
+            else:
+                key = need
+                is_given = bool(getattr(case, need).strip())
+            if not is_given:
                 text = f"{case.id}: {rubric.ref} needs {need}, and the case has none; add them"
                 yield Remark(path, key, text, wrong=True, line=number)
 
 
 def changes(before: Rubric, after: Rubric) -> list[str]:
-    """Return a line for every key in which two rubrics differ, in the order of the file."""
+    """List the differences between two rubrics, a line for each key, in the order of the file."""
     return list(_list_changes("", before.model_dump(), after.model_dump()))
 
 
 def _list_changes(key: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN401 - any value of a data file
+    """Describe the difference between two values: of mappings key by key, of lists item by item."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys((*before, *after)):
             inner = f"{key}.{name}" if key else str(name)
             yield from _list_changes(inner, before.get(name), after.get(name))
     elif before != after and isinstance(before, list) and isinstance(after, list):
-        words = [f"without {_short(item)}" for item in before if item not in after]
-        words += [f"with {_short(item)}" for item in after if item not in before]
+        words = [f"without {_describe(item)}" for item in before if item not in after]
+        words += [f"with {_describe(item)}" for item in after if item not in before]
         yield f"{key}: {'; '.join(words) or 'in another order'}"
     elif before != after:
-        was = _short(before)
-        now = _short(after)
+        old = _describe(before)
+        new = _describe(after)
         if before is None:
-            yield f"{key}: new, {now}"
+            yield f"{key}: new, {new}"
         elif after is None:
-            yield f"{key}: removed, was {was}"
+            yield f"{key}: removed, was {old}"
         else:
-            yield f"{key}: {was} -> {now}"
+            yield f"{key}: {old} -> {new}"
 
 
-def _short(value: object) -> str:
-    """Return a value in words, but uncut: a rubric consists of its texts."""
+def _describe(value: object) -> str:
+    """Describe a value of a rubric in a line. Texts aren't shortened: they are what a rubric consists of."""
     if isinstance(value, dict):
         parts = []
         for name, part in value.items():
             if part not in (None, [], ""):
-                parts.append(f"{name} {_short(part)}")
+                parts.append(f"{name} {_describe(part)}")
         return f"({', '.join(parts)})"
     if isinstance(value, list):
-        return ", ".join(map(_short, value))
+        return ", ".join(map(_describe, value))
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, str):

@@ -44,7 +44,7 @@ _REFERENCE = re.compile(r"[a-z][a-z0-9-]*(@\d+\.\d+\.\d+)?")
 
 
 class LoadedRubric(NamedTuple):
-    """A rubric, its file, that file's SHA-256, and the folder it came from."""
+    """A rubric with its file, the file's SHA-256, and the kind of folder it was found in."""
 
     rubric: Rubric
     path: Path
@@ -53,28 +53,34 @@ class LoadedRubric(NamedTuple):
 
     @property
     def source(self) -> Literal["project", "user", "path"] | None:
-        """The origin of a rubric that replaces a bundled one with the same id, else None."""
+        """Where the rubric came from, if it replaces a bundled one of the same id; otherwise None."""
         if self.origin == "bundled" or self.sha256 in published().values():
             return None
         for reference in published():
-            if reference.startswith(f"{self.rubric.rubric}@"):
+            has_same_id = reference.startswith(f"{self.rubric.rubric}@")
+            if has_same_id:
                 return self.origin
         return None
 
     @property
     def name(self) -> str:
-        """Its id and version, and its owner if that could be mistaken."""
+        """The rubric's id and version; also its origin, if it replaces a bundled one."""
         return rubric_name(self.rubric.ref, self.source)
 
 
 def rubrics(project: Path | None = None) -> Iterator[LoadedRubric]:
+    """Load every rubric that can be named here: the project's, the user's, then the bundled ones."""
     return (load_rubric(path, origin) for origin, path in rubric_files(project))
 
 
 def find_rubric(
     reference: str, project: Path | None = None, kinds: tuple[type[Rubric], ...] = ()
 ) -> LoadedRubric:
-    """Return the newest rubric for `ID`, `ID@VERSION` or a path; raises `UsageError`, `ConfigError`."""
+    """Load the rubric named by `ID` (the newest version), `ID@VERSION` or the path of a YAML file.
+
+    `kinds` are the classes that the caller can use, all if empty. Raises `UsageError` for a name that fits no
+    rubric or one of another kind, and `ConfigError` for a file that's wrong.
+    """
     if not isinstance(reference, str):
         raise UsageError(
             f"rubric: expected ID, ID@VERSION or the path of a YAML file, got {reference!r:.60}"
@@ -86,29 +92,34 @@ def find_rubric(
     else:
         raise UsageError(f"{reference!r} is neither ID, ID@VERSION nor the path of a YAML file")
     if kinds and not isinstance(loaded.rubric, kinds):
-        (wanted,) = get_args(kinds[-1].model_fields["task"].annotation)
+        task_annotation = kinds[-1].model_fields["task"].annotation  # such as Literal["score"]
+        (wanted,) = get_args(task_annotation)
         problem = f"the rubric {loaded.rubric.ref} is for the task {loaded.rubric.task!r}"
         raise UsageError(f"{problem}; this needs one for {wanted!r}")
     return loaded
 
 
 def _find_newest(reference: str, project: Path | None) -> LoadedRubric:
-    """Find the newest rubric for `ID` or `ID@VERSION`, in the first folder that has one."""
+    """Load the newest rubric for `ID` or `ID@VERSION` from the first folder that has one.
+
+    Raises `UsageError` with the names that exist, and the nearest one.
+    """
     name, _, version = reference.partition("@")
     for origin, folder in folders("rubrics", project):
-        paths = {}
+        paths_by_version = {}
         for path in folder.glob(f"{name}@{version or '*'}.yaml"):
-            numbers = path.stem.partition("@")[2]
+            version_of_file = path.stem.partition("@")[2]
             is_hidden = origin == "bundled" and not version and path.stem in BY_FULL_NAME
-            if not numbers or is_hidden:
+            if not version_of_file or is_hidden:
                 continue
-            # A file without a version in its name comes first, and is refused when it's read.
-            place: tuple[float, ...] = (inf,)
+            # A malformed version counts as the newest, so that reading its file tells the user about it.
+            version_numbers: tuple[float, ...] = (inf,)
             if _REFERENCE.fullmatch(path.stem):
-                place = tuple(map(int, numbers.split(".")))
-            paths[place] = path
-        if paths:
-            return load_rubric(paths[max(paths)], origin)
+                version_numbers = tuple(map(int, version_of_file.split(".")))
+            paths_by_version[version_numbers] = path
+        if paths_by_version:
+            newest = max(paths_by_version)
+            return load_rubric(paths_by_version[newest], origin)
     stems = sorted({path.stem for _, path in rubric_files(project)})
     ids = [stem.partition("@")[0] for stem in stems]
     problem = f"no rubric {reference!r}; there are: {', '.join(stems)}"
@@ -119,7 +130,11 @@ def _find_newest(reference: str, project: Path | None) -> LoadedRubric:
 
 
 def configured_rubric(section: Section, reference: str, project: Path | None) -> LoadedRubric:
-    """Load the rubric that a section of the configuration names; raises `ConfigError` naming the place."""
+    """Load the rubric that a section of the configuration names.
+
+    Raises `ConfigError` with the configuration's file and key if there's no such rubric, or it's for another
+    task.
+    """
     if reference.endswith(_YAML) and not Path(reference).is_file():
         problem = "there is no such file; name an ID, ID@VERSION or a YAML file that exists"
         raise settings.wrong(section, "rubric", problem, project)
@@ -127,14 +142,18 @@ def configured_rubric(section: Section, reference: str, project: Path | None) ->
     try:
         return find_rubric(reference, project, (kind,))
     except UsageError as error:
-        # Don't repeat the content of a clone's file.
+        # The value may come from a file of a clone, so it isn't repeated.
         problem = str(error).replace(f" {reference!r}", " of that name")
         problem = problem.replace(repr(reference), "the value")
         raise settings.wrong(section, "rubric", problem, project) from None
 
 
 def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
-    """Read one rubric file; refuses one that reuses a published id and version with different content."""
+    """Read a rubric's file.
+
+    Raises `ConfigError` for a file that's wrong, one whose name doesn't match its id and version, and one
+    that has the id and version of a published rubric but other content.
+    """
     if origin == "project":
         yamlfile.check_own(path, path.parents[2])
     rubric = yamlfile.read(path, RubricFile, version_key="rubric").root
@@ -150,12 +169,15 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
 
 
 def beside(rubric_path: Path, what: Literal["cases", "leniency"]) -> Path:
-    """Return the path of a rubric's cases or wrong texts (leniency): `NAME.cases.jsonl` by `NAME.yaml`."""
+    """Return the path of a file that belongs to a rubric: for `NAME.yaml`, `NAME.cases.jsonl`.
+
+    "cases" are its labelled examples, "leniency" the wrong texts that no mode should accept.
+    """
     return rubric_path.with_name(f"{rubric_path.stem}.{what}.jsonl")
 
 
 def read_cases(loaded: LoadedRubric) -> list[Case]:
-    """Return the labelled cases beside a rubric, if any; raises `ConfigError` naming the line and the key."""
+    """Read the labelled cases of a rubric, [] without a file; raises `ConfigError` with line and key."""
     path = beside(loaded.path, "cases")
     if path.is_file():
         return yamlfile.read_lines(path, CASES[loaded.rubric.task])
@@ -163,16 +185,22 @@ def read_cases(loaded: LoadedRubric) -> list[Case]:
 
 
 def read_wrong(loaded: LoadedRubric) -> list[WrongCase]:
-    """Return the wrong texts beside a rubric that scores, if any; raises `ConfigError` as for cases."""
+    """Read the wrong texts of a rubric that scores, [] without a file; raises `ConfigError` as for cases."""
     path = beside(loaded.path, "leniency")
-    is_there = isinstance(loaded.rubric, ScoreRubric) and path.is_file()
-    return yamlfile.read_lines(path, WrongCase) if is_there else []
+    if isinstance(loaded.rubric, ScoreRubric) and path.is_file():
+        return yamlfile.read_lines(path, WrongCase)
+    return []
 
 
 def begin(
     name: str, to: Path, *, task: Starter = "score", like: LoadedRubric | None = None
 ) -> list[Path]:
-    """Write a rubric like another or a starter, its cases and schema; raises `UsageError`, `ConfigError`."""
+    """Create the files of a new rubric in the folder `to`, and return their paths.
+
+    `name` is ID or ID@VERSION. The rubric is a copy of `like`, or else the commented starter for `task`; its
+    cases and the JSON schema of rubrics go with it. Raises `UsageError` for a name that's malformed or taken,
+    and `ConfigError` if a file can't be written.
+    """
     ref = name if "@" in name else f"{name}@1.0.0"
     if not _REFERENCE.fullmatch(ref):
         wanted = "small letters, digits and hyphens; three numbers"
@@ -201,20 +229,25 @@ def begin(
 
 
 def _rename(source: Path, ref: str) -> str:
-    """Rewrite a rubric's file for `ref`, which is ID@VERSION; raises `ConfigError`."""
+    """Return the text of a rubric's file with its id and version replaced by those of `ref` (ID@VERSION).
+
+    Comments and layout stay, so it's the text that is changed. Raises `ConfigError` for a layout in which id
+    and version aren't found.
+    """
     from judgekit.config import yaml_text  # noqa: PLC0415 - only needed to begin a rubric
 
     text = source.read_text(encoding="utf-8")
     if not re.search("^version:", text, re.MULTILINE):  # it may be left out
         text = re.sub("^(rubric: .*)$", r"\1\nversion: 1.0.0", text, count=1, flags=re.MULTILINE)
     rubric_id, _, version = ref.partition("@")
-    values = {"rubric": rubric_id, "version": version}
-    for key, value in values.items():
-        line = re.compile(rf"^{key}: .*$", re.MULTILINE)
-        text = line.sub(f"{key}: {value}", text, count=1)
+    new_values = {"rubric": rubric_id, "version": version}
+    for key, value in new_values.items():
+        line_of_key = re.compile(rf"^{key}: .*$", re.MULTILINE)
+        text = line_of_key.sub(f"{key}: {value}", text, count=1)
     if not text.startswith(_MODELINE):
         text = _MODELINE + text
     renamed = yaml_text.parsed(text)
-    if any(str(renamed.get(key)) != value for key, value in values.items()):
+    # For example, a line in a comment or in a block of text may have been replaced instead.
+    if any(str(renamed.get(key)) != value for key, value in new_values.items()):
         raise ConfigError("cannot rename a rubric with this layout; copy it by hand", path=source)
     return text

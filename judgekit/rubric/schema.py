@@ -36,7 +36,7 @@ from judgekit.config import ModeName, Outcome, TierName, files, yamlfile
 from judgekit.config.yamlfile import Identifier, Problem, Strict, Text, Version, WrongValuesError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Iterator, Mapping
 
 Value = TypeVar("Value")
 Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -84,7 +84,10 @@ class Prompt(Strict):
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the templates (not of a rendered prompt); if scored, without absent examples."""
+        """SHA-256 of the templates, not of a rendered prompt.
+
+        Of a rubric that scores, defaults are left out, so that hashes from before examples existed stay.
+        """
         templates = self.model_dump(exclude_defaults=isinstance(self, ScorePrompt))
         return hashlib.sha256(json.dumps(templates, sort_keys=True).encode()).hexdigest()
 
@@ -140,9 +143,10 @@ class Scale(Strict):
 
     @model_validator(mode="after")
     def _every_point_has_a_label(self) -> Scale:
-        # Their number first: a range may be as long as there are whole numbers.
-        is_sound = len(self.labels) == self.max - self.min + 1 > 1
-        if not is_sound or {*self.labels} != {*range(self.min, self.max + 1)}:
+        point_count = self.max - self.min + 1
+        # Counted first, since a set of all points could fill the memory: `max` may be any number.
+        has_a_label_each = point_count > 1 and len(self.labels) == point_count
+        if not has_a_label_each or set(self.labels) != set(range(self.min, self.max + 1)):
             raise ValueError(
                 "a scale needs min < max and one label for each whole number between them"
             )
@@ -240,15 +244,16 @@ class _Rubric(Strict):
 
     @property
     def ref(self) -> str:
+        """The rubric's id and version, as `ID@VERSION`."""
         return f"{self.rubric}@{self.version}"
 
     @property
     def questions(self) -> tuple[str, ...]:
-        """The names of the questions to models: dimensions of a document, or else criteria of a candidate."""
+        """The names of the questions that models are asked: the rubric's dimensions or criteria."""
         return tuple(getattr(self, self._asked))
 
     def about(self, name: str) -> Self:
-        """Reduce the rubric to a single dimension or criterion."""
+        """Return a copy of the rubric that has only this dimension or criterion."""
         question = getattr(self, self._asked)[name]
         return self.model_copy(update={self._asked: {name: question}})
 
@@ -269,54 +274,77 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
     )
 
     @model_validator(mode="after")
-    def _scores_are_on_the_scale(self) -> ScoreRubric:
-        scale = self.scale
-        wrong = []
+    def _parts_fit_together(self) -> ScoreRubric:
+        problems = [
+            *self._check_needs(),
+            *self._check_thresholds(),
+            *self._check_claims(),
+            *self._check_examples(),
+            *self._check_weights(),
+        ]
+        if problems:
+            raise WrongValuesError(*problems)
+        return self
+
+    def _check_needs(self) -> Iterator[Problem]:
+        """Check that every input that's needed has a heading under which models see it."""
         for need in self.given.needs:
             if getattr(self.given, need) is None:
                 text = f"needs lists {need}; give the heading in given.{need}"
-                wrong.append(Problem(("given", "needs"), text))
+                yield Problem(("given", "needs"), text)
+
+    def _check_thresholds(self) -> Iterator[Problem]:
+        """Check that thresholds are on the scale, and that no score could be accepted and rejected."""
+        low = self.scale.min
+        high = self.scale.max
         for name, mode in (("strict", self.modes.strict), ("lenient", self.modes.lenient)):
-            for part, bars in (("accept", mode.accept), ("reject", mode.reject)):
-                for key, bar in bars:
-                    if bar is not None and not scale.min <= bar <= scale.max:
-                        text = f"the threshold {bar:g} is not on the scale from {scale.min} to {scale.max}"
-                        wrong.append(Problem(("modes", name, part, key), text))
+            for part, thresholds in (("accept", mode.accept), ("reject", mode.reject)):
+                for key, threshold in thresholds:
+                    if threshold is not None and not low <= threshold <= high:
+                        text = (
+                            f"the threshold {threshold:g} is not on the scale from {low} to {high}"
+                        )
+                        yield Problem(("modes", name, part, key), text)
             if mode.reject.any_below > mode.accept.each:
-                wrong.append(
-                    Problem(("modes", name), "a score could be accepted and rejected at once")
-                )
+                yield Problem(("modes", name), "a score could be accepted and rejected at once")
+
+    def _check_claims(self) -> Iterator[Problem]:
+        """Check that claims are checked for one dimension at most, and that there are sources for it."""
         checked = [name for name, dimension in self.dimensions.items() if dimension.check]
         if checked and "sources" not in self.given.needs:
             needed = "give their heading in given.sources, and list sources in given.needs"
             text = f"claims are checked against sources; {needed}"
-            wrong.append(Problem(("dimensions", checked[0], "check"), text))
+            yield Problem(("dimensions", checked[0], "check"), text)
         for name in checked[1:]:
             text = f"claims are checked for one dimension, and {checked[0]} is that already"
-            wrong.append(Problem(("dimensions", name, "check"), text))
-        points = {}
-        weighted = []
+            yield Problem(("dimensions", name, "check"), text)
+
+    def _check_examples(self) -> Iterator[Problem]:
+        """Check that every example has a possible score for each dimension."""
+        possible_scores: dict[str, Container[Any]] = {}
         for name, dimension in self.dimensions.items():
-            points[name] = scale.answers if dimension.scale else scale.labels
-            if "weight" in dimension.model_fields_set:
-                weighted.append(name)
+            is_binary = dimension.scale is not None
+            possible_scores[name] = self.scale.answers if is_binary else self.scale.labels
         for number, example in enumerate(self.prompt.examples):
             scores = example.scores
-            has_all = scores.keys() == points.keys()
-            if not has_all or any(scores[name] not in points[name] for name in scores):
+            has_all = scores.keys() == possible_scores.keys()
+            if not has_all or any(scores[name] not in possible_scores[name] for name in scores):
                 text = "needs a score on the scale for each dimension; of a binary one, yes or no"
-                wrong.append(Problem(("prompt", "examples", number), text))
+                yield Problem(("prompt", "examples", number), text)
         if self.prompt.few_shot and not self.prompt.examples:
-            wrong.append(
-                Problem(("prompt", "few_shot"), "there are no examples; add prompt.examples")
-            )
+            yield Problem(("prompt", "few_shot"), "there are no examples; add prompt.examples")
+
+    def _check_weights(self) -> Iterator[Problem]:
+        """Check that weights have an effect: only a mean over several dimensions uses them."""
+        weighted = []
+        for name, dimension in self.dimensions.items():
+            if "weight" in dimension.model_fields_set:
+                weighted.append(name)
         means = {self.modes.strict.accept.mean, self.modes.lenient.accept.mean}
-        if weighted and (len(self.dimensions) == 1 or means == {None}):
+        has_no_mean = means == {None}
+        if weighted and (has_no_mean or len(self.dimensions) == 1):
             text = "a weight counts in the mean of several dimensions alone; add accept.mean, or remove it"
-            wrong.append(Problem(("dimensions", weighted[0], "weight"), text))
-        if wrong:
-            raise WrongValuesError(*wrong)
-        return self
+            yield Problem(("dimensions", weighted[0], "weight"), text)
 
     def mean(self, scores: Mapping[str, float]) -> float:
         """Return the weighted mean of one score per dimension."""
@@ -328,14 +356,18 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
         return fmean(values, weights)
 
     def decide(self, scores: Mapping[str, float], mode: ModeName) -> Outcome:
-        """Apply the thresholds of `mode`: one score per dimension, on the rubric's scale."""
+        """Turn one score per dimension, on the rubric's scale, into the outcome that `mode` gives it.
+
+        One low score rejects. Acceptance takes a high enough score in each dimension and, if the mode says
+        so, a high enough mean; anything between is "improve".
+        """
         rule: ScoreMode = getattr(self.modes, mode)
         values = [scores[name] for name in self.dimensions]
         if any(value < rule.reject.any_below for value in values):
             return "reject"
-        least = rule.accept.mean
-        is_enough = least is None or self.mean(scores) >= least
-        if is_enough and all(value >= rule.accept.each for value in values):
+        least_mean = rule.accept.mean
+        is_mean_enough = least_mean is None or self.mean(scores) >= least_mean
+        if is_mean_enough and all(value >= rule.accept.each for value in values):
             return "accept"
         return "improve"
 
@@ -349,7 +381,7 @@ class SelectRubric(_Rubric):
     modes: SelectModes
 
     def keeps(self, holds: Mapping[str, bool], mode: ModeName) -> bool:
-        """Apply the rule of `mode` to one candidate: whether each criterion holds."""
+        """Whether `mode` keeps a candidate, given by criterion whether it holds for it."""
         rule: SelectMode = getattr(self.modes, mode)
         answers = [holds[name] for name in self.criteria]
         if rule.keep == "all":
@@ -369,48 +401,59 @@ Rubric: TypeAlias = ScoreRubric | SelectRubric | CompareRubric
 
 
 def in_full(data: Any, validated: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever a file holds
-    """Fill in the fields that a rubric's file leaves out; data of any other kind stays as it is."""
+    """Validate a rubric's data, after filling in the fields that a file which scores may leave out.
+
+    Data that's complete, or of another task, is validated as it is. Raises `ValidationError`.
+    """
     try:
         return validated(data)
     except ValidationError:
-        if not isinstance(data, dict) or data.get("task", "score") != "score" or "criteria" in data:
+        may_be_short = isinstance(data, dict) and data.get("task", "score") == "score"
+        if not may_be_short or "criteria" in data:
             raise
-    usual = yamlfile.load_yaml(files.folder("rubrics") / "defaults" / "score.yaml")
-    prompt = usual["prompt"]
+    defaults = yamlfile.load_yaml(files.folder("rubrics") / "defaults" / "score.yaml")
+    prompt = defaults["prompt"]
     prompt["system"] = prompt["system"].format(title=data.get("title"))
-    scale = usual["scale"]
-    usual["scale"] = data.get("scale", usual["scale"])
-    match data:
-        case {"scale": {"min": int(low), "max": int(high)}}:
-            least = scale["min"]
-            share = (high - low) / (scale["max"] - least)
-            for mode in usual["modes"].values():
-                for bars in (mode["accept"], mode["reject"]):
-                    for name, bar in bars.items():
-                        bars[name] = low + (bar - least) * share
-    full = _over(usual, data, 3)
+    _move_to_scale(defaults, data)
+    full = _fill_in(defaults, data, levels=3)
     dimensions = data.get("dimensions")
     if isinstance(dimensions, dict):
         full["dimensions"] = {}
         for name, dimension in dimensions.items():
-            if isinstance(dimension, str):
+            if isinstance(dimension, str):  # a question alone
                 full["dimensions"][name] = {"question": dimension}
             else:
                 full["dimensions"][name] = dimension
-    for mode in full["modes"].values() if isinstance(full["modes"], dict) else ():
+    modes = full["modes"] if isinstance(full["modes"], dict) else {}
+    for mode in modes.values():
         match mode:
             case {"accept": dict(accept), "reject": {"any_below": below}}:
-                # Without a bar of its own, a score need only not be rejected.
+                # Unless `each` is given, a score is high enough if it isn't rejected.
                 mode["accept"] = {"each": below, **accept}
     return validated(full)
 
 
-def _over(usual: Any, data: Any, levels: int) -> Any:  # noqa: ANN401 - whatever a file holds
-    if not (levels and isinstance(usual, dict) and isinstance(data, dict)):
+def _move_to_scale(defaults: dict[str, Any], data: dict[str, Any]) -> None:
+    """Change the scale in `defaults` to that of a rubric's data, and move the thresholds in proportion."""
+    default_scale = defaults["scale"]
+    defaults["scale"] = data.get("scale", default_scale)
+    match data:
+        case {"scale": {"min": int(low), "max": int(high)}}:
+            default_low = default_scale["min"]
+            ratio = (high - low) / (default_scale["max"] - default_low)
+            for mode in defaults["modes"].values():
+                for thresholds in (mode["accept"], mode["reject"]):
+                    for name, threshold in thresholds.items():
+                        thresholds[name] = low + (threshold - default_low) * ratio
+
+
+def _fill_in(defaults: Any, data: Any, levels: int) -> Any:  # noqa: ANN401 - whatever a file holds
+    """Add the keys that a mapping lacks from `defaults`, and so on in its mappings, `levels` deep."""
+    if not (levels and isinstance(defaults, dict) and isinstance(data, dict)):
         return data
-    full = dict(usual)
+    full = dict(defaults)
     for key, value in data.items():
-        full[key] = _over(usual.get(key), value, levels - 1)
+        full[key] = _fill_in(defaults.get(key), value, levels - 1)
     return full
 
 

@@ -25,13 +25,15 @@ _HEAD = re.compile(r"^(rubric|version|task|title): +(\S(?:.*[^ \n])?) *$", re.MU
 
 
 class Head(NamedTuple):
+    """A rubric's `ID@VERSION`, task and title."""
+
     ref: str
     task: str
     title: str
 
 
 def folders(kind: str, project: Path | None) -> Iterator[tuple[Origin, Path]]:
-    """Yield the folders that may hold files of `kind` ("rubrics" or "retrieval"), first wins."""
+    """Yield the folders that may hold files of `kind` ("rubrics" or "retrieval"), by precedence."""
     if project is not None:
         yield "project", project / ".judgekit" / kind
     yield "user", Path(environment.config_home()) / kind
@@ -39,7 +41,7 @@ def folders(kind: str, project: Path | None) -> Iterator[tuple[Origin, Path]]:
 
 
 def rubric_files(project: Path | None = None) -> Iterator[tuple[Origin, Path]]:
-    """Yield the file of every rubric, in look-up order, without reading it."""
+    """Yield the origin and path of every rubric's file, by precedence, without reading any."""
     for origin, folder in folders("rubrics", project):
         for path in sorted(folder.glob("*.yaml")):
             yield origin, path
@@ -47,10 +49,12 @@ def rubric_files(project: Path | None = None) -> Iterator[tuple[Origin, Path]]:
 
 @lru_cache(maxsize=1)
 def published() -> dict[str, str]:
-    """Return the SHA-256 of every published version, by `id@version`."""
-    locked = lines_of((files.folder("rubrics") / "versions.lock").read_bytes().decode())
+    """Map `id@version` of every published rubric to the SHA-256 of its file."""
+    lock_file = files.folder("rubrics") / "versions.lock"
     digests = {}
-    for line in filter(None, locked):
+    for line in lines_of(lock_file.read_bytes().decode()):
+        if not line:
+            continue
         digest, _, reference = line.partition("  ")
         digests[reference] = digest
     return digests
@@ -62,12 +66,13 @@ def head(path: Path) -> Head | None:
         if not path.is_file():  # a pipe may have no end
             return None
         with path.open("rb") as file:
-            data = file.read(1_000_000)  # no published rubric has as many
+            data = file.read(1_000_000)  # bytes; published rubrics are far smaller
     except OSError:
         return None
     if published().get(path.stem) != hashlib.sha256(data).hexdigest():
         return None
-    lines = dict(reversed(_HEAD.findall(data.decode("utf-8"))))  # of two alike the first counts
-    if {"task", "title"} <= lines.keys():
-        return Head(path.stem, lines["task"], lines["title"])
+    # Reversed, since the first of several lines with the same key counts, and a dict keeps the last.
+    values = dict(reversed(_HEAD.findall(data.decode("utf-8"))))
+    if "task" in values and "title" in values:
+        return Head(path.stem, values["task"], values["title"])
     return None

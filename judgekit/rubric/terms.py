@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from judgekit.rubric.loader import LoadedRubric
 
 _Line: TypeAlias = tuple[str, str, str]
-"""Where a term stands, the term, and its dimension."""
+"""The place a term was read from (for errors), the term, and the name of its dimension."""
 
 MOST = 1_000  # terms of one file
 MOST_LETTERS = 60  # of a term: remarks don't hold longer ones
@@ -27,15 +27,15 @@ _THESAURUS = 'expected a thesaurus, {"name": ..., "data": {TERM: {"id": ..., "nt
 
 
 def read_terms(path: Path) -> list[tuple[str, str]]:
-    """Read terms, each with the name of its dimension, from a list, a thesaurus or a folder of Markdown.
+    """Read (term, name of its dimension) pairs from a list, a thesaurus in JSON or a folder of Markdown.
 
-    Raises `InputError` for a file that's unreadable or contains no terms.
+    Raises `InputError` for a file that can't be read, a folder without terms, and a line that isn't a term.
     """
     if not path.is_dir():
         return parse(_read_text(path), str(path))
     lines = []
     for file in sorted(path.rglob("*.md")):
-        if not file.is_symlink():  # one that came with a clone could lead anywhere
+        if not file.is_symlink():  # a clone's link could lead anywhere
             lines += _parse_page(_read_text(file), file)
     if not lines:
         expected = "expected Markdown files, one a dimension, with lines `synonyms:: TERM, TERM`"
@@ -53,11 +53,16 @@ def _read_text(path: Path) -> str:
 
 
 def _parse_page(text: str, path: Path) -> list[_Line]:
-    """Parse a page of a Markdown thesaurus: its name is the dimension, and it lists other words for it."""
+    """Parse a page of a Markdown thesaurus, whose file name is the dimension of the terms it lists.
+
+    Terms stand in lines such as `synonyms:: TERM, TERM`, which may be items of a list.
+    """
     lines = []
     for number, line in enumerate(lines_of(text), 1):
-        key, separator, words = line.strip().lstrip("-* ").partition("::")
-        if not separator or key.strip().casefold() != "synonyms":
+        without_bullet = line.strip().lstrip("-* ")
+        key, separator, words = without_bullet.partition("::")
+        is_list_of_terms = separator and key.strip().casefold() == "synonyms"
+        if not is_list_of_terms:
             continue
         for term in words.split(","):
             if term.strip():
@@ -66,9 +71,13 @@ def _parse_page(text: str, path: Path) -> list[_Line]:
 
 
 def parse(text: str, name: str) -> list[tuple[str, str]]:
-    """Return the terms in the file `name`, each with that of its dimension; raises `InputError`."""
+    """Parse (term, name of its dimension) pairs from JSON, or from lines `TERM: DIMENSION`.
+
+    `name` is the file's, for errors. Raises `InputError`.
+    """
     lines = []
-    if text.lstrip()[:1] == "{":
+    is_json = text.lstrip().startswith("{")
+    if is_json:
         try:
             for term, entry in json.loads(text)["data"].items():
                 lines.append((name, term, entry["nterm"]))
@@ -76,21 +85,26 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
             raise InputError(f"{name}: {_THESAURUS}") from None
     else:
         for number, line in enumerate(lines_of(text), 1):
-            if line.strip() and line.lstrip()[:1] != "#":
+            is_comment = line.lstrip().startswith("#")
+            if line.strip() and not is_comment:
                 term, _, dimension = line.rpartition(":")
                 lines.append((f"{name}:{number}", term, dimension))
     return _check(lines, name)
 
 
 def _check(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
-    """Check that terms and dimensions fit on one line each; raises `InputError` for any that don't."""
+    """Check that every line has a short term and a dimension, and return these pairs.
+
+    Raises `InputError` for the first line that doesn't, and for too many lines.
+    """
     if len(lines) > MOST:
         raise InputError(f"{name}: more than {MOST:,} terms; choose those that name a dimension")
     pairs = []
     for place, term, dimension in lines:
         plain = short_line(term, MOST_LETTERS + 1)
         name_of_dimension = str(dimension).strip()
-        is_term = any(map(str.isalnum, plain)) and len(plain) <= MOST_LETTERS
+        has_letters = any(map(str.isalnum, plain))
+        is_term = has_letters and len(plain) <= MOST_LETTERS
         if not is_term or not name_of_dimension:
             wanted = f"expected TERM: DIMENSION, the term of at most {MOST_LETTERS} characters"
             got = short_line(f"{term}: {dimension}", 100)
@@ -102,7 +116,11 @@ def _check(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
 def add(
     loaded: LoadedRubric, pairs: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, list[str]], Counter[str]]:
-    """Add terms to a rubric's file; return the new ones by dimension, and counts by unknown dimension."""
+    """Add terms to a rubric's file.
+
+    Returns the terms that were new, by dimension, and how many terms named each dimension that the rubric
+    doesn't have. Raises `UsageError` for a published rubric, and for one that doesn't score.
+    """
     rubric = loaded.rubric
     if loaded.sha256 in published().values():
         command = f"judgekit rubric new my-{rubric.rubric} --from {rubric.ref}"
@@ -111,34 +129,35 @@ def add(
         raise UsageError(
             f"{rubric.ref} is for the task {rubric.task!r}; terms are of rubrics that score"
         )
-    names = {}
-    terms_by_name = {}
+    names_by_folded = {}
+    known_terms = {}
     for name, dimension in rubric.dimensions.items():
-        names[name.casefold()] = name
-        terms_by_name[name] = {*map(str.casefold, (name, *dimension.terms))}
+        names_by_folded[name.casefold()] = name
+        known_terms[name] = {name.casefold(), *map(str.casefold, dimension.terms)}
     added: dict[str, list[str]] = {}
     unknown = Counter[str]()
-    for term, word in pairs:
-        known_name = names.get(word.casefold())
-        if known_name is None:
-            unknown[word] += 1
-        elif term.casefold() not in terms_by_name[known_name]:
-            terms_by_name[known_name].add(term.casefold())
-            added.setdefault(known_name, []).append(term)
+    for term, dimension_name in pairs:
+        name_in_rubric = names_by_folded.get(dimension_name.casefold())
+        if name_in_rubric is None:
+            unknown[dimension_name] += 1
+        elif term.casefold() not in known_terms[name_in_rubric]:
+            known_terms[name_in_rubric].add(term.casefold())
+            added.setdefault(name_in_rubric, []).append(term)
 
-    def change(data: dict[str, Any]) -> None:
+    def add_to_file(data: dict[str, Any]) -> None:
         dimensions = data["dimensions"]
         for name, terms in added.items():
-            if isinstance(dimensions[name], str):  # only a question
+            if isinstance(dimensions[name], str):  # written in short, as its question alone
                 dimensions[name] = type(dimensions)({"question": dimensions[name]})
             dimension = dimensions[name]
             if not dimension.get("terms"):
                 dimension.pop("terms", None)
-                dimension.insert(min(1, len(dimension) - 1), "terms", [])
-            # A comment behind the last item of a list belongs to the next key.
+                behind_question = min(1, len(dimension) - 1)
+                dimension.insert(behind_question, "terms", [])
+            # At the front: a comment behind the last item of a list belongs to the next key.
             for term in reversed(terms):
                 dimension["terms"].insert(0, term)
 
     if added:
-        yaml_text.change(loaded.path, change, "add the terms by hand", "dimensions")
+        yaml_text.change(loaded.path, add_to_file, "add the terms by hand", "dimensions")
     return added, unknown
