@@ -182,7 +182,7 @@ def read(text: str) -> None:
 
 def differing(text: str) -> None:
     found, own = of("replies.scan.scan")(REPLY), Answer(scores=Scores(semantic=1, pragmatic=2))
-    of("replies.extract._differing")(REPLY + text, found, own, nested=True)
+    of("replies.extract._find_contradiction")(REPLY + text, found, own, nested=True)
 
 
 def places(text: str) -> None:
@@ -309,7 +309,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     ),
     "redaction.secret_search.find": lambda text: of("redaction.secret_search.find")(HEADER + text),
     "ledger.importing.bring": lambda text: of("ledger.importing._read")(as_bytes(text), text=True),
-    "replies.extract._differing": differing,
+    "replies.extract._find_contradiction": differing,
     "replies.extract.read": read,
     "judging.prompt.query_context": lambda text: of("judging.prompt.short_line")(text, 200),
     "retrieval.command.ask": printed,

@@ -30,18 +30,21 @@ _MAX_READ = 200_000  # characters that are read of the values of all mentions to
 _LEAST_READ = 4_000  # and of each
 _LEAST_SCORES = 2  # to treat numbers in prose as an assessment: a single one could be anything
 _FENCE = re.compile(r"```(?:json)?[^\S\n]*+\n(.*)```", re.DOTALL)
+# A key before a colon: in quotes that no backslash escapes, or bare behind a brace or comma.
 _MENTION = re.compile(
     rf"(?<!\\)[{QUOTES}](?P<quoted>[^{QUOTES}\\\n]{{1,200}})[{QUOTES}]\s*+:"
     r"|[{,]\s*+(?P<bare>[A-Za-z_][\w-]{0,80}+)\s*+:"
 )
+# A brace just before a key: the key is the first of its object.
 _FIRST = re.compile(r"\{\s*\Z")
+# The start of an object that is written as a string: its first quotes are escaped.
 _STRING = re.compile(rf"\{{(?:\\n|\s){{0,40}}\\{{1,8}}[{QUOTES}]")
 _ESCAPED = re.compile(rf"\\{{1,8}}(?:(?=[{QUOTES}])|n)")
 _AMOUNT = re.compile(fit.WORDS["amount"])
 
 
 def extract(raw: str, model: type[Model]) -> Model:
-    """Return the last object in `raw` that fits `model`, if `raw` gives no other answer.
+    """Read the answer in a reply: the last object in `raw` that fits `model`, if nothing contradicts it.
 
     A value that was cut off doesn't count; a field with a default then keeps it. Keys match exactly, or else
     ignoring case, spaces, underscores and hyphens if only one key matches that way. An object inside another
@@ -61,9 +64,10 @@ def extract(raw: str, model: type[Model]) -> Model:
 
 
 def read(raw: str, model: type[Model], *, schema_enforced: bool = False) -> Model:
-    """Read the answer from a reply; raises `InvalidReply`.
+    """Read the answer from a reply.
 
-    If the provider enforced a schema, the whole reply must be the answer.
+    If the provider enforced a schema, the whole reply must be the answer; otherwise it's looked for in the
+    text. Raises `InvalidReply` without an answer, and `AmbiguousReply` for two that differ.
     """
     if not schema_enforced:
         return _read(raw, model, nested=True)
@@ -71,9 +75,11 @@ def read(raw: str, model: type[Model], *, schema_enforced: bool = False) -> Mode
     fence = _FENCE.fullmatch(text)
     if fence:
         text = fence[1].strip()
-    if not text.startswith("{") or exact_end(text, 0) != len(text):
+    is_one_object = text.startswith("{") and exact_end(text, 0) == len(text)
+    if not is_one_object:
         raise InvalidReply(f"the reply is not one JSON object: {_quote(raw)}")
-    # Fewer characters can't hold more entries than allowed, and a sound reply needs no tolerance.
+    # Strictly first: that's faster, and most replies are sound. The scanner below refuses a reply with too
+    # many entries; a text this short can't have them.
     if len(text) <= MAX_ENTRIES:
         with suppress(ValidationError):
             return model.model_validate_json(text, strict=True, extra="forbid")
@@ -84,19 +90,23 @@ def read(raw: str, model: type[Model], *, schema_enforced: bool = False) -> Mode
 
 
 def _read(raw: str, model: type[Model], *, nested: bool) -> Model:
-    return _only(after_thoughts(raw), model, nested=nested)
+    return _find_only_answer(after_thoughts(raw), model, nested=nested)
 
 
-def _only(raw: str, model: type[Model], *, nested: bool) -> Model:
-    reason = ""
-    answers = []
+def _find_only_answer(raw: str, model: type[Model], *, nested: bool) -> Model:
+    """Find the last object that fits `model`, and check that nothing in `raw` contradicts it.
+
+    With `nested`, keys inside the answer's own object count as contradictions, too.
+    """
+    why_last_misfits = ""
+    answers = []  # the last one first
     for item in reversed(scan(raw)):
         try:
             answers.append((item, fit.fit(item, model)))
         except fit.Misfit as misfit:
-            reason = reason or str(misfit)
+            why_last_misfits = why_last_misfits or str(misfit)
     if not answers:
-        raise InvalidReply(reason or f"no object in the reply: {_quote(raw)}")
+        raise InvalidReply(why_last_misfits or f"no object in the reply: {_quote(raw)}")
     last, answer = answers[0]
     if is_in_thoughts(thoughts_in(raw), last.start):
         raise InvalidReply("the only answer stands among the model's thoughts, which are none")
@@ -104,14 +114,14 @@ def _only(raw: str, model: type[Model], *, nested: bool) -> Model:
         raise AmbiguousReply(
             "an answer within a string of another object: which one is meant is not certain"
         )
+    decisive_fields = _list_decisive_fields(model)
     objects = []
-    deciding = []
     for item, other in answers:
         objects.append(item)
-        deciding.append([getattr(other, name) for name in _list_decisive_fields(model)])
-    if any(values != deciding[0] for values in deciding):
-        raise AmbiguousReply("two answers that differ: which one is meant is not certain")
-    key = _differing(raw, objects, answer, nested=nested)
+        for name in decisive_fields:
+            if getattr(other, name) != getattr(answer, name):
+                raise AmbiguousReply("two answers that differ: which one is meant is not certain")
+    key = _find_contradiction(raw, objects, answer, nested=nested)
     if key is not None:
         raise AmbiguousReply(
             f"`{key}` is given again with another value: which one is meant is not certain"
@@ -120,121 +130,148 @@ def _only(raw: str, model: type[Model], *, nested: bool) -> Model:
 
 
 def _quote(raw: str) -> str:
+    """Quote the beginning of a reply for a message."""
+    # `shorten` keeps whole words, so it leaves nothing of a reply that begins with a very long one.
     text = shorten(raw[:200], 60, placeholder="…") or raw[:59].strip()
     return repr(text) if text else "it is empty"
 
 
 def _list_decisive_fields(model: type[BaseModel]) -> list[str]:
-    """List the fields that tell answers apart: the required ones, or all if none is required."""
+    """List the fields by which answers are compared: the required ones, or all if none is required."""
     fields = model.model_fields
-    return [name for name, field in fields.items() if field.is_required()] or list(fields)
+    required = [name for name, field in fields.items() if field.is_required()]
+    return required or list(fields)
 
 
 # Finding a key of the answer that's given again with another value
 
-_Places = dict[str, list[tuple[BaseModel, str]]]
-"""Maps a plain key to the fields of an answer, and of its nested models, that the key names."""
+_FieldsByKey = dict[str, list[tuple[BaseModel, str]]]
+"""Maps a normalised key to the fields it names: pairs of the answer, or a model in it, and a field's name."""
 
 
-def _differing(
+def _find_contradiction(
     raw: str, objects: Sequence[Object], answer: BaseModel, *, nested: bool
 ) -> str | None:
-    """Return a key of `answer` that `raw` gives again with another value, or None."""
-    wanted = _decisive_places(answer)
-    around = _list_texts_around(raw, objects)
+    """Find a key of `answer` that `raw` gives again with another value; None if there's none."""
+    fields_by_key = _map_decisive_fields(answer)
+    texts_around = _list_texts_around(raw, objects)
     last = objects[0]
     end = exact_end(raw, last.start)
-    if end is None:
+    if end is None:  # it isn't exact JSON, so its own text is read as well
         texts = [raw]
     else:
         texts = [raw[: last.start], raw[end:]]
-        for text in around:
+        for text in texts_around:
             # If an object is written as a string, add the text from there on, without its backslashes.
             string = _STRING.search(text)
             if string:
                 texts.append(_ESCAPED.sub("", text[string.start() :]))
     for text in texts:
-        for key, value, begins in _find_mentions(text, wanted):
-            if _is_other(value, wanted[key], begins=begins) or _is_amount(value, wanted[key]):
+        for key, value, may_begin_object in _find_mentions(text, fields_by_key):
+            fields = fields_by_key[key]
+            if _is_other_value(value, fields, may_begin_object=may_begin_object):
+                return key
+            if _is_amount(value, fields):
                 return key
     if nested and end is not None:
-        for key, value in _inside(last):
-            if key in wanted and _is_other(value, wanted[key], begins=False):
+        for key, value in _walk(last):
+            fields = fields_by_key.get(key, [])
+            if fields and _is_other_value(value, fields, may_begin_object=False):
                 return key
-    return _find_difference_in_prose(around, wanted)
+    return _find_difference_in_prose(texts_around, fields_by_key)
 
 
-def _decisive_places(answer: BaseModel) -> _Places:
-    """Return the decisive fields of an answer and of the models in it, by their plain keys."""
+def _map_decisive_fields(answer: BaseModel) -> _FieldsByKey:
+    """Map the normalised keys of an answer's decisive fields, and of the models in it, to these fields."""
     holders = [answer]
     for name in _list_decisive_fields(type(answer)):
         value = getattr(answer, name)
         if isinstance(value, BaseModel):
             holders.append(value)
-    places: _Places = {}
+    fields_by_key: _FieldsByKey = {}
     for holder in holders:
         for name in _list_decisive_fields(type(holder)):
             key = fit.plain(fit.key_of(name, type(holder)))
-            places.setdefault(key, []).append((holder, name))
-    return places
+            fields_by_key.setdefault(key, []).append((holder, name))
+    return fields_by_key
 
 
 def _list_texts_around(raw: str, objects: Sequence[Object]) -> list[str]:
-    """Return the texts around the objects that are exact JSON, from the last one on."""
-    around = []
+    """List the texts between the objects that are exact JSON; the one behind the last object comes first.
+
+    `objects` go from the last to the first. One that isn't exact JSON stays part of the text around it.
+    """
+    texts = []
     until = len(raw)
     for item in objects:
         end = exact_end(raw, item.start)
         if end is not None and end <= until:
-            around.append(raw[end:until])
+            texts.append(raw[end:until])
             until = item.start
-    around.append(raw[:until])
-    return around
+    texts.append(raw[:until])
+    return texts
 
 
-def _find_mentions(text: str, wanted: _Places) -> Iterator[tuple[str, object, bool]]:
-    """Yield each wanted key in a text, the value behind its colon, and whether an object may begin there."""
-    places = []
+def _find_mentions(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str, object, bool]]:
+    """Yield each key of the answer in a text, the value behind its colon, and whether it may open an object.
+
+    After too many, yields one more with the value `CUT`, which contradicts any answer.
+    """
+    mentions = []
     for match in _MENTION.finditer(text):
         key = fit.plain(match["quoted"] or match["bare"])
-        if key in wanted:
-            places.append((key, match))
-        if len(places) > MAX_MENTIONS:
+        if key in fields_by_key:
+            mentions.append((key, match))
+        if len(mentions) > MAX_MENTIONS:
             yield key, CUT, False
             return
-    most = max(_LEAST_READ, _MAX_READ // (len(places) or 1))
-    for key, match in places:
+    most_characters = max(_LEAST_READ, _MAX_READ // (len(mentions) or 1))
+    for key, match in mentions:
         start = match.start()
-        begins = match["bare"] or _FIRST.search(text, max(0, start - 80), start)
-        value = value_at(text[match.end() : match.end() + most])
-        yield key, value, bool(begins)
+        is_first_key = _FIRST.search(text, max(0, start - 80), start) is not None
+        value = value_at(text[match.end() : match.end() + most_characters])
+        yield key, value, is_first_key or bool(match["bare"])
 
 
-def _inside(value: Object | Array) -> Iterator[tuple[str, object]]:
-    """Yield every key at any depth, and its value."""
-    for key, item in value.items() if isinstance(value, Object) else (("", item) for item in value):
+def _walk(value: Object | Array) -> Iterator[tuple[str, object]]:
+    """Yield every key (normalised) and value at any depth; items of a list have the key ""."""
+    pairs: list[tuple[str, object]]
+    if isinstance(value, Object):
+        pairs = list(value.items())
+    else:
+        pairs = [("", item) for item in value]
+    for key, item in pairs:
         yield fit.plain(key), item
         if isinstance(item, (Object, Array)):
-            yield from _inside(item)
+            yield from _walk(item)
 
 
-def _is_other(mention: object, places: list[tuple[BaseModel, str]], *, begins: bool) -> bool:
-    """Whether a value would be valid there, but isn't the answer's."""
+def _is_other_value(
+    mention: object, fields: list[tuple[BaseModel, str]], *, may_begin_object: bool
+) -> bool:
+    """Whether a value is valid for one of the answer's fields with the same key, and equal to none of them.
+
+    A value that was cut off may be anything, so it counts as another one; but not in a text that may just be
+    the beginning of the answer's own object (`may_begin_object`).
+    """
     is_cut = False
-    is_known = False
-    for holder, name in places:
+    is_valid = False
+    for holder, name in fields:
         value = _validate_value(mention, holder, name)
         if value is CUT:
             is_cut = True
         elif value is not None:
             if value == getattr(holder, name):
                 return False
-            is_known = True
-    return is_known or (is_cut and not begins)
+            is_valid = True
+    return is_valid or (is_cut and not may_begin_object)
 
 
-def _is_amount(value: object, places: list[tuple[BaseModel, str]]) -> bool:
-    """Whether a value is an amount in place of a number, in a form or size that no answer has."""
+def _is_amount(value: object, fields: list[tuple[BaseModel, str]]) -> bool:
+    """Whether a value says an amount that's invalid for its field, such as "90 %" or 7 of 5.
+
+    Such a value isn't the answer's, but it's an assessment all the same.
+    """
     parts = value if isinstance(value, Array) else [value]
     words = []
     for part in parts:
@@ -242,41 +279,49 @@ def _is_amount(value: object, places: list[tuple[BaseModel, str]]) -> bool:
             words += re.split(r"[/,;]\s?", str(part).strip())
     if not words or not all(map(_AMOUNT.fullmatch, words)):
         return False
-    for holder, name in places:
-        kind = _get_kind(holder, name)
-        is_several = fit.is_model(kind) and not isinstance(value, (int, float))
-        if (fit.is_number(kind) or is_several) and _validate_value(value, holder, name) is None:
+    for holder, name in fields:
+        annotation = _get_annotation(holder, name)
+        holds_several = fit.is_model(annotation) and not isinstance(value, (int, float))
+        takes_amounts = fit.is_number(annotation) or holds_several
+        if takes_amounts and _validate_value(value, holder, name) is None:
             return True
     return False
 
 
-def _get_kind(holder: BaseModel, name: str) -> object:
-    """Return the type that a field is annotated with."""
+def _get_annotation(holder: BaseModel, name: str) -> object:
+    """Return the type that a field is annotated with, without `Annotated` and `| None`."""
     return fit.strip(type(holder).model_fields[name].annotation)
 
 
 def _validate_value(value: object, holder: BaseModel, name: str) -> object:
-    """Validate a value for a field of `holder`: returns `CUT` if it's cut, None if it isn't valid."""
+    """Validate a value for a field of `holder`, whose other fields keep their values.
+
+    Returns the value as the field would hold it; `CUT` if it was cut off, and None if it isn't valid.
+    """
     model = type(holder)
-    fields = {}
+    values_by_key = {}
     for other in model.model_fields:
-        fields[fit.key_of(other, model)] = getattr(holder, other)
+        values_by_key[fit.key_of(other, model)] = getattr(holder, other)
     try:
-        fields[fit.key_of(name, model)] = fit.shape(value, _get_kind(holder, name), name)
-        return getattr(model.model_validate(fields), name)
+        shaped = fit.shape(value, _get_annotation(holder, name), name)
+        values_by_key[fit.key_of(name, model)] = shaped
+        return getattr(model.model_validate(values_by_key), name)
     except fit.CutOff:
         return CUT
     except (fit.Misfit, ValidationError):
         return None
 
 
-def _find_difference_in_prose(texts: list[str], wanted: _Places) -> str | None:
-    """Find a key that prose or markup gives a different number, if it gives every wanted key a number."""
+def _find_difference_in_prose(texts: list[str], fields_by_key: _FieldsByKey) -> str | None:
+    """Find a score that prose or markup states differently, such as "Accuracy: 2" beside `"accuracy": 4`.
+
+    Only texts that state every score count: a single number could mean anything. Returns the key, or None.
+    """
     numbers = {}
-    spellings = {}
-    for key, places in wanted.items():
-        for holder, name in places:
-            if fit.is_number(_get_kind(holder, name)):
+    spellings = {}  # patterns that match a key written with spaces, underscores, hyphens or nothing
+    for key, fields in fields_by_key.items():
+        for holder, name in fields:
+            if fit.is_number(_get_annotation(holder, name)):
                 words = re.split(r"[\s_-]+", fit.key_of(name, type(holder)))
                 spellings[key] = r"[\s_-]?".join(map(re.escape, words))
                 numbers[key] = getattr(holder, name)
@@ -287,11 +332,13 @@ def _find_difference_in_prose(texts: list[str], wanted: _Places) -> str | None:
     mentions = []
     for text in texts:
         for match in pattern.finditer(text):
+            # On the next line and before such a mark, it's the number of an item in a list.
             next_mark = match["after"].strip()[:1]
-            is_numbered_line = "\n" in match["between"] and next_mark in (".", ")", ":", "-")
-            if not is_numbered_line:
+            is_item_number = "\n" in match["between"] and next_mark in (".", ")", ":", "-")
+            if not is_item_number:
                 mentions.append((fit.plain(match["key"]), float(match["number"])))
-    if dict(mentions).keys() == numbers.keys():
+    mentioned_keys = {key for key, _ in mentions}
+    if mentioned_keys == numbers.keys():
         for key, number in mentions:
             if number != abs(numbers[key]):  # a dash before a number may be its sign
                 return key

@@ -45,51 +45,61 @@ def plain(key: str) -> str:
 
 
 def _find_keys_like(value: Object, keys: Collection[str]) -> list[str]:
-    """Return the keys of an object that match one of the plain keys, in any spelling."""
+    """List the keys of an object that are one of `keys` (normalised) in any spelling."""
     return [key for key in value if plain(key) in keys]
 
 
 def key_of(name: str, model: type[BaseModel]) -> str:
-    """Return the key under which `model` reads a field."""
+    """Return the key of a field in JSON: its alias, or its name."""
     alias = model.model_fields[name].validation_alias
     return alias if isinstance(alias, str) else name
 
 
-def _inner(model: type[BaseModel]) -> list[type[BaseModel]]:
-    kinds = [strip(field.annotation) for field in model.model_fields.values()]
-    return list(filter(is_model, kinds))
+def _list_inner_models(model: type[BaseModel]) -> list[type[BaseModel]]:
+    """List the models that fields of `model` hold."""
+    annotations = [strip(field.annotation) for field in model.model_fields.values()]
+    return list(filter(is_model, annotations))
 
 
-@lru_cache(maxsize=64)  # some models are made for a single reply
-def _inside(model: type[BaseModel]) -> frozenset[str]:
-    """Return the keys (plain) of a model's fields, and of the models that are its fields."""
+@lru_cache(maxsize=64)  # few, since some models are made for a single reply
+def _list_keys(model: type[BaseModel]) -> frozenset[str]:
+    """List the keys (normalised) of a model's fields, and of the models in them."""
     keys = set()
-    for part in (model, *_inner(model)):
+    for part in (model, *_list_inner_models(model)):
         for name in part.model_fields:
             keys.add(plain(key_of(name, part)))
     return frozenset(keys)
 
 
-def _maximum(model: type[BaseModel]) -> float | None:
-    """Return the highest number that a field of `model`, or of the models that are its fields, may be."""
-    limits = list(map(_maximum, _inner(model)))
+def _find_maximum(model: type[BaseModel]) -> float | None:
+    """Find the highest number that a field of `model`, or of a model in it, may be; None without a limit."""
+    limits = []
+    for inner_model in _list_inner_models(model):
+        limits.append(_find_maximum(inner_model))
     for field in model.model_fields.values():
         for constraint in field.metadata:
             limits.append(getattr(constraint, "le", None))
-    return max((float(limit) for limit in limits if isinstance(limit, (int, float))), default=None)
+    numbers = [float(limit) for limit in limits if isinstance(limit, (int, float))]
+    return max(numbers, default=None)
 
 
 def strip(annotation: Any) -> Any:  # noqa: ANN401 - an annotation can be any object
-    """Remove `Annotated` and `| None` from an annotation."""
-    while get_origin(annotation) is Annotated or len(_arms(annotation)) == 1:
-        annotation = (_arms(annotation) or get_args(annotation))[0]
-    return annotation
+    """Remove `Annotated` and `| None` from an annotation, however they're nested."""
+    while True:
+        types = _list_union_types(annotation)
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        elif len(types) == 1:
+            annotation = types[0]
+        else:
+            return annotation
 
 
-def _arms(annotation: object) -> list[Any]:
+def _list_union_types(annotation: object) -> list[Any]:
+    """List the types in a union other than None; [] for any other annotation."""
     if get_origin(annotation) not in (Union, UnionType):
         return []
-    return [arm for arm in get_args(annotation) if arm is not NoneType]
+    return [kind for kind in get_args(annotation) if kind is not NoneType]
 
 
 def is_model(kind: object) -> TypeGuard[type[BaseModel]]:
@@ -98,21 +108,21 @@ def is_model(kind: object) -> TypeGuard[type[BaseModel]]:
 
 def is_number(kind: object) -> bool:
     """Whether an annotation accepts numbers only."""
-    return kind in (int, float) or set(_arms(kind)) == {int, float}
+    return kind in (int, float) or set(_list_union_types(kind)) == {int, float}
 
 
 # From an object to a model
 
 
 def fit(item: Object, model: type[Model]) -> Model:
-    """Return an object as a `model`, or raise `Misfit`."""
+    """Turn an object of a reply into a `model`; raises `Misfit` with the first problem."""
     try:
         return model.model_validate(shape(item, model, ""))
     except ValidationError as invalid:
         error = invalid.errors(include_url=False)[0]
         where = ".".join(map(str, error["loc"]))
         message = error["msg"]
-        problem = message[:1].lower() + message[1:]
+        problem = message[:1].lower() + message[1:]  # it stands in the middle of a sentence
         if error["type"] == "missing":
             problem = f"an object without `{where}`"
         elif where:
@@ -121,8 +131,11 @@ def fit(item: Object, model: type[Model]) -> Model:
 
 
 def _quote(value: object) -> str:
-    if isinstance(value, (dict, list)):
-        return "an object" if isinstance(value, dict) else "a list"
+    """Quote a value for a message, in few characters."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
     text = repr(value)
     if len(text) <= _SHORT:
         return text
@@ -130,43 +143,58 @@ def _quote(value: object) -> str:
 
 
 def shape(value: object, annotation: object, where: str) -> object:
-    """Bring `value` into the form that `annotation` takes; pydantic decides about the rest."""
+    """Bring a value of a reply into the form that pydantic takes for an annotation.
+
+    Numbers may be quoted, choices may be in another case, and models wrapped. A value that can't be read in
+    such a way stays as it is, and pydantic refuses it. `where` names the field in messages.
+
+    Raises `CutOff` for a value that the reply didn't finish, and `Misfit` for one that pydantic would accept
+    but mustn't, such as true for 1.
+    """
     kind = strip(annotation)
     if value is CUT:
         raise CutOff(f"`{where}` is cut off")
     if is_model(kind):
-        return _model(value, kind, where)
+        return _shape_model(value, kind, where)
     if is_number(kind):
-        return _number(value, where)
+        return _shape_number(value, where)
     choices = get_args(kind) if get_origin(kind) is Literal else ()
-    arms = _arms(kind)
-    # A bool would pass for a number, or for an offered one.
-    if isinstance(value, bool) and (choices or ({int, float} & {*arms} and bool not in arms)):
-        raise Misfit(f"`{where}` is {str(value).lower()}, which was not asked for")
+    if isinstance(value, bool):
+        types = _list_union_types(kind)
+        wants_number = (int in types or float in types) and bool not in types
+        if choices or wants_number:  # in Python true equals 1
+            raise Misfit(f"`{where}` is {str(value).lower()}, which was not asked for")
     if isinstance(value, (Object, Array)) and not value.closed:
         raise CutOff(f"`{where}` is cut off")
     if kind is str:
         if type(value) is int:
             return str(value)
         return value
-    if not choices:
-        return _container(value, kind, where)
-    # A choice may be spelt in another case, or as another type.
-    if any(type(choice) is int for choice in choices) and not isinstance(value, bool):
+    if choices:
+        return _shape_choice(value, choices, where)
+    return _shape_container(value, kind, where)
+
+
+def _shape_choice(value: object, choices: Sequence[object], where: str) -> object:
+    """Find the choice that a value means, in another case or as a number in quotes; else return the value."""
+    if any(type(choice) is int for choice in choices):
         with suppress(Misfit):
-            value = _number(value, where)
+            value = _shape_number(value, where)
     if value in choices or not isinstance(value, str):
         return value
     text = value.strip().casefold()
-    same = []
+    alike = []
     for choice in choices:
         if isinstance(choice, str) and choice.casefold() == text:
-            same.append(choice)
-    return same[0] if len(same) == 1 else value
+            alike.append(choice)
+    return alike[0] if len(alike) == 1 else value
 
 
-def _number(value: object, where: str) -> object:
-    """Read a number from `value`: bare, in quotes, or under "score"; bools and other texts aren't numbers."""
+def _shape_number(value: object, where: str) -> object:
+    """Read a number that is bare, in quotes, or in an object under a key such as "score".
+
+    Raises `Misfit` for a bool and for any other text or object, and `CutOff` for an unfinished one.
+    """
     if isinstance(value, Object):
         keys = _find_keys_like(value, _VALUE_KEYS)
         if _find_keys_like(value, _MAXIMUM_KEYS):
@@ -175,7 +203,7 @@ def _number(value: object, where: str) -> object:
             raise Misfit(f"`{where}` is an object, not a number")
         if value[keys[0]] is CUT:
             raise CutOff(f"`{where}` is cut off")
-        return _number(value[keys[0]], where)
+        return _shape_number(value[keys[0]], where)
     if isinstance(value, bool):
         raise Misfit(f"`{where}` is {str(value).lower()}, not a number")
     if isinstance(value, str):
@@ -187,29 +215,35 @@ def _number(value: object, where: str) -> object:
     return value
 
 
-def _container(value: object, kind: object, where: str) -> object:
-    """Shape the values of a mapping, or the items of a list."""
+def _shape_container(value: object, kind: object, where: str) -> object:
+    """Shape the values of a mapping, or the items of a list; any other value stays as it is."""
     origin = get_origin(kind)
-    wanted = get_args(kind)
-    if origin in (dict, Mapping) and isinstance(value := _key_objects(value) or value, Object):
-        for key in value:
-            if key in value.repeated:
-                raise Misfit(f"`{_join(where, key)}` is given twice")
-        return {key: shape(item, wanted[1], _join(where, key)) for key, item in value.items()}
+    arguments = get_args(kind)
+    if origin in (dict, Mapping):
+        value = _key_objects(value) or value
+        if isinstance(value, Object):
+            _, value_kind = arguments
+            shaped = {}
+            for key, item in value.items():
+                if key in value.repeated:
+                    raise Misfit(f"`{_join(where, key)}` is given twice")
+                shaped[key] = shape(item, value_kind, _join(where, key))
+            return shaped
     if not isinstance(value, Array):
         return value
-    item_kind = wanted[0] if origin in (list, Sequence) else Any
-    return [shape(item, item_kind, _join(where, at)) for at, item in enumerate(value)]
+    item_kind = arguments[0] if origin in (list, Sequence) else Any
+    return [shape(item, item_kind, _join(where, number)) for number, item in enumerate(value)]
 
 
 def _join(where: str, part: object) -> str:
+    """Join the path of a field, "" at the top, and a key or index in it."""
     return f"{where}.{part}" if where else str(part)
 
 
-def _model(value: object, model: type[BaseModel], where: str) -> object:
-    """Shape an object; the answer in it may be wrapped, nested deeper, or flatter than `model`."""
+def _shape_model(value: object, model: type[BaseModel], where: str) -> object:
+    """Shape an object for `model`: its fields may be wrapped, nested deeper, or flatter than there."""
     keyed = _key_objects(value)
-    if keyed and _find_keys_like(keyed, _inside(model)):
+    if keyed and _find_keys_like(keyed, _list_keys(model)):
         value = keyed
     if isinstance(value, Array) and len(value) == 1:
         value = value[0]
@@ -218,28 +252,33 @@ def _model(value: object, model: type[BaseModel], where: str) -> object:
     _refuse_other_scale(value, model)
     value = _unwrap(value, model)
     _refuse_other_scale(value, model)
-    shaped = {}
-    used = {}
+    keys_by_name = {}
     for name in model.model_fields:
-        key = _match(value, name, model, where)
-        if key is not None:
-            used[name] = key
+        found_key = _match_key(value, name, model, where)
+        if found_key is not None:
+            keys_by_name[name] = found_key
+    shaped = {}
     for name, field in model.model_fields.items():
-        if name in used:
-            item = value[used[name]]
+        if name in keys_by_name:
+            item = value[keys_by_name[name]]
         else:
             item = _find_elsewhere(value, name, model)
-        required = field.is_required()
+        if item is _MISSING:
+            continue
+        is_required = field.is_required()
         kind = field.annotation
         takes_none = kind in (Any, None, object) or NoneType in get_args(kind)
-        # Null means the default if a field has one and doesn't accept null.
-        if item is not _MISSING and (item is not None or required or takes_none):
-            with suppress(*[] if required else [CutOff]):
-                key = key_of(name, model)
-                shaped[key] = shape(item, kind, _join(where, key))
+        if item is None and not is_required and not takes_none:
+            continue  # null means the default
+        key = key_of(name, model)
+        try:
+            shaped[key] = shape(item, kind, _join(where, key))
+        except CutOff:
+            if is_required:
+                raise
     others = {}
     for key, item in value.items():
-        if key not in used.values() and item is not CUT:
+        if key not in keys_by_name.values() and item is not CUT:
             others[key] = item
     return others | shaped
 
@@ -247,19 +286,22 @@ def _model(value: object, model: type[BaseModel], where: str) -> object:
 # The keys of a model, in an object that spells or nests them in its own way
 
 
-def _match(value: Object, name: str, model: type[BaseModel], where: str = "") -> str | None:
-    """Find the key of `value` for the field `name`: the exact one, or the only similar one."""
-    key: str | None = key_of(name, model)
-    if key not in value:
-        wanted = plain(key_of(name, model))
-        others = set()
+def _match_key(value: Object, name: str, model: type[BaseModel], where: str = "") -> str | None:
+    """Find the key of `value` for the field `name`: the exact one, or the only one like it; else None.
+
+    Raises `Misfit` if several keys are like it, or if the key is repeated.
+    """
+    exact_key = key_of(name, model)
+    key: str | None = exact_key
+    if exact_key not in value:
+        keys_of_others = set()
         for other in model.model_fields:
             if other != name:
-                others.add(plain(key_of(other, model)))
-        alike = _find_keys_like(value, {wanted} - others)
+                keys_of_others.add(plain(key_of(other, model)))
+        alike = _find_keys_like(value, {plain(exact_key)} - keys_of_others)
         if len(alike) > 1:
             first, second = alike[:2]
-            raise Misfit(f"`{key_of(name, model)}` is given as {first!r} and {second!r}")
+            raise Misfit(f"`{exact_key}` is given as {first!r} and {second!r}")
         key = alike[0] if alike else None
     if key in value.repeated:
         raise Misfit(f"`{_join(where, key)}` is given twice")
@@ -267,75 +309,87 @@ def _match(value: Object, name: str, model: type[BaseModel], where: str = "") ->
 
 
 def _key_objects(value: object) -> Object | None:
-    """Turn a list of objects that each name what they rate into one object, keyed by these names."""
+    """Turn `[{"name": "accuracy", "score": 4}, …]` into `{"accuracy": {…}, …}`; None for anything else."""
     if not isinstance(value, Array):
         return None
-    whole = Object()
+    by_name = Object()
     for item in value:
         if not isinstance(item, Object):
             return None
         names = [item[key] for key in _find_keys_like(item, _NAME_KEYS)]
         if len(names) != 1 or not isinstance(names[0], str):
             return None
-        whole.put(names[0], item)
-    whole.closed = value.closed
-    return whole
+        by_name.put(names[0], item)
+    by_name.closed = value.closed
+    return by_name
 
 
-def _children(value: Object) -> Iterator[Object]:
-    """Yield the objects directly in `value`, or in a list there, that may be part of the answer."""
+def _find_wrapped(value: Object) -> Iterator[Object]:
+    """Yield the objects in `value` under keys such as "result", which may hold the answer."""
     for key, item in value.items():
+        may_wrap = plain(key) in _WRAPPERS and key not in value.repeated
+        if not may_wrap:
+            continue
         inner = _key_objects(item) or item
         if isinstance(inner, Array) and len(inner) == 1:
             inner = inner[0]
-        if isinstance(inner, Object) and key not in value.repeated and plain(key) in _WRAPPERS:
+        if isinstance(inner, Object):
             yield inner
 
 
 def _unwrap(value: Object, model: type[BaseModel]) -> Object:
-    """Unwrap the object in `value` that has keys of `model`; `value` itself if it has some, or if unclear."""
-    names = _inside(model)
-    inner = value
+    """Unwrap the object in `value` that has keys of `model`.
+
+    Returns `value` itself if it has some, or if it isn't clear which object is meant.
+    """
+    keys = _list_keys(model)
+    candidate = value
     for _ in range(_MAX_WRAPPERS + 1):
-        if _find_keys_like(inner, names):
-            return inner
-        inside = [*_children(inner)]
-        answering = [child for child in inside if _find_keys_like(child, names)] or inside
-        if len(answering) != 1:
+        if _find_keys_like(candidate, keys):
+            return candidate
+        wrapped = list(_find_wrapped(candidate))
+        with_keys = [inner for inner in wrapped if _find_keys_like(inner, keys)]
+        candidates = with_keys or wrapped
+        if len(candidates) != 1:
             break
-        inner = answering[0]
+        candidate = candidates[0]
     return value
 
 
 def _find_elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
-    """Find a required field in another place than `model` has it: one level up, or in one nested object."""
+    """Find the value of a required field that isn't where `model` has it.
+
+    It may be in a wrapped object, or, if it's a model itself, its fields may stand in `value` directly.
+    Returns `_MISSING` if it's nowhere; raises `Misfit` if it's in several places.
+    """
     field = model.model_fields[name]
     if not field.is_required():
         return _MISSING
-    inside = [*_children(value)]
-    items = []
-    for child in inside:
-        key = _match(child, name, model)
+    wrapped = list(_find_wrapped(value))
+    values = []
+    for inner in wrapped:
+        key = _match_key(inner, name, model)
         if key is not None:
-            items.append(child[key])
+            values.append(inner[key])
     kind = strip(field.annotation)
     if is_model(kind):
-        parts = []
-        for holder in (value, *inside):
-            part = _find_flat_model(holder, kind)
-            if part is not None:
-                parts.append(part)
-        items = parts or items
-    if len(items) > 1:
-        raise Misfit(f"`{name}` is given in {len(items)} places")
-    return items[0] if items else _MISSING
+        flat_models = []
+        for holder in (value, *wrapped):
+            flat_model = _find_flat_model(holder, kind)
+            if flat_model is not None:
+                flat_models.append(flat_model)
+        if flat_models:
+            values = flat_models
+    if len(values) > 1:
+        raise Misfit(f"`{name}` is given in {len(values)} places")
+    return values[0] if values else _MISSING
 
 
 def _find_flat_model(value: Object, model: type[BaseModel]) -> Object | None:
-    """Return the part of `value` that's a `model`, if it holds all required fields."""
+    """Collect the fields of `model` from an object; None if there are none, or not all required ones."""
     part = Object()
     for name, field in model.model_fields.items():
-        key = _match(value, name, model)
+        key = _match_key(value, name, model)
         if key is not None:
             part.put(key, value[key])
         elif field.is_required():
@@ -345,32 +399,43 @@ def _find_flat_model(value: Object, model: type[BaseModel]) -> Object | None:
 
 
 def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
-    """Refuse an object that names another maximum beside its numbers than the requested one."""
-    # A total beside several scores is their sum.
-    keys = _find_keys_like(value, _MAXIMUM_KEYS - {"total"} - _inside(model))
-    most = _maximum(model) if keys else None
+    """Raise `Misfit` if an object names a maximum ("scale": "0-10") other than that of the model's scores."""
+    # A total beside several scores is their sum, not a maximum.
+    keys = _find_keys_like(value, _MAXIMUM_KEYS - {"total"} - _list_keys(model))
+    if not keys:
+        return
+    maximum = _find_maximum(model)
+    if maximum is None:
+        return
     for key in keys:
         figures = _FIGURE.findall(str(value[key])[:_SHORT])
-        if most is not None and figures and max(map(float, figures)) != most:
-            raise Misfit(f"`{key}` names another scale than the one up to {most:g}")
+        if figures and max(map(float, figures)) != maximum:
+            raise Misfit(f"`{key}` names another scale than the one up to {maximum:g}")
 
 
 def is_quoted(item: Object, model: type[BaseModel]) -> bool:
-    """Whether an object found in a string of another may be a quote, not a restarted answer."""
+    """Whether an object was quoted in a string of another one, so that it needn't be the answer.
+
+    A model may also break off within a string and begin its answer anew. Then nothing closes the string or
+    the outer object, and the outer one has none of the answer's keys with a complete value.
+    """
     outer = item.around
+    if outer is None:
+        return False
     behind = item.tail.strip()
-    if outer is None or behind.startswith(tuple(QUOTES)) or "}" in behind or "]" in behind:
-        return outer is not None
-    wanted = _inside(model).intersection(map(plain, _keys(item)))
+    is_string_closed = behind.startswith(tuple(QUOTES))
+    if is_string_closed or "}" in behind or "]" in behind:
+        return True
+    keys_of_answer = _list_keys(model).intersection(map(plain, _walk_keys(item)))
     while outer is not None:
-        if not wanted.isdisjoint(map(plain, _keys(outer, whole=True))):
+        if not keys_of_answer.isdisjoint(map(plain, _walk_keys(outer, whole=True))):
             return True
         outer = outer.around
     return False
 
 
-def _keys(item: Object, *, whole: bool = False) -> Iterator[str]:
-    """Yield the keys of an object and its nested objects; with `whole`, only those of complete values."""
+def _walk_keys(item: Object, *, whole: bool = False) -> Iterator[str]:
+    """Yield the keys of an object and of the objects in it; with `whole`, only those of complete values."""
     for holder in (item, *item.values()):
         if isinstance(holder, Object):
             for key, value in holder.items():
