@@ -33,31 +33,33 @@ KEEP = "keep"  # the only key of a reply about a single criterion
 _NO_WINNER = (TIE, "both", "neither", "equal", "none")
 
 
-def _text(value: object, most: int) -> str:
-    """Join a model's text, which may come as a list or by dimension, into one text."""
+def _join_text(value: object, most: int) -> str:
+    """Join a model's text, which may be a list or an object, into one of `most` characters at most."""
     if isinstance(value, dict):
-        lines = [f"{key}: {_text(item, most)}" for key, item in value.items()]
+        lines = [f"{key}: {_join_text(item, most)}" for key, item in value.items()]
         value = "\n".join(lines)
     elif isinstance(value, list):
-        value = "\n".join(_text(item, most) for item in value)
+        value = "\n".join(_join_text(item, most) for item in value)
     if value is None:
         return ""
     return str(value).strip()[:most]
 
 
-def _listed(value: object) -> object:
-    """Return findings as a list; models also give them as texts, as one object, or by dimension."""
+def _list_findings(value: object) -> object:
+    """Turn findings into a list of objects; models also give them as texts, as one object, or by dimension.
+
+    Anything else stays as it is, for pydantic to refuse.
+    """
     if isinstance(value, str):
         if value.strip().casefold() in ("", "none", "n/a"):
             value = []
         else:
             value = [value]
-    if isinstance(value, dict) and "issue" in value:
-        value = [value]
-    if isinstance(value, dict):
-        value = _findings_by_dimension(value)
-    if value is None:
-        return []
+    elif isinstance(value, dict):
+        is_one_finding = "issue" in value
+        value = [value] if is_one_finding else _list_findings_by_dimension(value)
+    elif value is None:
+        value = []
     if not isinstance(value, list):
         return value
     findings = []
@@ -69,29 +71,31 @@ def _listed(value: object) -> object:
     return findings
 
 
-def _findings_by_dimension(value: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the findings of an object keyed by dimension, each with its dimension."""
+def _list_findings_by_dimension(value: dict[str, Any]) -> list[dict[str, Any]]:
+    """List the findings of an object keyed by dimension; each gets its dimension, unless it names one."""
     findings = []
-    for name, items in value.items():
-        for item in items if isinstance(items, list) else [items]:
+    for name, item_or_items in value.items():
+        items = item_or_items if isinstance(item_or_items, list) else [item_or_items]
+        for item in items:
             finding = item if isinstance(item, dict) else {"issue": item}
             findings.append({"dimension": name, **finding})
     return findings
 
 
-def _label(text: str) -> str:
+def _normalise_label(text: str) -> str:
+    """Remove the brackets that a label is shown in, and ignore its case."""
     return text.strip().removeprefix("[").removesuffix("]").strip().casefold()
 
 
-def _in_list(value: object) -> object:
-    """Put a label that comes without its list into one."""
+def _wrap_label(value: object) -> object:
+    """Put a single label, given without a list, into one."""
     if isinstance(value, str) and value.strip():
         return [value]
     return value
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object in the part of the language that strict providers accept."""
+    """Build the JSON Schema of an object: all keys required, and no others, as strict providers demand."""
     required = list(properties)
     return {
         "type": "object",
@@ -102,9 +106,9 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 _STRING: dict[str, Any] = {"type": "string"}
-_Reasoning = Annotated[str, BeforeValidator(functools.partial(_text, most=MAX_REASONING))]
-_Text = Annotated[str, BeforeValidator(functools.partial(_text, most=MAX_TEXT))]
-_Word = Annotated[str, BeforeValidator(functools.partial(_text, most=MAX_WORD))]
+_Reasoning = Annotated[str, BeforeValidator(functools.partial(_join_text, most=MAX_REASONING))]
+_Text = Annotated[str, BeforeValidator(functools.partial(_join_text, most=MAX_TEXT))]
+_Word = Annotated[str, BeforeValidator(functools.partial(_join_text, most=MAX_WORD))]
 
 
 class ReplyForm(BaseModel, serialize_by_alias=True):
@@ -163,65 +167,75 @@ class ReviewReply(ReplyForm):
 def score_reply_model(
     dimensions: tuple[str, ...], least: int, most: int, binary: frozenset[str] = frozenset()
 ) -> type[ScoreReply]:
-    """Return the model of a reply: `reasoning`, `findings`, and `scores`, an integer or a `binary` answer."""
+    """Create the model of a reply with `reasoning`, `findings` and `scores`, one for each dimension.
+
+    A score is a whole number from `least` to `most`, or yes or no for the dimensions in `binary`.
+    """
     score = Annotated[int, Field(strict=True, ge=least, le=most)]
     points = {"type": "integer", "enum": list(range(least, most + 1))}
     answer = {"type": "string", "enum": list(get_args(YesNo))}
     # Fields have names of their own: a dimension may be called `copy` or `json`, as methods of pydantic are.
     fields: dict[str, Any] = {}
     sent_scores: dict[str, Any] = {}
-    for at, name in enumerate(dimensions):
+    for number, name in enumerate(dimensions):
         if name in binary:
-            fields[f"dimension_{at}"] = (YesNo, Field(alias=name))
+            fields[f"dimension_{number}"] = (YesNo, Field(alias=name))
             sent_scores[name] = answer
         else:
-            fields[f"dimension_{at}"] = (score, Field(alias=name))
+            fields[f"dimension_{number}"] = (score, Field(alias=name))
             sent_scores[name] = points
     scores = create_model("Scores", __config__=ConfigDict(serialize_by_alias=True), **fields)
-    findings = Annotated[list[FindingReply], BeforeValidator(_listed)]
+    findings = Annotated[list[FindingReply], BeforeValidator(_list_findings)]
     fields = {"scores": (scores, ...), "findings": (findings, [])}
     model = create_model("ScoreReply", __base__=ScoreReply, **fields)
-    words = {"type": "string", "enum": list(dimensions)}
-    finding = {**dict.fromkeys(FindingReply.model_fields, _STRING), "dimension": words}
-    listed = {"type": "array", "items": _object(finding)}
-    properties = {"reasoning": _STRING, "scores": _object(sent_scores), "findings": listed}
+    finding = dict.fromkeys(FindingReply.model_fields, _STRING)
+    finding["dimension"] = {"type": "string", "enum": list(dimensions)}
+    sent_findings = {"type": "array", "items": _object(finding)}
+    properties = {"reasoning": _STRING, "scores": _object(sent_scores), "findings": sent_findings}
     model.sent = _object(properties)
     return cast("type[ScoreReply]", model)
 
 
 def select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> type[ReplyForm]:
-    """Create the model of a reply about `labels`; unknown labels alone make it invalid, rather than empty."""
-    offered = {_label(label): label for label in labels}
+    """Create the model of a reply that lists, for each criterion, the labels for which it holds.
+
+    Labels that weren't offered are left out; a list of nothing else is invalid, since an empty one would say
+    that the criterion holds for none.
+    """
+    offered = {_normalise_label(label): label for label in labels}
 
     def keep_offered(words: list[str]) -> list[str]:
-        kept = []
+        kept: dict[str, None] = {}  # in their order, each once
         for word in words:
-            label = offered.get(_label(word))
+            label = offered.get(_normalise_label(word))
             if label:
-                kept.append(label)
+                kept[label] = None
         if words and not kept:
             raise ValueError("none of the labels was offered")
-        return list(dict.fromkeys(kept))
+        return list(kept)
 
-    kept_labels = Annotated[list[str], BeforeValidator(_in_list), AfterValidator(keep_offered)]
+    kept_labels = Annotated[list[str], BeforeValidator(_wrap_label), AfterValidator(keep_offered)]
     keys = [KEEP] if len(criteria) == 1 else list(criteria)
     fields: dict[str, Any] = {}
-    for at, key in enumerate(keys):
-        fields[f"list_{at}"] = (kept_labels, Field(alias=key))
+    for number, key in enumerate(keys):
+        fields[f"list_{number}"] = (kept_labels, Field(alias=key))
     model = create_model("SelectReply", __base__=ReplyForm, **fields)
-    several = {"type": "array", "items": {"type": "string", "enum": list(labels)}}
-    model.sent = _object(dict.fromkeys(keys, several))
+    sent_list = {"type": "array", "items": {"type": "string", "enum": list(labels)}}
+    model.sent = _object(dict.fromkeys(keys, sent_list))
     return model
 
 
 def compare_reply_model(labels: Sequence[str]) -> type[CompareReply]:
     """Create the model of a reply about two texts: the label of the better one, or a tie."""
-    offered = dict.fromkeys(_NO_WINNER, TIE) | {_label(label): label for label in labels}
+    answers = dict.fromkeys(_NO_WINNER, TIE)
+    for label in labels:
+        answers[_normalise_label(label)] = label
 
     def read_label(word: str) -> str:
-        if _label(word) not in offered:
+        answer = answers.get(_normalise_label(word))
+        if answer is None:
             raise ValueError(f"expected {', '.join(labels)} or {TIE}")
-        return offered[_label(word)]
+        return answer
 
     better = Annotated[str, AfterValidator(read_label)]
     model = create_model("CompareReply", __base__=CompareReply, better=(better, ...))

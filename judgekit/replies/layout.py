@@ -73,10 +73,11 @@ def thoughts_in(raw: str) -> list[Span]:
     if len(marks) > _MOST_MARKS:
         return [Span(0, len(raw), "")]
     spans: list[Span] = []
-    opened: list[Mark] = []
+    opened: list[Mark] = []  # marks that nothing has ended yet, the innermost last
     for mark in marks:
         in_channel = bool(opened) and opened[-1].name.startswith(_CHANNEL)
-        if in_channel and (mark.opens is None or mark.name.startswith(_CHANNEL)):
+        ends_channel = mark.opens is None or mark.name.startswith(_CHANNEL)
+        if in_channel and ends_channel:
             _close(raw, spans, opened, mark)
         if mark.opens:
             opened.append(mark)
@@ -96,11 +97,12 @@ def thoughts_in(raw: str) -> list[Span]:
 
 
 def _close(raw: str, spans: list[Span], opened: list[Mark], mark: Mark) -> None:
-    begun = opened.pop()
-    if not _is_transparent(begun.name):
+    """End the innermost opened part at `mark`, and add it to `spans` unless its text counts as the answer."""
+    opening = opened.pop()
+    if not _is_transparent(opening.name):
         # A mark that begins a channel also ends the previous one, and isn't part of it.
         end = mark.start if mark.opens else mark.end
-        spans.append(Span(begun.start, end, raw[mark.start : mark.end]))
+        spans.append(Span(opening.start, end, raw[mark.start : mark.end]))
 
 
 def _is_transparent(name: str) -> bool:
@@ -109,19 +111,29 @@ def _is_transparent(name: str) -> bool:
 
 
 def after_thoughts(raw: str) -> str:
-    """Cut the thoughts off that a reply begins with, unless their end may be a quote."""
-    first = next(iter(thoughts_in(raw)), None)
-    if first is None or not first.ended_by or raw[: first.start].strip():
+    """Cut off the thoughts that a reply begins with.
+
+    The whole reply is returned if something stands before them, if they don't end, or if it isn't certain
+    where they end: the same mark occurs again, so that one of the two may be a quote.
+    """
+    thoughts = thoughts_in(raw)
+    if not thoughts:
+        return raw
+    first = thoughts[0]
+    has_text_before = raw[: first.start].strip() != ""
+    if has_text_before or not first.ended_by:
         return raw
     mark = _MARK.match(raw, first.start)
-    if mark is None or not (mark["special"] or raw.count(first.ended_by) == 1):
+    if mark is None:
         return raw
-    return raw[first.end :]
+    # A special token is hardly ever quoted.
+    is_certain = mark["special"] or raw.count(first.ended_by) == 1
+    return raw[first.end :] if is_certain else raw
 
 
-def is_in_thoughts(spans: list[Span], place: int) -> bool:
+def is_in_thoughts(spans: list[Span], position: int) -> bool:
     """Whether a position in a reply is in a part that isn't the answer."""
-    return any(span.start <= place < span.end for span in spans)
+    return any(span.start <= position < span.end for span in spans)
 
 
 def _find_marks(raw: str) -> list[Mark]:
@@ -165,16 +177,19 @@ def _read_mark(raw: str, match: re.Match[str]) -> Mark | None:
         return Mark(name, start, end, opens=None)
     if _plain(text) in _ENDING:
         return None
-    opens = not (side and (side["closes"] or side["closes_behind"]))
-    is_known = name in _ANSWERING or bool(_THOUGHT.search(name)) or is_special or match["opened"]
-    # Prose names tags, too, so an unknown mark must be at the start of a line.
-    line = raw[max(0, start - _LINE) : start].rpartition("\n")[2]
-    if not is_known and (not match["tag"] or name in _PROSE or line.strip()):
-        return None
-    return Mark(name, start, end, opens)
+    closes = side is not None and bool(side["closes"] or side["closes_behind"])
+    has_known_name = name in _ANSWERING or _THOUGHT.search(name) is not None
+    if not (has_known_name or is_special or match["opened"]):
+        # Prose names tags, too, so an unknown one only counts at the start of a line.
+        line_before = raw[max(0, start - _LINE) : start].rpartition("\n")[2]
+        is_tag = match["tag"] and name not in _PROSE
+        if not is_tag or line_before.strip():
+            return None
+    return Mark(name, start, end, opens=not closes)
 
 
 def _plain(name: str) -> str:
+    """Reduce a mark's name to its letters and digits, in lower case."""
     return re.sub(r"[\W_]", "", name.lower())
 
 

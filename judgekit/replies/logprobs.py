@@ -35,30 +35,40 @@ _NUMBER = re.compile(r""":\s*+["'“]?(\d{1,4})(?=["'”]?\s*+(?:[,}\n]|\Z))""")
 
 
 def expectations(reply: Reply, answer: ScoreReply, points: range) -> dict[str, float]:
-    """Return the mean of the `points`, weighted by their probabilities, of each score that is certain."""
+    """Calculate scores by the probabilities of tokens: the mean of `points`, weighted by these.
+
+    Returns them by dimension. A score whose token, or whose probabilities, can't be told for certain is left
+    out; without tokens that's all of them.
+    """
     if not reply.tokens or len(reply.tokens) != len(reply.logprobs):
         return {}
-    # Servers strip blanks, leading thoughts and trailing marks from one of the two, but not the other.
+    # The reply's text and its tokens may differ: servers strip blanks, leading thoughts and trailing marks
+    # from one of the two. So their common part is aligned.
     core = reply.text.strip()
-    at = "".join(reply.tokens).rfind(core)
-    if not core or at < 0:
+    core_in_tokens = "".join(reply.tokens).rfind(core)
+    if not core or core_in_tokens < 0:
         return {}
-    start = at - reply.text.index(core)
-    ends = list(accumulate(map(len, reply.tokens)))
+    shift = core_in_tokens - reply.text.index(core)
+    token_ends = list(accumulate(map(len, reply.tokens)))
     scores: dict[str, int] = answer.model_dump()["scores"]
     expected = {}
-    for name, (first, last) in places(reply.text, answer, points).items():
-        at = bisect_right(ends, start + first)
-        if start + last <= ends[at]:  # a number of several tokens has no probability of its own
-            score = scores[name]
-            mean = expectation(reply.tokens[at], reply.logprobs[at], score, points)
-            if mean is not None:
-                expected[name] = float(score) if abs(mean - score) < SURE else mean
+    for name, (start, end) in places(reply.text, answer, points).items():
+        token = bisect_right(token_ends, shift + start)
+        if shift + end > token_ends[token]:
+            continue  # a number of several tokens has no probability of its own
+        score = scores[name]
+        mean = expectation(reply.tokens[token], reply.logprobs[token], score, points)
+        if mean is not None:
+            expected[name] = float(score) if abs(mean - score) < SURE else mean
     return expected
 
 
 def places(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int, int]]:
-    """Locate the scores in `text`: numbers whose change would change just this score of the reply."""
+    """Locate the scores in the text of a reply, as (start, end) by dimension.
+
+    A number is a score if another point in its place would change this score, and nothing else, of the answer
+    that is read. Scores that aren't found that way are left out.
+    """
     scores: dict[str, int] = answer.model_dump()["scores"]
     numbers = []
     for match in _NUMBER.finditer(text):
@@ -66,29 +76,35 @@ def places(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int,
             numbers.append(match)
     if points.start < 0 or len(numbers) > _MOST_PLACES:
         return {}
-    places = {}
+    spans = {}
     for match in numbers:
         start, end = match.span(1)
-        other = next(point for point in points if point != int(match[1]))
-        changed_text = f"{text[:start]}{other}{text[end:]}"
+        other_point = next(point for point in points if point != int(match[1]))
+        changed_text = f"{text[:start]}{other_point}{text[end:]}"
         try:
-            reply = extract(changed_text, type(answer))
+            changed_answer = extract(changed_text, type(answer))
         except InvalidReply:
             continue
-        changed = reply.model_dump()["scores"]
-        differing = [name for name in scores if changed[name] != scores[name]]
-        if len(differing) == 1 and changed[differing[0]] == other:
-            places[differing[0]] = start, end
-    return places
+        changed_scores = changed_answer.model_dump()["scores"]
+        changed_names = [name for name in scores if changed_scores[name] != scores[name]]
+        if len(changed_names) == 1 and changed_scores[changed_names[0]] == other_point:
+            spans[changed_names[0]] = start, end
+    return spans
 
 
-def expectation(token: str, beside: Mapping[str, float], value: int, points: range) -> float | None:
-    """Return the expected point if `token` spells `value`; None if too little probability is on `points`."""
-    if token.lstrip(_BEFORE).rstrip(_BEHIND) != str(value) or token not in beside:
+def expectation(
+    token: str, alternatives: Mapping[str, float], value: int, points: range
+) -> float | None:
+    """Calculate the expected point by the log probabilities of a token's alternatives, itself among them.
+
+    Returns None if `token` doesn't spell `value`, if too little probability is on `points`, or if a point may
+    be the beginning of a longer number.
+    """
+    if token.lstrip(_BEFORE).rstrip(_BEHIND) != str(value) or token not in alternatives:
         return None
     mass = dict.fromkeys(points, 0.0)
     texts = {str(point): point for point in points}
-    for text, logprob in beside.items():
+    for text, logprob in alternatives.items():
         point = texts.get(text.lstrip(_BEFORE).rstrip(_BEHIND))
         if point is not None and logprob <= _SLACK:
             mass[point] += math.exp(logprob)

@@ -37,19 +37,20 @@ def read_reply(reply: Reply, form: type[Form]) -> Form:
 
 
 def failure_kind(raw: str) -> FailureKind:
-    """Return why a reply could not be read: it refuses, was cut off in its last object, or is invalid."""
+    """Find out why a reply couldn't be read: it refuses, was cut off in its last object, or is invalid."""
     raw = after_thoughts(raw)
     try:
         objects = scan(raw)
     except InvalidReply:  # a flood
         return FailureKind.INVALID_REPLY
     if not objects:
-        ends = [0, *(span.end for span in thoughts_in(raw))]
-        beginning = raw[ends[-1] :][:_READ].replace("\u2019", "'").lower()
+        thoughts = thoughts_in(raw)
+        start = thoughts[-1].end if thoughts else 0
+        beginning = raw[start:][:_READ].replace("\u2019", "'").lower()
         return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY
     last = objects[-1]
     tail = last.tail.strip()
-    # An object that broke off is followed by an unclosed string if the text ended there.
-    in_string = tail[:1] in QUOTES and "}" not in tail and "```" not in tail
-    is_cut = not last.closed and (not tail or in_string)
+    # If the reply ended in the middle of a string, that string is all that follows the unclosed object.
+    ends_in_string = tail[:1] in QUOTES and "}" not in tail and "```" not in tail
+    is_cut = not last.closed and (not tail or ends_in_string)
     return FailureKind.TRUNCATED if is_cut else FailureKind.INVALID_REPLY

@@ -110,6 +110,7 @@ def number(text: str) -> float:
 
 
 def _unescape(escape: re.Match[str]) -> str:
+    """Return the character that an escape stands for; an unknown escape stays as it is."""
     code, char = escape.groups()
     if code:
         return chr(int(code, 16))
@@ -118,8 +119,8 @@ def _unescape(escape: re.Match[str]) -> str:
     return _ESCAPED.get(char, escape[0])
 
 
-def _decoded(text: str) -> str:
-    """Replace a string's escapes, joining surrogate pairs; lone surrogates are replaced."""
+def _decode(text: str) -> str:
+    """Replace the escapes in a string. Surrogate pairs become one character, lone ones U+FFFD."""
     text = _ESCAPE.sub(_unescape, text)
     if _SURROGATE.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -149,7 +150,7 @@ class Object(dict[str, Any]):
         self.repeated = set[str]()
 
     def put(self, key: str, value: object) -> None:
-        """Set `key`, and remember it as repeated unless it was there with the same scalar."""
+        """Set `key`; if it's there already with another value, or with any object or array, note that."""
         if key in self:
             before = self[key]
             is_same = type(before) is type(value) and before == value
@@ -165,7 +166,10 @@ class Array(list[Any]):
 
 
 def scan(raw: str) -> deque[Object]:
-    """Return the last outermost objects of `raw`, as far as each goes; raises `InvalidReply`."""
+    """Read the outermost objects in a text, the last `MAX_OBJECTS` of them, as far as each goes.
+
+    Raises `InvalidReply` for a text with too many entries.
+    """
     objects: deque[Object] = deque(maxlen=MAX_OBJECTS)
     reader = _Reader(raw)
     end = 0
@@ -173,13 +177,13 @@ def scan(raw: str) -> deque[Object]:
         start = match.start()
         around = None
         if objects:
-            before = objects[-1]
-            before.tail = raw[end:start]
+            previous = objects[-1]
+            previous.tail = raw[end:start]
             if start == reader.rescued:
-                around = before
-            elif not set(QUOTES).isdisjoint(before.tail):
-                # The object that swallowed the previous one goes on.
-                around = before.around
+                around = previous
+            elif not set(QUOTES).isdisjoint(previous.tail):
+                # A quote stands between the two, so both may be in the same string.
+                around = previous.around
         objects.append(reader.read(start))
         objects[-1].around = around
         objects[-1].start = start
@@ -219,8 +223,10 @@ class _Reader:
         while open_ and not self.broken:
             box = open_[-1]
             self._skip(_BETWEEN_ENTRIES)
-            if self.raw.startswith("}" if isinstance(box, Object) else "]", self.pos):
-                box.closed = not open_.pop().cut
+            closing_bracket = "}" if isinstance(box, Object) else "]"
+            if self.raw.startswith(closing_bracket, self.pos):
+                open_.pop()
+                box.closed = not box.cut
                 self.pos += 1
             else:
                 value = self._read_entry(box)
@@ -240,11 +246,16 @@ class _Reader:
         return top
 
     def _skip(self, gap: re.Pattern[str]) -> None:
+        """Move behind a match of `gap`, if there is one here."""
         if match := gap.match(self.raw, self.pos):
             self.pos = match.end()
 
     def _read_entry(self, box: Object | Array) -> object:
-        """Read a key and value, or an array's item; add it and return the value, or None without an entry."""
+        """Read an object's key and value, or an array's item, and add it to `box`.
+
+        Returns the value, of which only the opening bracket is read if it's an object or array. Without an
+        entry, sets `broken`.
+        """
         if isinstance(box, Array):
             before = self.pos
             value = self._read_value(in_object=False)
@@ -261,7 +272,7 @@ class _Reader:
         self.pos = matched.end()
         self._skip(_BEFORE_VALUE)
         value = self._read_value(in_object=True)
-        key = matched["bare"] or _decoded(matched["quoted"][1:-1])
+        key = matched["bare"] or _decode(matched["quoted"][1:-1])
         box.put(key, value)
         return value
 
@@ -285,12 +296,17 @@ class _Reader:
         return _LITERALS.get(word.lower(), word)
 
     def _read_string(self, opening: str, *, in_object: bool) -> object:
-        """Read a string to the first quote that can end it; one that swallowed an object was never closed."""
+        """Read a string up to its closing quote; returns `CUT`, and sets `broken`, if there's none.
+
+        That is the first quote, as in JSON, if what follows it can follow a string; or else the first quote
+        of which that's true. A string that seems to contain the beginning of an object was never closed: the
+        model broke off and began again, so reading goes on at that object.
+        """
         start = self.pos + 1
         strict = _FIRST_QUOTE[opening].match(self.raw, start)
         if strict and _AFTER_STRING[in_object].match(self.raw, strict.end()):
             self.pos = strict.end()
-            return _decoded(self.raw[start : self.pos - 1])
+            return _decode(self.raw[start : self.pos - 1])
         pattern = _make_last_quote_pattern(opening, in_object=in_object, bare_keys=self.bare_key)
         closing = pattern.match(self.raw, start)
         end = closing.end() if closing else len(self.raw)
@@ -300,11 +316,12 @@ class _Reader:
             inner = None
         if inner and closing:
             inside = self.raw[inner.start() : end]
-            if not (inside.count("{") > inside.count("}")):
+            is_whole_object = inside.count("{") <= inside.count("}")
+            if is_whole_object:  # then it's a quote
                 inner = None
         if closing and not inner:
             self.pos = end
-            return _decoded(self.raw[start : end - 1])
+            return _decode(self.raw[start : end - 1])
         self.broken = True
         self.unread = self.pos
         if inner:
