@@ -75,6 +75,7 @@ class Database:
     """The store at a connection string; it opens connections when they're needed, up to a few."""
 
     def __init__(self, place: str, migrations: Path = MIGRATIONS) -> None:
+        """Prepare a store, without connecting yet. Raises `ConfigError` if `place`, its address, is wrong."""
         try:
             import psycopg  # noqa: PLC0415 - an extra, which only a store needs
         except ImportError:
@@ -86,20 +87,23 @@ class Database:
         raw = environment.table(__file__, "database.toml")
         self._tidying: list[str] = raw.pop("tidy")
         self._sql = {name: _fill_templates(text, raw) for name, text in raw.items()}
-        self._turns = threading.BoundedSemaphore(CONNECTIONS)
+        self._free_slots = threading.BoundedSemaphore(CONNECTIONS)
         self._idle = list[Any]()
-        self.close = weakref.finalize(self, _close, self._idle)
+        # Also closes the connections of a store that nobody uses any more.
+        self.close = weakref.finalize(self, _close_all, self._idle)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Lend a connection in a transaction, reconnecting if the last one has ended; raises `StoreError`."""
-        if not self._turns.acquire(timeout=_TURN_SECONDS):
+        """Lend an idle connection, or a new one, in a transaction. Raises `StoreError` if there's none."""
+        if not self._free_slots.acquire(timeout=_TURN_SECONDS):
             raise StoreError("the store is busy; try again", 1)
         connection: Connection = None
         try:
+            # The server may have ended an idle connection. An empty statement shows it: then the driver
+            # marks the connection as closed.
             with suppress(IndexError, self._driver.OperationalError):
                 connection = self._idle.pop()
-                connection.execute("")  # this closes the connection if the server has ended it
+                connection.execute("")
             if connection is None or connection.closed:
                 connection = self._driver.connect(
                     **self._parameters, autocommit=True, prepare_threshold=None
@@ -111,140 +115,167 @@ class Database:
         finally:
             if connection is not None and not connection.closed:
                 self._idle.append(connection)
-            self._turns.release()
+            self._free_slots.release()
 
     def _convert_error(self, error: Exception) -> JudgekitError:
+        """Turn an error of the driver into ours: `ConfigError` if an operator must act, else `StoreError`."""
         message = short_line(str(error), 300)  # libpq doesn't repeat passwords
-        missing = (self._driver.errors.UndefinedTable, self._driver.errors.InvalidSchemaName)
-        if isinstance(error, missing):
+        errors = self._driver.errors
+        if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
             return ConfigError("the store has no tables yet; run: judgekit serve migrate")
-        if isinstance(error, self._driver.errors.InsufficientPrivilege):
+        if isinstance(error, errors.InsufficientPrivilege):
             return ConfigError(f"the store refuses: {message}; use the role that may do this")
         return StoreError(f"the store cannot be used: {message}; check server.store and PostgreSQL")
 
     def _run_statement(
         self, name: str, values: Sequence[object] | dict[str, Any] = ()
     ) -> list[Any]:
-        """Return the rows of a statement, if it has any."""
+        """Run the statement with this name, and return its rows; none if it isn't a query."""
         with self.transaction() as connection:
-            done = connection.execute(self._sql[name], values)
-            return list(done) if done.description else []
+            cursor = connection.execute(self._sql[name], values)
+            is_query = cursor.description is not None
+            return list(cursor) if is_query else []
 
     def check(self) -> None:
         """Raise `ConfigError` if the schema is older than this judgekit needs, or too new for it."""
         with self.transaction() as connection:
-            (number, needs) = self._read_schema(connection)
-        newest = max(self._list_steps())
-        if number < newest:
-            problem = f"the store has schema {number}, and this judgekit needs {newest}"
+            store_schema, oldest_supported = self._read_schema(connection)
+        own_schema = max(self._list_migrations())
+        if store_schema < own_schema:
+            problem = f"the store has schema {store_schema}, and this judgekit needs {own_schema}"
             raise ConfigError(f"{problem}; run: judgekit serve migrate")
-        if needs > newest:
-            later = f"the store works with judgekit of schema {needs} or later"
-            problem = f"{later}, and this one has {newest}"
+        if oldest_supported > own_schema:
+            need = f"the store works with judgekit of schema {oldest_supported} or later"
+            problem = f"{need}, and this one has {own_schema}"
             raise ConfigError(f"{problem}; upgrade judgekit")
 
     def migrate(self, runtime_role: str | None = None) -> list[str]:
-        """Migrate the schema to this judgekit's version, and return the names of the steps taken.
+        """Run the migrations that the store lacks, and return the names of their files.
 
-        With a `runtime_role`, grant it the rights that replicas need. It's all or nothing, one process at a
-        time. Raises `ConfigError` while a replica is running that couldn't work with the new schema.
+        With a `runtime_role`, also grant it the rights that servers need. Either everything is done or
+        nothing, and by one process at a time. Raises `ConfigError` while a server is running that couldn't
+        work with the new schema.
         """
-        taken = []
+        applied_names = []
         with self.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = 0")
             connection.execute(_LOCK, (_MIGRATING,))
             # A statement that waits for a lock makes everybody else wait behind it, so don't wait for long.
             connection.execute("SET LOCAL lock_timeout = '5s'")
-            number, _ = self._read_schema(connection)
-            if not number:
+            current_number, _ = self._read_schema(connection)
+            is_new_store = current_number == 0
+            if is_new_store:
                 connection.execute("CREATE SCHEMA IF NOT EXISTS judgekit")
                 connection.execute(self._sql["first"])
-            for step, path in sorted(self._list_steps().items()):
-                if step > number:
-                    text = path.read_text(encoding="utf-8")
-                    match = _NEEDS.search(text)
-                    needs = int(match[1]) if match else step
-                    if number:
-                        self._refuse_old_servers(connection, needs)
-                    connection.execute(text)
-                    connection.execute(self._sql["step"], (step, needs, path.name))
-                    taken.append(path.name)
+            for number, path in sorted(self._list_migrations().items()):
+                if number <= current_number:
+                    continue
+                text = path.read_text(encoding="utf-8")
+                # A comment in the file names the oldest judgekit that the new schema works with.
+                match = _NEEDS.search(text)
+                oldest_supported = int(match[1]) if match else number
+                if not is_new_store:
+                    self._refuse_old_servers(connection, oldest_supported)
+                connection.execute(text)
+                connection.execute(self._sql["step"], (number, oldest_supported, path.name))
+                applied_names.append(path.name)
             if runtime_role is not None:
                 grants = (self._migrations / "grants.sql").read_text(encoding="utf-8")
                 role = self._driver.sql.Identifier(runtime_role)
                 connection.execute(self._driver.sql.SQL(grants).format(role=role))
-        return taken
+        return applied_names
 
-    def _refuse_old_servers(self, connection: Connection, needs: int) -> None:
-        """Raise `ConfigError` while a replica is running that's too old for a schema with these `needs`."""
-        (old,) = connection.execute(self._sql["old"], (needs, ALIVE_SECONDS)).fetchone()
-        if old:
-            servers = counted(old, "running server has", "running servers have")
-            problem = f"{servers} a judgekit of a schema before {needs}"
+    def _refuse_old_servers(self, connection: Connection, oldest_supported: int) -> None:
+        """Raise `ConfigError` if a server is running whose schema is before `oldest_supported`."""
+        cursor = connection.execute(self._sql["old"], (oldest_supported, ALIVE_SECONDS))
+        (old_servers,) = cursor.fetchone()
+        if old_servers:
+            servers = counted(old_servers, "running server has", "running servers have")
+            problem = f"{servers} a judgekit of a schema before {oldest_supported}"
             raise ConfigError(f"{problem}; upgrade and restart them first, then migrate")
 
-    def _list_steps(self) -> dict[int, Path]:
-        """Map the migrations' numbers to their files."""
-        steps = {}
+    def _list_migrations(self) -> dict[int, Path]:
+        """Map the migrations' numbers to their files, such as 1 to `0001_store.sql`."""
+        paths = {}
         for path in self._migrations.iterdir():
             match = _MIGRATION.fullmatch(path.name)
             if match:
-                steps[int(match[1])] = path
-        return steps
+                paths[int(match[1])] = path
+        return paths
 
     def _read_schema(self, connection: Connection) -> tuple[int, int]:
-        """Return the schema's number, and that of the oldest judgekit it works with."""
-        (is_there,) = connection.execute(self._sql["is_there"]).fetchone()
-        if not is_there:
+        """Return the schema's number and the oldest judgekit's that it works with; (0, 0) for a new store."""
+        (has_tables,) = connection.execute(self._sql["is_there"]).fetchone()
+        if not has_tables:
             return (0, 0)
-        number, oldest = connection.execute(self._sql["schema"]).fetchone()
-        return number, oldest
+        number, oldest_supported = connection.execute(self._sql["schema"]).fetchone()
+        return number, oldest_supported
 
     def add(self, records: Sequence[Record], holder: str = "") -> None:
-        """Store lines sent by the `holder` of a token ("" for the command line); each line is stored once."""
-        rows = [_row(record, holder, provisional=False) for record in records]
-        # All writers lock rows in the same order, so no two of them can deadlock.
+        """Store lines that the `holder` of a token sent ("" for the command line); a line is stored once."""
+        rows = [_make_row(record, holder, provisional=False) for record in records]
+        # All writers lock rows in the same order, that of the primary key (id and author), so no two of
+        # them can deadlock.
         rows.sort(key=lambda row: row[:2])
+        # A server stores a verdict provisionally. Only the client that asked for it may complete it.
+        statement = "complete" if holder else "add"
         with self.transaction() as connection, connection.cursor() as cursor:
-            cursor.executemany(self._sql["complete" if holder else "add"], rows)
+            cursor.executemany(self._sql[statement], rows)
 
     def send(self, lines: Sequence[bytes]) -> str | None:
-        """Store lines. Returns a message about those refused for good, or None; raises `StoreError`."""
-        records, refused = store.sort_out(lines, refusal)
+        """Store lines. Returns a message if some can never be stored, else None; raises `StoreError`."""
+        records, refusals = store.sort_out(lines, refusal)
         self.add(records)
-        why = next(iter(refused.values()), "")
-        if refused:
-            return f"the store rejected {counted(len(refused), 'line', 'lines')} ({why})"
-        return None
+        if not refusals:
+            return None
+        rejected = counted(len(refusals), "line", "lines")
+        first_reason = next(iter(refusals.values()))
+        return f"the store rejected {rejected} ({first_reason})"
 
     def lines(self, since: datetime | None, project: str | None) -> Iterator[bytes]:
-        """Yield the stored lines, oldest first, page by page, so that no connection is held in between."""
+        """Yield the stored lines, oldest first; None stands for any time, or for every project.
+
+        They're read page by page, so that a slow reader doesn't hold a connection.
+        """
         start = "-infinity" if since is None else since.isoformat()
+        # A page begins behind the line with this time, id and author.
         page = {"at": start, "id": "", "who": "", "project": project, "n": _PAGE}
-        while rows := self._run_statement("read", page):
+        while True:
+            rows = self._run_statement("read", page)
+            if not rows:
+                return
             for at, line_id, who, text in rows:
                 page |= {"at": at, "id": line_id, "who": who}
                 yield text.encode()
 
     def fetch(self, since: str, project: str, into: Path) -> None:
-        """Write the lines of the team's ledger into a file. Raises `StoreError`."""
+        """Write the lines of a project, or of `all`, since a time to a file. Raises `StoreError`."""
+        only_project = None if project == "all" else project
         with into.open("wb") as file:
-            only_project = None if project == "all" else project
             for raw in self.lines(store.point(since), only_project):
                 file.write(raw + b"\n")
 
     def purge(
         self, before: datetime | None, project: str | None, *, preview: bool = False
     ) -> Counter[str]:
-        """Remove lines from before a time (or all), and the labels of their verdicts; count them by kind."""
-        query = {"before": before, "project": project}
-        query |= {"label": SCHEMAS[Label], "verdict": SCHEMAS[VerdictLine]}
-        rows = self._run_statement("count" if preview else "purge", query)
+        """Remove the lines from before a time (None: all lines), and later labels of verdicts among them.
+
+        Returns the number of removed lines of each kind. A `preview` only counts.
+        """
+        values = {
+            "before": before,
+            "project": project,
+            "label": SCHEMAS[Label],
+            "verdict": SCHEMAS[VerdictLine],
+        }
+        statement = "count" if preview else "purge"
+        rows = self._run_statement(statement, values)
         return Counter({kind_in(schema): number for schema, number in rows})
 
     def tokens(self) -> list[dict[str, str]]:
-        """Read the tokens. `created` stays PostgreSQL's text, since Python can't represent every time."""
+        """Return each token's name, SHA-256 and time of creation."""
         tokens = []
+        # The time stays PostgreSQL's text, since Python can't represent every one of its times.
         for name, sha256, created in self._run_statement("tokens"):
             tokens.append({"name": name, "sha256": sha256, "created": created})
         return tokens
@@ -260,48 +291,55 @@ class Database:
     # Replicas and the requests they're judging
 
     def beat(self, replica: str) -> None:
-        self._run_statement("beat", (replica, max(self._list_steps())))
+        """Note that a replica is alive, and the schema that it works with."""
+        own_schema = max(self._list_migrations())
+        self._run_statement("beat", (replica, own_schema))
 
     def leave(self, replica: str) -> None:
+        """Note that a replica has stopped, so that others can take over its requests at once."""
         self._run_statement("leave", (replica,))
 
     def tidy(self) -> None:
-        """Delete expired answers, gone replicas, and old or surplus replies, one process at a time."""
+        """Delete expired answers, gone replicas, and old or surplus replies, unless another process does."""
         values = {"answer": ANSWER_SECONDS, "days": MAX_DAYS, "bytes": REPLY_BYTES}
         with self.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = '5min'")
-            if connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (_TIDYING,)).fetchone()[
-                0
-            ]:
-                for statement in self._tidying:
-                    connection.execute(statement, values)
+            cursor = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (_TIDYING,))
+            (has_lock,) = cursor.fetchone()
+            if not has_lock:
+                return
+            for statement in self._tidying:
+                connection.execute(statement, values)
 
     def claim(
         self, attempt: Attempt, seconds: float, usd: float, budget: Budget | None
     ) -> str | None:
         """Claim a request for `seconds` and reserve `usd` of the budget, or return its earlier answer.
 
-        Raises `StoreError` while another attempt has it or the budget is used up, `UsageError` for another
-        body.
+        Returns None if the request is claimed. Raises `StoreError` while another attempt is working on it or
+        if the budget is used up, and `UsageError` if the key was used for a request with another body.
         """
         values = attempt._asdict() | {"seconds": seconds, "usd": usd, "alive": ALIVE_SECONDS}
         with self.transaction() as connection:
-            if budget is not None:  # one at a time, so two attempts can't both take the rest
+            if budget is not None:
+                # One at a time: otherwise two attempts could both reserve the last of the budget.
                 connection.execute(_LOCK, (_SPENDING,))
-            if connection.execute(self._sql["claim"], values).fetchone() is not None:
+            is_claimed = connection.execute(self._sql["claim"], values).fetchone() is not None
+            if is_claimed:
                 if budget is not None:
-                    per = values | {"per": budget.per}
-                    spent = connection.execute(self._sql["spent"], per).fetchone()
-                    _check_budget(budget, usd, *spent)
+                    period = values | {"per": budget.per}
+                    spending = connection.execute(self._sql["spent"], period).fetchone()
+                    _check_budget(budget, usd, *spending)
                 return None
             earlier = connection.execute(self._sql["earlier"], values).fetchone()
-            if earlier and earlier[0] != attempt.body:
+            earlier_body, _, answer = earlier or (attempt.body, "", None)
+            if earlier_body != attempt.body:
                 raise UsageError("this Idempotency-Key came with another request; use a new key")
-            if earlier is None or earlier[2] is None:
+            if answer is None:
                 raise StoreError(
                     "this request is being judged; ask again for its verdict", 1, wire_name="busy"
                 )
-            return str(earlier[2])
+            return str(answer)
 
     def finish_attempt(
         self, attempt: Attempt, usd: float, answer: str | None, record: Record | None
@@ -312,15 +350,20 @@ class Database:
         """
         values = attempt._asdict() | {"usd": usd, "answer": answer}
         with self.transaction() as connection:
-            end = self._sql["give_up" if answer is None else "answer"]
-            is_ended = connection.execute(end, values).rowcount == 1
-            earlier = connection.execute(self._sql["earlier"], values).fetchone()
+            statement = "give_up" if answer is None else "answer"
+            # Another replica may have taken over and answered first: then this attempt ends nothing.
+            is_ended = connection.execute(self._sql[statement], values).rowcount == 1
+            stored = connection.execute(self._sql["earlier"], values).fetchone()
             # Charge an attempt once, whatever became of its request, and however often this is called.
             if usd and connection.execute(self._sql["note_spend"], values).rowcount == 1:
                 connection.execute(self._sql["spend"], values)
             if is_ended and record is not None:
-                connection.execute(self._sql["add"], _row(record, attempt.who, provisional=True))
-            return "" if earlier is None else earlier[2] or ""
+                row = _make_row(record, attempt.who, provisional=True)
+                connection.execute(self._sql["add"], row)
+            if stored is None:
+                return ""
+            _, _, first_answer = stored
+            return first_answer or ""
 
     # Replies kept for all replicas
 
@@ -329,10 +372,13 @@ class Database:
 
     def read_reply(self, key: str) -> KeptText | None:
         """Return the reply kept under a key, or None if there isn't one or the store can't be read."""
+        rows = []
         with suppress(JudgekitError):
-            for text, age in self._run_statement("reply", (key,)):
-                return KeptText(text=text, age=age)
-        return None
+            rows = self._run_statement("reply", (key,))
+        if not rows:
+            return None
+        text, age = rows[0]
+        return KeptText(text=text, age=age)
 
     def write_reply(self, key: str, text: str) -> None:
         """Keep a text under a key; failures are ignored."""
@@ -344,23 +390,36 @@ def refusal(record: Record) -> str:
     """Explain why a line can't be kept in a store; "" if it can."""
     if len(record.id) > _MOST_ID or not _ID.fullmatch(record.id):
         return f"id: expected 1 to {_MOST_ID} printable ASCII characters"
-    return unstorable(record.model_dump(mode="python", by_alias=True)) or store.misplaced(record)
+    problem = unstorable(record.model_dump(mode="python", by_alias=True))
+    if problem:
+        return problem
+    return store.misplaced(record)
 
 
-def _row(record: Record, holder: str, *, provisional: bool) -> tuple[str, ...]:
-    who = getattr(record, "who", "").replace("\0", "")[:_MOST_ID]
-    kept = line(record).rstrip(b"\n").decode()
+def _make_row(record: Record, holder: str, *, provisional: bool) -> tuple[str, ...]:
+    """Return the values of a line's columns, in the order of the table."""
+    author = getattr(record, "who", "")
+    who = author.replace("\0", "")[:_MOST_ID]  # PostgreSQL can't store a NUL
+    text = line(record).rstrip(b"\n").decode()
     at = record.timestamp.isoformat()
-    return record.id, who, record.project, record.schema_, at, holder, str(provisional), kept
+    return record.id, who, record.project, record.schema_, at, holder, str(provisional), text
 
 
 def _check_budget(
     budget: Budget, usd: float, spent: float, reserved: float, left_seconds: float
 ) -> None:
+    """Raise `StoreError` if a request for `usd` more exceeds the budget, counting what others `reserved`.
+
+    `left_seconds` is the time until the budget's next day or month.
+    """
     limit = f"the team's budget of {budget.usd:g} USD a {budget.per}"
     if spent + usd > budget.usd:
-        when = "at midnight UTC" if budget.per == "day" else "when the month ends (UTC)"
-        message = f"{limit} does not allow {usd:g} more ({spent:.4f} spent); it begins anew {when}"
+        if budget.per == "day":
+            renewal = "at midnight UTC"
+        else:
+            renewal = "when the month ends (UTC)"
+        problem = f"{limit} does not allow {usd:g} more ({spent:.4f} spent)"
+        message = f"{problem}; it begins anew {renewal}"
         raise StoreError(message, left_seconds + 1, status=429, wire_name="budget")
     if spent + reserved + usd > budget.usd:
         raise StoreError(f"the rest of {limit} is reserved for what is judged now; try again", 5)
@@ -368,13 +427,10 @@ def _check_budget(
 
 def _parse_address(driver: ModuleType, place: str) -> dict[str, str]:
     """Parse a connection string. Errors never repeat any of its parts, since one may be a password."""
-    try:
-        parts: dict[str, str] = driver.conninfo.conninfo_to_dict(place)
-    except driver.ProgrammingError:
-        parts = {"host": "@"}
-    # If a password isn't escaped properly, pieces of it end up in other parts, and would be shown.
-    ports = str(parts.get("port") or "").replace(",", "")
-    if "@" in f"{parts.get('host')}{parts.get('dbname')}" or (ports and not ports.isdecimal()):
+    parts: dict[str, str] | None = None
+    with suppress(driver.ProgrammingError):
+        parts = driver.conninfo.conninfo_to_dict(place)
+    if parts is None or _has_stray_password(parts):
         expected = (
             "expected postgresql://USER@HOST:PORT/DATABASE, special characters in a password as %XX"
         )
@@ -382,12 +438,21 @@ def _parse_address(driver: ModuleType, place: str) -> dict[str, str]:
     return parts
 
 
-def _close(idle: list[Connection]) -> None:
-    while idle:
-        idle.pop().close()
+def _has_stray_password(parts: dict[str, str]) -> bool:
+    """Whether pieces of a password that isn't escaped properly ended up in other parts of an address."""
+    if "@" in str(parts.get("host")) or "@" in str(parts.get("dbname")):
+        return True
+    ports = str(parts.get("port") or "").replace(",", "")  # one for each host, between commas
+    return bool(ports) and not ports.isdecimal()
 
 
-def _fill_templates(text: str, others: dict[str, str]) -> str:
+def _close_all(connections: list[Connection]) -> None:
+    while connections:
+        connections.pop().close()
+
+
+def _fill_templates(text: str, statements: dict[str, str]) -> str:
+    """Replace each `{name}` in a text by that statement, which may have such names itself."""
     while "{" in text:
-        text = text.format(**others)
+        text = text.format(**statements)
     return text

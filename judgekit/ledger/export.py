@@ -36,24 +36,34 @@ HAND_ON_SECONDS = 3.0
 
 def rows(records: Iterable[Record]) -> str:
     """Build a CSV table of the verdicts, with a heading. Texts in it can't act as formulas."""
-    records = list(records)
-    out = io.StringIO()
-    labels = kpi.agreed(record for record in records if isinstance(record, Label))
-    overrides = [record for record in records if isinstance(record, OverrideLine)]
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    verdicts = []
+    labels = []
+    overrides = []
     for record in records:
         if isinstance(record, VerdictLine):
-            cells = _cells(record, labels.get(record.id), overrides)
-            writer.writerow([defused(cell) if isinstance(cell, str) else cell for cell in cells])
-    return out.getvalue().removesuffix("\n")
+            verdicts.append(record)
+        elif isinstance(record, Label):
+            labels.append(record)
+        elif isinstance(record, OverrideLine):
+            overrides.append(record)
+    word_by_id = kpi.agreed(labels)
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for verdict in verdicts:
+        cells = _make_cells(verdict, word_by_id.get(verdict.id), overrides)
+        writer.writerow([defused(cell) if isinstance(cell, str) else cell for cell in cells])
+    return table.getvalue().removesuffix("\n")
 
 
-def _cells(
+def _make_cells(
     verdict: VerdictLine, label: str | None, overrides: Sequence[OverrideLine]
 ) -> list[object]:
-    """Return a cell for each of `COLUMNS`."""
+    """Return a verdict's cells, one for each of `COLUMNS`."""
     override = newest_override(overrides, verdict.task_id, verdict.hashes, without_terminal=True)
+    decision = None
+    if override is not None:
+        decision = override.decision
     scores = [f"{name}={value:g}" for name, value in (verdict.scores or {}).items()]
     return [
         verdict.timestamp.isoformat(),
@@ -77,33 +87,36 @@ def _cells(
         verdict.author.name,
         verdict.imported is not None,
         label,
-        override and override.decision,
+        decision,
     ]
 
 
 def forward(
     ledger: store.Ledger, send: Callable[[Sequence[bytes]], str | None], seconds: float = inf
 ) -> tuple[int, list[str]]:
-    """Send the lines that `send` hasn't taken yet. Returns their number, and the remarks of `send`.
+    """Pass the ledger's unsent lines to `send`, for at most about `seconds`.
 
-    After a power failure a line may be sent twice, but it's never lost. An exception from `send` ends the
-    run.
+    Returns the number of lines sent, and the remarks that `send` returned. After a power failure a line may
+    be sent twice, but it's never lost. An exception from `send` ends the run.
     """
     end = time.monotonic() + seconds
     count = 0
     remarks = []
     try:
         with file_lock(ledger.folder / LOCK, timeout=0):
-            for lines, note in _batches(ledger):
+            for lines, progress in _read_batches(ledger):
                 remark = send(lines)
                 count += len(lines)
                 if remark:
                     remarks.append(remark)
-                outputs.write_atomically(str(ledger.folder / PLACES), note, private=True)
+                # Only now: if the power fails before this, the lines are sent again.
+                outputs.write_atomically(str(ledger.folder / PLACES), progress, private=True)
                 if time.monotonic() > end:
                     break
-    except (TimeoutError, FileNotFoundError):  # locked by another process; no ledger yet
-        pass
+    except TimeoutError:
+        pass  # another process is sending them
+    except FileNotFoundError:
+        pass  # there's no ledger yet
     except OSError as error:
         raise JudgekitError(
             f"{ledger.folder}: cannot be sent ({error.strerror or error})"
@@ -112,51 +125,63 @@ def forward(
 
 
 def hand_on(settings: Config, ledger: store.Ledger) -> list[str]:
-    """Send the team's server the lines it lacks. Returns messages about lines that couldn't be sent."""
+    """Send the team's server the lines it lacks. Returns messages about lines that couldn't be sent.
+
+    Without a configured server there's nothing to do, and no message.
+    """
     from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
 
     try:
         server = shared.configured(settings)
         if server is None:
             return []
-        return forward(ledger, server.send, HAND_ON_SECONDS)[1]
+        _, remarks = forward(ledger, server.send, HAND_ON_SECONDS)
     except JudgekitError as error:
         return [f"{error}; these lines are sent next time"]
+    return remarks
 
 
-def _batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
-    """Yield batches of unsent lines, each with the note to save once it's sent: files' inodes and offsets.
+def _read_batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
+    """Yield batches of unsent lines, each with the progress (as JSON) to save once it's sent.
 
-    A last line without its end is still being written, so it's left to the next export.
+    A last line without a newline is still being written, so it's left to the next export.
     """
-    places = {}
-    try:
-        noted = json.loads((ledger.folder / PLACES).read_bytes())
-        for name, (inode, offset) in noted.items():
-            places[name] = (int(inode), int(offset))
-    except (OSError, ValueError, TypeError, AttributeError):
-        places.clear()
+    positions = _read_progress(ledger)
     for path in store.files([ledger.folder]):
         with path.open("rb") as file:
             state = os.fstat(file.fileno())
-            inode, offset = places.get(path.name, (0, 0))
+            inode, offset = positions.get(path.name, (0, 0))
+            # Otherwise another file has this name by now, or it was cut: then all of it is sent.
             if inode == state.st_ino and offset <= state.st_size:
                 file.seek(offset)
             lines = []
             size = 0
-            is_whole_line = True
-            while is_whole_line:
-                offset_read = file.tell()
+            is_at_end = False
+            while not is_at_end:
+                end_of_lines = file.tell()
                 line = file.readline()
-                is_whole_line = line.endswith(b"\n")
-                if is_whole_line:
-                    offset_read = file.tell()
-                    size = size + len(line)
+                is_at_end = not line.endswith(b"\n")
+                if not is_at_end:
+                    end_of_lines = file.tell()
+                    size += len(line)
                     # The receiver can't use a damaged line.
                     if not isinstance(store.parse(line.strip()), str):
                         lines.append(line.strip())
-                if lines and (not is_whole_line or len(lines) >= MOST_LINES or size >= MOST_BYTES):
-                    places[path.name] = (state.st_ino, offset_read)
-                    yield lines, json.dumps(places)
+                is_full = len(lines) >= MOST_LINES or size >= MOST_BYTES
+                if lines and (is_full or is_at_end):
+                    positions[path.name] = (state.st_ino, end_of_lines)
+                    yield lines, json.dumps(positions)
                     lines = []
                     size = 0
+
+
+def _read_progress(ledger: store.Ledger) -> dict[str, tuple[int, int]]:
+    """Map each file's name to its inode and the offset up to which it was sent; {} if that's unknown."""
+    positions = {}
+    try:
+        saved = json.loads((ledger.folder / PLACES).read_bytes())
+        for name, (inode, offset) in saved.items():
+            positions[name] = (int(inode), int(offset))
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+    return positions

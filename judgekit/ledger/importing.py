@@ -36,8 +36,11 @@ MOST_BYTES = 64_000_000
 _SSH = ("-oBatchMode=yes", "-oConnectTimeout=10", "-oLogLevel=ERROR")
 _SAID = 200  # characters of a host's complaint
 _SHOWN = 60  # characters of a wrong value
-_AT_ONCE = 500  # lines written while the lock is held
-_NO_PLACE = "expected times inside the years 1 to 9999 and values nested less than 200 deep; correct the line"
+_BATCH_LINES = 500  # lines written while the lock is held
+_OUT_OF_RANGE = (
+    "expected times inside the years 1 to 9999 and values nested less than 200 deep; "
+    "correct the line"
+)
 _WORDS = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
 # The keys of an older line that a verdict has fields for.
 _BOTH = {"timestamp", "scores", "average", "verdict", "previous_rounds"}
@@ -54,7 +57,10 @@ _OF_FINDING = ("dimension", "location", "issue", "suggestion")
 
 
 def verdict(older: Fields, *, text: bool = False) -> VerdictLine:
-    """Convert an older line to a verdict, always with the same id; raises `ValueError`, saying why."""
+    """Convert a line of an older judge to a verdict; keep its reasoning only with `text`.
+
+    The same line always gets the same id. Raises `ValueError` if it's no verdict or has a wrong value.
+    """
     if "files_evaluated" in older or "judge_model" in older:
         fields = _convert_push(older)
         known_keys = _PUSH
@@ -67,36 +73,36 @@ def verdict(older: Fields, *, text: bool = False) -> VerdictLine:
     average = _read_number(older.get("average"))
     if not average:
         average = round(fmean(scores.values()), 2) if scores else None
-    rest = {key: value for key, value in older.items() if key not in known_keys}
-    whole = json.dumps(older, sort_keys=True, ensure_ascii=True)
+    further_fields = {key: value for key, value in older.items() if key not in known_keys}
+    text_of_line = json.dumps(older, sort_keys=True, ensure_ascii=True)
     fields |= {
-        "id": hashlib.sha256(whole.encode()).hexdigest()[:32],
+        "id": hashlib.sha256(text_of_line.encode()).hexdigest()[:32],
         "rubric": {"id": "kls", "version": "", "sha256": ""},
         "prompt_sha256": "",
         "timestamp": _read_time(older.get("timestamp")),
         "scores": scores,
         "average": average,
         "duration_ms": 0,
-        "imported": json.loads(encodable(json.dumps(rest, ensure_ascii=False))),
+        "imported": json.loads(encodable(json.dumps(further_fields, ensure_ascii=False))),
     }
     return VerdictLine.model_validate(fields)
 
 
 def _convert_push(older: Fields) -> Fields:
     """Build the fields of a verdict on the files of a push."""
-    paths = list(map(_text, _list(older.get("files_evaluated"))))
-    commit = _text(older.get("commit")) or None
+    paths = [_to_text(path) for path in _to_list(older.get("files_evaluated"))]
+    commit = _to_text(older.get("commit"))
     word = _translate_word(_WORDS, older, str(older.get("verdict")).upper())
     findings = []
-    for finding in _list(older.get("findings")):
+    for finding in _to_list(older.get("findings")):
         if not isinstance(finding, dict):
             finding = {"issue": finding}  # noqa: PLW2901 - an older form of the same
-        findings.append({key: _text(finding.get(key)) for key in _OF_FINDING})
+        findings.append({key: _to_text(finding.get(key)) for key in _OF_FINDING})
     findings += _read_suggestions(older.get("revision_suggestions"))
     author = older.get("author")
     if isinstance(author, dict):
         author = author.get("name")
-    names = filter(None, (", ".join(paths), commit))
+    names = [name for name in (", ".join(paths), commit) if name]
     return {
         "task_id": "@".join(names) or "a push",
         "subjects": [{"path": path, "sha256": ""} for path in paths],
@@ -104,27 +110,29 @@ def _convert_push(older: Fields) -> Fields:
         "verdict": word,
         "findings": findings,
         "consensus": "none" if word == "undetermined" else "single",
-        "model": _text(older.get("judge_model")) or None,
-        "author": {"name": _text(author) or None},
-        "commit": commit,
+        "model": _to_text(older.get("judge_model")) or None,
+        "author": {"name": _to_text(author) or None},
+        "commit": commit or None,
     }
 
 
 def _convert_task(older: Fields, *, text: bool) -> Fields:
     """Build the fields of a verdict on a task of an agent."""
+    # The line itself is the last round.
+    older_rounds = [*_to_list(older.get("previous_rounds")), older]
     rounds = []
-    for number, earlier in enumerate([*_list(older.get("previous_rounds")), older], 1):
-        if isinstance(earlier, dict):
-            rounds.append(_convert_round(number, earlier))
+    for number, older_round in enumerate(older_rounds, 1):
+        if isinstance(older_round, dict):
+            rounds.append(_convert_round(number, older_round))
     consensus = older.get("consensus")
     if consensus not in get_args(Consensus):
         consensus = "none"
     reasoning = ""
     if text:
-        reasoning = _text(older.get("reasoning"))
+        reasoning = _to_text(older.get("reasoning"))
     words = {word: word for word in get_args(VerdictWord)}
     return {
-        "task_id": _text(older["task_id"]),
+        "task_id": _to_text(older["task_id"]),
         "subjects": [],
         "mode": "strict",
         "human_override": _read_override(older),
@@ -133,13 +141,14 @@ def _convert_task(older: Fields, *, text: bool) -> Fields:
         "findings": _read_suggestions(older.get("improvements")),
         "consensus": consensus,
         "judge_tier": _read_tier(older),
-        "model": _text(older.get("model")) or None,
+        "model": _to_text(older.get("model")) or None,
         "rounds": rounds,
         "of_task": True,
     }
 
 
 def _convert_round(number: int, older: Fields) -> Fields:
+    """Build the fields of one round; a round without scores has no opinion."""
     scores = _read_scores(older)
     opinion = None
     if scores:
@@ -149,11 +158,12 @@ def _convert_round(number: int, older: Fields) -> Fields:
         "round": number,
         "tier": tier,
         "opinion": opinion,
-        "model": _text(older.get("model")),
+        "model": _to_text(older.get("model")),
     }
 
 
 def _read_tier(older: Fields) -> TierName | None:
+    """Return the tier of judges that gave a verdict, or None if the line names none that we know."""
     name = older.get("judge_tier") or older.get("mode")
     for tier in TIERS:
         if tier == name:
@@ -162,7 +172,7 @@ def _read_tier(older: Fields) -> TierName | None:
 
 
 def _read_override(older: Fields) -> Fields | None:
-    """Read a person's decision, which older records hold as a word or as an object; None if there's none."""
+    """Read a person's decision, which older lines hold as a word or as an object; None if there's none."""
     override = older.get("human_override")
     if not isinstance(override, dict):
         override = {"decision": override}
@@ -173,12 +183,13 @@ def _read_override(older: Fields) -> Fields | None:
     return {
         "decision": decision,
         "at": at,
-        "why": _text(override.get("why")),
-        "who": _text(override.get("who")),
+        "why": _to_text(override.get("why")),
+        "who": _to_text(override.get("who")),
     }
 
 
 def _translate_word(words: dict[str, str], older: Fields, word: object) -> str:
+    """Return our word for a verdict in an older line; raises `ValueError` if `words` has none."""
     if not isinstance(word, str) or word not in words:
         got = short_line(repr(older.get("verdict")), _SHOWN)
         raise ValueError(f"verdict: expected one of {', '.join(words)}, got {got}")
@@ -186,14 +197,17 @@ def _translate_word(words: dict[str, str], older: Fields, word: object) -> str:
 
 
 def _read_time(value: object, key: str = "timestamp") -> datetime:
+    """Parse a time in ISO format, in UTC if it names no zone; raises `ValueError`, naming the `key`."""
     with suppress(ValueError):
         if isinstance(value, str):
             return store.aware(datetime.fromisoformat(value.strip()))
     expected = "expected a time as 2026-02-01T08:00:00Z"
-    raise ValueError(f"{key}: {expected}, got {short_line(repr(value), _SHOWN)}; correct the line")
+    got = short_line(repr(value), _SHOWN)
+    raise ValueError(f"{key}: {expected}, got {got}; correct the line")
 
 
 def _read_scores(older: Fields) -> dict[str, float] | None:
+    """Return the scores that are numbers, by dimension, or None if there aren't any."""
     scores = older.get("scores")
     if not isinstance(scores, dict):
         return None
@@ -206,6 +220,7 @@ def _read_scores(older: Fields) -> dict[str, float] | None:
 
 
 def _read_number(value: object) -> float | None:
+    """Return a finite number, which may be written as text, or None for anything else."""
     if not isinstance(value, int | float | str):
         return None
     with suppress(ValueError, OverflowError):
@@ -216,16 +231,21 @@ def _read_number(value: object) -> float | None:
 
 
 def _read_suggestions(values: object) -> list[Fields]:
-    return [{"issue": "", "suggestion": _text(value)} for value in _list(values)]
+    """Turn suggestions into findings that say no more than what to do."""
+    return [{"issue": "", "suggestion": _to_text(value)} for value in _to_list(values)]
 
 
-def _list(value: object) -> list[Any]:
+def _to_list(value: object) -> list[Any]:
+    """Return a list as it is, and a single value as a list of one; None and "" are an empty list."""
     if isinstance(value, list):
         return value
-    return [] if value in (None, "") else [value]
+    if value in (None, ""):
+        return []
+    return [value]
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
+    """Return a value as text that can be encoded: "" for None, and JSON for anything but a string."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -241,11 +261,11 @@ class Imported(NamedTuple):
 
 def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Imported:
     """Add every line of files and folders that the ledger doesn't have yet; raises `LedgerError`."""
-    before = {record.id for record in ledger.records()}
-    ids = set(before)
+    old_ids = {record.id for record in ledger.records()}
+    ids = set(old_ids)
     known = 0
     damaged: list[Damage] = []
-    waiting = []
+    batch = []
     for path in store.files(places, damaged.append):
         for number, raw in store.raw_lines(path, damaged.append):
             record = _read(raw, text=text)
@@ -257,12 +277,12 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
                 ids.add(record.id)
                 if isinstance(record, OverrideLine):  # nobody typed it at a terminal of ours
                     record = record.model_copy(update={"terminal": False})
-                waiting.append(record)
-            if len(waiting) == _AT_ONCE:
-                ledger.add(*waiting)
-                waiting.clear()
-    ledger.add(*waiting)
-    return Imported(len(ids) - len(before), known, damaged)
+                batch.append(record)
+            if len(batch) == _BATCH_LINES:
+                ledger.add(*batch)
+                batch.clear()
+    ledger.add(*batch)
+    return Imported(len(ids) - len(old_ids), known, damaged)
 
 
 def _read(raw: bytes, *, text: bool) -> Record | str:
@@ -280,30 +300,35 @@ def _read(raw: bytes, *, text: bool) -> Record | str:
             record = verdict(fields, text=text)
         if isinstance(record, str):
             return record
-        record.timestamp.astimezone(UTC)
-        again = store.parse(records.line(record))
+        record.timestamp.astimezone(UTC)  # fails for times near the years 1 and 9999
+        copy = store.parse(records.line(record))
     except ValidationError as error:
         return str(problem(error.errors(include_url=False), fields))
     except (OverflowError, RecursionError, PydanticSerializationError):
-        return _NO_PLACE
+        return _OUT_OF_RANGE
     except ValueError as error:
         return str(error)
-    return _NO_PLACE if isinstance(again, str) else record
+    if isinstance(copy, str):
+        return _OUT_OF_RANGE
+    return record
 
 
 def fetch(host: str, since: datetime | None, to: Path) -> str:
-    """Write a host's lines to a file; return its last complaint. Raises `UsageError` and `InputError`."""
+    """Write the ledger lines of a host, read over ssh, to a file. Returns the last line of ssh's complaints.
+
+    That's "" if there are none. Raises `UsageError` if the command is wrong, `InputError` if ssh fails.
+    """
     if not host.strip() or host.startswith("-"):
         raise UsageError(f"--host {host}: expected the name of a host, as ssh takes it")
     program = programs.find("ssh", environment.environ())
     if program is None:
         raise UsageError("--host: ssh is not installed")
-    argv = [program, *_SSH, host, "judgekit", "ledger", "export", "--jsonl"]
+    command = [program, *_SSH, host, "judgekit", "ledger", "export", "--jsonl"]
     if since:
-        argv += ["--since", since.isoformat()]
+        command += ["--since", since.isoformat()]
     environ = environment.environ()
     try:
-        code, lines, errors = programs.run(argv, environ, seconds=SECONDS, most=MOST_BYTES)
+        code, lines, errors = programs.run(command, environ, seconds=SECONDS, most=MOST_BYTES)
     except programs.Unfinished:
         limits = f"{SECONDS:g} s or {MOST_BYTES // 1_000_000} MB"
         raise InputError(
@@ -313,7 +338,10 @@ def fetch(host: str, since: datetime | None, to: Path) -> str:
         raise InputError(f"{host}: ssh could not be started ({error})") from None
     to.write_bytes(lines)
     complaints = [line for line in lines_of(errors) if line.strip()]
-    last = short_line(complaints[-1], _SAID) if complaints else ""
+    last_complaint = ""
+    if complaints:
+        last_complaint = short_line(complaints[-1], _SAID)
     if code:
-        raise InputError(f"{host}: ssh: {last or f'exit code {code}'}")
-    return last
+        reason = last_complaint or f"exit code {code}"
+        raise InputError(f"{host}: ssh: {reason}")
+    return last_complaint

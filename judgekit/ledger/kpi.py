@@ -51,6 +51,7 @@ class Limit(NamedTuple):
     unit: Literal["share", "seconds"] = "share"
 
     def holds(self, value: float) -> bool:
+        """Whether a value is in the range."""
         if self.closed and value in (self.low, self.high):
             return True
         if self.low is not None and value <= self.low:
@@ -58,24 +59,26 @@ class Limit(NamedTuple):
         return self.high is None or value < self.high
 
     def text(self, value: float) -> str:
+        """Write a value with its unit: `12.5 s`, `90.0 %`."""
         if self.unit == "seconds":
             return f"{value:.1f} s"
-        return f"{value:.1%}".replace("%", " %")
+        return f"{100 * value:.1f} %"
 
     def range_text(self, interval: Interval) -> str:
         return f"{self.text(interval.low)} to {self.text(interval.high)}"
 
     def __str__(self) -> str:
+        """Write the range as a phrase: `wanted 70.0 % to 90.0 %`."""
+        high = self.high or 0.0
         if self.low is not None:
-            low = self.text(self.low)
-            if self.high:
-                return f"wanted {low} to {self.text(self.high)}"
-            return f"wanted above {low}"
+            low_text = self.text(self.low)
+            if high:
+                return f"wanted {low_text} to {self.text(high)}"
+            return f"wanted above {low_text}"
         if self.rate:
-            more = f", the interval up to {self.text(2 * (self.high or 0))}"
-        else:
-            more = ""
-        return f"wanted below {self.text(self.high or 0)}{more}"
+            # Also the interval must end within twice the limit.
+            return f"wanted below {self.text(high)}, the interval up to {self.text(2 * high)}"
+        return f"wanted below {self.text(high)}"
 
 
 LIMITS: Mapping[KpiName, Limit] = {
@@ -114,31 +117,40 @@ class Kpi(NamedTuple):
         interval = self.interval
         if self.total < LEAST:
             return "open"
-        if interval:
+        if interval is not None:
             is_below = interval.high < (limit.low or 0.0)
             is_above = interval.low > (limit.high or inf)
             if is_below or is_above:
                 return "missed"
-        holds = self.value is not None and limit.holds(self.value)
+        if self.value is None or not limit.holds(self.value):
+            return "open"
+        if limit.labelled and not self._is_sure():
+            return "open"
+        return "holds"
+
+    def _is_sure(self) -> bool:
+        """Whether the interval of a value in range is narrow enough; labels are only a sample."""
+        interval = self.interval
+        limit = self.limit
+        if interval is None:
+            return False
         if limit.rate:
-            holds &= interval is not None and interval.high <= 2 * (limit.high or 0)
-        elif limit.labelled:
-            holds &= interval is not None and all(map(limit.holds, interval.bounds))
-        return "holds" if holds else "open"
+            return interval.high <= 2 * (limit.high or 0)
+        return limit.holds(interval.low) and limit.holds(interval.high)
 
     def __str__(self) -> str:
+        """Write the measure as a line: its title, value, sample size, interval and limit."""
         limit = self.limit
         if self.value is None and self.interval is None:
             return f"{limit.title}: nothing measured yet ({limit})"
         value = "unknown" if self.value is None else limit.text(self.value)
-        what = "labelled verdict" if limit.labelled else "verdict"
-        of = "from" if limit.rate else "of"
-        if self.interval:
-            span = f", 95 % interval {limit.range_text(self.interval)}"
-        else:
-            span = ""
-        total = counted(self.total, what, f"{what}s")
-        return f"{limit.title} {value} {of} {total}{span} ({limit})"
+        interval = ""
+        if self.interval is not None:
+            interval = f", 95 % interval {limit.range_text(self.interval)}"
+        noun = "labelled verdict" if limit.labelled else "verdict"
+        total = counted(self.total, noun, f"{noun}s")
+        preposition = "from" if limit.rate else "of"
+        return f"{limit.title} {value} {preposition} {total}{interval} ({limit})"
 
 
 class Evidence(NamedTuple):
@@ -154,42 +166,46 @@ class Evidence(NamedTuple):
         return Evidence(verdicts, self.labels, decided=self.decided)
 
     def sure(self, verdict: VerdictLine) -> bool:
+        """Whether people labelled a verdict's content, and agreed."""
         return self.labels.get(verdict.id) in ("go", "no-go")
 
     def strata(self) -> list[Stratum]:
         """Group the verdicts by word; those that people decided about form groups of their own."""
         groups: dict[tuple[GateWord, bool], list[VerdictLine]] = defaultdict(list)
         for verdict in self.verdicts:
-            decided = verdict.id in self.decided and self.sure(verdict)
-            groups[verdict.word, decided].append(verdict)
+            is_decided = verdict.id in self.decided and self.sure(verdict)
+            groups[verdict.word, is_decided].append(verdict)
         strata = []
-        for (word, decided), members in sorted(groups.items()):
-            labels = sum(map(self.sure, members))
-            good = sum(self.labels.get(member.id) == "go" for member in members)
-            strata.append(Stratum(word, len(members), labels, good, decided))
+        for (word, is_decided), verdicts in sorted(groups.items()):
+            counts = Counter(self.labels.get(verdict.id) for verdict in verdicts)
+            good = counts["go"]
+            labels = good + counts["no-go"]
+            strata.append(Stratum(word, len(verdicts), labels, good, is_decided))
         return strata
 
 
 def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
-    """Collect the measurable evidence: gate verdicts that asked models, and what people said about them.
+    """Collect the measurable evidence: gate verdicts for which models were asked, and people's labels.
 
     Each content counts once, with its last verdict; one that models answered takes precedence. With a
-    `rubric`, `id@version`, only verdicts under it are measured; an older record without a version counts for
-    every rubric.
+    `rubric`, `id@version`, only verdicts under it are measured; an imported one without a version counts for
+    every version.
     """
     records = list(records)
     measured: dict[str, VerdictLine] = {}  # by content
     content_by_id = {}
     content_by_task = {}
     for record in records:
-        if isinstance(record, VerdictLine) and not record.of_task:
-            name = content(record)
-            content_by_id[record.id] = name
-            content_by_task[record.task_id] = name
-            if _is_under(record, rubric) and not used_again(record):
-                best = measured.setdefault(name, record)
-                if (record.answered, record.timestamp) > (best.answered, best.timestamp):
-                    measured[name] = record
+        if not isinstance(record, VerdictLine) or record.of_task:
+            continue
+        judged_content = content(record)
+        content_by_id[record.id] = judged_content
+        content_by_task[record.task_id] = judged_content
+        if used_again(record) or not _is_under(record, rubric):
+            continue
+        best = measured.get(judged_content)
+        if best is None or (record.answered, record.timestamp) > (best.answered, best.timestamp):
+            measured[judged_content] = record
     labels = []
     overrides = []
     overridden_ids = set()
@@ -204,31 +220,40 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
                 if label.of in measured:
                     overridden_ids.add(measured[label.of].id)
         elif isinstance(record, Fault):
+            # A fault without paths counts as one file of its own; no path begins with a NUL.
             unjudged.update(record.paths or [f"\0{record.id}"])
-    words_by_id = {}
-    for name, word in agreed([*labels, *overrides]).items():
-        if name in measured:
-            words_by_id[measured[name].id] = word
+    word_by_id = {}
+    for labelled_content, word in agreed([*labels, *overrides]).items():
+        if labelled_content in measured:
+            word_by_id[measured[labelled_content].id] = word
     verdicts = list(measured.values())
-    return Evidence(verdicts, words_by_id, faults=len(unjudged), decided=overridden_ids)
+    return Evidence(verdicts, word_by_id, faults=len(unjudged), decided=overridden_ids)
 
 
 def _is_under(verdict: VerdictLine, rubric: str | None) -> bool:
-    """Whether a verdict was given under this rubric version; older records without a version always match."""
+    """Whether a verdict used this rubric, an `id@version`; None matches all.
+
+    An imported verdict without a version matches every version.
+    """
     if rubric is None:
         return True
     version = verdict.rubric.version
     if verdict.imported is not None and not version:
-        version = rubric.rpartition("@")[2]
+        _, _, version = rubric.rpartition("@")
     return rubric == f"{verdict.rubric.id}@{version}"
 
 
 def _make_label(override: OverrideLine, tasks: Mapping[str, str]) -> Label | None:
-    """Turn an override into a label of its content: whoever accepts content says it should be a GO."""
-    by_task = (tasks[task] for task in tasks if same_blob(task, override.task_id))
-    content = _joined(override.subjects) or next(by_task, None)
-    if content is None:
-        return None
+    """Turn an override into a label of its content: whoever accepts content says it should be a GO.
+
+    Returns None if neither the override's files nor `tasks`, the content of each task, tell its content.
+    """
+    content = _join_hashes(override.subjects)
+    if not content:
+        matches = [tasks[task] for task in tasks if same_blob(task, override.task_id)]
+        if not matches:
+            return None
+        content = matches[0]
     word: LabelWord = "go" if override.decision == "accept" else "no-go"
     return Label(of=content, label=word, who=override.who, timestamp=override.timestamp)
 
@@ -239,20 +264,26 @@ def used_again(verdict: VerdictLine) -> bool:
 
 
 def content(verdict: VerdictLine) -> str:
-    """Identify judged content by the hashes of its files; older records without hashes, by their task."""
-    return _joined(verdict.hashes) or verdict.task_id
+    """Identify judged content by the hashes of its files, or by its task if a hash is missing."""
+    return _join_hashes(verdict.hashes) or verdict.task_id
 
 
-def _joined(hashes: Sequence[str]) -> str:
-    return "\n".join(sorted(hashes)) if all(hashes) else ""
+def _join_hashes(hashes: Sequence[str]) -> str:
+    """Return the hashes as one text, in any order the same; "" if there are none or one is unknown."""
+    if not all(hashes):
+        return ""
+    return "\n".join(sorted(hashes))
 
 
 def agreed(labels: Iterable[Label]) -> dict[str, LabelWord]:
-    """Return the label of each labelled verdict: each person's last word, the majority, `unsure` on a tie."""
-    last: dict[str, dict[str, LabelWord]] = defaultdict(dict)
+    """Map each labelled verdict to the label that most people gave it; to `unsure` on a tie.
+
+    Of each person only the last label counts.
+    """
+    word_by_person: dict[str, dict[str, LabelWord]] = defaultdict(dict)  # for each verdict
     for label in sorted(labels, key=lambda label: label.timestamp):
-        last[label.of][label.who] = label.label
-    return {of: _choose_majority(words.values()) for of, words in last.items()}
+        word_by_person[label.of][label.who] = label.label
+    return {of: _choose_majority(words.values()) for of, words in word_by_person.items()}
 
 
 def _choose_majority(words: Iterable[LabelWord]) -> LabelWord:
@@ -261,10 +292,9 @@ def _choose_majority(words: Iterable[LabelWord]) -> LabelWord:
     del counts["withdrawn"]
     if not counts:
         return "withdrawn"
-    (first, most), *others = counts.most_common(2)
-    if any(count == most for _, count in others):
-        return "unsure"
-    return first
+    highest = max(counts.values())
+    winners = [word for word, count in counts.items() if count == highest]
+    return winners[0] if len(winners) == 1 else "unsure"
 
 
 def measure(evidence: Evidence) -> list[Kpi]:
@@ -278,6 +308,7 @@ def measure(evidence: Evidence) -> list[Kpi]:
             kpis.append(Kpi(name, rate.estimate, rate.interval, rate.labels))
     words = Counter(verdict.word for verdict in evidence.verdicts)
     answered = sum(verdict.answered for verdict in evidence.verdicts)
+    # A file that couldn't be judged counts as an UNDETERMINED verdict that no model answered.
     total = len(evidence.verdicts) + evidence.faults
     kpis.append(share("go", words["GO"], total))
     kpis.append(share("undetermined", words["UNDETERMINED"] + evidence.faults, total))
@@ -287,13 +318,14 @@ def measure(evidence: Evidence) -> list[Kpi]:
 
 
 def _measure_latency(evidence: Evidence) -> Kpi:
-    seconds = []
+    """Measure the median duration; imported verdicts have none."""
+    durations = []
     for verdict in evidence.verdicts:
         if verdict.imported is None:
-            seconds.append(verdict.duration_ms / 1000)
-    seconds.sort()
-    middle = median(seconds) if seconds else None
-    return Kpi("latency", middle, rates.median_interval(seconds), total=len(seconds))
+            durations.append(verdict.duration_ms / 1000)
+    durations.sort()
+    middle = median(durations) if durations else None
+    return Kpi("latency", middle, rates.median_interval(durations), total=len(durations))
 
 
 def reliance(evidence: Evidence) -> list[Kpi]:
@@ -301,11 +333,13 @@ def reliance(evidence: Evidence) -> list[Kpi]:
     counts = Counter(
         (verdict.word, evidence.labels.get(verdict.id)) for verdict in evidence.verdicts
     )
-    nogo = counts["NO-GO", "go"] + counts["NO-GO", "no-go"]
-    go = counts["GO", "go"] + counts["GO", "no-go"]
+    wrong_nogo = counts["NO-GO", "go"]
+    right_nogo = counts["NO-GO", "no-go"]
+    wrong_go = counts["GO", "no-go"]
+    right_go = counts["GO", "go"]
     return [
-        share("wrong_nogo", counts["NO-GO", "go"], nogo),
-        share("wrong_go", counts["GO", "no-go"], go),
+        share("wrong_nogo", wrong_nogo, wrong_nogo + right_nogo),
+        share("wrong_go", wrong_go, wrong_go + right_go),
     ]
 
 
@@ -316,8 +350,9 @@ class Cost(NamedTuple):
     complete: bool
 
     def __str__(self) -> str:
-        amount = f"{self.usd:.4f} USD"
-        return f"cost {amount}" if self.complete else f"cost at least {amount}"
+        if self.complete:
+            return f"cost {self.usd:.4f} USD"
+        return f"cost at least {self.usd:.4f} USD"
 
     def record(self) -> dict[str, float | bool]:
         return {"usd": round(self.usd, 6), "complete": self.complete}
@@ -326,81 +361,87 @@ class Cost(NamedTuple):
 def sum_up_cost(verdicts: Iterable[VerdictLine]) -> Cost:
     """Add up the cost of verdicts; one for which no model was asked costs nothing."""
     usd = 0.0
-    complete = True
+    is_complete = True
     for verdict in verdicts:
         usd += verdict.cost_usd or 0.0
+        asked_models = bool(verdict.rounds)
         is_known = verdict.cost_usd is not None and verdict.cost_complete is not False
-        if verdict.rounds and not is_known:
-            complete = False
-    return Cost(usd, complete)
+        if asked_models and not is_known:
+            is_complete = False
+    return Cost(usd, is_complete)
 
 
 def share(name: KpiName, hits: int, total: int) -> Kpi:
+    """Measure the share of `hits` in `total`; it's None if `total` is 0."""
     interval = rates.share_interval(hits, total)
-    value = interval.value if interval else None
-    return Kpi(name, value, interval, total, hits=hits)
+    if interval is None:
+        return Kpi(name, None, None, total, hits=hits)
+    return Kpi(name, interval.value, interval, total, hits=hits)
 
 
 def by_rubric_and_model(evidence: Evidence) -> tuple[dict[str, Evidence], dict[str, Evidence]]:
-    """Split the evidence by rubric version, and by model under its configured name.
+    """Split the evidence by rubric version, and by model under its configured name, newest first.
 
     The configured name is used because a reply may give another one, and a failure gives none.
     """
-    aliases = _configured_names(evidence.verdicts)
-    rubrics = defaultdict[str, list[VerdictLine]](list)
-    models = defaultdict[str, list[VerdictLine]](list)
+    configured_names = _find_configured_names(evidence.verdicts)
+    verdicts_by_rubric = defaultdict[str, list[VerdictLine]](list)
+    verdicts_by_model = defaultdict[str, list[VerdictLine]](list)
     for verdict in sorted(evidence.verdicts, key=lambda verdict: verdict.timestamp, reverse=True):
-        name = f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}"
-        rubrics[rubric_name(name, verdict.rubric.source)].append(verdict)
-        models[_model_name(verdict, aliases)].append(verdict)
-    by_rubric = {name: evidence.only(group) for name, group in rubrics.items()}
-    by_model = {name: evidence.only(group) for name, group in models.items()}
+        versioned_id = f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}"
+        rubric = rubric_name(versioned_id, verdict.rubric.source)
+        verdicts_by_rubric[rubric].append(verdict)
+        verdicts_by_model[_name_models(verdict, configured_names)].append(verdict)
+    by_rubric = {name: evidence.only(verdicts) for name, verdicts in verdicts_by_rubric.items()}
+    by_model = {name: evidence.only(verdicts) for name, verdicts in verdicts_by_model.items()}
     return by_rubric, by_model
 
 
-def _model_name(verdict: VerdictLine, aliases: Mapping[str, str]) -> str:
+def _name_models(verdict: VerdictLine, configured_names: Mapping[str, str]) -> str:
     """Return the configured names of the models that decided, or of the first model asked if none did."""
-    replied = verdict.model
-    if not replied:
-        replied = verdict.rounds[0].model if verdict.rounds else "no model"
-    names = {**aliases, **verdict.configured}
-    return ", ".join(names.get(name, name) for name in replied.split(", "))
+    if verdict.model:
+        models = verdict.model.split(", ")
+    elif verdict.rounds:
+        models = verdict.rounds[0].model.split(", ")
+    else:
+        return "no model"
+    names = {**configured_names, **verdict.configured}
+    return ", ".join(names.get(model, model) for model in models)
 
 
-def _configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
+def _find_configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
     """Map each model name found in replies to its configured name, if only one is possible.
 
-    Lines of older versions, and of a shared judge, don't record the configured name. Then it's a name that
-    other verdicts were asked under and that differs only by a provider in front or a date at the end.
+    Lines of older versions, and of a shared judge, don't record the configured name. Then it's one from
+    other verdicts that differs only by a provider in front or a date at the end.
     """
-    learned = defaultdict[str, set[str]](set)
+    candidates = defaultdict[str, set[str]](set)  # configured names, by name in replies
     configured = set()
     replied = set()
     for verdict in verdicts:
-        for name, behind in verdict.configured.items():
-            learned[name].add(behind)
-            configured.add(behind)
+        for name, configured_name in verdict.configured.items():
+            candidates[name].add(configured_name)
+            configured.add(configured_name)
         for round_ in verdict.rounds:
             if round_.opinion is not None:
                 replied.add(round_.model)
-            elif round_.model not in verdict.configured:
+            elif round_.model not in verdict.configured:  # a failure has the configured name
                 configured.add(round_.model)
-    for name in replied - learned.keys() - configured:
-        learned[name] = {
-            other
-            for other in configured
-            if _strip_provider_and_date(other) == _strip_provider_and_date(name)
-        }
-    aliases = {}
-    for name, names in learned.items():
-        if len(names) == 1:
-            aliases[name] = names.pop()
-    return aliases
+    for name in replied - candidates.keys() - configured:
+        for configured_name in configured:
+            if _strip_provider_and_date(configured_name) == _strip_provider_and_date(name):
+                candidates[name].add(configured_name)
+    names = {}
+    for name, possible_names in candidates.items():
+        if len(possible_names) == 1:
+            names[name] = possible_names.pop()
+    return names
 
 
 def _strip_provider_and_date(model: str) -> str:
-    """Return a model's name without its provider and its date."""
-    return _DATE.sub("", model.rpartition("/")[2])
+    """Shorten a model's name: `openai/gpt-4o-2024-08-06` becomes `gpt-4o`."""
+    _, _, name = model.rpartition("/")
+    return _DATE.sub("", name)
 
 
 class Readiness(NamedTuple):
@@ -423,68 +464,78 @@ def standing(
 ) -> tuple[list[str], bool]:
     """Return the reasons to treat blocking as advisory, and whether the ledger already records that.
 
-    Only what people said since the last promotion counts: whoever pushes can influence shares and times.
+    Only the records since the last promotion count, and only the rates that rest on people's labels: whoever
+    pushes can influence shares and times.
     """
     is_recorded = False
-    since: list[Record] = []
+    since_promotion: list[Record] = []
     for record in sorted(_select_recent(records, now), key=lambda record: record.timestamp):
         if isinstance(record, ModeChange):
             is_recorded = record.mode == "advisory"
-            if not is_recorded:
-                since = []
-        since.append(record)
-    missed = []
-    for kpi in measure(evidence(since, rubric)):
+            if record.mode == "blocking":
+                since_promotion = []
+        since_promotion.append(record)
+    reasons = []
+    for kpi in measure(evidence(since_promotion, rubric)):
         if kpi.limit.rate and kpi.state == "missed":
-            missed.append(str(kpi))
-    return missed, is_recorded
+            reasons.append(str(kpi))
+    return reasons, is_recorded
 
 
 def readiness(
     records: Iterable[Record], rubric: str | None = None, now: datetime | None = None
 ) -> Readiness:
-    """Compare the evidence with everything that a promotion needs."""
+    """Compare the evidence of the last weeks with everything that a promotion needs."""
     recent = evidence(_select_recent(records, now), rubric)
     strata = recent.strata()
     now = now or datetime.now(UTC)
-    covered = now - min((verdict.timestamp for verdict in recent.verdicts), default=now)
+    first_time = min([now, *(verdict.timestamp for verdict in recent.verdicts)])
+    covered_time = now - first_time
     missing = []
-    if covered < CALIBRATION:
-        days = counted(covered.days, "day", "days")
+    if covered_time < CALIBRATION:
+        days = counted(covered_time.days, "day", "days")
         missing.append(f"time: verdicts cover {days}; {CALIBRATION.days} are needed")
     labels: dict[GateWord, int] = {}
     kpis = measure(recent)
     for kpi in kpis:
-        wanted: rates.Wanted | None = {}
+        remedy = _ask_for_verdicts(kpi)
         if kpi.limit.rate:
             word, quality = kpi.limit.rate
             wanted = rates.wanted(strata, word, quality, kpi.limit.high or 0)
+            remedy = _ask_for_labels(kpi, wanted)
+            # One label can help several rates, so the counts aren't added up.
             for word, count in (wanted or {}).items():
                 labels[word] = max(count, labels.get(word, 0))
         if kpi.state != "holds":
-            missing.append(f"{kpi}{_suggest_remedy(kpi, wanted)}")
+            missing.append(f"{kpi}{remedy}")
     return Readiness(kpis, missing, recent, labels)
 
 
-def _suggest_remedy(kpi: Kpi, wanted: rates.Wanted | None) -> str:
-    if not kpi.limit.rate:
-        few = kpi.value is not None and kpi.total < LEAST
-        return f": at least {LEAST} verdicts are needed" if few else ""
+def _ask_for_verdicts(kpi: Kpi) -> str:
+    """Say how many verdicts a measure needs; "" if it has enough, or there's nothing to measure."""
+    if kpi.value is None or kpi.total >= LEAST:
+        return ""
+    return f": at least {LEAST} verdicts are needed"
+
+
+def _ask_for_labels(kpi: Kpi, wanted: rates.Wanted | None) -> str:
+    """Say which labels would settle a rate that doesn't hold; `wanted` is None if none would."""
     if kpi.state == "missed":
         return ": the labels show a miss; change the rubric or the models"
     if wanted is None:
         return ": labelling all these verdicts would not settle it; more verdicts are needed"
-    why = "not enough labels to be sure"
+    reason = "not enough labels to be sure"
     if kpi.value is not None and not kpi.limit.holds(kpi.value):
-        why = "the estimate misses it, perhaps by chance; to decide"
+        reason = "the estimate misses it, perhaps by chance; to decide"
     phrases = []
     for word, count in sorted(wanted.items()):
         phrases.append(counted(count, f"more {word} verdict", f"more {word} verdicts"))
     counts = " and ".join(phrases)
-    return f": {why}: label {counts} (judgekit label asks for them first)"
+    return f": {reason}: label {counts} (judgekit label asks for them first)"
 
 
 def _select_recent(records: Iterable[Record], now: datetime | None) -> list[Record]:
     """Return the records of the last `WINDOW`; one dated in the future is left out until then."""
     now = now or datetime.now(UTC)
-    return [record for record in records if now - WINDOW <= record.timestamp <= now]
+    oldest = now - WINDOW
+    return [record for record in records if oldest <= record.timestamp <= now]

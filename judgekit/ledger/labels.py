@@ -40,10 +40,41 @@ def waiting(
 ) -> list[VerdictLine]:
     """Return the GO and NO-GO verdicts whose content `who` hasn't labelled, each content once.
 
-    The number of each word that a promotion is `lacking` comes first, then as many GO as NO-GO. The order is
+    The verdicts that a promotion is `lacking` labels for come first, then GO and NO-GO in turn. The order is
     drawn from hashes of ids: it's always the same, and any part of it is a random sample of each word's
     verdicts.
     """
+    unlabelled = sorted(_find_unlabelled(records, who), key=_draw_lot)
+    needed_labels: Mapping[GateWord, int] = {}
+    unsure_ids = set()
+    if lacking:
+        needed_labels = lacking.labels
+        evidence = lacking.evidence
+        unsure_ids = {line.id for line in evidence.verdicts if not evidence.sure(line)}
+    needed_queue: list[tuple[float, VerdictLine]] = []
+    other_queue: list[tuple[float, VerdictLine]] = []
+    for word in _WORDS:
+        needed: list[VerdictLine] = []
+        others: list[VerdictLine] = []
+        for verdict in unlabelled:
+            if verdict.word != word:
+                continue
+            if verdict.id in unsure_ids and len(needed) < needed_labels.get(word, 0):
+                needed.append(verdict)
+            elif word != "UNDETERMINED":
+                others.append(verdict)
+        # Mix the words: spread the needed ones evenly, then take one of each word in turn.
+        for rank, verdict in enumerate(needed):
+            needed_queue.append(((rank + _draw_fraction(verdict)) / len(needed), verdict))
+        for rank, verdict in enumerate(others):
+            other_queue.append((rank + _draw_fraction(verdict), verdict))
+    needed_queue.sort(key=lambda entry: entry[0])
+    other_queue.sort(key=lambda entry: entry[0])
+    return [verdict for _, verdict in [*needed_queue, *other_queue]]
+
+
+def _find_unlabelled(records: Iterable[Record], who: str) -> list[VerdictLine]:
+    """Return one verdict, the one that's measured, for each content that `who` hasn't labelled."""
     labels = []
     verdicts = []
     for record in records:
@@ -63,47 +94,25 @@ def waiting(
             labelled_contents.add(content)
     for content in labelled_contents:
         del verdict_by_content[content]
-    unlabelled = sorted(verdict_by_content.values(), key=_draw_lot)
-    labels_lacking: Mapping[GateWord, int] = {}
-    unsure_ids = set()
-    if lacking:
-        labels_lacking = lacking.labels
-        evidence = lacking.evidence
-        unsure_ids = {line.id for line in evidence.verdicts if not evidence.sure(line)}
-    queue = []
-    for word in _WORDS:
-        lacking_first: list[VerdictLine] = []
-        others = []
-        for verdict in unlabelled:
-            if verdict.word != word:
-                continue
-            if verdict.id in unsure_ids and len(lacking_first) < labels_lacking.get(word, 0):
-                lacking_first.append(verdict)
-            elif word != "UNDETERMINED":
-                others.append(verdict)
-        # Mix the words: first those that are lacking, evenly, then one of each word in turn.
-        for rank, verdict in enumerate(lacking_first):
-            queue.append((False, (rank + _draw_chance(verdict)) / len(lacking_first), verdict))
-        for rank, verdict in enumerate(others):
-            queue.append((True, rank + _draw_chance(verdict), verdict))
-    queue.sort(key=lambda entry: entry[:2])
-    return [verdict for _, _, verdict in queue]
+    return list(verdict_by_content.values())
 
 
 def _draw_lot(verdict: VerdictLine) -> str:
+    """Return a hash of the verdict's id, to order verdicts at random and yet always the same."""
     return hashlib.sha256(verdict.id.encode()).hexdigest()
 
 
-def _draw_chance(verdict: VerdictLine) -> float:
-    """Draw a number from 0 to below 1 from the id."""
-    return int(_draw_lot(verdict)[-8:], 16) / 2**32
+def _draw_fraction(verdict: VerdictLine) -> float:
+    """Return a random number from 0 to below 1, always the same for the same verdict."""
+    last_32_bits = _draw_lot(verdict)[-8:]
+    return int(last_32_bits, 16) / 2**32
 
 
 def who(folder: Path | None = None) -> str:
     """Return the person's address from git's configuration in `folder`, or else the login name."""
     with suppress(GitError):
-        answer = Repository(folder or Path.cwd()).ask("config", "user.email")
-        email = answer.decode("utf-8", "replace").strip()
+        raw_email = Repository(folder or Path.cwd()).ask("config", "user.email")
+        email = raw_email.decode("utf-8", "replace").strip()
         if email:
             return email
     try:
@@ -114,26 +123,32 @@ def who(folder: Path | None = None) -> str:
 
 
 def signed(record: Record, name: str) -> Record:
-    """Return a record from the network under the authenticated `name`, whatever name it carries."""
-    by = {"who": name}
-    if not isinstance(record, VerdictLine):
-        return record.model_copy(update=by if "who" in type(record).model_fields else {})
-    override = record.human_override
-    if override:
-        override = override.model_copy(update=by)
-    findings = []
-    for finding in record.findings:
-        dismissed = finding.dismissed
-        if dismissed:
-            dismissed = dismissed.model_copy(update=by)
-        findings.append(finding.model_copy(update={"dismissed": dismissed}))
-    return record.model_copy(update={"human_override": override, "findings": findings})
+    """Return a copy of a record from the network that's signed by `name`, which the sender proved to be.
+
+    Whatever name it carries is replaced, also in a verdict's decisions and dismissals.
+    """
+    signature = {"who": name}
+    if isinstance(record, VerdictLine):
+        override = record.human_override
+        if override:
+            override = override.model_copy(update=signature)
+        findings = []
+        for finding in record.findings:
+            dismissed = finding.dismissed
+            if dismissed:
+                dismissed = dismissed.model_copy(update=signature)
+            findings.append(finding.model_copy(update={"dismissed": dismissed}))
+        return record.model_copy(update={"human_override": override, "findings": findings})
+    if "who" in type(record).model_fields:
+        return record.model_copy(update=signature)
+    return record.model_copy()
 
 
 def at_terminal() -> bool:
     """Whether a person could be typing here. A program can pretend to be one: this is no lock."""
-    streams = (sys.stdin, sys.stderr)
-    return all(stream is not None and stream.isatty() for stream in streams)
+    if sys.stdin is None or sys.stderr is None:  # closed before Python started
+        return False
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
@@ -142,18 +157,22 @@ def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
     for subject in verdict.subjects:
         texts[subject.path] = None
         for data in _read_contents(subject.path, verdict.commit, project):
-            if subject.sha256 in ("", hashlib.sha256(data).hexdigest()):
+            is_judged_content = hashlib.sha256(data).hexdigest() == subject.sha256
+            if is_judged_content or not subject.sha256:  # an imported verdict has no hashes
                 texts[subject.path] = visible(data.decode("utf-8", "replace"))
                 break
     return texts
 
 
 def _read_contents(path: str, commit: str | None, project: Path) -> Iterator[bytes]:
+    """Yield a file's first bytes in the commit, then those in the working tree, as far as they exist."""
     with suppress(GitError, ValueError):  # ValueError: a NUL in the path
-        if commit and not commit.startswith("-"):
-            yield Repository(project).ask("cat-file", "blob", f"{commit}:{path}")[:_MOST]
+        if commit and not commit.startswith("-"):  # git would take it for an option
+            blob = Repository(project).ask("cat-file", "blob", f"{commit}:{path}")
+            yield blob[:_MOST]
     with suppress(OSError, ValueError):
-        yield (project / path).read_bytes()[:_MOST]
+        data = (project / path).read_bytes()
+        yield data[:_MOST]
 
 
 @dataclass(slots=True)
@@ -176,11 +195,12 @@ class Triage:
     @property
     def unjudged(self) -> list[VerdictLine]:
         """Those of `unclear` that were pushed while no judge answered."""
-        return [verdict for verdict in self.unclear if _is_unjudged(verdict)]
+        return [verdict for verdict in self.unclear if _is_unjudged_push(verdict)]
 
 
-def _is_unjudged(verdict: VerdictLine) -> bool:
-    return verdict.gate is not None and bool(verdict.commit) and not verdict.answered
+def _is_unjudged_push(verdict: VerdictLine) -> bool:
+    is_push = verdict.gate is not None and bool(verdict.commit)
+    return is_push and not verdict.answered
 
 
 def triage(records: Iterable[Record]) -> Triage:
@@ -188,7 +208,7 @@ def triage(records: Iterable[Record]) -> Triage:
     lines = sorted(records, key=lambda record: record.timestamp)
     triage = Triage()
     newest: dict[tuple[str, str], VerdictLine] = {}  # by project and task
-    once_unsettled = set()  # tasks with a verdict that was no GO
+    once_unsettled = set()  # tasks with an earlier verdict that wasn't a GO
     for line in lines:
         if isinstance(line, OverrideLine):
             triage.overrides.insert(0, line)

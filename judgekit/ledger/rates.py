@@ -47,7 +47,10 @@ _EVERYTHING = Interval(1.0, 1.0, 1.0)
 
 
 def share_interval(hits: int, total: int) -> Interval | None:
-    """Return the Wilson score interval of `hits` out of `total` (Brown, Cai and DasGupta, 2001)."""
+    """Return the Wilson score interval of `hits` out of `total`, or None if `total` is 0.
+
+    Brown, Cai and DasGupta, "Interval Estimation for a Binomial Proportion" (2001).
+    """
     if total == 0:
         return None
     mean = hits / total
@@ -69,13 +72,14 @@ def median_interval(ordered: Sequence[float]) -> Interval | None:
     total = len(ordered)
     if total < 6:  # noqa: PLR2004 - explained above
         return None
-    below = max(1, floor(total / 2 - _Z * sqrt(total) / 2))
-    return Interval(median(ordered), low=ordered[below - 1], high=ordered[total - below])
+    # Counted from 1, from the lowest value for the lower end, and from the highest for the upper.
+    rank = max(1, floor(total / 2 - _Z * sqrt(total) / 2))
+    return Interval(median(ordered), low=ordered[rank - 1], high=ordered[-rank])
 
 
 @lru_cache(maxsize=4096)
 def exact(hits: int, total: int) -> Interval:
-    """Return the share of `hits` in `total`, at least 1, with the exact interval of Clopper and Pearson."""
+    """Return the share of `hits` in a non-zero `total`, with the exact interval of Clopper and Pearson."""
     tail = (1 - LEVEL) / 2
     low = binomial.lower(hits, total, tail)
     high = binomial.upper(hits, total, tail)
@@ -83,18 +87,27 @@ def exact(hits: int, total: int) -> Interval:
 
 
 def weighted(parts: Sequence[tuple[float, Interval]]) -> Interval:
-    """Return the weighted sum of independent non-negative figures (Zou and Donner, 2008: MOVER)."""
-    return _make_interval(sum(weight * part.value for weight, part in parts), parts)
+    """Return the weighted sum of independent non-negative figures, given as (weight, figure).
+
+    Zou and Donner, Statistics in Medicine 27 (2008): MOVER.
+    """
+    value = sum(weight * figure.value for weight, figure in parts)
+    return _make_interval(value, parts)
 
 
 def _make_interval(value: float, parts: Sequence[tuple[float, Interval]]) -> Interval:
-    below = []
-    above = []
-    for weight, part in parts:
-        below.append(weight * (part.value - part.low))
-        above.append(weight * (part.high - part.value))
-    low = max(0.0, value - hypot(*below))
-    return Interval(value, low, high=value + hypot(*above))
+    """Return a value made of weighted figures, with the interval that their intervals add up to.
+
+    Distances from the value add up as independent errors do: by their squares.
+    """
+    distances_below = []
+    distances_above = []
+    for weight, figure in parts:
+        distances_below.append(weight * (figure.value - figure.low))
+        distances_above.append(weight * (figure.high - figure.value))
+    low = value - hypot(*distances_below)
+    high = value + hypot(*distances_above)
+    return Interval(value, low=max(0.0, low), high=high)
 
 
 def ratio_bounds(top: Interval, bottom: Interval) -> tuple[float, float]:
@@ -102,21 +115,23 @@ def ratio_bounds(top: Interval, bottom: Interval) -> tuple[float, float]:
 
     Donner and Zou, Statistical Methods in Medical Research 21 (2012), equation 9 (MOVER-R).
     """
-    middle = top.value * bottom.value
+    product = top.value * bottom.value
 
-    def parts(top_end: float, bottom_end: float) -> tuple[float, float, float]:
-        above = top_end * (2 * top.value - top_end)
-        below = bottom_end * (2 * bottom.value - bottom_end)
-        return above, below, sqrt(max(0.0, middle**2 - above * below))
+    def solve(top_end: float, bottom_end: float) -> tuple[float, float, float]:
+        """Return the equation's three terms for one end of each figure's interval."""
+        top_term = top_end * (2 * top.value - top_end)
+        bottom_term = bottom_end * (2 * bottom.value - bottom_end)
+        root = sqrt(max(0.0, product**2 - top_term * bottom_term))
+        return top_term, bottom_term, root
 
     low = 0.0
-    above, _, root = parts(top.low, bottom.high)
-    if middle + root > 0:
-        low = above / (middle + root)
+    top_term, _, root = solve(top.low, bottom.high)
+    if product + root > 0:
+        low = top_term / (product + root)  # the same as (product - root) / bottom_term
     high = inf
-    _, below, root = parts(top.high, bottom.low)
-    if below > 0:
-        high = (middle + root) / below
+    _, bottom_term, root = solve(top.high, bottom.low)
+    if bottom_term > 0:
+        high = (product + root) / bottom_term
     return low, high
 
 
@@ -167,41 +182,37 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
     with that of the word's share of all verdicts. Nothing is known about a stratum without labels: the lower
     end assumes that all of it has this quality, the upper end that none of it has.
     """
-    labels = 0
-    same_word = []
-    others = []
-    for stratum in strata:
-        if not stratum.verdicts:
-            continue
-        labels += stratum.labels
-        if stratum.word == word:
-            same_word.append(stratum)
-        else:
-            others.append(stratum)
+    strata = [stratum for stratum in strata if stratum.verdicts]
+    same_word = [stratum for stratum in strata if stratum.word == word]
+    others = [stratum for stratum in strata if stratum.word != word]
+    labels = sum(stratum.labels for stratum in strata)
+    nothing_known = Rate(None, None, labels)
     count = _count_verdicts(same_word)
-    rest = _count_verdicts(others)
     shares = []
     for stratum in same_word:
         share = stratum.share(quality)
         if share is None:
-            return Rate(None, None, labels)
+            return nothing_known
         shares.append((stratum.verdicts / count, share))
     if not shares:
-        return Rate(None, None, labels)
+        return nothing_known
+    # All amounts of content are measured per verdict with this word.
     with_word = weighted(shares)
-    odds = _odds_against(exact(count, count + rest))
-    fewest = _odds_of_others(others, quality, odds, unlabelled=_NOTHING)
-    most = _odds_of_others(others, quality, odds, unlabelled=_EVERYTHING)
+    odds = _odds_against(exact(count, _count_verdicts(strata)))
+    fewest = _estimate_others(others, quality, odds, unlabelled=_NOTHING)
+    most = _estimate_others(others, quality, odds, unlabelled=_EVERYTHING)
     total = with_word.value + fewest.value
     if total == 0:
-        return Rate(None, None, labels)
+        return nothing_known
     lowest_odds, _ = ratio_bounds(with_word, most)
     _, highest_odds = ratio_bounds(with_word, fewest)
     low = _share_of_odds(lowest_odds)
     high = _share_of_odds(highest_odds)
-    span = Interval(with_word.value / total, low, high)
+    interval = Interval(with_word.value / total, low, high)
+    # UNDETERMINED verdicts aren't labelled, so they don't count here.
     are_labelled = all(stratum.labels or stratum.word == "UNDETERMINED" for stratum in others)
-    return Rate(span.value if are_labelled else None, span, labels)
+    estimate = interval.value if are_labelled else None
+    return Rate(estimate, interval, labels)
 
 
 def _count_verdicts(strata: Sequence[Stratum]) -> int:
@@ -209,63 +220,77 @@ def _count_verdicts(strata: Sequence[Stratum]) -> int:
 
 
 def _odds_against(share: Interval) -> Interval:
-    def odds(share: float) -> float:
+    """Return the odds against a share: 3.0 for a quarter. The bounds change places."""
+
+    def convert(share: float) -> float:
         return (1 - share) / share
 
-    return Interval(odds(share.value), low=odds(share.high), high=odds(share.low))
+    return Interval(convert(share.value), low=convert(share.high), high=convert(share.low))
 
 
 def _share_of_odds(odds: float) -> float:
+    """Return the share that has these odds: 0.75 for 3.0, 1.0 for infinite odds."""
     if odds == inf:
         return 1.0
     return odds / (1 + odds)
 
 
-def _odds_of_others(
+def _estimate_others(
     others: Sequence[Stratum], quality: Quality, odds: Interval, unlabelled: Interval
 ) -> Interval:
-    """Estimate the content of a quality under other words, per verdict with the word in question.
+    """Estimate the good (or bad) content under other words, per verdict with the word in question.
 
-    `odds` are those of other words; strata without labels count as `unlabelled`.
+    `odds` is the number of verdicts with other words for each with the word in question. `unlabelled` is the
+    share to assume in strata without labels.
     """
-    rest = _count_verdicts(others)
-    parts = []
+    count = _count_verdicts(others)
+    shares = []
     for stratum in others:
-        parts.append((stratum.verdicts / rest, stratum.share(quality) or unlabelled))
-    share = weighted(parts) if parts else unlabelled
-    # A product's interval is formed like a sum's.
-    return _make_interval(odds.value * share.value, [(share.value, odds), (odds.value, share)])
+        share = stratum.share(quality) or unlabelled
+        shares.append((stratum.verdicts / count, share))
+    total_share = weighted(shares) if shares else unlabelled
+    # A product's interval is formed like a sum's, with each factor weighted by the other.
+    parts = [(total_share.value, odds), (odds.value, total_share)]
+    return _make_interval(odds.value * total_share.value, parts)
 
 
 def wanted(
     strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: float
 ) -> Wanted | None:
-    """Estimate the labels still needed, by word, to settle a rate against its bar; None if none would do."""
-    tried = list(strata)
-    while _measure_gap(rate(tried, word, quality), bar) > 0:
-        # If no stratum helps by itself (there may be no label at all), the one with the fewest comes first.
-        steps = []
-        for index, (stratum, start) in enumerate(zip(tried, strata, strict=True)):
-            if stratum.labels < stratum.verdicts and not stratum.decided:
-                grown = _add_labels(stratum, start)
-                strata_then = [*tried]
-                strata_then[index] = grown
-                gap = _measure_gap(rate(strata_then, word, quality), bar)
-                steps.append((gap, stratum.word == "UNDETERMINED", stratum.labels, index, grown))
-        if not steps:
+    """Estimate how many labels of each word are still needed to decide whether a rate is below its `bar`.
+
+    Labels are added step by step, each time where they help most. Returns None if labelling all verdicts
+    wouldn't decide it.
+    """
+    enlarged = list(strata)
+    while _measure_gap(rate(enlarged, word, quality), bar) > 0:
+        best_rank = None
+        best_index = 0
+        for index, stratum in enumerate(enlarged):
+            if stratum.decided or stratum.labels == stratum.verdicts:
+                continue
+            attempt = [*enlarged]
+            attempt[index] = _add_labels(stratum, strata[index])
+            gap = _measure_gap(rate(attempt, word, quality), bar)
+            # If no stratum helps by itself (there may be no label at all), the one with the fewest is best.
+            rank = (gap, stratum.word == "UNDETERMINED", stratum.labels)
+            if best_rank is None or rank < best_rank:
+                best_rank = rank
+                best_index = index
+        if best_rank is None:
             return None
-        *_, index, grown = min(steps, key=lambda step: step[:4])
-        tried[index] = grown
-    more = {}
-    for before, after in zip(strata, tried, strict=True):
+        enlarged[best_index] = _add_labels(enlarged[best_index], strata[best_index])
+    needed = {}
+    for before, after in zip(strata, enlarged, strict=True):
         if after.labels > before.labels:
-            more[after.word] = after.labels - before.labels
-    return more
+            needed[after.word] = after.labels - before.labels
+    return needed
 
 
 def _add_labels(stratum: Stratum, start: Stratum) -> Stratum:
     """Add some labels to a stratum, with the same share of good ones as at the `start`."""
-    labels = min(stratum.verdicts, stratum.labels + max(1, stratum.labels // _STEP))
+    step = max(1, stratum.labels // _STEP)
+    labels = min(stratum.verdicts, stratum.labels + step)
     if start.labels:
         good_share = start.good / start.labels
     else:
@@ -274,11 +299,16 @@ def _add_labels(stratum: Stratum, start: Stratum) -> Stratum:
 
 
 def _measure_gap(measured: Rate, bar: float) -> float:
-    """Measure a rate's distance from being settled; 0 or less if it holds its bar or misses it."""
-    if measured.interval is None or measured.labels < LEAST:
+    """Measure how far the interval is from showing that a rate holds its bar or misses it.
+
+    It shows that at 0 or less. `inf` means that there are too few labels to measure it.
+    """
+    interval = measured.interval
+    if interval is None or measured.labels < LEAST:
         return inf
     if measured.estimate is None:
-        return 0.0 if measured.interval.low > bar else inf
+        is_missed = interval.low > bar
+        return 0.0 if is_missed else inf
     if measured.estimate < bar:
-        return measured.interval.high - 2 * bar
-    return bar - measured.interval.low
+        return interval.high - 2 * bar  # a rate that holds may have an interval up to twice the bar
+    return bar - interval.low

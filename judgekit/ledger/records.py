@@ -53,11 +53,15 @@ _QUOTING = {
 
 
 def word_of(verdict: VerdictWord) -> GateWord:
+    """Translate a verdict: `accept` to GO, `reject` and `improve` to NO-GO, any other to UNDETERMINED."""
     return _WORDS.get(verdict, "UNDETERMINED")
 
 
 def _encodable(value: object) -> object:
-    return encodable(value) if isinstance(value, str) else value
+    """Make a string encodable; leave another value as it is, for pydantic to refuse."""
+    if isinstance(value, str):
+        return encodable(value)
+    return value
 
 
 Name: TypeAlias = Annotated[str, BeforeValidator(_encodable)]
@@ -192,32 +196,37 @@ SCHEMAS: dict[type[Record], str] = {
 
 def kind_in(schema: str) -> str:
     """Return the kind that a `schema` names: `label` for `judgekit/label@1`."""
-    return schema.partition("/")[2].partition("@")[0]
+    _, _, kind_and_version = schema.partition("/")
+    kind, _, _ = kind_and_version.partition("@")
+    return kind
 
 
 def quote_hash(quote: str, key: bytes) -> str:
     """Hash a quote with a key, ignoring its blanks, capitals and accents; "" if nothing is left of it."""
     folded = " ".join(fold(quote).split())
-    if folded:
-        return hmac.digest(key, folded.encode("utf-8", "replace"), "sha256").hex()
-    return ""
+    if not folded:
+        return ""
+    return hmac.digest(key, folded.encode("utf-8", "replace"), "sha256").hex()
 
 
 def with_dismissals(verdict: Verdict, hashes: Sequence[str], said: Iterable[Record]) -> Verdict:
-    """Mark the findings that a person dismissed, recognised by the `hashes` of their quotes."""
+    """Mark the findings that people dismissed earlier, as the lines in `said` record.
+
+    `hashes` are those of the findings' quotes, in the same order: a dismissal names its finding by them.
+    """
     dismissals = []
     for line in said:
         if isinstance(line, DismissalLine) and line.rubric == verdict.rubric.id:
             dismissals.append(line)
-    newest = {}
+    newest_by_hash = {}
     for line in sorted(dismissals, key=lambda line: line.timestamp):
-        newest[line.quote_hash] = line
+        newest_by_hash[line.quote_hash] = line
     findings = list(verdict.findings)
-    for at, name in enumerate(hashes):
-        last = newest.get(name)
-        if last and not last.withdrawn:
-            dismissed = Dismissed(who=last.who, at=last.timestamp)
-            findings[at] = findings[at].model_copy(update={"dismissed": dismissed})
+    for index, quote_hash in enumerate(hashes):
+        dismissal = newest_by_hash.get(quote_hash)
+        if dismissal and not dismissal.withdrawn:
+            dismissed = Dismissed(who=dismissal.who, at=dismissal.timestamp)
+            findings[index] = findings[index].model_copy(update={"dismissed": dismissed})
     return verdict.model_copy(update={"findings": findings})
 
 
@@ -230,42 +239,47 @@ def verdict_line(
     of_task: bool = False,
 ) -> VerdictLine:
     """Build the ledger line. Unless `text`, quoted input is dropped and only its `hashes` kept."""
-    kept = verdict.model_dump(by_alias=True, include=set(Verdict.model_fields))
-    for finding, name in zip(kept["findings"], hashes, strict=False):
-        finding["quote_hash"] = name
+    fields = verdict.model_dump(by_alias=True, include=set(Verdict.model_fields))
+    for finding, quote_hash in zip(fields["findings"], hashes, strict=False):
+        finding["quote_hash"] = quote_hash
     if not text:
-        kept["reasoning"] = ""
-        findings = [*kept["findings"], *kept.get("review", ())]
-        for round_ in kept["rounds"]:
-            opinion = round_["opinion"]
-            failure = round_["failure"]
-            if opinion:
-                opinion.pop("reasoning", None)
-                findings += opinion.get("findings") or []
-            if failure and failure["kind"] in _QUOTING and failure["message"]:
-                quote = f" ({failure['message']})"
-                if kept["degraded"]:
-                    kept["degraded"] = kept["degraded"].replace(quote, "")
-                failure["message"] = ""
-        for finding in findings:
-            finding["quote"] = ""
-            finding.pop("evidence", None)
-    kept["configured"] = verdict.configured
-    return VerdictLine.model_validate({**kept, "gate": gate, "of_task": of_task})
+        _drop_quoted_input(fields)
+    fields["configured"] = verdict.configured
+    return VerdictLine.model_validate({**fields, "gate": gate, "of_task": of_task})
+
+
+def _drop_quoted_input(fields: dict[str, Any]) -> None:
+    """Remove everything from a verdict's fields that may quote the input or the model's output."""
+    fields["reasoning"] = ""
+    findings = [*fields["findings"], *fields.get("review", ())]
+    for round_ in fields["rounds"]:
+        opinion = round_["opinion"]
+        failure = round_["failure"]
+        if opinion:
+            opinion.pop("reasoning", None)
+            findings += opinion.get("findings") or []
+        if failure and failure["kind"] in _QUOTING and failure["message"]:
+            if fields["degraded"]:  # this explanation repeats the messages of failures
+                quoted_message = f" ({failure['message']})"
+                fields["degraded"] = fields["degraded"].replace(quoted_message, "")
+            failure["message"] = ""
+    for finding in findings:
+        finding["quote"] = ""
+        finding.pop("evidence", None)
 
 
 def line(record: Record) -> bytes:
-    """Serialise a record as a line, with the newline, and without any secrets in its names."""
-    # Leave out the fields that `verdict_line` emptied.
-    dropped = set()
+    """Serialise a record as a line of JSON with a newline, without any secrets."""
+    # `verdict_line` empties the reasoning if no text may be kept.
+    excluded = set()
     if isinstance(record, VerdictLine) and not record.reasoning:
-        dropped.add("reasoning")
-    written = record.model_dump_json(by_alias=True, exclude=dropped)
-    kept = json.loads(written)
-    clean = without_secrets(kept)
-    if clean is not kept:
-        written = json.dumps(clean, ensure_ascii=False, separators=(",", ":"))
-    return written.encode() + b"\n"
+        excluded.add("reasoning")
+    text = record.model_dump_json(by_alias=True, exclude=excluded)
+    fields = json.loads(text)
+    clean_fields = without_secrets(fields)  # the same object if there's no secret
+    if clean_fields is not fields:
+        text = json.dumps(clean_fields, ensure_ascii=False, separators=(",", ":"))
+    return text.encode() + b"\n"
 
 
 def newest_override(
@@ -275,16 +289,21 @@ def newest_override(
     *,
     without_terminal: bool = False,
 ) -> OverrideLine | None:
-    """Return the newest override given on a terminal for a task whose files have these SHA-256 hashes."""
-    overrides = []
+    """Return the newest override for a task whose files have these SHA-256 hashes, or None.
+
+    Only overrides typed at a terminal count, unless `without_terminal`.
+    """
+    newest = None
     for record in records:
         if not isinstance(record, OverrideLine):
             continue
         if not record.terminal and not without_terminal:
             continue
-        if is_override_of(record, task_id, subjects):
-            overrides.append(record)
-    return max(overrides, key=lambda override: override.timestamp, default=None)
+        if not is_override_of(record, task_id, subjects):
+            continue
+        if newest is None or record.timestamp > newest.timestamp:
+            newest = record
+    return newest
 
 
 def is_override_of(override: OverrideLine, task_id: str, subjects: Collection[str] = ()) -> bool:
@@ -293,5 +312,6 @@ def is_override_of(override: OverrideLine, task_id: str, subjects: Collection[st
         return False
     if override.subjects and subjects:
         return set(override.subjects) == set(subjects)
-    # An id of another kind stays the same when the content changes; a short hash is soon another's.
+    # Without hashes, both ids must be long hashes themselves: any other id may stay the same when the
+    # content changes, and a short hash is soon another file's, too.
     return is_blob(override.task_id, DIGITS) and is_blob(task_id, DIGITS)

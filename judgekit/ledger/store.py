@@ -65,37 +65,47 @@ _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=
 
 
 def home() -> Path:
+    """Return the folder with the ledgers of all projects."""
     return Path(environment.LEDGER.path())
 
 
 def misplaced(record: Record) -> str:
     """Explain why a line from elsewhere can't go into a ledger; "" if it can."""
-    if not _NAME.fullmatch(record.project):  # becomes a folder's name, so it mustn't leave
+    # It becomes the name of a folder, which mustn't lead outside the ledgers' folder.
+    if not _NAME.fullmatch(record.project):
         return "project: expected the name of a ledger"
-    return "" if _FIRST <= record.timestamp.year <= _LAST else "timestamp: not a time of a verdict"
+    if not _FIRST <= record.timestamp.year <= _LAST:
+        return "timestamp: not a time of a verdict"
+    return ""
 
 
 def same_project(project: str, wanted: str) -> bool:
-    return wanted in (project, project[: -_HASH - 1])
+    """Whether `wanted` is a project's full name (`shop-3f9a02c1b7de`), or that without its hash (`shop`)."""
+    name_without_hash = project[: -_HASH - 1]
+    return wanted in (project, name_without_hash)
 
 
 def point(text: str, now: datetime | None = None) -> datetime:
-    """Parse `14d`, `36h`, `2w`, a date (in UTC) or a time into a time; raises `UsageError`."""
-    ago = _AGO.fullmatch(text.strip())
+    """Parse a time, a date (in UTC), or a time ago such as `14d`, `36h` and `2w`; raises `UsageError`."""
+    stripped = text.strip()
+    match = _AGO.fullmatch(stripped)
     try:
-        if ago:
-            return (now or datetime.now(UTC)) - int(ago[1]) * _UNITS[ago[2]]
-        return aware(datetime.fromisoformat(text.strip()))
+        if match:
+            number, unit = match.groups()
+            return (now or datetime.now(UTC)) - int(number) * _UNITS[unit]
+        return aware(datetime.fromisoformat(stripped))
     except (ValueError, OverflowError):
         expected = "expected 14d, 36h, 2w, a date as 2026-02-01 or a time as 2026-02-01T08:00:00Z"
         raise UsageError(f"{text[:60]!r} is not a time: {expected}") from None
 
 
 def _read_line(path: Path) -> str:
+    """Return the text of a file of one line, without the newline."""
     return os.fsdecode(path.read_bytes()).rstrip("\r\n")
 
 
 def aware(when: datetime) -> datetime:
+    """Return a time in UTC; one without a time zone is taken to be in UTC already."""
     if when.tzinfo is None:
         return when.replace(tzinfo=UTC)
     return when.astimezone(UTC)
@@ -117,9 +127,10 @@ class LineFilter(NamedTuple):
             return False
         if self.since is not None and record.timestamp < self.since:
             return False
-        if self.until is None or isinstance(record, Label):
+        if self.until is None:
             return True
-        return record.timestamp < self.until
+        # A label given later may be about an earlier verdict.
+        return isinstance(record, Label) or record.timestamp < self.until
 
 
 EVERYTHING = LineFilter()
@@ -136,12 +147,8 @@ class Damage(NamedTuple):
 
     def __str__(self) -> str:
         if self.line:
-            position = f":{self.line}"
-            what = "this line is skipped"
-        else:
-            position = ""
-            what = "skipped"
-        return f"{self.path}{position}: {self.why}; {what}"
+            return f"{self.path}:{self.line}: {self.why}; this line is skipped"
+        return f"{self.path}: {self.why}; skipped"
 
 
 OnDamage: TypeAlias = "Callable[[Damage], None]"
@@ -155,53 +162,70 @@ class ReadLine(NamedTuple):
 def entries(
     places: Iterable[Path], wanted: LineFilter = EVERYTHING, on_damage: OnDamage = lambda _: None
 ) -> Iterator[ReadLine]:
-    """Yield the wanted lines day by day, each (id, author) once; `on_damage` gets the unreadable ones."""
+    """Yield the wanted lines day by day; call `on_damage` for each line or file that can't be read.
+
+    A line that's there twice, with the same id and author, is yielded once.
+    """
     # The author counts, too: otherwise one member of a team could hide another's lines.
     seen = set()
-    first = wanted.since and wanted.since.astimezone(UTC).date()
+    first_day = None
+    if wanted.since is not None:
+        first_day = wanted.since.astimezone(UTC).date()
     schemas = [SCHEMAS[kind].encode() for kind in wanted.kinds or ()]
     for path, day in files(places, on_damage).items():
-        if first is not None and day is not None and day < first:
+        if first_day is not None and day is not None and day < first_day:
             continue
         for number, raw in raw_lines(path, on_damage):
-            is_wanted = wanted.kinds is None or any(schema in raw for schema in schemas)
-            if not is_wanted and raw.endswith(b"}"):
+            # Most lines are of other kinds: skip them without parsing. One that's cut off is reported.
+            may_be_wanted = wanted.kinds is None or any(schema in raw for schema in schemas)
+            is_cut_off = not raw.endswith(b"}")
+            if not may_be_wanted and not is_cut_off:
                 continue
             record = parse(raw)
             if isinstance(record, str):
                 on_damage(Damage(path, number, record))
                 continue
-            name = (record.id, getattr(record, "who", ""))
-            if name not in seen and wanted.takes(record):
-                seen.add(name)
+            id_and_author = (record.id, getattr(record, "who", ""))
+            if id_and_author not in seen and wanted.takes(record):
+                seen.add(id_and_author)
                 yield ReadLine(record, raw)
 
 
 def raw_lines(path: Path, on_damage: OnDamage) -> Iterator[tuple[int, bytes]]:
+    """Yield the numbers and bytes of a file's lines, without empty ones and those that are too long.
+
+    Calls `on_damage` for a line that's too long, or if the file can't be read.
+    """
     try:
         with path.open("rb") as file:
             for number in count(1):
                 raw = file.readline(MAX_LINE)
                 if not raw:
                     return
-                if len(raw) == MAX_LINE and not raw.endswith(b"\n"):
+                is_too_long = len(raw) == MAX_LINE and not raw.endswith(b"\n")
+                if is_too_long:
                     on_damage(Damage(path, number, f"longer than {MAX_LINE} bytes"))
-                    while (part := file.readline(MAX_LINE)) and not part.endswith(b"\n"):
-                        pass
-                elif text := raw.strip():
+                    while raw and not raw.endswith(b"\n"):  # skip the remainder
+                        raw = file.readline(MAX_LINE)
+                    continue
+                text = raw.strip()
+                if text:
                     yield number, text
     except OSError as error:
         on_damage(Damage(path, 0, f"cannot be read ({error.strerror or error})"))
 
 
 def parse(raw: bytes) -> Record | str:
+    """Parse a line of a ledger. Returns the problem as text if it isn't one that this version knows."""
     try:
         return records.Line.model_validate_json(raw).root
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         if first["type"] == "json_invalid":
             return "not JSON (cut off when the writer was killed, or edited)"
-        if first["type"].startswith("union_tag") or not isinstance(json.loads(raw), dict):
+        # pydantic's "tag" is our `schema`, by which it chooses the kind of line.
+        has_unknown_schema = first["type"].startswith("union_tag")
+        if has_unknown_schema or not isinstance(json.loads(raw), dict):
             tag = first.get("ctx", {}).get("tag")
             schema = short_line(str(tag or ""), _MOST_SHOWN)
             if schema:
@@ -213,82 +237,116 @@ def parse(raw: bytes) -> Record | str:
 def sort_out(
     lines: Iterable[bytes], why_not: Callable[[Record], str]
 ) -> tuple[list[Record], dict[int, str]]:
-    """Parse lines from elsewhere. Returns the accepted records, and by index the reasons against others."""
-    taken = []
-    refused = {}
+    """Parse lines from elsewhere, and ask `why_not` for a reason against each ("" accepts it).
+
+    Returns the accepted records, and the reasons against the others by their index in `lines`.
+    """
+    accepted = []
+    reasons = {}
     for index, raw in enumerate(lines):
         record = parse(raw)
         if isinstance(record, str):
-            refused[index] = record
+            reasons[index] = record
             continue
-        why = why_not(record)
-        if why:
-            refused[index] = why
+        reason = why_not(record)
+        if reason:
+            reasons[index] = reason
         else:
-            taken.append(record)
-    return taken, refused
+            accepted.append(record)
+    return accepted, reasons
 
 
 def files(places: Iterable[Path], on_damage: OnDamage = lambda _: None) -> dict[Path, date | None]:
     """Find the ledger files in files and folders. Returns them with their days, oldest first.
 
-    `on_damage` is called for each that can't be read.
+    A file that isn't named by a day has None and comes first. `on_damage` is called for each that can't be
+    read.
     """
-
-    def unread(error: OSError) -> None:
-        problem = f"cannot be read ({error.strerror or error})"
-        on_damage(Damage(Path(str(error.filename)), 0, problem))
-
-    paths = set()
+    paths: set[Path] = set()
     for place in places:
         # os.path, since pathlib's tests raise an error if a folder above can't be entered.
-        if not os.path.isdir(place):  # noqa: PTH112
-            try:
-                os.lstat(place)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError:
-                pass  # reading it will tell the reason
+        if os.path.isdir(place):  # noqa: PTH112
+            paths.update(_find_files(place, on_damage))
+        elif _may_exist(place):
             paths.add(place)
-            continue
-        for folder, folders, names in os.walk(place, onerror=unread):
-            for name in [*folders, *names]:
-                path = Path(folder, name)
-                if not name.endswith(_SUFFIX):
-                    continue
-                if os.path.isfile(path):  # noqa: PTH113
-                    paths.add(path)
-                else:
-                    problem = "not a regular file (a folder, a broken link or a device)"
-                    on_damage(Damage(path, 0, problem))
-            folders[:] = [name for name in folders if not name.endswith(_SUFFIX)]
-    order = []
-    for path in paths:
-        day = date.min
-        part = 0
-        match = _DAY.fullmatch(path.name)
-        if match:
-            part = int(match[2] or 0)
-            with suppress(ValueError):
-                day = date.fromisoformat(match[1])
-        order.append((day, part, str(path), path))
-    days: dict[Path, date | None] = {}
-    for day, _, _, path in sorted(order):
-        days[path] = None if day == date.min else day
+    days = {}
+    for path in sorted(paths, key=_sort_key):
+        day, _ = _parse_name(path)
+        days[path] = day
     return days
 
 
+def _find_files(folder: Path, on_damage: OnDamage) -> Iterator[Path]:
+    """Yield the ledger files anywhere in a folder; call `on_damage` for those that can't be read."""
+
+    def report_unreadable(error: OSError) -> None:
+        problem = f"cannot be read ({error.strerror or error})"
+        on_damage(Damage(Path(str(error.filename)), 0, problem))
+
+    for parent, subfolders, names in os.walk(folder, onerror=report_unreadable):
+        for name in [*subfolders, *names]:
+            if not name.endswith(_SUFFIX):
+                continue
+            path = Path(parent, name)
+            if os.path.isfile(path):  # noqa: PTH113
+                yield path
+            else:
+                problem = "not a regular file (a folder, a broken link or a device)"
+                on_damage(Damage(path, 0, problem))
+        # Changing the list in place keeps `os.walk` out of the folders just reported.
+        subfolders[:] = [name for name in subfolders if not name.endswith(_SUFFIX)]
+
+
+def _may_exist(path: Path) -> bool:
+    """Whether a file exists, or can't be looked at; then reading it will tell the reason."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _parse_name(path: Path) -> tuple[date | None, int]:
+    """Return the day and the part that a file's name tells: 2026-02-01 and 3 for `2026-02-01.3.jsonl`.
+
+    The first file of a day is part 0; a file with another name has no day.
+    """
+    match = _DAY.fullmatch(path.name)
+    if not match:
+        return None, 0
+    day_text, part_text = match.groups(default="0")
+    day = None
+    with suppress(ValueError):  # such as 2026-02-31
+        day = date.fromisoformat(day_text)
+    return day, int(part_text)
+
+
+def _sort_key(path: Path) -> tuple[date, int, str]:
+    """Order files by day and part; files without a day come first."""
+    day, part = _parse_name(path)
+    return day or date.min, part, str(path)
+
+
 def _append(path: Path, raw: bytes, *, durable: bool) -> None:
-    """Append a line to a file, whole or not at all; raises `OSError`."""
+    """Append a line to a file, whole or not at all; raises `OSError`.
+
+    Unless `durable`, the line may be lost if the power fails soon.
+    """
     descriptor = outputs.open_to_append(str(path), private=True)
     end = os.lseek(descriptor, 0, os.SEEK_END)
     try:
+        # A writer that was killed may have left a line without a newline: then begin a new line.
         os.lseek(descriptor, max(end - 1, 0), os.SEEK_SET)
-        is_torn = os.read(descriptor, 1) not in (b"", b"\n")  # by a writer that was killed
-        left = memoryview(b"\n" + raw if is_torn else raw)
+        last_byte = os.read(descriptor, 1)
+        if last_byte not in (b"", b"\n"):
+            raw = b"\n" + raw
+        unwritten = memoryview(raw)
         # After a short write, the next one raises the actual error (a full disk).
-        while left:
-            left = left[os.write(descriptor, left) :]
+        while unwritten:
+            written = os.write(descriptor, unwritten)
+            unwritten = unwritten[written:]
         if durable:
             os.fsync(descriptor)
     except OSError:
@@ -307,40 +365,46 @@ class LedgerError(JudgekitError):
 
     def __init__(self, folder: Path, error: OSError, written: int = 0) -> None:
         self.written = written
-        why = (
-            f"{folder}: the ledger cannot be written ({error.strerror or error}); free space there"
-        )
-        super().__init__(
-            f"{why}, make it a writable folder, or set JUDGEKIT_HOME to a folder elsewhere"
-        )
+        problem = f"the ledger cannot be written ({error.strerror or error})"
+        remedy = "free space there, make it a writable folder, or set JUDGEKIT_HOME to a folder elsewhere"
+        super().__init__(f"{folder}: {problem}; {remedy}")
 
 
 def _make_name(path: str) -> str:
+    """Name a ledger by a path or an address: the readable end of it, and a hash of all of it."""
     digest = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()
-    readable = re.sub(r"[^A-Za-z0-9._]", "-", Path(path).name)
-    readable = readable.strip("-.")[:_READABLE]
+    safe_name = re.sub(r"[^A-Za-z0-9._]", "-", Path(path).name)
+    readable = safe_name.strip("-.")[:_READABLE]
     return f"{readable or 'project'}-{digest[:_HASH]}"
 
 
 def _find_address(top: Path) -> str:
-    """Find the address of `origin`, or of the only remote, without credentials; "" if there's none."""
+    """Find the address of `origin`, or of the only remote, without credentials; "" if there's neither."""
     addresses: dict[str, str] = {}
     with suppress(GitError):
-        raw = Repository(top).ask("config", "-z", "--get-regexp", r"^remote\..*\.url$")
-        for entry in os.fsdecode(raw).split("\0")[:-1]:
+        output = Repository(top).ask("config", "-z", "--get-regexp", r"^remote\..*\.url$")
+        # With -z, git ends each entry with a NUL, and its key with a newline.
+        for entry in os.fsdecode(output).split("\0"):
+            if not entry:
+                continue
             key, _, address = entry.partition("\n")
-            addresses.setdefault(key.removeprefix("remote.").removesuffix(".url"), address)
+            remote = key.removeprefix("remote.").removesuffix(".url")
+            if remote not in addresses:  # git fetches from the first of several addresses
+                addresses[remote] = address
     if "origin" in addresses:
         address = addresses["origin"]
     elif len(addresses) == 1:
-        address = next(iter(addresses.values()))
+        (address,) = addresses.values()
     else:
         return ""
     return normalize_address(address, str(top))
 
 
 def _adopt(former: Path, folder: Path) -> None:
-    """Move lines that were kept under a checkout's path into a ledger."""
+    """Move lines from a `former` ledger, named by a checkout's path, to the one named by its remote.
+
+    What can't be moved stays there; a later call tries again.
+    """
     if not former.is_dir() or former.is_symlink():
         return
     with suppress(OSError):
@@ -354,6 +418,28 @@ def _adopt(former: Path, folder: Path) -> None:
             _append(folder / path.name, path.read_bytes(), durable=True)
             path.unlink()
         shutil.rmtree(former, ignore_errors=True)
+
+
+def _find_checkout(start: Path) -> Path | None:
+    """Find the checkout around a folder, or the main checkout if that's a linked worktree; None without."""
+    for folder in (start, *start.parents):
+        if (folder / ".git").exists():
+            return _find_main_checkout(folder)
+    return None
+
+
+def _find_main_checkout(checkout: Path) -> Path:
+    """Return the checkout that a linked worktree belongs to; any other checkout itself."""
+    if not (checkout / ".git").is_file():
+        return checkout
+    # In a worktree, .git is a file with the line `gitdir: PATH`, and PATH/commondir leads to the main .git.
+    with suppress(OSError, ValueError):
+        key, _, git_path = _read_line(checkout / ".git").partition(": ")
+        common_path = _read_line(checkout / git_path / "commondir")
+        main_git = Path(os.path.realpath(checkout / git_path / common_path))
+        if key == "gitdir" and main_git.name == ".git":
+            return main_git.parent
+    return checkout
 
 
 class Ledger(NamedTuple):
@@ -370,46 +456,38 @@ class Ledger(NamedTuple):
         ledger, and a checkout that's moved keeps its own. Without a remote, its path identifies it.
         """
         start = start.absolute()
-        folders = (start, *start.parents)
-        top = next((folder for folder in folders if (folder / ".git").exists()), None)
-        if top is not None and (top / ".git").is_file():
-            with suppress(OSError, ValueError):
-                kind, _, git_path = _read_line(top / ".git").partition(": ")
-                common = _read_line(top / git_path / "commondir")
-                git = Path(os.path.realpath(top / git_path / common))
-                if kind == "gitdir" and git.name == ".git":
-                    top = git.parent
+        top = _find_checkout(start)
         path = os.path.realpath(top or environment.project_root(str(start)))
         name = _make_name(os.path.normcase(path))
         address = "" if top is None else _find_address(Path(path))
         if address:
-            former = home() / name
+            former_folder = home() / name  # from before the repository had a remote
             name = _make_name(f"remote {address}")
-            _adopt(former, home() / name)
+            _adopt(former_folder, home() / name)
         return cls(home() / name, name)
 
     def add(self, *records: Record) -> None:
         """Append each record to the file of its day (UTC), whole or not at all; raises `LedgerError`."""
-        dated = []
-        durable = False
+        if not records:
+            return
+        dated_lines = []
         for record in records:
             day = record.timestamp.astimezone(UTC).date()
-            ours = record.model_copy(update={"project": self.name})
-            dated.append((day, line(ours)))
-            durable = durable or isinstance(record, _BY_HAND)
+            own_record = record.model_copy(update={"project": self.name})
+            dated_lines.append((day, line(own_record)))
+        must_last = any(isinstance(record, _BY_HAND) for record in records)
         written = 0
-        if not dated:
-            return
         try:
             environment.private_folder(str(self.folder))
             with file_lock(self.folder / LOCK, timeout=SECONDS):
-                for day, raw in dated:
-                    _append(self._file_with_room(day), raw, durable=durable)
+                for day, raw in dated_lines:
+                    _append(self._file_with_room(day), raw, durable=must_last)
                     written += 1
         except OSError as error:
             raise LedgerError(self.folder, error, written) from None
 
     def _file_with_room(self, day: date) -> Path:
+        """Return the first file of a day that isn't full, whether it exists yet or not."""
         path = self.folder / f"{day}{_SUFFIX}"
         part = 0
         while path.exists() and path.stat().st_size >= MAX_BYTES:
@@ -420,7 +498,9 @@ class Ledger(NamedTuple):
     def records(
         self, wanted: LineFilter = EVERYTHING, on_damage: OnDamage = lambda _: None
     ) -> Iterator[Record]:
-        return (read_line.record for read_line in entries([self.folder], wanted, on_damage))
+        """Yield the wanted records; call `on_damage` for each line or file that can't be read."""
+        for read_line in entries([self.folder], wanted, on_damage):
+            yield read_line.record
 
     def note(
         self,
@@ -430,22 +510,27 @@ class Ledger(NamedTuple):
         *,
         text: bool,
     ) -> Verdict:
-        """Append a verdict (a task's has no `gate`), and return it with dismissals; raises `LedgerError`."""
+        """Append a verdict (a task's has no `gate`), with the findings marked that people dismissed earlier.
+
+        `said` are the lines that may dismiss them. Returns the marked verdict. Quoted input is only kept with
+        `text`. Raises `LedgerError`.
+        """
         quotes = [finding.quote for finding in verdict.findings]
-        key = self._key() if any(quotes) else b""
+        key = self._read_key() if any(quotes) else b""  # no quote, nothing to hash
         hashes = [records.quote_hash(quote, key) for quote in quotes]
         marked = records.with_dismissals(verdict, hashes, said)
         is_task = gate is None
         self.add(records.verdict_line(marked, hashes, text=text, gate=gate, of_task=is_task))
         return marked
 
-    def _key(self) -> bytes:
-        """Return the secret key for hashes of quotes, created on first use."""
+    def _read_key(self) -> bytes:
+        """Return the secret key for hashes of quotes, created on first use; raises `LedgerError`."""
         path = self.folder / KEY
         try:
             if not path.exists():
                 environment.private_folder(str(self.folder))
                 with file_lock(self.folder / LOCK, timeout=SECONDS):
+                    # Another process may have created it while this one waited.
                     if not path.exists():
                         secret = secrets.token_bytes(32)
                         outputs.write_atomically(str(path), secret, durable=True, private=True)
@@ -457,41 +542,49 @@ class Ledger(NamedTuple):
 def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
     """Remove the files of days before `before` (UTC), and later labels of the verdicts in them.
 
-    Returns the number of removed lines of each kind (an unreadable file counts as one `damaged`). Raises
-    `LedgerError`.
+    Returns the number of removed lines of each kind (an unreadable file counts as one `damaged`). A `preview`
+    only counts. Raises `LedgerError`.
     """
     counts: Counter[str] = Counter()
-    gone = set()
-    label = SCHEMAS[Label].encode()
+    removed_verdicts: set[str] = set()
     try:
         with nullcontext() if preview else file_lock(folder / LOCK, timeout=SECONDS):
             for path, day in files([folder]).items():
-                try:
-                    with path.open("rb") as file:
-                        raws = [raw for raw in file if raw.strip()]
-                except OSError:
-                    raws = [b"unreadable"]
-                if day is not None and day < before:
-                    for record in map(parse, raws):
+                if day is None:
+                    continue
+                lines = _read_lines(path)
+                if day < before:
+                    for record in map(parse, lines):
                         if isinstance(record, VerdictLine):
-                            gone.add(record.id)
+                            removed_verdicts.add(record.id)
                         if isinstance(record, str):
                             counts["damaged"] += 1
                         else:
                             counts[kind_in(record.schema_)] += 1
                     if not preview:
                         path.unlink()
-                elif day is not None:
-                    kept = []
-                    for raw in raws:
-                        of = getattr(parse(raw), "of", None) if label in raw else None
-                        if of not in gone:
-                            kept.append(raw)
-                    counts["label"] += len(raws) - len(kept)
-                    if len(kept) < len(raws) and not preview:
-                        outputs.write_atomically(
-                            str(path), b"".join(kept), durable=True, private=True
-                        )
+                    continue
+                kept = [raw for raw in lines if not _is_label_of(raw, removed_verdicts)]
+                counts["label"] += len(lines) - len(kept)
+                if len(kept) < len(lines) and not preview:
+                    outputs.write_atomically(str(path), b"".join(kept), durable=True, private=True)
     except OSError as error:
         raise LedgerError(folder, error) from None
-    return +counts
+    return +counts  # without the kinds that have none
+
+
+def _read_lines(path: Path) -> list[bytes]:
+    """Return the lines of a file that aren't empty, or one damaged line if it can't be read."""
+    try:
+        with path.open("rb") as file:
+            return [raw for raw in file if raw.strip()]
+    except OSError:
+        return [b"unreadable"]
+
+
+def _is_label_of(raw: bytes, verdict_ids: Collection[str]) -> bool:
+    """Whether a line is a label of one of these verdicts."""
+    if SCHEMAS[Label].encode() not in raw:  # most lines: don't parse them
+        return False
+    record = parse(raw)
+    return isinstance(record, Label) and record.of in verdict_ids
