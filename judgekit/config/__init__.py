@@ -33,7 +33,10 @@ KEYS = {
 
 
 def check(call: str, **values: object) -> None:
-    """Check arguments that may be None; raises `UsageError` naming the call and the argument."""
+    """Check the arguments of a Python call that may be None, by the table `EXPECTED`.
+
+    Raises `UsageError` naming the call, the argument and the expected value.
+    """
     for name, value in values.items():
         if value is not None:
             require(call, **{name: value})
@@ -44,19 +47,20 @@ def require(call: str, **values: object) -> None:
     for name, value in values.items():
         expected, is_sound = EXPECTED.get(name, _TEXT)
         if not is_sound(value):
-            raise UsageError(f"{call}: {name} must be {expected}, got {_shown(value)}")
+            raise UsageError(f"{call}: {name} must be {expected}, got {_describe(value)}")
 
 
 # Of a number: none of ours is that large, and Python can't calculate with every larger one
 _MOST = 1e12
 
 
-def _shown(value: object) -> str:
+def _describe(value: object) -> str:
+    """Describe a wrong argument by its type and the beginning of its value."""
     if isinstance(value, type):
         return value.__name__
     try:
         return f"{type(value).__name__} {value!r:.40}"
-    except Exception:  # noqa: BLE001 - an object of the caller's; and Python writes no number of 5,000 digits
+    except Exception:  # noqa: BLE001 - the `repr` of a caller's object, or of an integer with 5,000 digits
         return type(value).__name__
 
 
@@ -92,12 +96,13 @@ Expected: TypeAlias = tuple[str, Callable[[Any], bool]]
 
 
 def _one_of(words: Iterable[str]) -> Expected:
+    """Make the entry of `EXPECTED` for an argument that must be one of some words."""
     return " or ".join(map(repr, words)), lambda value: _is_text(value) and value in words
 
 
 LEAST_AGREE = 0.5
 MOST_AGREE = 0.999
-"""Between these is a share of rows that agreement is promised for."""
+"""The limits of `agree`, the share of rows for which agreement is promised."""
 
 
 def _is_share(value: object) -> bool:

@@ -15,21 +15,25 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 def profile_files() -> list[Path]:
     """List the provider profiles: the user's, and bundled ones that the user hasn't replaced."""
-    # Later wins, so the bundled folder comes first.
-    folders = (folder("providers"), Path(environment.PROVIDERS.path()))
-    paths = {}
-    for profiles in folders:
+    bundled_folder = folder("providers")
+    user_folder = Path(environment.PROVIDERS.path())
+    paths_by_name = {}
+    for profiles in (bundled_folder, user_folder):  # the later file of the same name wins
         for path in sorted(profiles.glob("*.yaml")):
-            paths[path.name] = path
-    return list(paths.values())
+            paths_by_name[path.name] = path
+    return list(paths_by_name.values())
 
 
 def folder(name: str) -> Path:
-    """Return the bundled data folder `name`, one of `FOLDERS`."""
+    """Return the path of the bundled data folder `name`, one of `FOLDERS`."""
     installed = _PACKAGE / "_bundled" / name
-    return installed if installed.is_dir() else _PACKAGE.parent / name
+    in_checkout = _PACKAGE.parent / name
+    return installed if installed.is_dir() else in_checkout
 
 
 def install_extra(extra: str) -> str:
-    """Return the command that installs an extra, without a package's name, which a stranger could own."""
+    """Return the command that installs an extra.
+
+    It names a checkout, since on a package index anybody could register the name `judgekit`.
+    """
     return f"pip install '.[{extra}]' in your checkout of judgekit"

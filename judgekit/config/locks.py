@@ -46,7 +46,8 @@ def file_lock(
         waited = time.monotonic() - start
         if waited >= timeout:
             raise TimeoutError(f"{path} is held by another process")
-        time.sleep(random.uniform(*(_POLL if waited < 1 else _SLOW_POLL)))  # noqa: S311 - not to march in step
+        shortest, longest = _POLL if waited < 1 else _SLOW_POLL
+        time.sleep(random.uniform(shortest, longest))  # noqa: S311 - so that processes don't march in step
         descriptor = take(path)
     try:
         yield
@@ -55,7 +56,10 @@ def file_lock(
 
 
 def take(path: Path | str) -> int | None:
-    """Take the lock at `path` until the descriptor is closed; None if it's held; raises `OSError`."""
+    """Take the lock at `path`, and return the descriptor whose closing releases it; None if it's held.
+
+    On a file system without locks it's always free. Raises `OSError` if the file can't be opened.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
         _lock(descriptor)
@@ -86,7 +90,10 @@ class HeldError(Exception):
 
 
 class _Holder(NamedTuple):
-    """The holder of a lock. The `kind` is a lock of the system, or a lease, which is just its file."""
+    """The process that holds a lock, as written into the lock's file.
+
+    `kind` is "lock" for one of the operating system, or "lease" if the file itself is all there is.
+    """
 
     kind: str
     host: str
@@ -94,9 +101,11 @@ class _Holder(NamedTuple):
 
     @classmethod
     def here(cls, kind: str) -> _Holder:
+        """Describe this process."""
         host = platform.node() or "unknown"
-        # Two containers may have the same name, and number their processes alike.
-        with suppress(OSError):  # only Linux has these
+        # Two containers may have the same host name and the same process numbers, so their namespace of
+        # process numbers is added; only Linux has these.
+        with suppress(OSError):
             host += f"/{Path('/proc/self/ns/pid').readlink()}"
         return cls(kind, "".join(host.split()), os.getpid())
 
@@ -105,29 +114,35 @@ class _Holder(NamedTuple):
         """Read the holder from a lock's file; None if nobody has written it yet."""
         os.lseek(descriptor, 0, os.SEEK_SET)
         words = os.read(descriptor, 1000).decode("utf-8", "replace").split()
-        if len(words) != len(cls._fields) or not words[2].isdecimal():
+        if len(words) != len(cls._fields):
             return None
-        return cls(words[0], words[1], int(words[2]))
+        kind, host, process = words
+        if not process.isdecimal():
+            return None
+        return cls(kind, host, int(process))
 
     def write(self, descriptor: int) -> None:
+        """Write the holder into a lock's file, in place of an earlier one."""
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
         os.write(descriptor, f"{self.kind} {self.host} {self.process}\n".encode())
 
     def is_gone(self) -> bool:
-        """Whether the process has ended, as far as this machine can tell."""
+        """Whether the process is known to have ended; False if it's on another machine."""
+        is_on_this_host = self.host == _Holder.here(self.kind).host
         # In Windows signal 0 would end the process.
-        if sys.platform == "win32" or self.host != _Holder.here(self.kind).host:
+        if sys.platform == "win32" or not is_on_this_host:
             return False
         try:
-            os.kill(self.process, 0)
+            os.kill(self.process, 0)  # sends nothing, but fails without such a process
         except ProcessLookupError:
             return True
-        except OSError:
+        except OSError:  # it's there, and somebody else's
             return False
         return False
 
     def describe(self) -> str:
+        """Name the process and its host for a message."""
         host = short_line(escaped(self.host.partition("/")[0]), 60)
         return f"process {self.process} on {host}"
 
@@ -139,20 +154,23 @@ _HELD = "another run writes to it"
 
 @contextmanager
 def hold_beside(path: str) -> Iterator[None]:
-    """Hold a file or a folder exclusively by the lock `.NAME.lock` beside it, which is removed afterwards.
+    """Hold a file or a folder exclusively, by the lock `.NAME.lock` beside it, which is removed afterwards.
 
-    The path is one of `outputs.place_of`. The lock is beside it because people and containers that share a
-    folder share no cache. If the file system has no locks, the file is a lease that names its host and
-    process. Raises `HeldError`, and `OSError` if there's a link or a pipe, or the folder can't be written.
+    The path is one that `outputs.place_of` returned. The lock isn't in a cache, since people and containers
+    that share a folder needn't share one. On a file system without locks, the lock's file is a lease: it
+    names the host and process that hold it.
+
+    Raises `HeldError` if another process holds it, and `OSError` if there's a link or a pipe in its place, or
+    the folder can't be written.
     """
-    place = Path(path)
-    name = place.name
+    held_path = Path(path)
+    name = held_path.name
     if len(os.fsencode(name)) > _LONGEST_NAME:
         name = environment.digest(name)
-    lock = place.with_name(f".{name}.lock")
-    descriptor = _hold(lock)
+    lock = held_path.with_name(f".{name}.lock")
+    descriptor = None
     while descriptor is None:
-        descriptor = _hold(lock)
+        descriptor = _try_to_hold(lock)
     try:
         yield
     finally:
@@ -161,15 +179,20 @@ def hold_beside(path: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _hold(path: Path) -> int | None:
-    """Take the lock in a file, or lease it; None if its last holder has just removed or abandoned it."""
-    descriptor, is_made = outputs.open_or_make(str(path))
-    with ExitStack() as opened:
-        opened.callback(os.close, descriptor)
+def _try_to_hold(path: Path) -> int | None:
+    """Take the lock in a file, or lease it, and return the file's descriptor.
+
+    Returns None if the last holder has just removed the file, or abandoned it (then it's removed here): the
+    caller tries again. Raises `HeldError`.
+    """
+    descriptor, is_new = outputs.open_or_make(str(path))
+    with ExitStack() as stack:
+        stack.callback(os.close, descriptor)
         kind = _lock_or_lease(descriptor)
         holder = _Holder.read(descriptor)
-        is_leased = holder is not None and holder.kind == _LEASE
-        if is_leased or (kind == _LEASE and not is_made):
+        was_leased = holder is not None and holder.kind == _LEASE
+        is_lease_of_another = kind == _LEASE and not is_new
+        if was_leased or is_lease_of_another:
             _refuse_held(holder, path)
             if _is_at(path, descriptor):
                 path.unlink()
@@ -177,13 +200,13 @@ def _hold(path: Path) -> int | None:
         if not _is_at(path, descriptor):
             return None
         _Holder.here(kind).write(descriptor)
-        opened.pop_all()
+        stack.pop_all()  # the descriptor stays open
     return descriptor
 
 
 def _refuse_held(holder: _Holder | None, path: Path) -> None:
-    """Raise `HeldError` unless the holder of a lease has ended, as it does when it is killed."""
-    if holder is None:  # it has not got as far as its name
+    """Raise `HeldError` unless the process that leased a file has ended without removing it."""
+    if holder is None:  # it was created just now, and the name isn't written yet
         raise HeldError(_HELD)
     if not holder.is_gone():
         remedy = f"if that has ended, delete {path}"
@@ -205,9 +228,9 @@ def _lock_or_lease(descriptor: int) -> str:
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Whether an open file still has this name: its holder may have removed it."""
+    """Whether an open file is still the one at `path`: its holder may have removed it."""
     try:
-        there = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return False
-    return os.path.samestat(there, os.fstat(descriptor))
+    return os.path.samestat(status, os.fstat(descriptor))

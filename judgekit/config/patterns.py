@@ -37,30 +37,38 @@ class Patterns:
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns: list[tuple[re.Pattern[str], bool]] = []
         for pattern in filter(None, map(parse, patterns)):
-            # The group `below` only takes part if a pattern is for a folder above the file.
-            mark = "(?P<below>/)"
+            # This group only takes part in a match if the pattern names a folder above the file.
+            below_folder = "(?P<below>/)"
             if pattern.folders_only:
-                end = mark
+                end = below_folder
             elif pattern.parts[-1] == _ANY:
                 end = "/"
             else:
-                end = rf"(?:{mark}|\Z)"
-            anything = f"[^/]*+{mark}" if pattern.folders_only else "."
-            path = re.compile(_expression(pattern.parts, end) or anything, re.DOTALL)
-            self._patterns.insert(0, (path, not pattern.takes_back))
+                end = rf"(?:{below_folder}|\Z)"
+            expression = _join_parts(pattern.parts, end)
+            if not expression:  # the pattern is `**` alone
+                expression = f"[^/]*+{below_folder}" if pattern.folders_only else "."
+            compiled = re.compile(expression, re.DOTALL)
+            includes = not pattern.takes_back
+            self._patterns.insert(0, (compiled, includes))  # the last pattern first
 
     def match(self, path: str) -> bool:
-        """Whether the patterns include `path`; a pattern for a folder above it yields to one for the file."""
+        """Whether the patterns include `path`: the last one that matches the file itself decides.
+
+        If there's none, the last one that matches a folder above it does.
+        """
         path = path.removeprefix("./")
-        by_folder: bool | None = None
-        for pattern, is_meant in self._patterns:
+        folder_is_included: bool | None = None
+        for pattern, includes in self._patterns:
             found = pattern.match(path)
-            names_file = found is not None and found.lastgroup is None  # not a folder above it
+            if found is None:
+                continue
+            names_file = found.lastgroup is None  # not a folder above it
             if names_file:
-                return is_meant
-            if found and by_folder is None:
-                by_folder = is_meant
-        return bool(by_folder)
+                return includes
+            if folder_is_included is None:
+                folder_is_included = includes
+        return bool(folder_is_included)
 
 
 class Pattern:
@@ -72,80 +80,114 @@ class Pattern:
         self.parts = parts
         self.folders_only = folders_only
         self.takes_back = takes_back
-        self.entry = re.compile(
-            _expression(parts, "/.+" if parts[-1] == _ANY else "") or ".+", re.DOTALL
-        )
+        end = "/.+" if parts[-1] == _ANY else ""
+        self.entry = re.compile(_join_parts(parts, end) or ".+", re.DOTALL)
 
 
 def parse(line: str) -> Pattern | None:
-    """Parse the pattern in a line, None if it has none; raises `ValueError` if it can't match anything."""
+    """Parse the pattern in a line; None for a blank line or a comment.
+
+    Raises `ValueError` for a pattern that can't match anything.
+    """
     text = line.rstrip(" ")
-    if text != line and (len(text) - len(text.rstrip("\\"))) % 2:
-        text += " "  # escaped, so it counts
+    if text != line and _ends_escaping(text):
+        text += " "  # the first of these spaces is escaped, so it counts
     if not text.strip() or text.startswith("#"):
         return None
     if len(text) > LONGEST:
         raise ValueError(f"{text[:40]!r}…: a pattern of more than {LONGEST:,} characters")
-    named = text.removeprefix("!").removesuffix("/")
-    if (len(named) - len(named.rstrip("\\"))) % 2:
+    path = text.removeprefix("!").removesuffix("/")
+    if _ends_escaping(path):
         raise ValueError(f"{text!r} matches nothing: it ends with a backslash")
-    parts = _parts(named.removeprefix("/") + "/", text)
-    if "/" not in named:
+    parts = _compile_parts(path.removeprefix("/") + "/", text)
+    if "/" not in path:  # a name alone matches at any depth
         parts.insert(0, _ANY)
     return Pattern(parts, folders_only=text.endswith("/"), takes_back=text.startswith("!"))
 
 
-def _parts(text: str, pattern: str) -> list[str]:
-    """Return an expression for each part of a text, ending with `/`; `**` matches any number of parts."""
+def _ends_escaping(text: str) -> bool:
+    """Whether a text ends with a backslash that isn't escaped itself: with an odd number of them."""
+    backslashes = len(text) - len(text.rstrip("\\"))
+    return backslashes % 2 == 1
+
+
+def _compile_parts(path: str, pattern: str) -> list[str]:
+    """Translate each part of a path, which ends with `/`, into a regular expression; `**` stays as it is.
+
+    `pattern` is quoted in the `ValueError` for one that can't match anything.
+    """
     parts = []
-    start = 0
-    place = 0
-    pieces = [""]  # of a part; any characters may come between them
-    while place < len(text):
-        token = _TOKEN.match(text, place)
+    start = 0  # of this part
+    position = 0
+    pieces = [""]  # expressions of this part, between its stars
+    while position < len(path):
+        token = _TOKEN.match(path, position)
         if token is None:
             raise ValueError(f"{pattern!r} matches nothing: a set that has no end")
         kind = token.lastgroup or ""
         value = token[token.lastgroup or 0]
         if kind == "slash":
-            if place == start:
+            if position == start:
                 raise ValueError(f"{pattern!r} matches nothing: it has an empty part")
-            head, *rest = pieces
-            taken = "".join(f"(?>[^/]*?{piece})" for piece in rest[:-1])
-            last = f"[^/]*{rest[-1]}" if rest else ""
-            if any(pieces):
-                part = f"(?>{head}{taken}{last}(?![^/]))"
-            else:
-                part = "[^/]++"
-            parts.append(_ANY if text[start:place] == _ANY else part)
+            is_any = path[start:position] == _ANY
+            parts.append(_ANY if is_any else _join_pieces(pieces))
             start = token.end()
             pieces = [""]
         elif kind == "stars":
             pieces.append("")
         elif kind == "set":
-            members = ""
-            for name, low, high in _MEMBER.findall(value):
-                if not high:
-                    members += re.escape(low) if low else _CLASSES.get(name, "")
-                elif low <= high:
-                    members += f"{re.escape(low)}-{re.escape(high)}"
-            if not members and not token["not"]:
+            members = _list_members(value)
+            is_negated = bool(token["not"])
+            if members:
+                pieces[-1] += f"(?!/)[{'^' if is_negated else ''}{members}]"
+            elif is_negated:
+                pieces[-1] += "[^/]"
+            else:
                 raise ValueError(f"{pattern!r} matches nothing: a set that is empty")
-            pieces[-1] += f"(?!/)[{'^' if token['not'] else ''}{members}]" if members else "[^/]"
+        elif kind == "any":
+            pieces[-1] += "[^/]"
         else:
-            pieces[-1] += "[^/]" if kind == "any" else re.escape(value)
-        place = token.end()
+            pieces[-1] += re.escape(value)
+        position = token.end()
     return parts
 
 
-def _expression(parts: Sequence[str], end: str) -> str:
-    """Return the expression for parts in runs, with any number of folders between them; "" without a run."""
-    runs = ["/".join(run) for is_any, run in groupby(parts, _ANY.__eq__) if not is_any]
-    before = _FOLDERS if parts[0] == _ANY else ""
-    middle = []
+def _list_members(text: str) -> str:
+    """Translate the members of a set: classes, ranges and characters. A range from high to low has none."""
+    members = ""
+    for class_name, low, high in _MEMBER.findall(text):
+        if class_name:
+            members += _CLASSES.get(class_name, "")
+        elif not high:
+            members += re.escape(low)
+        elif low <= high:
+            members += f"{re.escape(low)}-{re.escape(high)}"
+    return members
+
+
+def _join_pieces(pieces: Sequence[str]) -> str:
+    """Join the expressions between the stars of a part. Each star but the last takes the shortest match."""
+    if not any(pieces):  # nothing but stars
+        return "[^/]++"
+    first, *others = pieces
+    if not others:
+        return f"(?>{first}(?![^/]))"
+    middle = "".join(f"(?>[^/]*?{piece})" for piece in others[:-1])
+    return f"(?>{first}{middle}[^/]*{others[-1]}(?![^/]))"
+
+
+def _join_parts(parts: Sequence[str], end: str) -> str:
+    """Join the expressions of a path's parts, with any number of folders for each `**`; "" for `**` alone."""
+    runs = []  # parts between which no `**` stands
+    for is_any, neighbours in groupby(parts, _ANY.__eq__):
+        if not is_any:
+            runs.append("/".join(neighbours))
+    if not runs:
+        return ""
+    folders_before = _FOLDERS if parts[0] == _ANY else ""
+    middle = ""
     for run in runs[:-1]:
-        middle.append(f"(?>{before and before + '?'}{run}/)")
-        before = _FOLDERS
-    if runs:
-        return f"{''.join(middle)}{before}{runs[-1]}{end}"
-    return ""
+        shortest = f"{folders_before}?" if folders_before else ""
+        middle += f"(?>{shortest}{run}/)"
+        folders_before = _FOLDERS
+    return f"{middle}{folders_before}{runs[-1]}{end}"
