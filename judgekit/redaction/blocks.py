@@ -25,29 +25,20 @@ _PHRASE_WORDS: tuple[int, ...] = (12, 15, 18, 21, 24)
 
 
 def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
-    """Yield the secrets that take more than a word and its name; `lines` of the text may name them."""
+    """Yield secrets of tables, cookies, recovery codes, manifests, web keys and seed phrases.
+
+    `lower` is the text in lower case. Tables, cookies and codes are only looked for in `lines`: the spans of
+    the lines with a word such as "password", and those after them.
+    """
     for start, end in lines:
-        at = start
-        while at < end:
-            stop = line_end(lower, at)
-            if stop - at <= LONGEST_ROW:
-                line = lower[at:stop]
-            else:
-                line = ""
-            has_bar = "|" in line
-            may_be_row = has_bar or "," in line or ";" in line or "\t" in line
-            if may_be_row and _has_head_cell(line):
-                yield from find_in_table(lower, at, stop)
-            may_be_wiki_row = has_bar or "^" in line
-            if may_be_wiki_row and (RE["wiki_row"].match(line) or RE["textile_row"].match(line)):
-                yield from find_in_wiki_table(lower, at, stop)
-            at = stop + 1
+        yield from _find_in_rows(lower, start, end)
+        # A search for a word is cheap; each pattern is only tried if its word occurs.
         if "||" in lower or "^" in lower:
             yield from find_wiki_pairs(lower, start, end)
         if "cookie" in lower or "-b" in lower:
             yield from _cookies(lower, start, end)
         if "code" in lower or "key" in lower:
-            yield from _codes(lower, start, end)
+            yield from _recovery_codes(lower, start, end)
     if "kind" in lower and "secret" in lower:
         yield from _manifests(lower)
     if lines:
@@ -57,37 +48,62 @@ def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
     yield from _phrases(lower)
 
 
+def _find_in_rows(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
+    """Yield the secrets of tables whose first row is a line between `start` and `end`."""
+    at = start
+    while at < end:
+        stop = line_end(lower, at)
+        is_short_enough = stop - at <= LONGEST_ROW
+        line = lower[at:stop] if is_short_enough else ""
+        has_bar = "|" in line
+        may_be_row = has_bar or "," in line or ";" in line or "\t" in line
+        if may_be_row and _has_head_cell(line):
+            yield from find_in_table(lower, at, stop)
+        may_be_wiki_row = has_bar or "^" in line
+        if may_be_wiki_row and (RE["wiki_row"].match(line) or RE["textile_row"].match(line)):
+            yield from find_in_wiki_table(lower, at, stop)
+        at = stop + 1
+
+
 def _has_head_cell(line: str) -> bool:
     """Whether a cell of a line contains a name for passwords."""
+    # The pattern expects a separator before each cell; the first cell may have none.
     return bool(RE["marked_head_cell"].search(f"|{line}"))
 
 
 def _cookies(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
+    """Yield the values with letters and digits in cookie headers, and in curl's options for cookies."""
     for header in RE["cookies"].finditer(lower, start, end):
-        for crumb in RE["cookie"].finditer(lower, *header.span("all")):
-            if is_mixed(crumb[1]):
-                yield SecretMatch(*crumb.span(1), "cookie")
+        for cookie in RE["cookie"].finditer(lower, *header.span("all")):
+            value = cookie[1]
+            if is_mixed(value):
+                yield SecretMatch(*cookie.span(1), "cookie")
 
 
-def _codes(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
+def _recovery_codes(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
+    """Yield the codes with a digit that are listed, one a line, below a head such as "Recovery codes:"."""
     for head in RE["codes"].finditer(lower, start, end):
         at = head.end()
-        while code := RE["code_line"].match(lower, at):
-            if any(map(str.isdigit, code[1])):
-                yield SecretMatch(*code.span(1), "recovery code")
-            at = code.end()
+        while line := RE["code_line"].match(lower, at):
+            code = line[1]
+            if any(map(str.isdigit, code)):
+                yield SecretMatch(*line.span(1), "recovery code")
+            at = line.end()
 
 
 def _phrases(lower: str) -> Iterator[SecretMatch]:
-    """Yield the word lists of wallet keys: under a name for them, or alone on a line in the right number."""
-    # The number of words, and the share of them with an ending.
-    ways = [("lone_phrase", _PHRASE_WORDS, 1 / 6)]
+    """Yield the seed phrases of wallets: words behind a name such as "mnemonic", or alone on a line.
+
+    Without a name, only the numbers of words that wallets use count, and few of the words may be inflected.
+    """
+    # A pattern, the numbers of words it may have, and the largest share of inflected ones.
+    searches = [("lone_phrase", _PHRASE_WORDS, 1 / 6)]
     if any(map(lower.__contains__, _PHRASE_NAMES)):
-        ways.append(("named_phrase", (*_PHRASE_WORDS, 11, 13, 25), 1))
+        searches.append(("named_phrase", (*_PHRASE_WORDS, 11, 13, 25), 1))
     # Each line starts behind a break, which `re` finds faster than the beginning of one.
     lines = f"\n{lower}"
-    for name, counts, largest_share in ways:
-        for match in RE[name].finditer(lines):
+    for pattern, counts, largest_share in searches:
+        for match in RE[pattern].finditer(lines):
             words = re.findall(r"[a-z]{3,8}", match["value"])
             if len(words) not in counts:
                 continue
@@ -95,35 +111,46 @@ def _phrases(lower: str) -> Iterator[SecretMatch]:
             is_prose = bool(RE["prose"].search(" ".join(words)))
             if len(inflected) <= largest_share * len(words) and not is_prose:
                 start, end = match.span("value")
-                yield SecretMatch(start - 1, end - 1, PHRASE)
+                yield SecretMatch(start - 1, end - 1, PHRASE)  # without the break added in front
 
 
 _JWK_REACH = 12_000  # characters around a key's kind that are searched for its members
 
 
 def _jwk_members(lower: str) -> Iterator[SecretMatch]:
-    """Yield the private members of JSON web keys."""
+    """Yield the private members of JSON web keys, which stand near the member `kty`, the key's type."""
     at = 0
-    while kind := RE["jwk"].search(lower, at):
-        start = max(at, kind.start() - _JWK_REACH)
-        end = kind.end() + _JWK_REACH
+    while key_type := RE["jwk"].search(lower, at):
+        start = max(at, key_type.start() - _JWK_REACH)
+        end = key_type.end() + _JWK_REACH
         for member in RE["jwk_member"].finditer(lower, start, end):
             yield SecretMatch(*member.span("value"), JWK_MEMBER)
         at = end
 
 
 def _manifests(lower: str) -> Iterator[SecretMatch]:
-    """Yield the values of the data of a Kubernetes secret, in YAML and in JSON."""
+    """Yield the values in the data of Kubernetes secrets, in YAML and in JSON."""
+    separator = "---"  # between the documents of a YAML file
     start = 0
-    for part in re.split(r"(?m:^)---", lower):
-        if RE["manifest"].search(part):
-            for data in RE["data"].finditer(part):
-                at = data.end()
-                while (entry := RE["entry"].match(part, at)) and len(entry[1]) > len(data[1]):
-                    yield SecretMatch(start + entry.start(2), start + entry.end(2), "password")
-                    at = entry.end()
-        start += len(part) + 3
+    for document in re.split(f"(?m:^){separator}", lower):
+        if RE["manifest"].search(document):
+            for first, last in _find_yaml_data(document):
+                yield SecretMatch(start + first, start + last, "password")
+        start += len(document) + len(separator)
     if RE["manifest_json"].search(lower):
         for data in RE["json_data"].finditer(lower):
             for entry in RE["json_entry"].finditer(lower, *data.span(1)):
                 yield SecretMatch(*entry.span(1), "password")
+
+
+def _find_yaml_data(document: str) -> Iterator[Span]:
+    """Yield the spans of the values below each `data:` of a YAML document in lower case."""
+    for data in RE["data"].finditer(document):
+        data_indent = len(data[1])
+        at = data.end()
+        while entry := RE["entry"].match(document, at):
+            entry_indent = len(entry[1])
+            if entry_indent <= data_indent:  # the line is not below `data:` any more
+                break
+            yield entry.span(2)
+            at = entry.end()

@@ -43,27 +43,31 @@ _STRUCK = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
 
 
 def plain(text: str) -> str:
-    """Rewrite words that imitate plain ones in plain letters; strokes through letters go."""
+    """Rewrite words that imitate plain ones in plain letters, and drop strokes through letters."""
     if text.isascii():
         return text
-    return _STRUCK.sub("", _FOREIGN_WORD.sub(lambda match: _plain_word(match[0]), text))
+    text = _FOREIGN_WORD.sub(lambda match: _plain_word(match[0]), text)
+    return _STRUCK.sub("", text)
 
 
 def skeleton(text: str) -> str:
-    """Replace each character by the small ASCII letter it looks like, keeping its position."""
+    """Replace each letter by the ASCII letter it looks like. The length stays, and so do all positions."""
     if text.isascii():
         return text
     return "".join(map(_strip_style, text)).translate(_SKELETON)
 
 
 def folded(text: str) -> str:
-    """Fold a text to its ASCII reading, keeping positions; a mark over a letter becomes NUL."""
+    """Replace letters, blanks, dashes and quotes by their ASCII lookalikes, and marks over letters by NUL.
+
+    The length stays, and so do all positions.
+    """
     return _NOT_ASCII.sub(lambda match: "".join(map(_fold, match[0])), text)
 
 
 @functools.lru_cache(4096)
 def _strip_style(char: str) -> str:
-    """Return the letter or digit that a character is a styled form of, or else the character."""
+    """Return the ASCII letter or digit behind a bold, circled or full-width one; others stay."""
     plain = unicodedata.normalize("NFKC", char)
     if len(plain) == 1 and plain.isascii() and plain.isalnum():
         return plain
@@ -72,41 +76,48 @@ def _strip_style(char: str) -> str:
 
 @functools.lru_cache(4096)
 def _fold(char: str) -> str:
+    """Return the ASCII character that a character resembles, NUL for a mark, or else the character itself."""
     if char.isascii():
         return char
     category = unicodedata.category(char)
     if category in _CATEGORIES:
         return _CATEGORIES[category]
     parts = unicodedata.normalize("NFKD", char)
-    letter = parts[0].translate(_SKELETON).translate(_PUNCTUATION)
-    if letter.isascii() and all(map(unicodedata.combining, parts[1:])):
+    base = parts[0]
+    marks = parts[1:]
+    letter = base.translate(_SKELETON).translate(_PUNCTUATION)
+    # With anything but accents behind the letter, it would be more than one character (as in a ligature).
+    if letter.isascii() and all(map(unicodedata.combining, marks)):
         return letter
     return char
 
 
 def _plain_word(word: str) -> str:
+    """Return the plain Latin word that a word imitates, or the word, at most without its styles."""
     unstyled = "".join(map(_strip_style, word))
-    styled = [
-        char
-        for char, letter in zip(word, unstyled, strict=True)
-        if char != letter and letter.isalpha()
-    ]
-    if len(styled) >= _STYLED_LEAST:
+    if _count_styled_letters(word, unstyled) >= _STYLED_LEAST:
         word = unstyled
-    capitals = [char for char in word if ord(char) in _CAPITALS]
-    if len(capitals) >= _CAPITALS_LEAST:
+    small_capitals = [char for char in word if ord(char) in _CAPITALS]
+    if len(small_capitals) >= _CAPITALS_LEAST:
         word = word.translate(_CAPITALS)
     latin = word.translate(_CYRILLIC | _ARMENIAN)
     if latin.isascii():
-        if any(char.isascii() and char.isalpha() for char in word):
-            return latin
-        return word
+        has_latin_letter = any(char.isascii() and char.isalpha() for char in word)
+        # Without one it's a word of its own script, even if all its letters have a Latin lookalike.
+        return latin if has_latin_letter else word
     # Symbols combine Greek letters with Latin ones: only a word in small letters is an imitation.
-    rest = "".join(char for char in latin if char.isascii())
-    letters = latin.translate(_GREEK)
-    imitates = (
-        letters.isascii()
-        and len(letters) > _CAPITALS_LEAST
-        and re.fullmatch("[A-Za-z]?[a-z]+", rest)
-    )
-    return letters if imitates else word
+    latin_part = "".join(char for char in latin if char.isascii())
+    is_in_small_letters = re.fullmatch("[A-Za-z]?[a-z]+", latin_part)
+    with_greek = latin.translate(_GREEK)
+    if with_greek.isascii() and len(with_greek) > _CAPITALS_LEAST and is_in_small_letters:
+        return with_greek
+    return word
+
+
+def _count_styled_letters(word: str, unstyled: str) -> int:
+    """Count the letters of a word that differ from the same word without styles."""
+    count = 0
+    for char, letter in zip(word, unstyled, strict=True):
+        if char != letter and letter.isalpha():
+            count += 1
+    return count

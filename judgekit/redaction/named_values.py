@@ -26,39 +26,50 @@ from judgekit.redaction.values import (
 )
 
 _LONGEST_NAME = 60
+_LONGEST_WORD_BEFORE = 14  # with the blank behind it
 _LEAST_SHORT = 6
+_SECTION_REACH = 300  # characters before a setting that may have its section's head
+_DIGITS = "0123456789"
 _PUBLIC = frozenset(("public", "publishable"))
-_SHORT, _ENDINGS = (frozenset(RULES["words"][name].split()) for name in ("short", "endings"))
+_SHORT = frozenset(RULES["words"]["short"].split())
+_ENDINGS = frozenset(RULES["words"]["endings"].split())
 
 
 @functools.lru_cache(4096)
 def strength_of(name: str) -> str:
-    """Classify a name: of a password, a short word for one, a secret, a possible secret, or none."""
-    words = []
-    for word in RE["separator"].split(RE["hump"].sub(r"\1_\2", name).lower()):
-        if word:
-            words.append(word)
-    for _ in range(3):
+    """Classify a setting's name by how surely its value is a secret.
+
+    "strong" is a password's name, "short" a short one such as `pass` or `pw`, "secret" the name of a token or
+    key, and "weak" one that other things have too, such as `session`. Any other name gives "".
+    """
+    # `dbPassword` and `DB-PASSWORD` are both the words "db" and "password".
+    in_snake_case = RE["hump"].sub(r"\1_\2", name)
+    words = [word for word in RE["separator"].split(in_snake_case.lower()) if word]
+    for _ in range(3):  # `api_key_prod_2` is classified as `api_key`
         if len(words) > 1 and (words[-1] in _ENDINGS or words[-1].isdigit()):
             words.pop()
     if not words or not _PUBLIC.isdisjoint(words):
         return ""
-    last = words[-1].rstrip("0123456789")
-    if RE["strong"].search("".join(words).rstrip("0123456789")):
+    last = words[-1].rstrip(_DIGITS)
+    if RE["strong"].search("".join(words).rstrip(_DIGITS)):
         return "strong"
-    if last in _SHORT or "".join(words[-2:]) in _SHORT:
+    last_two = "".join(words[-2:])
+    if last in _SHORT or last_two in _SHORT:
         return "short"
-    joined = "".join(words[-3:]).rstrip("0123456789")
-    if RE["secret"].search(joined):
+    last_three = "".join(words[-3:]).rstrip(_DIGITS)
+    if RE["secret"].search(last_three):
         return "secret"
-    weak = RE["weak"].search(joined)
+    weak = RE["weak"].search(last_three)
     if weak and (last == weak[0] or last.endswith(("key", "auth"))):
         return "weak"
     return ""
 
 
 def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
-    """Return the secret in a name and its value; `match` is from the lower-case text."""
+    """Return the value that a match found behind a name, or None if it isn't a secret.
+
+    The match was made in the lower-case text; `text` has the original letters.
+    """
     strength = strength_of(_read_name(text, match))
     if not strength:
         return None
@@ -73,32 +84,25 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
             value = value[scheme.end() :]
     else:
         value = text[start:end].rstrip(".,:")
-    is_strong = strength in ("strong", "short")
-    if is_strong and not is_quoted and is_reference(value):
+    is_password = strength in ("strong", "short")
+    if is_password and not is_quoted and is_reference(value):
         return None
-    is_phrase_value = is_quoted and (
-        _is_hyphened_phrase(match, value) or (is_strong and bool(RE["passphrase"].match(value)))
-    )
-    if not is_phrase_value and not is_generated(value):
-        is_name_of_setting = is_strong and value.isupper() and not value.isalnum()
-        # A password's name decides, unless the value is a placeholder.
-        is_sentence = any(map(str.isspace, value))
-        if is_quoted and is_strong and not is_sentence:
-            is_raw = text[start - 2 : start - 1] in ("r", "R")
-            is_pattern = is_raw and bool(RE["expression"].search(value))
-            is_stand_in = is_pattern or is_reference(value)
-        else:
-            is_stand_in = is_placeholder(value)
-        if is_name_of_setting or is_stand_in:
+    is_passphrase = is_quoted and _is_passphrase(match, value, is_password=is_password)
+    if not is_passphrase and not is_generated(value):
+        is_name_of_setting = is_password and value.isupper() and not value.isalnum()
+        is_raw = text[start - 2 : start - 1] in ("r", "R")  # the letter before the quote
+        if is_name_of_setting or _is_stand_in(
+            value, is_quoted_password=is_quoted and is_password, is_raw=is_raw
+        ):
             return None
     if is_quoted:
-        is_hyphened = is_phrase_value and "-" in value
-        is_secret = is_hyphened or _quoted_secret(text, match, value, strength)
+        is_hyphened_phrase = is_passphrase and "-" in value
+        is_secret = is_hyphened_phrase or _quoted_secret(text, match, value, strength)
     else:
         is_secret = _bare_secret(text, match, value, strength)
     if not is_secret:
         return None
-    if is_strong:
+    if is_password:
         kind = "password"
     else:
         kind = {"key": "key", "secret": "secret"}.get(match["core"], "token")
@@ -108,51 +112,80 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
     return SecretMatch(start, end, kind)
 
 
+def _is_stand_in(value: str, *, is_quoted_password: bool, is_raw: bool) -> bool:
+    """Whether a value only stands in for a secret: a placeholder, a reference, or a regular expression."""
+    is_sentence = any(map(str.isspace, value))
+    if is_quoted_password and not is_sentence:
+        # Nearly any word may be a password: only what clearly isn't one is left out.
+        is_pattern = is_raw and bool(RE["expression"].search(value))
+        return is_pattern or is_reference(value)
+    return is_placeholder(value)
+
+
 def _read_name(text: str, match: re.Match[str]) -> str:
-    """Return the whole name before a value: `API key` counts as one."""
+    """Return the whole name before a value, with the word before it: `API key` gives `API_key`.
+
+    The match only has the name's `core`, such as "key", and its `tail`, such as "_id".
+    """
     core = match.start("core")
-    before = cast("re.Match[str]", RE["before"].search(text, max(0, core - _LONGEST_NAME), core))[0]
+    search_start = max(0, core - _LONGEST_NAME)
+    before = cast("re.Match[str]", RE["before"].search(text, search_start, core))[0]
     if not before:
-        two_words = RE["two_words"].search(text, max(0, core - 14), core)
+        two_words = RE["two_words"].search(text, max(0, core - _LONGEST_WORD_BEFORE), core)
         if two_words:
             before = f"{two_words[1]}_"
     return before + text[core : match.end("tail")]
 
 
+def _is_passphrase(match: re.Match[str], value: str, *, is_password: bool) -> bool:
+    """Whether a quoted value is several words that people choose as a password or a secret."""
+    if is_password and RE["passphrase"].match(value):
+        return True
+    return _is_hyphened_phrase(match, value)
+
+
 def _is_hyphened_phrase(match: re.Match[str], value: str) -> bool:
     """Whether a value is hyphenated words under the name of a secret: `maple-river-candle-orbit`."""
-    if not value.islower() or "-" not in value or " " in value or not is_phrase(value):
+    if not value.islower() or "-" not in value or " " in value:
         return False
-    return bool(RE["secret_name"].search(match["core"] + match["tail"]))
+    return is_phrase(value) and bool(RE["secret_name"].search(match["core"] + match["tail"]))
 
 
 def _end_of_setting(text: str, match: re.Match[str], end: int) -> int:
-    """Find the end of a value: without quotes, a settings file's value is the rest of its line."""
+    """Find the end of a value without quotes, given the end of its first part.
+
+    Alone in its line, as in a settings file, a value goes on to the line's end. Otherwise `end` is right.
+    """
     if RE["setting"].fullmatch(_read_line_before(text, match.start())):
-        rest = RE["to_blank"].match(text, end)
-        if rest and any(map(str.isalnum, rest[0])):
-            return rest.end()
+        remainder = RE["to_blank"].match(text, end)
+        if remainder and any(map(str.isalnum, remainder[0])):
+            return remainder.end()
     return end
 
 
 def _read_line_before(text: str, at: int) -> str:
-    """Return the text before a position on its line; if that's long, only the end."""
-    first = max(0, at - 2 * _LONGEST_NAME)
-    return text[max(first, text.rfind("\n", first, at) + 1) : at]
+    """Return the text before a position on its line, at most its last 120 characters."""
+    earliest = max(0, at - 2 * _LONGEST_NAME)
+    line_break = text.rfind("\n", earliest, at)
+    return text[max(earliest, line_break + 1) : at]
 
 
 def _quoted_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
+    """Whether a value in quotes is a secret; the stronger its name, the less it must look like one."""
     if strength == "strong":
-        return not value.startswith("/") or is_mixed(value)
+        is_path = value.startswith("/")
+        return not is_path or is_mixed(value)
     if strength == "short":
         is_long_enough = is_mixed(value) or len(value) >= _LEAST_SHORT
         return is_long_enough and not is_code(value)
     if strength == "weak":
         if is_weak_secret(value):
             return True
+        # A hex value may be a hash, unless the line speaks of encryption.
         line = _read_line_before(text, match.start())
         return bool(RE["hex_key"].match(value) and RE["secretive"].search(line))
-    if len(value) < LEAST_TOKEN or not (is_mixed(value) or is_generated(value)):
+    looks_random = is_mixed(value) or is_generated(value)
+    if len(value) < LEAST_TOKEN or not looks_random:
         return False
     return not (is_code(value) or RE["expression"].search(value))
 
@@ -162,28 +195,31 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
     is_behind_colon = text[match.start() - 1 : match.start()] == ":"
     if is_behind_colon or is_code(value) or RE["choice"].match(value):
         return False
-    if match["close"] and value.isdigit():
+    is_name_closed = bool(match["close"])  # `config["pin"] = 5`
+    if is_name_closed and value.isdigit():
         return False
     if strength == "weak":
         return is_weak_secret(value)
     # Name and value are all that their line has, as in a file of settings.
     before = _read_line_before(text, match.start())
-    behind = RE["end_of_setting"].match(text, match.end())
-    is_alone = bool(behind and RE["setting"].fullmatch(before))
+    is_last = bool(RE["end_of_setting"].match(text, match.end()))
+    is_alone = is_last and bool(RE["setting"].fullmatch(before))
     if strength == "secret":
         return _is_secret_token(text, match, value, is_alone=is_alone)
     core = text[match.start("core") : match.end("core")]
     if strength == "short" and value.isdigit() and core == "PIN":
         return True
-    if is_snake_case(value):
-        is_setting = match["operator"] == ":" or match.end("operator") == match.start("value")
+    if is_snake_case(value):  # a variable, except as a setting's value
+        has_no_gap = match.end("operator") == match.start("value")
+        is_setting = match["operator"] == ":" or has_no_gap
         if not (is_setting and is_alone and is_mixed(value)):
             return False
     if strength == "short":
         if is_chosen(value):
             return True
         return len(value) >= _LEAST_SHORT and _in_file_of_settings(text, match)
-    if any(map(str.isdigit, value)) or not value.isidentifier():
+    has_digit = any(map(str.isdigit, value))
+    if has_digit or not value.isidentifier():
         return True
     return _in_file_of_settings(text, match)
 
@@ -195,27 +231,33 @@ def _is_secret_token(text: str, match: re.Match[str], value: str, *, is_alone: b
     name = text[match.start("core") : match.end("tail")]
     if is_alone and match["core"] == "secret" and name.isupper():
         return len(value) >= LEAST_TOKEN
-    least = LEAST_BARE_TOKEN
-    if is_alone and is_strange(value):
-        least = LEAST_TOKEN
+    least = LEAST_TOKEN if is_alone and is_strange(value) else LEAST_BARE_TOKEN
     return len(value) >= least and (is_mixed(value) or is_generated(value))
 
 
 def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
-    """Whether even a plain word is a value: `DB_PASSWORD=x`, `Pwd=x;`, `password: x`, `passwd=x` alone."""
+    """Whether a name and its value stand as in a settings file, where even a plain word is a password.
+
+    That's `DB_PASSWORD=x`, `Pwd=x;`, and alone in their line `password: x` or, in a section, `passwd = x`.
+    """
     operator = match["operator"]
     gap = text[match.end("operator") : match.start("value")]
-    after = text[match.end() : match.end() + 1]
+    next_char = text[match.end() : match.end() + 1]
     before = _read_line_before(text, match.start()).strip(" \t-")
-    is_last = after in ("", "\n") or bool(RE["end_of_setting"].match(text, match.end()))
+    is_last = next_char in ("", "\n") or bool(RE["end_of_setting"].match(text, match.end()))
     is_alone = is_last and bool(re.fullmatch(r"[\w.-]*", before))
     if operator != "=":
-        value = text[slice(*match.span("value"))]
-        return is_alone and operator == ":" and gap == " " and value.islower()
+        first, last = match.span("value")
+        is_yaml = operator == ":" and gap == " "
+        return is_alone and is_yaml and text[first:last].islower()
     if not gap and RE["next_setting"].match(text, match.end()):
         return True
-    if after == ";" or text[match.start("core") : match.end("tail")].isupper():
+    name = text[match.start("core") : match.end("tail")]
+    if next_char == ";" or name.isupper():
         return True
     if not gap and is_last and RE["property"].fullmatch(before):
         return match.end("tail") == match.start("operator")
-    return is_alone and bool(RE["section"].search(text, max(0, match.start() - 300), match.start()))
+    if not is_alone:
+        return False
+    section_start = max(0, match.start() - _SECTION_REACH)
+    return bool(RE["section"].search(text, section_start, match.start()))

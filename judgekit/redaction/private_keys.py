@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 _LEAST_OF_KEY = 16
 _LEAST_IN_FIELD = 40
 _MOST_LINES = 600
-_MOST_OTHERS = 12
+_MOST_OTHERS = 12  # lines without a part of the key
+_MOST_DASHES = 24  # characters before a header
+_LINE_PREFIX = " \t>#*|/\\+-\"';:.,0123456789"
 
 
 def private_keys(text: str, lower: str) -> Iterator[Span]:
@@ -25,25 +27,29 @@ def private_keys(text: str, lower: str) -> Iterator[Span]:
 
 
 def _keys_with_header(text: str, lower: str) -> Iterator[Span]:
+    """Yield the spans of private keys that begin with a header such as `-----BEGIN PRIVATE KEY-----`."""
     at = 0
-    stop = -1
+    line_end = -1
     while header := RE["header"].search(lower, at):
-        if header.end() > stop:
-            stop = _find_line_break(text, header.end())[0]
-        dashes = RE["dashes"].search(text, max(0, header.start() - 24), header.start())
-        pieces, at = _find_material(text, header.end(), stop)
+        if header.end() > line_end:
+            line_end, _ = _find_line_break(text, header.end())
+        dashes_start = max(0, header.start() - _MOST_DASHES)
+        dashes = RE["dashes"].search(text, dashes_start, header.start())
+        pieces, at = _find_material(text, header.end(), line_end)
         if any(_may_be_key(text[first:last]) for first, last in pieces):
-            start = (dashes or header).start()
+            start = dashes.start() if dashes else header.start()
             yield from _join_pieces(text, start, header.end(), pieces)
 
 
 def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Iterator[Span]:
-    """Yield a span and the pieces behind it, joined if only line prefixes are in between."""
+    """Yield the span from `start` to `end` and the pieces behind it.
+
+    Spans with only line prefixes, or a few header fields, between them are joined.
+    """
     for first, last in pieces:
         between = text[end:first]
-        if between and not (
-            RE["between"].fullmatch(between) or RE["short_fields"].fullmatch(between)
-        ):
+        is_prefix = RE["between"].fullmatch(between) or RE["short_fields"].fullmatch(between)
+        if not is_prefix:
             yield start, end
             start = first
             end = last
@@ -52,18 +58,21 @@ def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Ite
 
 
 def _keys_before_tail(text: str, lower: str) -> Iterator[Span]:
-    """Yield the keys whose last line is there; their header may be missing."""
-    since = 0
+    """Yield the spans of keys that end with `END PRIVATE KEY`; their header may be missing."""
+    previous_end = 0
     for tail in RE["tail"].finditer(lower):
-        start = text.rfind("\n", since, tail.start()) + 1 or tail.start()
-        for _ in range(_MOST_LINES):
-            line = text.rfind("\n", since, max(start - 1, since)) + 1 or since
-            if line == start or not RE["line"].fullmatch(text, line, start):
+        line_break = text.rfind("\n", previous_end, tail.start())
+        # The key's lines are above the marker's; without a line break there are none.
+        start = line_break + 1 if line_break >= 0 else tail.start()
+        for _ in range(_MOST_LINES):  # one line further up each time, as long as it may be a key's
+            line_break = text.rfind("\n", previous_end, max(start - 1, previous_end))
+            line_start = line_break + 1 if line_break >= 0 else previous_end
+            if line_start == start or not RE["line"].fullmatch(text, line_start, start):
                 break
-            start = line
+            start = line_start
         if _may_be_key(text[start : tail.start()]):
             yield start, tail.end()
-        since = tail.end()
+        previous_end = tail.end()
 
 
 def _may_be_key(text: str) -> bool:
@@ -71,58 +80,80 @@ def _may_be_key(text: str) -> bool:
 
 
 def _find_line_break(text: str, start: int) -> Span:
-    """Return the end of a line, and the start of the next; the break may be escaped."""
-    found = RE["break"].search(text, start)
-    if found:
-        return found.span()
+    """Return the end of a line and the start of the next one; the break may be an escape or `<br>`."""
+    line_break = RE["break"].search(text, start)
+    if line_break:
+        return line_break.span()
     return (len(text), len(text))
 
 
-def _find_material(text: str, start: int, stop: int) -> tuple[list[Span], int]:
-    """Return the spans of a key behind its header, and the position to search on from."""
+def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], int]:
+    """Return the spans of a key behind its header, and the position to search on from.
+
+    The key goes on to its end marker, the next header, or until too many lines have no key in them.
+    `line_end` is the end of the header's line.
+    """
     pieces: list[Span] = []
-    others = 0
+    other_lines = 0
     at = start
-    next_line = _find_line_break(text, stop)[1]
+    _, next_line = _find_line_break(text, line_end)
     for _ in range(_MOST_LINES):
-        if at >= len(text) or others > _MOST_OTHERS:
+        if at >= len(text) or other_lines > _MOST_OTHERS:
             break
-        header = RE["header"].search(text, at, stop)
-        end = RE["end"].search(text, at, header.start() if header else stop)
-        if end:
-            last = end.start()
-        else:
-            last = header.start() if header else stop
+        next_header = RE["header"].search(text, at, line_end)
+        last = next_header.start() if next_header else line_end
+        end_marker = RE["end"].search(text, at, last)
+        if end_marker:
+            last = end_marker.start()
         line = text[at:last]  # the character before it may be the letter of an escaped line break
-        spans = [match.span() for match in RE["material"].finditer(line)]
-        field = RE["field"].match(line)
-        if field and all(stop - start < _LEAST_IN_FIELD for start, stop in spans):
-            spans = []
-        elif not spans:
-            for match in RE["spaced"].finditer(line):
-                letters = match[0].replace(" ", "")
-                small = sum(map(str.islower, letters))
-                many = (len(letters) - small) * 10 >= 4 * len(letters)
-                # Great and small letters and digits change as in key material and in no sentence.
-                if small and many and any(map(str.isdigit, letters)):
-                    spans.append(match.span())
-        pieces += [(at + start, at + stop) for start, stop in spans]
-        if end:
-            tail = _find_last_line(text, pieces[-1][1] if pieces else start, end.start())
-            return [*pieces, *tail, end.span()] if pieces else [], end.end()
-        if header:
-            return pieces, header.start()
-        others += not (spans or field or not line.strip(" \t>#*|/\\+-\"';:.,0123456789"))
+        is_field = bool(RE["field"].match(line))
+        spans = _find_key_spans(line, is_field=is_field)
+        pieces += [(at + span_start, at + span_end) for span_start, span_end in spans]
+        if end_marker and not pieces:
+            return [], end_marker.end()
+        if end_marker:
+            _, piece_end = pieces[-1]
+            last_line = _find_last_line(text, piece_end, end_marker.start())
+            return [*pieces, *last_line, end_marker.span()], end_marker.end()
+        if next_header:
+            return pieces, next_header.start()
+        has_words = bool(line.strip(_LINE_PREFIX))
+        if has_words and not spans and not is_field:
+            other_lines += 1
         at = next_line
-        stop, next_line = _find_line_break(text, at)
+        line_end, next_line = _find_line_break(text, at)
     if pieces:
-        pieces += _find_last_line(text, pieces[-1][1], min(at, pieces[-1][1] + 80))
+        _, piece_end = pieces[-1]
+        pieces += _find_last_line(text, piece_end, min(at, piece_end + 80))
     return pieces, max(at, start)
 
 
+def _find_key_spans(line: str, *, is_field: bool) -> list[Span]:
+    """Return the spans of a line that look like a key's; in a header field only long ones count."""
+    spans = [match.span() for match in RE["material"].finditer(line)]
+    if is_field:
+        is_any_long = any(last - first >= _LEAST_IN_FIELD for first, last in spans)
+        return spans if is_any_long else []
+    if spans:
+        return spans
+    # The key may have been written with blanks in between.
+    for match in RE["spaced"].finditer(line):
+        letters = match[0].replace(" ", "")
+        small = sum(map(str.islower, letters))
+        others = len(letters) - small
+        has_digit = any(map(str.isdigit, letters))
+        # In a key, unlike in a sentence, many characters are digits or capitals.
+        if small and has_digit and others * 10 >= len(letters) * 4:
+            spans.append(match.span())
+    return spans
+
+
 def _find_last_line(text: str, start: int, end: int) -> list[Span]:
-    """Return the span of a key's short last line, which is right before its end marker."""
-    found = RE["last"].search(text, max(start, end - 60), end)
-    if found and RE["between"].fullmatch(text, start, found.start()):
-        return [found.span()]
+    """Return the span of a key's short last line in a list, or an empty list if there's none.
+
+    It's right before `end`, the start of the end marker, with only line prefixes between it and `start`.
+    """
+    last_line = RE["last"].search(text, max(start, end - 60), end)
+    if last_line and RE["between"].fullmatch(text, start, last_line.start()):
+        return [last_line.span()]
     return []

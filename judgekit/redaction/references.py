@@ -11,10 +11,10 @@ import re
 from judgekit.redaction.secret_rules import RE, RULES
 from judgekit.redaction.values import is_mixed, share_of_changes
 
-_TYPES, _STATES, _CODE_WORDS, _CODE_SEGMENTS = (
-    frozenset(RULES["words"][name].split())
-    for name in ("types", "states", "code_words", "code_segments")
-)
+_TYPES = frozenset(RULES["words"]["types"].split())
+_STATES = frozenset(RULES["words"]["states"].split())
+_CODE_WORDS = frozenset(RULES["words"]["code_words"].split())
+_CODE_SEGMENTS = frozenset(RULES["words"]["code_segments"].split())
 _SEGMENT = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _LEAST_LETTERS = 3  # of a word between `_`
@@ -23,41 +23,44 @@ _SHUFFLED = 0.4  # share of changes between kinds of characters; names of code h
 
 @functools.lru_cache(4096)
 def is_reference(value: str) -> bool:
-    """Whether a value refers to a secret: its place, its future place, or its kind."""
+    """Whether a value isn't a secret itself: a variable, a call, a type, a secret's path or a placeholder."""
     text = value.strip().rstrip(".,;:").strip("\"'`")
     if not any(map(str.isalnum, text)):
         return True
     lower = text.lower().strip("\"'`*_ ?!")
     if lower in _TYPES or lower in _STATES:
         return True
-    if RE["reference"].fullmatch(text):
-        return True
-    if RE["stand_in"].fullmatch(text):
+    if RE["reference"].fullmatch(text) or RE["stand_in"].fullmatch(text):
         return True
     variable = RE["variable"].fullmatch(text)
     if variable is not None:
         return _is_shell_variable(variable["name"])
-    return bool(RE["call"].fullmatch(text)) and _is_expression(text)
+    looks_like_code = bool(RE["call"].fullmatch(text))
+    return looks_like_code and _is_expression(text)
 
 
 def _is_expression(text: str) -> bool:
-    """Whether a call, an attribute or a type begins with a name, not with random letters."""
+    """Whether what looks like a call, an attribute or a type begins with a name, not with random letters."""
     text = text.lstrip("&*!-")
-    head = RE["bracket"].split(text, maxsplit=1)[0]
+    head = RE["bracket"].split(text, maxsplit=1)[0]  # "user.name" of "user.name(1)"
     names = RE["member"].split(head)
     if any(map(is_variable, names)):
         return True
-    if text[len(head) :] in ("(", "["):  # the arguments are on the next lines
+    behind_head = text[len(head) :]
+    if behind_head in ("(", "["):  # the arguments are on the next lines
         return True
     is_closed = text.count("(") == text.count(")")
-    return is_closed and share_of_changes("".join(names)) < _SHUFFLED and not is_mixed(head)
+    is_shuffled = share_of_changes("".join(names)) >= _SHUFFLED
+    return is_closed and not is_shuffled and not is_mixed(head)
 
 
 def _is_shell_variable(name: str) -> bool:
     """Whether a name behind `$` looks chosen by a person: `$DB_PASSWORD`, `$password`."""
-    if is_variable(name) or "_" in name.strip("_"):
+    has_underscore_inside = "_" in name.strip("_")
+    if has_underscore_inside or is_variable(name):
         return True
-    return not is_mixed(name) and (name.isupper() or name.islower() or name.istitle())
+    is_in_one_case = name.isupper() or name.islower() or name.istitle()
+    return is_in_one_case and not is_mixed(name)
 
 
 @functools.lru_cache(4096)
@@ -68,16 +71,20 @@ def is_variable(value: str) -> bool:
     """
     if not _IDENTIFIER.fullmatch(value):
         return False
+    # `maxLen_2` has the segments "max", "len" and "2".
     segments = [segment.lower() for segment in _SEGMENT.findall(value)]
     if not _CODE_SEGMENTS.isdisjoint(segments):
         return True
-    words = [
-        segment for segment in segments if segment.isalpha() and len(segment) >= _LEAST_LETTERS
-    ]
-    is_snake = (
-        "_" in value.strip("_") and len(words) > 1 and value in (value.lower(), value.upper())
-    )
-    if is_snake and not any(map(str.isdigit, value)):
+    if _is_snake_case(value, segments):
         return True
     lower = value.lower()
     return any(word in lower for word in _CODE_WORDS)
+
+
+def _is_snake_case(value: str, segments: list[str]) -> bool:
+    """Whether a value is words in one case, joined by `_`, without any digit."""
+    if any(map(str.isdigit, value)):
+        return False
+    words = [segment for segment in segments if len(segment) >= _LEAST_LETTERS]
+    is_in_one_case = value in (value.lower(), value.upper())
+    return "_" in value.strip("_") and len(words) > 1 and is_in_one_case

@@ -43,11 +43,13 @@ _TYPED = str.maketrans("łøđðəıß", "loddeis")
 
 def _list_spellings(word: str) -> set[str]:
     """List the spellings of a word in a folded lower-case text, whatever its original case."""
-    sizes = (word, word.lower(), word.upper(), word.capitalize())
-    spellings = {folded(size).replace("\0", "").lower() for size in sizes}
-    spellings |= {word.lower(), word.lower().translate(_TYPED)}
+    spellings = {word.lower(), word.lower().translate(_TYPED)}
+    for original in (word, word.lower(), word.upper(), word.capitalize()):
+        # Folding turns a mark over a letter into NUL.
+        spellings.add(folded(original).replace("\0", "").lower())
     # A small sigma has another form at the end of a word, and the end depends on the following text.
-    return spellings | {spelling.replace("\u03c2", "\u03c3") for spelling in spellings}
+    with_inner_sigma = {spelling.replace("\u03c2", "\u03c3") for spelling in spellings}
+    return spellings | with_inner_sigma
 
 
 def _list_all_spellings(words: Iterable[str]) -> list[str]:
@@ -59,35 +61,41 @@ def _list_all_spellings(words: Iterable[str]) -> list[str]:
 
 
 def _add_languages() -> None:
-    """Add the parts made from the table of languages."""
+    """Add the parts of patterns that are made from the table of passwords' names in other languages.
+
+    In that table, and in its spellings, `_` means a blank, a dash or nothing.
+    """
+    parts = RULES["parts"]
     words: list[str] = []
     for row in RULES["languages"].values():
         words += row.split()
     spellings = _list_all_spellings(words)
-    RULES["parts"]["LANGUAGES"] = any_word(spellings).replace("_", "[ _-]?")
-    joined = sorted({re.sub("[_']", "", spelling).rstrip(string.digits) for spelling in spellings})
-    RULES["parts"]["LANGUAGES_JOINED"] = "|".join(map(re.escape, joined))
+    parts["LANGUAGES"] = any_word(spellings).replace("_", "[ _-]?")
+    parts["LANGUAGE_NOUN"] = f"(?:{parts['LANGUAGES']})\\w{{0,5}}"
+    joined = {re.sub("[_']", "", spelling).rstrip(string.digits) for spelling in spellings}
+    parts["LANGUAGES_JOINED"] = "|".join(map(re.escape, sorted(joined)))
     foreign = [spelling for spelling in spellings if not spelling[0].isascii()]
-    RULES["parts"]["FOREIGN"] = any_word(foreign).replace("_", "[ _-]?")
-    RULES["parts"]["FOREIGN_WORDS"] = " ".join(
-        sorted({max(word.split("_"), key=len) for word in foreign})
-    )
+    parts["FOREIGN"] = any_word(foreign).replace("_", "[ _-]?")
+    foreign_words = {_longest_word(spelling) for spelling in foreign}
+    parts["FOREIGN_WORDS"] = " ".join(sorted(foreign_words))
     verbs = _list_all_spellings(RULES["verbs"]["is"].split())
-    RULES["parts"]["VERBS"] = "|".join(map(re.escape, verbs))
-    RULES["parts"]["LANGUAGE_NOUN"] = f"(?:{RULES['parts']['LANGUAGES']})\\w{{0,5}}"
+    parts["VERBS"] = "|".join(map(re.escape, verbs))
     # If a text has none of these many words, names are searched without them.
-    RULES["names"]["pattern_of_languages"] = RULES["names"]["pattern"].replace(
-        "(?&OTHER)", "|(?&LANGUAGES)"
-    )
-    RULES["parts"]["OTHER"] = ""
+    pattern = RULES["names"]["pattern"]
+    RULES["names"]["pattern_of_languages"] = pattern.replace("(?&OTHER)", "|(?&LANGUAGES)")
+    parts["OTHER"] = ""
+
+
+def _longest_word(spelling: str) -> str:
+    """Return the longest of the words that `_` separates in a spelling."""
+    return max(spelling.split("_"), key=len)
 
 
 def _list_language_words() -> list[str]:
-    """Return the longest part of each spelling: any text with a password's name contains one."""
+    """List the longest word of each spelling: a text with a password's name in it contains one of them."""
     words: set[str] = set()
     for row in RULES["languages"].values():
-        for spelling in _list_all_spellings(row.split()):
-            words.add(max(spelling.split("_"), key=len))
+        words.update(map(_longest_word, _list_all_spellings(row.split())))
     return sorted(words)
 
 
@@ -96,7 +104,7 @@ _add_languages()
 
 
 def whole(text: str) -> str:
-    """Return a pattern, or words, with the parts put in that it names."""
+    """Return a pattern, or a list of words, with each `(?&NAME)` replaced by the part of that name."""
     for name, part in RULES["parts"].items():
         text = text.replace(f"(?&{name})", part)
     return text
@@ -112,7 +120,10 @@ class _Patterns(dict[str, re.Pattern[str]]):
 
 
 def read_rows(section: str) -> list[tuple[str, tuple[str, ...], str]]:
-    """Read the rows of a section; a row with a noun is repeated with those of other languages."""
+    """Read the rows of a section: a kind of secret, words of which each such text has one, and a pattern.
+
+    A row for the English names of passwords is repeated with those in other languages.
+    """
     rows: list[tuple[str, tuple[str, ...], str]] = []
     for kind, words, pattern in RULES[section]:
         rows.append((kind, tuple(whole(words).split(" ")), whole(pattern)))
@@ -129,5 +140,6 @@ RE = _Patterns()
 
 
 def line_end(text: str, at: int) -> int:
+    """Return the position of the next line break, or of the text's end if there is none."""
     end = text.find("\n", min(at, len(text)))
     return len(text) if end < 0 else end

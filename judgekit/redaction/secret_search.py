@@ -69,23 +69,30 @@ def load() -> list[Rule]:
 
     rules: list[Rule] = [*_FORMS]
     for kind, words, name in RULES["plugins"]:
-        module, _, detector = name.partition(".")
-        denylist = getattr(import_module(f"{plugins.__name__}.{module}"), detector).denylist
-        rules += [(kind, tuple(words.split(" ")), pattern) for pattern in denylist]
+        module_name, detector_name = name.split(".")
+        module = import_module(f"{plugins.__name__}.{module_name}")
+        detector = getattr(module, detector_name)
+        for pattern in detector.denylist:
+            rules.append((kind, tuple(words.split(" ")), pattern))
     return rules
 
 
 @functools.cache
 def _form_index() -> WordIndex:
+    """Build the index that finds, by the words in a text, which rules for forms to try."""
     return WordIndex([words for _, words, _ in load()])
 
 
 @functools.cache
 def _place_index(*, in_languages: bool) -> WordIndex:
-    """Build the index of places, without those that only names in other languages have."""
+    """Build the index that finds, by the words in a text, which rules for places to try.
+
+    Unless `in_languages`, rules that only have passwords' names in other languages are never tried.
+    """
     rows = [words for _, words, _ in _PLACES]
     if not in_languages:
         languages = set(LANGUAGE_WORDS)
+        # A rule without words stays in the list, because rules are known by their number.
         rows = [() if languages.issuperset(words) else words for words in rows]
     return WordIndex(rows)
 
@@ -93,40 +100,53 @@ def _place_index(*, in_languages: bool) -> WordIndex:
 def find(text: str) -> Iterator[SecretMatch]:
     """Yield the secrets in a text, in no order; they may overlap."""
     lower = text.lower()
-    if len(lower) != len(text):  # some letter became two, but names only have ASCII letters
+    if len(lower) != len(text):
+        # Some letter became two, which would shift positions. Names only have ASCII letters anyway.
         lower = text.translate(_SMALL)
     yield from (SecretMatch(*span, PRIVATE_KEY) for span in private_keys(text, lower))
     yield from _find_in_long_words(text)
     lines = _lines(lower)
     if lines:
-        yield from _places(text, lower, lines)
+        yield from _find_by_place_or_name(text, lower, lines)
     for start, end, kind in blocks(lower, lines):
-        if kind in (PHRASE, JWK_MEMBER) or not is_placeholder(text[start:end]):
+        is_sure = kind in (PHRASE, JWK_MEMBER)
+        if is_sure or not is_placeholder(text[start:end]):
             yield SecretMatch(start, end, kind)
 
 
-def _places(text: str, lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
+def _find_by_place_or_name(text: str, lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
     """Yield the values in some lines that are secrets by their place or their name."""
     language_words = _LANGUAGE_WORDS.pattern_for(lower)
     for start, end in lines:
         in_languages = bool(language_words.search(lower, start, end))
-        index = _place_index(in_languages=in_languages)
-        for number in index.rules_of(lower[start:end]):
-            kind, _, pattern = _PLACES[number]
-            for match in _compiled(pattern).finditer(lower, start, end):
-                group = cast("str", match.lastgroup)
-                first = match.start(group)
-                value = text[slice(*match.span(group))].rstrip(".,:")
-                bare = group != "sure" and text[first - 1 : first] not in "\"'"
-                if value and fits(value, group.rstrip("23")) and not (bare and is_code(value)):
-                    yield SecretMatch(first, first + len(value), kind)
-        if in_languages:
-            names = RE["pattern_of_languages"]
-        else:
-            names = RE["pattern"]
-        named = (find_named(text, match) for match in names.finditer(lower, start, end))
-        yield from filter(None, named)
+        yield from _find_by_place(text, lower, (start, end), in_languages=in_languages)
+        names = RE["pattern_of_languages"] if in_languages else RE["pattern"]
+        for match in names.finditer(lower, start, end):
+            secret = find_named(text, match)
+            if secret:
+                yield secret
         yield from find_set_values(text, start, end)
+
+
+def _find_by_place(
+    text: str, lower: str, span: Span, *, in_languages: bool
+) -> Iterator[SecretMatch]:
+    """Yield the secrets in a span by their place, such as behind an option or in an address."""
+    start, end = span
+    index = _place_index(in_languages=in_languages)
+    for number in index.rules_of(lower[start:end]):
+        kind, _, pattern = _PLACES[number]
+        for match in _compiled(pattern).finditer(lower, start, end):
+            # The name of the group that matched says what the value must look like.
+            group = cast("str", match.lastgroup)
+            first, last = match.span(group)
+            value = text[first:last].rstrip(".,:")
+            if not value or not fits(value, group.rstrip("23")):  # `secretword2` means the same
+                continue
+            is_quoted = text[first - 1 : first] in ('"', "'", "")
+            may_be_code = group != "sure" and not is_quoted
+            if not (may_be_code and is_code(value)):
+                yield SecretMatch(first, first + len(value), kind)
 
 
 def _find_in_long_words(text: str) -> Iterator[SecretMatch]:
@@ -140,53 +160,61 @@ def _find_in_long_words(text: str) -> Iterator[SecretMatch]:
     forms = [*_forms(text, long_words)]
     yield from forms
     if any(find_vendor_tokens(long_words)):
-        starts = {form.start for form in forms}
+        form_starts = {form.start for form in forms}
         for token in find_vendor_tokens(text):
-            if token.start not in starts:
+            if token.start not in form_starts:
                 yield token
 
 
 @functools.cache
 def _is_within_word(pattern: str | re.Pattern[str]) -> bool:
-    """Whether a form has no blanks, so that it only matches inside a long word."""
-    if isinstance(pattern, str):
-        written = pattern
-    else:
-        written = pattern.pattern
-    return not any(map(written.__contains__, _WITH_BLANKS))
+    """Whether a pattern can't match a blank, so that it only matches inside a word."""
+    source = pattern if isinstance(pattern, str) else pattern.pattern
+    return not any(part in source for part in _WITH_BLANKS)
 
 
-def _forms(text: str, long: str) -> Iterator[SecretMatch]:
+def _forms(text: str, long_words: str) -> Iterator[SecretMatch]:
+    """Yield the matches of the rules for secrets with a form of their own, such as `ghp_…`."""
     rules = load()
-    for number in _form_index().rules_of(long):
-        kind, _, written = rules[number]
-        pattern = _compiled(written)
-        if _is_within_word(written) and not pattern.search(long):
+    for number in _form_index().rules_of(long_words):
+        kind, _, form = rules[number]
+        pattern = _compiled(form)
+        if _is_within_word(form) and not pattern.search(long_words):
             continue
         at = 0
-        while at <= len(text) and (form := pattern.search(text, at)):
-            start, at = form.span()
-            in_word = start > 0 and text[start].isalnum() and text[start - 1].isalnum()
-            if not in_word or (kind in _UNMISTAKABLE and is_mixed(form[0])):
-                if kind != PRIVATE_KEY:  # the pattern may be of a fixed length
-                    at = cast("re.Match[str]", RE["rest"].match(text, at)).end()
-                yield SecretMatch(start, at, kind)
+        while at <= len(text) and (match := pattern.search(text, at)):
+            start, at = match.span()
+            is_behind_letter = start > 0 and text[start - 1].isalnum() and text[start].isalnum()
+            is_unmistakable = kind in _UNMISTAKABLE and is_mixed(match[0])
+            if is_behind_letter and not is_unmistakable:
+                continue
+            if kind != PRIVATE_KEY:
+                # The pattern may have a fixed length; the secret goes on to the word's end.
+                at = cast("re.Match[str]", RE["rest"].match(text, at)).end()
+            yield SecretMatch(start, at, kind)
 
 
 def _lines(lower: str) -> list[Span]:
-    """Return the spans of lines that may hold a secret by its name or place."""
-    named = set()
+    """Return the spans of lines that may hold a secret by its name or place, with the lines after them.
+
+    Spans that touch are joined.
+    """
+    named_lines = set()
     for pattern in (_LINE_WORDS.pattern_for(lower), *_LINE_PATTERNS):
         at = 0
         while match := pattern.search(lower, at):
             at = line_end(lower, match.end() - 1)
-            named.add((lower.rfind("\n", 0, match.start()) + 1, at))
+            start = lower.rfind("\n", 0, match.start()) + 1
+            named_lines.add((start, at))
     lines: list[Span] = []
-    for start, stop in sorted(named):
+    for start, line_stop in sorted(named_lines):
+        stop = line_stop
         for _ in range(_LINES_BEHIND):
-            stop = line_end(lower, stop + 1)  # noqa: PLW2901 - on to the next line
-        if lines and start <= lines[-1][1]:
-            start, before = lines.pop()  # noqa: PLW2901 - goes on with it
-            stop = max(before, stop)  # noqa: PLW2901 - the same
-        lines.append((start, stop))
+            stop = line_end(lower, stop + 1)
+        overlaps_last = bool(lines) and start <= lines[-1][1]
+        if overlaps_last:
+            last_start, last_stop = lines.pop()
+            lines.append((last_start, max(last_stop, stop)))
+        else:
+            lines.append((start, stop))
     return lines

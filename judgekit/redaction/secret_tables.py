@@ -16,71 +16,90 @@ if TYPE_CHECKING:
 LONGEST_ROW = 2000
 _CELL_EDGE = " \t*`\"'_"
 _LEAST_CELL = 4
+_LONGEST_HEAD = 60
 _MOST_ROWS = 500
 _MOST_CHARACTERS = 40_000  # of a table whose cells have lines of their own
 
 
 def find_in_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
-    """Yield the secrets of a table, given its first row, or of a single row with two cells."""
+    """Yield the passwords of a table, given its first row, or of a single row with a name and a value."""
     line = lower[start:stop]
-    following = lower[stop + 1 : line_end(lower, stop + 1)][:LONGEST_ROW]
-    mark = next(mark for mark in "|,;\t" if mark in line)
-    cells = line.split(mark)
-    columns = []
-    for column, cell in enumerate(cells):
-        if RE["head_cell"].fullmatch(cell[:60]):
-            columns.append(column)
-    inner = [column for column, cell in enumerate(cells) if cell.strip()]
-    if not columns or len(inner) < 2:  # noqa: PLR2004 - a column beside it
+    next_line = lower[stop + 1 : line_end(lower, stop + 1)][:LONGEST_ROW]
+    separator = next(mark for mark in "|,;\t" if mark in line)
+    cells = line.split(separator)
+    columns = _find_password_columns(cells)
+    filled = [column for column, cell in enumerate(cells) if cell.strip()]
+    if not columns or len(filled) < 2:  # noqa: PLR2004 - a column beside it
         return
-    is_head = bool(RE["rule"].fullmatch(following) or RE["frame"].fullmatch(following))
-    is_pair = len(inner) == 2 and columns == inner[:1]  # noqa: PLR2004 - a name and a value
-    if is_head and is_pair and RE["value_cell"].fullmatch(cells[inner[1]]):
-        yield from _cells(line, start, "|", [inner[1]])
-    if mark == "|" and not is_head:
-        if line.lstrip()[:1] == "|" and columns[0] in inner[:-1]:
-            yield from _cells(line, start, "|", [inner[inner.index(columns[0]) + 1]])
+    is_head = bool(RE["rule"].fullmatch(next_line) or RE["frame"].fullmatch(next_line))
+    is_pair = len(filled) == 2 and columns == filled[:1]  # noqa: PLR2004 - a name and a value
+    if is_head and is_pair and RE["value_cell"].fullmatch(cells[filled[1]]):
+        yield from _cells(line, start, "|", [filled[1]])
+    if separator == "|" and not is_head:
+        first_column = columns[0]
+        has_cell_behind = first_column in filled[:-1]
+        if has_cell_behind and line.lstrip().startswith("|"):
+            column_behind = filled[filled.index(first_column) + 1]
+            yield from _cells(line, start, "|", [column_behind])
         return
-    if mark != "|":
-        is_indented = not (line[:1].strip() and following[:1].strip())
-        has_as_many_cells = following.count(mark) == len(cells) - 1
+    if separator != "|":
+        # Commas are in prose and code too, so the line and the next one have to look like CSV.
+        is_indented = not (line[:1].strip() and next_line[:1].strip())
+        has_as_many_cells = next_line.count(separator) == len(cells) - 1
         if is_indented or not has_as_many_cells:
             return
         if not all(map(RE["name_cell"].fullmatch, cells)):
             return
+    yield from _find_below_head(lower, stop, separator, columns)
+
+
+def _find_password_columns(heads: list[str]) -> list[int]:
+    """Return the numbers of the columns whose head is a name for passwords."""
+    columns = []
+    for column, head in enumerate(heads):
+        if RE["head_cell"].fullmatch(head[:_LONGEST_HEAD]):
+            columns.append(column)
+    return columns
+
+
+def _find_below_head(
+    lower: str, stop: int, separator: str, columns: list[int]
+) -> Iterator[SecretMatch]:
+    """Yield the passwords in some columns of the rows below a table's first row, which ends at `stop`."""
     for _ in range(_MOST_ROWS):
         start = stop + 1
-        stop = line_end(lower, stop + 1)
+        stop = line_end(lower, start)
         row = lower[start : min(stop, start + LONGEST_ROW)]
         is_frame = bool(RE["frame"].fullmatch(row))
-        if start >= len(lower) or not (mark in row or is_frame):
+        if start >= len(lower) or not (separator in row or is_frame):
             return
-        is_rule = mark == "|" and bool(RE["rule"].fullmatch(row))
+        is_rule = separator == "|" and bool(RE["rule"].fullmatch(row))
         if not is_frame and not is_rule:
-            yield from _cells(row, start, mark, columns)
+            yield from _cells(row, start, separator, columns)
 
 
-def _cells(line: str, start: int, mark: str, columns: list[int]) -> Iterator[SecretMatch]:
-    for column, cell in enumerate(line.split(mark)):
+def _cells(line: str, start: int, separator: str, columns: list[int]) -> Iterator[SecretMatch]:
+    """Yield the passwords in some columns of a row, which begins at `start` in the text."""
+    for column, cell in enumerate(line.split(separator)):
         value = cell.strip(_CELL_EDGE)
-        long = column in columns and len(value) >= _LEAST_CELL
-        if long and " " not in value and any(map(str.isalnum, value)):
+        if column in columns and _is_password_value(value):
             first = start + cell.index(value)
             yield SecretMatch(first, first + len(value), "password")
-        start += len(cell) + len(mark)
+        start += len(cell) + len(separator)
+
+
+def _is_password_value(value: str) -> bool:
+    """Whether a cell's value can be a password: not too short, one word, with a letter or a digit."""
+    has_letter_or_digit = any(map(str.isalnum, value))
+    return len(value) >= _LEAST_CELL and " " not in value and has_letter_or_digit
 
 
 # Tables of wikis
 
 
 def find_in_wiki_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
-    """Yield the secrets below a row of heads of Jira, DokuWiki or Textile: `||User||Password||`."""
-    line = lower[start:stop]
-    heads = _heads_of_wiki_row(line)
-    columns = []
-    for column, cell in enumerate(heads):
-        if RE["head_cell"].fullmatch(cell[:60]):
-            columns.append(column)
+    """Yield the passwords below a row of heads of Jira, DokuWiki or Textile: `||User||Password||`."""
+    columns = _find_password_columns(_heads_of_wiki_row(lower[start:stop]))
     if not columns:
         return
     for _ in range(_MOST_ROWS):
@@ -88,79 +107,95 @@ def find_in_wiki_table(lower: str, start: int, stop: int) -> Iterator[SecretMatc
         stop = line_end(lower, start)
         row = lower[start : min(stop, start + LONGEST_ROW)]
         stripped = row.lstrip()
-        if start >= len(lower) or not stripped.startswith("|") or stripped.startswith(("||", "|_")):
+        is_head = stripped.startswith(("||", "|_"))
+        if start >= len(lower) or not stripped.startswith("|") or is_head:
             return
         indent = len(row) - len(stripped)
         yield from _cells(stripped, start + indent, "|", columns)
 
 
 def _heads_of_wiki_row(line: str) -> list[str]:
+    """Return the heads of a row: `||a||b||` in Jira, `^a^b^` in DokuWiki, `|_. a|_. b|` in Textile."""
     line = line.strip()
     if line.startswith("||"):
         return line.split("||")
     if line.startswith("^"):
         return line.replace("|", "^").split("^")
-    return [cell.partition(".")[2] if cell.startswith("_") else cell for cell in line.split("|")]
+    heads = []
+    for cell in line.split("|"):
+        _mark, _, head = cell.partition(".")
+        heads.append(head if cell.startswith("_") else cell)
+    return heads
 
 
 def find_wiki_pairs(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
     """Yield the cells behind a row's head that names passwords: `||Password|…|`."""
     for pair in RE["wiki_pair"].finditer(lower, start, end):
-        value = pair["value"].strip(_CELL_EDGE)
+        cell = pair["value"]
+        value = cell.strip(_CELL_EDGE)
         if " " not in value and any(map(str.isalnum, value)):
-            first = pair.start("value") + pair["value"].index(value)
+            first = pair.start("value") + cell.index(value)
             yield SecretMatch(first, first + len(value), "password")
 
 
 def find_in_marked_tables(lower: str) -> Iterator[SecretMatch]:
-    """Yield the secrets of AsciiDoc's and MediaWiki's tables, whose cells may be on separate lines."""
+    """Yield the passwords of AsciiDoc's and MediaWiki's tables, whose cells may be on separate lines."""
     if "===" in lower:
-        at = 0
-        while opening := RE["asciidoc"].search(lower, at):
-            fence = opening[0].strip()
-            end = lower.find(f"\n{fence}", opening.end() - 1)
-            if end < 0:
-                end = len(lower)
-            mark = fence[0] if fence[0] in ",:!" else "|"
-            yield from _cells_in_order(lower, opening.end(), end, mark)
-            at = end + len(fence) + 1
+        yield from _find_in_asciidoc(lower)
     if "{|" in lower:
-        at = 0
-        while opening := RE["mediawiki"].search(lower, at):
-            end = lower.find("\n|}", opening.end() - 1)
-            if end < 0:
-                end = len(lower)
-            at = min(end, opening.end() + _MOST_CHARACTERS)
-            yield from _mediawiki_cells(lower, opening.end(), at)
+        yield from _find_in_mediawiki(lower)
 
 
-def _cells_in_order(lower: str, start: int, end: int, mark: str) -> Iterator[SecretMatch]:
-    """Yield the secrets among consecutive cells; the first line tells the number of columns."""
+def _find_in_asciidoc(lower: str) -> Iterator[SecretMatch]:
+    """Yield the passwords of tables between two lines such as `|===`, whose first letter separates cells."""
+    at = 0
+    while opening := RE["asciidoc"].search(lower, at):
+        fence = opening[0].strip()
+        end = lower.find(f"\n{fence}", opening.end() - 1)
+        if end < 0:
+            end = len(lower)
+        separator = fence[0]
+        yield from _cells_in_order(lower, opening.end(), end, separator)
+        at = end + len(fence) + 1
+
+
+def _find_in_mediawiki(lower: str) -> Iterator[SecretMatch]:
+    """Yield the passwords of tables between the lines `{|` and `|}`."""
+    at = 0
+    while opening := RE["mediawiki"].search(lower, at):
+        end = lower.find("\n|}", opening.end() - 1)
+        if end < 0:
+            end = len(lower)
+        at = min(end, opening.end() + _MOST_CHARACTERS)
+        yield from _mediawiki_cells(lower, opening.end(), at)
+
+
+def _cells_in_order(lower: str, start: int, end: int, separator: str) -> Iterator[SecretMatch]:
+    """Yield the passwords among consecutive cells. The first line with cells gives the number of columns."""
     end = min(end, start + _MOST_CHARACTERS)
-    cells: list[tuple[int, str]] = []
+    cells: list[tuple[int, str]] = []  # the position in the text, and the content
     columns = 0
     at = start
+    # Comma and colon stand between cells; other marks stand before each, with nothing before the first.
+    is_between_cells = separator in ",:"
     while at < end:
         stop = min(line_end(lower, at), end)
-        line = lower[at:stop]
-        first = 0
-        parts = line.split(mark)
-        # Otherwise it precedes each cell, with nothing before the first
-        is_between_cells = mark in ",:"
-        for number, part in enumerate(parts):
+        part_start = at
+        for number, part in enumerate(lower[at:stop].split(separator)):
             if is_between_cells or number > 0:
-                cells.append((at + first, part))
-            first += len(part) + 1
+                cells.append((part_start, part))
+            part_start += len(part) + 1
         if not columns and cells:
             columns = len(cells)
         at = stop + 1
     if columns == 1:  # one cell a line: blank lines separate rows
-        heads = lower[start:end].strip().partition("\n\n")[0]
-        columns = heads.count(mark)
+        heads, _, _ = lower[start:end].strip().partition("\n\n")
+        columns = heads.count(separator)
     yield from _below_heads(cells, columns)
 
 
 def _mediawiki_cells(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
+    """Yield the passwords of a table: `!` begins a line of heads, `|` one of cells, and `|-` a new row."""
     heads: list[str] = []
     row: list[tuple[int, str]] = []
     at = start
@@ -171,12 +206,14 @@ def _mediawiki_cells(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
             yield from _below_heads(row, len(heads), heads)
             row = []
         elif line.startswith("!"):
-            heads += [head.rpartition("|")[2] for head in line[1:].split("!!")]
+            for head in line[1:].split("!!"):
+                _attributes, _, title = head.rpartition("|")
+                heads.append(title)
         elif line.startswith("|"):
-            first = 1
+            cell_start = at + 1
             for cell in line[1:].split("||"):
-                row.append((at + first, cell))
-                first += len(cell) + 2
+                row.append((cell_start, cell))
+                cell_start += len(cell) + 2
         at = stop + 1
     yield from _below_heads(row, len(heads), heads)
 
@@ -186,7 +223,10 @@ def _below_heads(
     columns: int,
     heads: list[str] | None = None,
 ) -> Iterator[SecretMatch]:
-    """Yield the cells in columns headed by a password's name; by default the first cells are the heads."""
+    """Yield the cells in columns headed by a password's name; without `heads`, the first cells are the heads.
+
+    The cells, each with its position in the text, are those of all rows, one row after the other.
+    """
     if not columns:
         return
     if heads is None:
@@ -194,10 +234,9 @@ def _below_heads(
         cells = cells[columns:]
     is_secret = []
     for head in heads:
-        is_secret.append(bool(RE["head_cell"].fullmatch(head.strip()[:60])))
+        is_secret.append(bool(RE["head_cell"].fullmatch(head.strip()[:_LONGEST_HEAD])))
     for number, (start, cell) in enumerate(cells):
         value = cell.strip(_CELL_EDGE)
-        is_value = len(value) >= _LEAST_CELL and " " not in value and any(map(str.isalnum, value))
-        if is_value and is_secret[number % columns]:
+        if is_secret[number % columns] and _is_password_value(value):
             first = start + cell.index(value)
             yield SecretMatch(first, first + len(value), "password")

@@ -36,26 +36,25 @@ _KINDS = {"strong": "password", "short": "password", "secret": "token"}
 
 def find_set_values(text: str, start: int, end: int) -> Iterator[SecretMatch]:
     """Yield the secrets in the lines of a span by the names that they set."""
-    # Most texts have neither, and looking for a mark costs a tenth of a pattern.
+    # Most texts have neither mark, and looking for one costs a tenth of a search for the pattern.
     for mark, pattern in (("</", "xml_element"), (";", "connection_part")):
         if text.find(mark, start, end) >= 0:
-            for part in RE[pattern].finditer(text, start, end):
-                yield from _check(text, part["name"], part.span("value"), is_code=False)
+            for setting in RE[pattern].finditer(text, start, end):
+                span = setting.span("value")
+                yield from _check(text, setting["name"], span, is_code=False)
     for match in RE["setting_line"].finditer(text, start, end):
         yield from _find_in_line(text, match)
 
 
 def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
-    is_by_blank = not match["separator"].strip()
-    if is_by_blank and not match["command"]:
+    """Yield the secrets that a line sets, given a match of its name, separator and value."""
+    is_separated_by_blank = not match["separator"].strip()
+    if is_separated_by_blank and not match["command"]:  # `set name value`, but not prose
         return
-    if (
-        strength_of(match["name"]) not in _LEAST
-        and strength_of(_make_singular(match)) not in _LEAST
-    ):
+    names = (match["name"], _make_singular(match))
+    if not any(strength_of(name) in _LEAST for name in names):
         return
-    value = match["value"]
-    if value.startswith(("[", "(")):
+    if match["value"].startswith(("[", "(")):
         yield from _find_in_list(text, match)
     first, last = match.span("value")
     quoted = RE["quoted_value"].match(text, first, last)
@@ -81,9 +80,8 @@ def _is_code(match: re.Match[str], value: str) -> bool:
     """Whether a line could be program code, in which a bare word is a variable."""
     if match["command"]:
         return False
-    is_tight = match["separator"] == "="
-    is_upper = match["name"].isupper()
-    return not (is_tight and is_upper) or value.endswith((",", ";", ")", "{"))
+    is_env_line = match["separator"] == "=" and match["name"].isupper()  # `NAME=value`
+    return not is_env_line or value.endswith((",", ";", ")", "{"))
 
 
 def _check(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[SecretMatch]:
@@ -93,44 +91,49 @@ def _check(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[Secre
         return
     start, end = span
     value = text[start:end].rstrip()
-    stripped = value.rstrip(",;")
-    if is_code and RE["bare_word"].fullmatch(stripped):
-        if stripped != value:  # an argument, or the end of a statement
+    without_comma = value.rstrip(",;")
+    if is_code and RE["bare_word"].fullmatch(without_comma):
+        if without_comma != value:  # an argument, or the end of a statement
             return
-        value = stripped
+        value = without_comma
     if len(value) < _LEAST[strength] or any(map(str.isspace, value)):
         return
     if is_reference(value) or RE["number"].fullmatch(value):
         return
     if is_variable(value.rstrip("?!.:")) and (is_code or not is_mixed(value)):
         return
-    if (
-        strength == "secret"
-        and not _is_token(value)
-        and not _is_drawn(value, name, is_code=is_code)
-    ):
-        return
+    if strength == "secret":
+        is_secret = _is_token(value) or _is_drawn(value, name, is_code=is_code)
+        if not is_secret:
+            return
     if strength == "short" and value.isalpha() and is_code:
         return
     yield SecretMatch(start, start + len(value), _KINDS[strength])
 
 
 def _is_drawn(value: str, name: str, *, is_code: bool) -> bool:
-    """Whether letters or digits alone are a secret because the name says so: `JWT_SECRET=`."""
+    """Whether letters or digits alone are a random secret because the name says so: `JWT_SECRET=`.
+
+    In code, and under a name that isn't in capitals, the name must have "secret" in it.
+    """
     if not value.isalnum() or is_placeholder(value):
         return False
     is_of_both_cases = not (value.islower() or value.isupper() or value.istitle())
     is_shuffled = is_of_both_cases and share_of_changes(value) >= _SHUFFLED
+    has_secret_name = "secret" in name.lower()
     if is_code:
-        return "secret" in name.lower() and is_shuffled and len(value) >= LEAST_TOKEN
-    if len(value) < (LEAST_TOKEN if is_shuffled else _LEAST_DRAWN):
+        return has_secret_name and is_shuffled and len(value) >= LEAST_TOKEN
+    least = LEAST_TOKEN if is_shuffled else _LEAST_DRAWN
+    if len(value) < least:
         return False
-    return "secret" in name.lower() or (name.isupper() and is_of_both_cases)
+    return has_secret_name or (name.isupper() and is_of_both_cases)
 
 
 def _is_token(value: str) -> bool:
-    """Whether a value can be a token: letters and digits, or more shuffled or longer than any word."""
-    if RE["format"].search(value) or (is_placeholder(value) and not is_generated(value)):
+    """Whether a value can be a token: letters and digits, or more shuffled and longer than any word."""
+    if RE["format"].search(value):
+        return False
+    if is_placeholder(value) and not is_generated(value):
         return False
     if RE["choice"].match(value) or RE["code"].match(value):
         return False
@@ -141,13 +144,15 @@ def _is_token(value: str) -> bool:
 
 
 def _find_in_list(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
-    """Yield the items of a list of keys: `api_keys: ["…", "…"]`."""
+    """Yield the secrets in a list of keys, which may go on over the next lines: `api_keys: ["…", "…"]`."""
     start = match.start("value")
     stop = start
     for _ in range(_MOST_ITEMS):
         stop = line_end(text, stop)
-        if any(closing in text[start:stop] for closing in "])"):
+        is_closed = any(bracket in text[start:stop] for bracket in "])")
+        if is_closed:
             break
         stop += 1
+    name = _make_singular(match)
     for item in RE["list_item"].finditer(text, start, min(stop, len(text))):
-        yield from _check(text, _make_singular(match), item.span("inside"), is_code=False)
+        yield from _check(text, name, item.span("inside"), is_code=False)

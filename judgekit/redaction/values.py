@@ -15,16 +15,21 @@ LEAST_BARE_TOKEN = 16
 _LEAST_WEAK = 20
 _LEAST_WORDS = 4
 _CHANGED_OFTEN = 4
+_STRANGE_RUNS = ("a0-", "0a0", "a0a")  # `a` letters, `0` digits, `-` symbols
 _SHUFFLED = 0.45  # random values have 0.6, camelCase with words of five letters 0.4
 _SHUFFLED_WEAK = 0.35
 
 
 def is_mixed(value: str) -> bool:
+    """Whether a value has both letters and digits."""
     return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
 
 
 def fits(value: str, wanted: str) -> bool:
-    """Whether a value fits the group of a place's pattern; `secret_rules.toml` explains the groups."""
+    """Whether a value looks as a rule wants it.
+
+    `wanted` is the name of a group in a rule's pattern, such as "mixed"; `secret_rules.toml` explains them.
+    """
     if wanted == "phrase":
         return is_phrase(value)
     if wanted == "sure":
@@ -33,20 +38,27 @@ def fits(value: str, wanted: str) -> bool:
         return True
     if is_placeholder(value):
         return False
+    if wanted == "random" and not _has_enough_digits(value):
+        return False
     if wanted in ("mixed", "random"):
-        if wanted == "random":
-            digits = sum(map(str.isdigit, value))
-            has_digits = len(value) >= LEAST_TOKEN and digits * 10 >= len(value)
-            if not has_digits:
-                return False
         return is_mixed(value) and not is_snake_case(value)
-    if wanted in ("generated", "chosen"):
-        return is_strange(value) or (wanted == "chosen" and is_chosen(value))
-    return wanted == "value" or not (RE["sentence"].match(value) or value.isupper())
+    if wanted == "generated":
+        return is_strange(value)
+    if wanted == "chosen":
+        return is_strange(value) or is_chosen(value)
+    if wanted == "value":
+        return True
+    return not (RE["sentence"].match(value) or value.isupper())
+
+
+def _has_enough_digits(value: str) -> bool:
+    """Whether a value is as long as a token, and at least a tenth of it is digits."""
+    digits = sum(map(str.isdigit, value))
+    return len(value) >= LEAST_TOKEN and digits * 10 >= len(value)
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether a value is a placeholder for a secret, or names the place it's kept in."""
+    """Whether a value is a placeholder for a secret, names the place it's kept in, or has blanks."""
     if RE["placeholder"].match(value) or RE["name"].match(value):
         return True
     return any(map(str.isspace, value))
@@ -56,38 +68,45 @@ def is_generated(value: str) -> bool:
     """Whether a value is a mixture that only generators make, whatever it begins with."""
     if len(value) < LEAST_TOKEN or RE["format"].search(value) or any(map(str.isspace, value)):
         return False
-    symbols = len(_SYMBOLS.intersection(value[1:-1]))
-    cases = any(map(str.isupper, value)) and any(map(str.islower, value))
+    symbols = len(_SYMBOLS.intersection(value[1:-1]))  # at its ends they may be punctuation
+    has_both_cases = any(map(str.isupper, value)) and any(map(str.islower, value))
     mixed = is_mixed(value)
-    if symbols >= (1 if mixed and cases else _LEAST_SYMBOLS) and (mixed or cases):
+    if mixed and has_both_cases and symbols:
+        return True
+    if (mixed or has_both_cases) and symbols >= _LEAST_SYMBOLS:
         return True
     if RE["words"].match(value):
         return False
     least = LEAST_BARE_TOKEN if mixed else _LEAST_WEAK
-    return cases and len(value) >= least and share_of_changes(value) >= _SHUFFLED
+    return has_both_cases and len(value) >= least and share_of_changes(value) >= _SHUFFLED
 
 
 def share_of_changes(value: str) -> float:
-    """Return the changes between classes of characters in a value, relative to its length."""
-    return count_changes(value) / max(len(value) - 1, 1)
+    """Return the share of neighbouring characters of different classes (case, digit, other), 0..1."""
+    pairs = max(len(value) - 1, 1)
+    return count_changes(value) / pairs
 
 
 def is_snake_case(value: str) -> bool:
     """Whether a value is a name of several words, as in code."""
-    return value.isidentifier() and "_" in value.strip("_") and not is_generated(value)
+    has_underscore_inside = "_" in value.strip("_")
+    return has_underscore_inside and value.isidentifier() and not is_generated(value)
 
 
 def is_code(value: str) -> bool:
+    """Whether a value begins like an attribute, a path, an address or an option in code."""
     return bool(RE["code"].match(value)) and not is_generated(value)
 
 
 def is_weak_secret(value: str) -> bool:
     """Whether a value is a secret under a name like `key` or `session`, which other things have too."""
-    long = len(value) >= _LEAST_WEAK and is_mixed(value) and not is_snake_case(value)
-    return long and not RE["hex_or_id"].match(value) and share_of_changes(value) >= _SHUFFLED_WEAK
+    if len(value) < _LEAST_WEAK or not is_mixed(value) or is_snake_case(value):
+        return False
+    return not RE["hex_or_id"].match(value) and share_of_changes(value) >= _SHUFFLED_WEAK
 
 
-def _kind_of_character(char: str) -> str:
+def _class_of_character(char: str) -> str:
+    """Return "a" for a letter, "0" for a digit, and "-" for anything else."""
     if char.isalpha():
         return "a"
     return "0" if char.isdigit() else "-"
@@ -97,23 +116,20 @@ def is_strange(value: str) -> bool:
     """Whether letters, digits and symbols are mixed as they never are in names, versions or measures."""
     core = value.strip("\"'`*.,;:!?)")
     if not is_mixed(core):
-        has_both_cases = any(map(str.isupper, core[1:])) and any(map(str.islower, core))
+        behind_initial = core[1:]  # a capital at the beginning is usual
+        has_upper = any(map(str.isupper, behind_initial))
+        has_lower = any(map(str.islower, core))
         has_symbol = bool(_SYMBOLS.intersection(core[1:-1]))
-        return has_both_cases and has_symbol and len(core) >= LEAST_TOKEN
-    kinds = "".join(map(_kind_of_character, core))
-    runs = re.sub(r"(.)\1+", r"\1", kinds)  # collapse repeats
-    is_mixture = (
-        len(runs) >= _CHANGED_OFTEN
-        or runs == "a0"
-        or "a0-" in runs
-        or "0a0" in runs
-        or "a0a" in runs
-    )
+        return has_upper and has_lower and has_symbol and len(core) >= LEAST_TOKEN
+    classes = "".join(map(_class_of_character, core))
+    runs = re.sub(r"(.)\1+", r"\1", classes)  # "abc12-x" has the runs "a0-a"
+    has_many_runs = len(runs) >= _CHANGED_OFTEN
+    is_mixture = has_many_runs or runs == "a0" or any(part in runs for part in _STRANGE_RUNS)
     return is_mixture and len(core) >= _LEAST_STRANGE and not RE["measure"].match(core)
 
 
 def is_chosen(value: str) -> bool:
-    """Whether a value is something people choose as a password: letters with digits, no standard."""
+    """Whether a value is something people choose as a password: letters with digits, but no standard."""
     core = value.strip("\"'`*_.,;:?)")
     if len(core) < _LEAST_STRANGE or not is_mixed(core):
         return False
@@ -121,8 +137,9 @@ def is_chosen(value: str) -> bool:
 
 
 def is_phrase(value: str) -> bool:
-    """Whether a value is four words or more, none of them typical of a sentence."""
+    """Whether a value is four words or more, joined by blanks or hyphens, and none typical of a sentence."""
     words = value.lower().replace("-", " ").split()
-    many = len(words) >= _LEAST_WORDS
+    if len(words) < _LEAST_WORDS:
+        return False
     phrase = " ".join(words)
-    return many and bool(RE["passphrase"].match(phrase)) and not RE["prose"].search(phrase)
+    return bool(RE["passphrase"].match(phrase)) and not RE["prose"].search(phrase)

@@ -38,38 +38,42 @@ _HEX = frozenset("0123456789abcdefABCDEF")
 def find_vendor_tokens(text: str) -> Iterator[SecretMatch]:
     """Yield the tokens in a text that begin as a vendor's do."""
     for candidate in RE["candidate"].finditer(text):
+        token = candidate[0]
         # A `=` at the end is the padding of Base64; other signs there end a sentence.
-        if not candidate[0].endswith("="):
-            token = candidate[0].rstrip("=.~/+-_:")
-        else:
-            token = candidate[0]
+        if not token.endswith("="):
+            token = token.rstrip("=.~/+-_:")
         if is_vendor_token(token):
             yield SecretMatch(candidate.start(), candidate.start() + len(token), "token")
 
 
 def is_vendor_token(token: str) -> bool:
-    """Whether a word begins like a vendor's token and goes on as only tokens do."""
+    """Whether a word begins like a vendor's token and goes on as only tokens do.
+
+    The less the beginning says, the longer the random part has to be: see the tables of words.
+    """
     pieces = RE["piece"].findall(token)
     beginning = pieces[0]
     if beginning.lower() in _IDENTIFIERS or RE["publishable"].match(token):
         return False
     if RE["uuid"].search(token[-_LENGTH_OF_UUID:]):
         return _is_before_uuid(pieces)
+    # Split `sk_live_4eC39H…` into the words "sk" and "live" and the random tail.
     tail = pieces[1:]
-    kinds = {beginning.lower()}
+    words = {beginning.lower()}
     while tail and is_word(tail[0]):
-        kinds.add(tail.pop(0).lower())
+        words.add(tail.pop(0).lower())
     length = _count_random(tail)
     is_hex = _HEX.issuperset("".join(tail))
     if beginning in _VENDORS:
         return length >= _LEAST_OF_VENDOR
     if beginning in _COMMON:
-        return length >= (_LEAST_OF_HEX if is_hex else _LEAST_OF_WORD)
-    if kinds & _IDENTIFIERS:
+        least = _LEAST_OF_HEX if is_hex else _LEAST_OF_WORD
+        return length >= least
+    if words & _IDENTIFIERS:
         return False
     if is_hex:
-        return length >= _LEAST_OF_HEX and bool(kinds & _SURE_KINDS)
-    if kinds & _KINDS:
+        return length >= _LEAST_OF_HEX and bool(words & _SURE_KINDS)
+    if words & _KINDS:
         return length >= _LEAST_OF_KIND and _is_shuffled("".join(tail))
     return _is_of_unknown_vendor(beginning, tail)
 
@@ -79,11 +83,12 @@ _PIECES_OF_UUID = 5
 
 
 def _is_before_uuid(pieces: list[str]) -> bool:
-    """Whether the text before a UUID begins a token, rather than naming the thing it identifies."""
+    """Whether the pieces before a UUID begin a token, rather than naming the thing it identifies."""
     before = pieces[:-_PIECES_OF_UUID]
     if not before:
         return False
-    if before[0] in _VENDORS or before[0] in _UUID_WORDS:
+    beginning = before[0]
+    if beginning in _VENDORS or beginning in _UUID_WORDS:
         return True
     return any(piece.lower() in _SURE_KINDS for piece in before)
 
@@ -92,15 +97,19 @@ _UUID_WORDS = frozenset(("access", "api", "mob", "sdk", "key", "secret"))
 
 
 def is_random_piece(piece: str) -> bool:
-    """Whether letters and digits alternate as they never do in a word, number, date or version."""
+    """Whether letters and digits alternate as they never do in a word, number, date or version.
+
+    Letters alone must change between upper and lower case more often than in camelCase.
+    """
     if len(piece) < _SHORT_PIECE or is_word(piece):
         return False
-    changes = count_changes(piece) / (len(piece) - 1)
+    share = count_changes(piece) / (len(piece) - 1)
     has_digit = any(map(str.isdigit, piece))
     has_letter = any(map(str.isalpha, piece))
     if has_digit and has_letter:
-        return changes >= _RANDOM
-    return has_letter and not (piece.islower() or piece.isupper()) and changes > _SHUFFLED
+        return share >= _RANDOM
+    is_in_one_case = piece.islower() or piece.isupper()
+    return has_letter and not is_in_one_case and share > _SHUFFLED
 
 
 def is_word(piece: str) -> bool:
@@ -109,40 +118,42 @@ def is_word(piece: str) -> bool:
 
 
 def count_changes(value: str) -> int:
-    """Count a value's changes from one class of characters to another."""
-    kinds = []
-    for char in value:
-        kinds.append((char.islower(), char.isupper(), char.isdigit()))
-    return sum(one != other for one, other in itertools.pairwise(kinds))
+    """Count the neighbours in a value that differ in class: lower case, upper case, digit or other."""
+    classes = [(char.islower(), char.isupper(), char.isdigit()) for char in value]
+    return sum(one != other for one, other in itertools.pairwise(classes))
 
 
 def _count_random(tail: list[str]) -> int:
-    """Count the random characters of a tail; 0 if most of it is words."""
+    """Count the random characters in a tail's pieces; 0 if it's mostly words or no piece looks random."""
     random = 0
     plain = 0
-    is_random = False
+    has_random_piece = False
     for piece in tail:
-        if is_random_piece(piece):
-            is_random = True
-            random += len(piece) + 1
-        elif is_word(piece):
+        if is_word(piece):
             plain += len(piece)
-        else:  # too short to tell, or too few changes
-            random += len(piece) + 1
-    if is_random and random > plain:
-        return random - 1
+            continue
+        # A piece that's too short to tell, or has too few changes, counts as random too.
+        random += len(piece) + 1
+        if is_random_piece(piece):
+            has_random_piece = True
+    if has_random_piece and random > plain:
+        return random - 1  # no separator behind the last piece
     return 0
 
 
 def _is_shuffled(value: str) -> bool:
     """Whether letters of both cases and digits alternate in a value as generators mix them."""
-    classes = (str.isupper, str.islower, str.isdigit)
-    if not all(any(map(is_of_class, value)) for is_of_class in classes):
+    has_upper = any(map(str.isupper, value))
+    has_lower = any(map(str.islower, value))
+    has_digit = any(map(str.isdigit, value))
+    if not (has_upper and has_lower and has_digit):
         return False
     return count_changes(value) / (len(value) - 1) >= _SHUFFLED_WITH_DIGITS
 
 
 def _is_of_unknown_vendor(beginning: str, tail: list[str]) -> bool:
+    """Whether an unknown word is followed by a single long random piece: then it's a token, too."""
     if not beginning.islower() or len(tail) != 1:
         return False
-    return len(tail[0]) >= _LEAST_OF_UNKNOWN and _is_shuffled(tail[0])
+    piece = tail[0]
+    return len(piece) >= _LEAST_OF_UNKNOWN and _is_shuffled(piece)

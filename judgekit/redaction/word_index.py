@@ -15,27 +15,29 @@ if TYPE_CHECKING:
 
 
 def any_word(words: Iterable[str]) -> str:
-    """Return a pattern of any of the words, the longest at each place."""
+    """Return a pattern of any of the words. Where several match, the longest does."""
     tree: dict[str, Any] = {}
     for word in words:
         node = tree
         for char in word:
             node = node.setdefault(char, {})
-        node[""] = {}
+        node[""] = {}  # a word ends here
     return _pattern_of(tree)
 
 
 def _pattern_of(node: dict[str, Any]) -> str:
+    """Return the pattern of the words' endings below a node of the tree of letters."""
     branches = []
     for char, child in sorted(node.items()):
         if char:
             branches.append(re.escape(char) + _pattern_of(child))
     if not branches:
         return ""
-    is_end = "" in node
-    if len(branches) == 1 and not is_end:
+    is_end_of_word = "" in node
+    if len(branches) == 1 and not is_end_of_word:
         return branches[0]
-    return f"(?:{'|'.join(branches)}){'?' if is_end else ''}"
+    pattern = f"(?:{'|'.join(branches)})"
+    return f"{pattern}?" if is_end_of_word else pattern
 
 
 class WordIndex:
@@ -46,16 +48,18 @@ class WordIndex:
         for number, words in enumerate(words_of_rules):
             for word in words:
                 self._rules_by_word.setdefault(word, set()).add(number)
-        self._single = [word for word in self._rules_by_word if len(word) == 1]
+        self._letters = [word for word in self._rules_by_word if len(word) == 1]
         longer = [word for word in self._rules_by_word if len(word) > 1]
         self._rules_by_match = {word: self._rules_of_beginnings(word) for word in longer}
+        # A lookahead finds words that overlap, too.
         self._pattern = re.compile(f"(?=({any_word(longer)}))")
 
     def _rules_of_beginnings(self, word: str) -> set[int]:
-        """Return the rules of a word and of the words that it begins with."""
+        """Return the rules of a word and of the words that it begins with, as the pattern only finds it."""
         rules: set[int] = set()
         for length in range(2, len(word) + 1):
-            rules |= self._rules_by_word.get(word[:length], set())
+            beginning = word[:length]
+            rules |= self._rules_by_word.get(beginning, set())
         return rules
 
     def rules_of(self, text: str) -> list[int]:
@@ -63,9 +67,9 @@ class WordIndex:
         rules: set[int] = set()
         for word in set(self._pattern.findall(text)):
             rules |= self._rules_by_match[word]
-        for word in self._single:
-            if word in text:
-                rules |= self._rules_by_word[word]
+        for letter in self._letters:
+            if letter in text:
+                rules |= self._rules_by_word[letter]
         return sorted(rules)
 
 
@@ -82,14 +86,16 @@ class AnyWord:
         self._of_ascii: re.Pattern[str] | None = None
 
     def pattern_for(self, text: str) -> re.Pattern[str]:
-        """Return the pattern for a text, compiled on first use, which takes a moment."""
+        """Return the pattern for a text, compiled on first use, which takes a moment.
+
+        An ASCII text gets a pattern without the words that it can't have: `re` is faster with that.
+        """
         # Not a cached property: before Python 3.12 it holds a lock, and a child forked in the meantime would
         # hang on it.
         if text.isascii():
             if self._of_ascii is None:
-                # The words that such a text can have: `re` passes over letters faster then.
-                words = [word for word in self._words if word.isascii()]
-                self._of_ascii = _compile_at_rarest_letter(words)
+                ascii_words = [word for word in self._words if word.isascii()]
+                self._of_ascii = _compile_at_rarest_letter(ascii_words)
             return self._of_ascii
         if self._of_all is None:
             self._of_all = _compile_at_rarest_letter(self._words)
@@ -97,19 +103,25 @@ class AnyWord:
 
 
 def _compile_at_rarest_letter(words: Sequence[str]) -> re.Pattern[str]:
-    """Return a pattern that matches from the rarest letter of a word on: few places of a text are tried."""
+    """Return a pattern that begins with the rarest letter of each word, so few places of a text are tried.
+
+    For "key" that's `k(?:ey)`. A match begins at this letter, not at the beginning of the word.
+    """
     endings: dict[str, list[str]] = {}
     for word in words:
         letter = max(word, key=_rarity)
-        beginning, _, rest = word.partition(letter)
-        ending = re.escape(rest)
-        if beginning:
+        beginning, _, behind = word.partition(letter)
+        ending = re.escape(behind)
+        if beginning:  # a lookbehind from the word's end checks the letters before
             ending += f"(?<={re.escape(word)})"
         endings.setdefault(letter, []).append(ending)
-    branches = [f"{re.escape(letter)}(?:{'|'.join(rest)})" for letter, rest in endings.items()]
+    branches = []
+    for letter, letter_endings in endings.items():
+        branches.append(f"{re.escape(letter)}(?:{'|'.join(letter_endings)})")
     return re.compile("|".join(branches))
 
 
 def _rarity(letter: str) -> int:
-    place = _BY_FREQUENCY.find(letter)
-    return place if place >= 0 else len(_BY_FREQUENCY)
+    """Return a number that's higher for rarer letters, and highest for those that aren't a to z."""
+    rank = _BY_FREQUENCY.find(letter)
+    return rank if rank >= 0 else len(_BY_FREQUENCY)
