@@ -316,7 +316,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "retrieval.update.texts": entry,
     "retrieval.search.passages": passage,
     "retrieval.sources.auto_memory.read": lambda text: of(
-        "retrieval.sources.auto_memory._own_text"
+        "retrieval.sources.auto_memory._read_list_text"
     )("/nowhere", "MEMORY.md", text, None),
     "retrieval.sources.front_matter.read_front_matter": header,
     "retrieval.sources.yaml_flow.find_quote_end": lambda text: of(

@@ -32,16 +32,17 @@ _scan = make_scanner(_context)
 
 def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any value
     """Parse the JSON `text`, replacing NULs by spaces; raises `ValueError` if it isn't JSON."""
-    text = text.encode("utf-8", "replace").decode("utf-8")
+    text = text.encode("utf-8", "replace").decode("utf-8")  # without lone surrogates
     text = text.replace("\\u0000", "\\u0020").strip(_BLANKS)
     try:
         value, end = _scan(text, 0)
-    # SystemError comes while `json` is not loaded.
+    # The C code raises a SystemError if it can't find the `json` module, whose error it wants to raise.
     except (ValueError, StopIteration, RecursionError, SystemError):
         raise ValueError("not valid JSON") from None
-    if end != len(text):
+    has_more_behind = end != len(text)
+    if has_more_behind:
         raise ValueError("not valid JSON")
-    may_have_surrogates = "\\ud" in text or "\\uD" in text
+    may_have_surrogates = "\\ud" in text or "\\uD" in text  # as escapes
     return _replace_surrogates(value) if may_have_surrogates else value
 
 
@@ -55,14 +56,17 @@ def load(path: str) -> Any:  # noqa: ANN401 - JSON is any value
 
 
 def dumps(value: object) -> str:
-    """Return `value` as JSON on one line. It's not for the quick path, since it imports `json`."""
+    """Return `value` as JSON on one line. It's not for the prompt hook: importing `json` is slow."""
     import json  # noqa: PLC0415 - see the module's docstring
 
     return json.dumps(value, ensure_ascii=False)
 
 
 def written(value: object) -> str:
-    """Serialise `value`, made of dicts, lists and plain values, as ASCII JSON without importing `json`."""
+    """Serialise `value` as ASCII JSON without importing `json`.
+
+    It may consist of dicts with texts as keys, lists, tuples, texts, numbers, booleans and None.
+    """
     if isinstance(value, str):
         return str(encode_basestring_ascii(value))
     if value is None or isinstance(value, bool):
@@ -76,13 +80,14 @@ def written(value: object) -> str:
 
 
 def _replace_surrogates(value: Any) -> Any:  # noqa: ANN401 - JSON is any value
-    """Replace lone surrogates in a value: they're valid in JSON, but not in UTF-8."""
+    """Replace lone surrogates in all texts of a value: they're valid in JSON, but not in UTF-8."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, dict):
-        return {
-            _replace_surrogates(key): _replace_surrogates(inner) for key, inner in value.items()
-        }
+        members = {}
+        for key, member in value.items():
+            members[_replace_surrogates(key)] = _replace_surrogates(member)
+        return members
     if isinstance(value, list):
-        return [_replace_surrogates(inner) for inner in value]
+        return [_replace_surrogates(item) for item in value]
     return value

@@ -54,11 +54,15 @@ _MARKS = {"#": "\x01", "+": "\x02", ".": "\x03"}
 
 
 def _ascii_table() -> str:
-    kept = {ord(mark): sign for sign, mark in _MARKS.items()}
+    """Build a table for `str.translate`: the placeholders become signs again, all other signs spaces."""
+    sign_by_mark = {mark: sign for sign, mark in _MARKS.items()}
     table = ""
     for code in range(128):
         char = chr(code)
-        table += kept.get(code) or (char if char.isalnum() else " ")
+        if char in sign_by_mark:
+            table += sign_by_mark[char]
+        else:
+            table += char if char.isalnum() else " "
     return table
 
 
@@ -69,10 +73,11 @@ class _Kept(dict[int, str]):
     """A table for `str.translate` that fills itself: each character maps to itself, a word, or a space."""
 
     def __missing__(self, code: int) -> str:
+        """Choose the replacement of a character that's met for the first time, and remember it."""
         if len(self) >= _MOST_KEPT:
             self.clear()
         char = chr(code)
-        if code < len(_SPACED):
+        if code < len(_SPACED):  # an ASCII character
             kept = _SPACED[code]
         elif _is_in(code, _EMOJI) and not _is_in(code, (_SKIN,)):
             kept = f" {char} "
@@ -85,6 +90,7 @@ class _Kept(dict[int, str]):
 
 
 def _is_in(code: int, blocks: Sequence[tuple[int, int]]) -> bool:
+    """Whether a character's code is in one of some blocks, each given by its first and its last code."""
     return any(first <= code <= last for first, last in blocks)
 
 
@@ -92,56 +98,62 @@ def _is_mark(char: str) -> bool:
     """Whether a character is a vowel or a tone written around a letter, as in Thai and Hindi."""
     import unicodedata  # noqa: PLC0415 - most prompts do without
 
-    return unicodedata.category(char)[0] == "M" and not _is_in(ord(char), (_SELECTORS,))
+    is_mark = unicodedata.category(char).startswith("M")
+    return is_mark and not _is_in(ord(char), (_SELECTORS,))
 
 
 _KEPT = _Kept()
 
 
 class _Scripts(dict[str, int]):
-    """The script of each character, learnt as it comes."""
+    """The script of each character, one of the numbers above. It's a cache that fills itself."""
 
     def __missing__(self, char: str) -> int:
+        """Look up the script of a character that's met for the first time, and remember it."""
         if len(self) >= _MOST_KEPT:
             self.clear()
         code = ord(char)
-        found = LETTERS
-        for first, last, script in _BLOCKS:
+        script = LETTERS
+        for first, last, block_script in _BLOCKS:
             if first <= code <= last:
-                found = script
-        self[char] = found
-        return found
+                script = block_script
+        self[char] = script
+        return script
 
 
 _SCRIPT_OF = _Scripts()
 
 
 def split_words(text: str, before_dot: Sequence[str]) -> list[str]:
-    """Return the words of a text, in its order; a `.net` comes before its `net`.
+    """Return the words of a text, in its order. A word with a sign is followed by the word without it.
 
-    `before_dot` lists what can start a word with a dot: a preceding character, and the dot.
+    So `.net` gives `.net` and `net`. A dot only begins a word behind one of the texts in `before_dot`: a
+    character and the dot, for example `(.`.
     """
-    signed = _keep_signs(text, before_dot)
-    if text.isascii():  # by a table: ten times as fast, and most texts are ASCII
-        found = signed.translate(_SPACED).split()
-    else:
-        found = signed.translate(_KEPT).split()
-    if signed is text:
-        return found
+    marked = _keep_signs(text, before_dot)
+    # The table for ASCII, which most texts are, is ten times as fast.
+    table = _SPACED if text.isascii() else _KEPT
+    pieces = marked.translate(table).split()
+    has_no_signs = marked is text
+    if has_no_signs:
+        return pieces
+    signs = "".join(_MARKS)
     words = []
-    for word in found:
-        words.append(word)
-        bare = word.strip("".join(_MARKS))
-        if len(bare) > 1 and bare != word:
+    for piece in pieces:
+        words.append(piece)
+        bare = piece.strip(signs)
+        if len(bare) > 1 and bare != piece:
             words.append(bare)
     return words
 
 
 def split_tokens(text: str, joiners: str, before_dot: Sequence[str]) -> list[str]:
     """Return the words of a text as they're written; words connected by `joiners` stay one."""
-    table = _JOINED.setdefault(joiners, _Joined(joiners))
+    if joiners not in _JOINED:
+        _JOINED[joiners] = _Joined(joiners)
+    marked = _keep_signs(text, before_dot)
     tokens = []
-    for piece in _keep_signs(text, before_dot).translate(table).split():
+    for piece in marked.translate(_JOINED[joiners]).split():
         token = piece.strip(joiners).translate(_UNMARKED)
         if token:
             tokens.append(token)
@@ -153,12 +165,13 @@ class _Joined(dict[int, str]):
 
     def __init__(self, joiners: str) -> None:
         super().__init__()
-        self._left = {ord(char) for char in (*joiners, *_MARKS.values())}
+        self._unchanged_codes = {ord(char) for char in (*joiners, *_MARKS.values())}
 
     def __missing__(self, code: int) -> str:
+        """Choose the replacement of a character that's met for the first time, and remember it."""
         if len(self) >= _MOST_KEPT:
             self.clear()
-        kept = chr(code) if code in self._left else _KEPT[code]
+        kept = chr(code) if code in self._unchanged_codes else _KEPT[code]
         self[code] = kept
         return kept
 
@@ -168,63 +181,76 @@ _UNMARKED = {ord(mark): sign for sign, mark in _MARKS.items()}
 
 
 def _keep_signs(text: str, before_dot: Sequence[str]) -> str:
-    """Mark the signs in a text that belong to a word; a text without any is returned as it is."""
-    signs: dict[int, str] = {}
+    """Replace signs that belong to a word, as in `C#` and `.NET`, by placeholders, which survive splitting.
+
+    A text without any is returned as it is, the same object.
+    """
+    mark_by_place: dict[int, str] = {}
     if "#" in text:
-        _find_behind(text, "#", signs)
+        _mark_behind_words(text, "#", mark_by_place)
     if "++" in text:
-        _find_behind(text, "++", signs)
+        _mark_behind_words(text, "++", mark_by_place)
     if "." in text:
-        _find_before(text, before_dot, signs)
-    if not signs:
+        _mark_before_words(text, before_dot, mark_by_place)
+    if not mark_by_place:
         return text
     pieces: list[str] = []
     end = 0
-    for place in sorted(signs):
-        pieces += (text[end:place], signs[place])
+    for place in sorted(mark_by_place):
+        pieces += (text[end:place], mark_by_place[place])
         end = place + 1
     pieces.append(text[end:])
     return "".join(pieces)
 
 
-def _find_behind(text: str, sign: str, signs: dict[int, str]) -> None:
-    """Note each place of a sign that ends a word: behind a letter, if the word doesn't go on."""
-    place = text.find(sign)
-    while place >= 0:
-        end = place + len(sign)
-        is_behind_letter = place > 0 and text[place - 1].isalpha()
-        goes_on = end < len(text) and (text[end].isalnum() or text[end] in "#+=_")
+def _mark_behind_words(text: str, sign: str, mark_by_place: dict[int, str]) -> None:
+    """Add the places at which a sign ends a word: it's behind a letter, and the word doesn't go on."""
+    mark = _MARKS[sign[0]]
+    start = text.find(sign)
+    while start >= 0:
+        end = start + len(sign)
+        is_behind_letter = start > 0 and text[start - 1].isalpha()
+        next_char = text[end : end + 1]  # "" at the end of the text
+        goes_on = next_char != "" and (next_char.isalnum() or next_char in "#+=_")
         if is_behind_letter and not goes_on:
-            for number in range(place, end):
-                signs[number] = _MARKS[sign[0]]
-        place = text.find(sign, end)
+            for place in range(start, end):
+                mark_by_place[place] = mark
+        start = text.find(sign, end)
 
 
-def _find_before(text: str, before_dot: Sequence[str], signs: dict[int, str]) -> None:
-    """Note each dot that begins a word: at the start, or behind a space or a bracket, before a letter."""
-    if text[0] == "." and text[1:2].isalpha():
-        signs[0] = _MARKS["."]
-    for start in before_dot:
-        place = text.find(start)
-        while place >= 0:
-            dot = place + 1
-            if text[dot : dot + 1] == "." and text[dot + 1 : dot + 2].isalpha():
-                signs[dot] = _MARKS["."]
-            place = text.find(start, dot)
+def _mark_before_words(text: str, before_dot: Sequence[str], mark_by_place: dict[int, str]) -> None:
+    """Add the places at which a dot begins a word: it's before a letter, and behind a space or a bracket."""
+    if text.startswith(".") and text[1:2].isalpha():
+        mark_by_place[0] = _MARKS["."]
+    for char_and_dot in before_dot:
+        start = text.find(char_and_dot)
+        while start >= 0:
+            dot = start + 1
+            next_char = text[dot + 1 : dot + 2]
+            if text.startswith(".", dot) and next_char.isalpha():
+                mark_by_place[dot] = _MARKS["."]
+            start = text.find(char_and_dot, dot)
 
 
 def has_runs(word: str) -> bool:
     """Whether a word has characters of the scripts that are cut into pairs or beginnings."""
-    return max(word) >= FIRST and any(_SCRIPT_OF[char] != LETTERS for char in word)
+    if max(word) < FIRST:  # the quick way for most scripts
+        return False
+    return any(_SCRIPT_OF[char] != LETTERS for char in word)
 
 
 def is_unspaced(word: str) -> bool:
     """Whether a word has characters of scripts without spaces, so that it may be a whole sentence."""
-    return max(word) >= FIRST and any(_SCRIPT_OF[char] > HANGUL for char in word)
+    if max(word) < FIRST:  # the quick way for most scripts
+        return False
+    return any(_SCRIPT_OF[char] > HANGUL for char in word)
 
 
 def split_runs(word: str) -> list[tuple[int, str]]:
-    """Split a word into runs of one script each, with that script; an empty word has none."""
+    """Split a word into runs of one script each, and return pairs of the script and the run.
+
+    An empty word has no runs.
+    """
     if not word:  # a combining mark without its letter
         return []
     starts = [0]
@@ -232,15 +258,18 @@ def split_runs(word: str) -> list[tuple[int, str]]:
         if _SCRIPT_OF[word[place]] != _SCRIPT_OF[word[place - 1]]:
             starts.append(place)
     ends = [*starts[1:], len(word)]
-    return [
-        (_SCRIPT_OF[word[start]], word[start:end]) for start, end in zip(starts, ends, strict=True)
-    ]
+    runs = []
+    for start, end in zip(starts, ends, strict=True):
+        script = _SCRIPT_OF[word[start]]
+        runs.append((script, word[start:end]))
+    return runs
 
 
 def index_forms(script: int, run: str) -> list[str]:
     """List the terms to index for a run of Hangul, or of a script without spaces."""
     if script == HANGUL:
         return beginnings(run)
+    # The last character begins no pair, so it's added alone: a query for one character finds it then.
     return [*_list_pairs(run), run[-1]]
 
 
@@ -248,28 +277,34 @@ def query_forms(script: int, run: str) -> list[str]:
     """List the terms to query for a run; a single character is queried as a beginning."""
     if script == HANGUL:
         return beginnings(run)
-    return _list_pairs(run) or [run]
+    is_single = len(run) == 1
+    return [run] if is_single else _list_pairs(run)
 
 
 def _list_pairs(run: str) -> list[str]:
+    """List the overlapping pairs of neighbouring characters."""
     return [run[place : place + 2] for place in range(len(run) - 1)]
 
 
 def beginnings(run: str) -> list[str]:
-    """List the beginnings of a Korean word of two syllables or more, shortest first, and the word.
+    """List the beginnings of a Korean word, shortest first, and the word itself.
 
-    In a word of two syllables the second is often a particle, so there the first one counts.
+    A beginning has two to eight syllables. In a word of two, the second one is often a particle, so there the
+    first one alone is a beginning.
     """
     shortest = 1 if len(run) <= 2 else 2  # noqa: PLR2004 - see the docstring
-    ends = range(shortest, min(len(run), MOST_BEGINNINGS + 1))
-    return [*[run[:end] for end in ends], run]
+    longest = min(len(run) - 1, MOST_BEGINNINGS)
+    forms = [run[:length] for length in range(shortest, longest + 1)]
+    forms.append(run)
+    return forms
 
 
 def share_of_runs(text: str) -> float:
     """Measure the share of characters, 0..1, whose scripts are cut into pairs or beginnings."""
     if not text or max(text) < FIRST:
         return 0.0
-    return sum(_SCRIPT_OF[char] != LETTERS for char in text) / len(text)
+    count = sum(_SCRIPT_OF[char] != LETTERS for char in text)
+    return count / len(text)
 
 
 class _Spread(dict[int, str]):
@@ -279,9 +314,10 @@ class _Spread(dict[int, str]):
         if len(self) >= _MOST_KEPT:
             self.clear()
         char = chr(code)
-        parted = char if _SCRIPT_OF[char] in (LETTERS, HANGUL) else f"{char}{GAP}"
-        self[code] = parted
-        return parted
+        has_spaces = _SCRIPT_OF[char] in (LETTERS, HANGUL)
+        replacement = char if has_spaces else f"{char}{GAP}"
+        self[code] = replacement
+        return replacement
 
 
 GAP = "\u200b"  # no width

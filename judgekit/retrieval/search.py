@@ -78,22 +78,22 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     """
     profiles = profiles or Profiles(bundled())
     ranked = RankedCandidates([], [])
-    searched = _Search(query, profiles, project, pins, ranked)
-    base = os.path.realpath(project).rstrip(os.sep) + os.sep
-    for root in dict.fromkeys(roots):
+    store_search = _Search(query, profiles, project, pins, ranked)
+    project_prefix = os.path.realpath(project).rstrip(os.sep) + os.sep
+    for root in dict.fromkeys(roots):  # each once
         folder = resolve(root, project)
         if not os.path.isdir(folder):
             continue
         folder = os.path.realpath(folder)
-        if not may_be_searched(root, folder, base, trusted):
+        if not may_be_searched(root, folder, project_prefix, trusted):
             ranked.notes.append(f"{root}: {_LEADS_OUT}")
             continue
         ranked.searched_roots.append(folder)
         hits = None
         if scorer != _KEYWORD:
-            hits = searched.by_fulltext(folder, limit, pool, patience)
+            hits = store_search.by_fulltext(folder, limit, pool, patience)
         if hits is None:
-            hits = searched.by_keyword(folder)[:limit]
+            hits = store_search.by_keyword(folder)[:limit]
         elif snippets:
             texts = passages(query, hits, profiles)
             for candidate, (passage, _) in zip(hits, texts, strict=True):
@@ -102,30 +102,34 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     if len(roots) > 1:
         _merge(ranked)
     if pins:
-        _move_pinned(ranked, pins, searched.pinned)
+        _move_pinned(ranked, pins, store_search.pinned)
         if ranked.searched_roots:
-            lost = [pin for pin in pins if pin not in searched.pinned]
-            ranked.pin_by_note = {f"retrieval.pin: {pin!r}: {_NO_PIN}": pin for pin in lost}
+            for pin in pins:
+                if pin not in store_search.pinned:
+                    ranked.pin_by_note[f"retrieval.pin: {pin!r}: {_NO_PIN}"] = pin
             ranked.notes += ranked.pin_by_note
     del ranked.candidates[limit:]
     for candidate in (*ranked.pinned, *ranked.candidates):
         for hit in (candidate, *candidate.alike):
-            hit.path = hit.file.removeprefix(base)
+            hit.path = hit.file.removeprefix(project_prefix)
     return ranked
 
 
 def _merge(ranked: RankedCandidates) -> None:
     """Order the hits of several stores; of hits for the same file, and of equal notes, keep the first."""
-    unique: dict[str, Candidate] = {}
+    hit_by_file: dict[str, Candidate] = {}
     for hit in sorted(ranked.candidates, key=_rank_in_all):
-        unique.setdefault(hit.file, hit)
-    folded = confidence.fold_alike(list(unique.values()))
+        if hit.file not in hit_by_file:
+            hit_by_file[hit.file] = hit
+    folded = confidence.fold_alike(list(hit_by_file.values()))
     ranked.candidates[:] = sorted(folded, key=_rank_in_all)
     ranked.notes[:] = dict.fromkeys(ranked.notes)
 
 
 def _rank_in_all(hit: Candidate) -> tuple[bool, float]:
-    return hit.status != "", -hit.confidence
+    """Return the key to sort by: those in force come first, and among them the most confident."""
+    is_out_of_force = hit.status != ""
+    return is_out_of_force, -hit.confidence
 
 
 def _move_pinned(
@@ -142,16 +146,22 @@ def _move_pinned(
 
 
 def lacking(roots: Sequence[str], project: str) -> list[str]:
-    """Return a line for each root that isn't a folder, or a single line if none is."""
-    unique = list(dict.fromkeys(roots))
+    """Return a line for each root that isn't a folder, or a single line if none of them is a folder."""
+    unique_roots = list(dict.fromkeys(roots))
     missing = []
-    for root in unique:
+    for root in unique_roots:
         folder = resolve(root, project)
-        if not os.path.isdir(folder):
-            missing.append(f"{root}: {folder}" if root == AUTO_ROOT else root)
-    if len(missing) < len(unique):
+        if os.path.isdir(folder):
+            continue
+        if root == AUTO_ROOT:
+            missing.append(f"{root}: {folder}")  # nobody knows its folder by heart
+        else:
+            missing.append(root)
+    has_store = len(missing) < len(unique_roots)
+    if has_store:
         return [f"{root}: no such folder, so it is not searched" for root in missing]
-    return [f"no store found ({', '.join(missing) or 'no root is set'}); name one with --root"]
+    tried = ", ".join(missing) if missing else "no root is set"
+    return [f"no store found ({tried}); name one with --root"]
 
 
 def may_be_searched(root: str, folder: str, project_prefix: str, trusted: Collection[str]) -> bool:
@@ -170,25 +180,31 @@ def may_be_searched(root: str, folder: str, project_prefix: str, trusted: Collec
         if (folder + os.sep).startswith(main_prefix):
             return True
     is_absolute = root == AUTO_ROOT or os.path.isabs(os.path.expanduser(root))
-    leads_up = os.path.normpath(root).split(os.sep)[0] == os.pardir
+    first_folder, *_ = os.path.normpath(root).split(os.sep)
+    leads_up = first_folder == os.pardir
     return root in trusted and (is_absolute or leads_up)
 
 
 def resolve(root: str, project: str) -> str:
-    """Return the absolute path of a configured root."""
+    """Return the absolute path of a configured root, whether it exists or not.
+
+    If a linked worktree doesn't have the folder, it's the one in the main working tree.
+    """
+    project_folder = os.path.abspath(project)
     if root == AUTO_ROOT:
         from judgekit.retrieval.sources import auto_folder  # noqa: PLC0415 - few roots are of this kind
 
-        return auto_folder.folder_of(os.path.abspath(project))
-    folder = os.path.normpath(os.path.join(os.path.abspath(project), os.path.expanduser(root)))
-    if os.path.isdir(folder) or os.path.isabs(os.path.expanduser(root)):
+        return auto_folder.folder_of(project_folder)
+    expanded_root = os.path.expanduser(root)
+    folder = os.path.normpath(os.path.join(project_folder, expanded_root))
+    if os.path.isdir(folder) or os.path.isabs(expanded_root):
         return folder
-    from judgekit.retrieval import worktree  # noqa: PLC0415 - where a store is missing
+    from judgekit.retrieval import worktree  # noqa: PLC0415 - only if a store is missing
 
     # Files that git ignores exist in the main working tree only.
-    main = worktree.path_in_main_worktree(os.path.abspath(project))
-    if main is not None:
-        folder_in_main = os.path.normpath(os.path.join(main, root))
+    main_folder = worktree.path_in_main_worktree(project_folder)
+    if main_folder is not None:
+        folder_in_main = os.path.normpath(os.path.join(main_folder, root))
         if os.path.isdir(folder_in_main):
             return folder_in_main
     return folder
@@ -215,7 +231,10 @@ class _Search:
     def by_fulltext(
         self, root: str, limit: int, pool: int, patience: float | None
     ) -> list[Candidate] | None:
-        """Return the hits in the store at `root`; None if this Python has no full-text search."""
+        """Return the hits in the store at `root`; None if this Python has no full-text search.
+
+        If the index turns out to be damaged, it's built anew; if it's out of reach, one in memory answers.
+        """
         try:
             opened = index.open_index(root, self.profiles, patience=patience)
         except index_file.NoFullTextError as error:
@@ -227,9 +246,9 @@ class _Search:
             return self._match(opened, limit, max(pool, limit))
         except (sqlite.DatabaseError, *index_file.SPOILT) as error:
             opened.connection.close()  # its file may be deleted next
-            if index_file.is_damage(error):  # damage only shows when it's read
+            if index_file.is_damage(error):  # opening it doesn't show all damage, reading does
                 opened = index.open_index(root, self.profiles, anew=True, patience=patience)
-            else:  # a sound file, out of reach just now
+            else:  # the file is fine, but locked, for example
                 from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
 
                 opened = update.in_memory(root, self.profiles)
@@ -238,7 +257,11 @@ class _Search:
             opened.close()
 
     def _match(self, opened: Index, limit: int, pool: int) -> list[Candidate]:
-        is_quick = pool < bm25.POOL
+        """Return the hits in an open index, and collect the pins and the notes of its store.
+
+        Hits are checked against their files; if any has changed, its entry is read and all is searched again.
+        """
+        is_quick = pool < bm25.POOL  # for a prompt
         languages = terms.choose_languages(
             terms.excerpt(self.text), opened.languages, opened.rare_languages
         )
@@ -253,44 +276,52 @@ class _Search:
             opened.connection.execute("BEGIN")  # so that one lock covers all statements
             hits = bm25.match(opened, query_parts, pool, quick=is_quick)[:limit]
             opened.connection.execute("COMMIT")
-            shown = (*pinned.values(), *confidence.unfold(hits))
-            places = [candidate.place for candidate in shown]
-            has_changed = index.recheck(opened, places)
+            candidates = (*pinned.values(), *confidence.unfold(hits))
+            has_changed = index.recheck(opened, [candidate.place for candidate in candidates])
             if not has_changed:
                 break
         for pin, candidate in pinned.items():
-            if candidate.place not in opened.outdated:
-                self.pinned.setdefault(pin, candidate)
+            is_new = pin not in self.pinned  # the first store that has it counts
+            if is_new and candidate.place not in opened.outdated:
+                self.pinned[pin] = candidate
         self._add_notes(opened.notes())
         if opened.is_empty():
             self.ranked.empty_roots.append(opened.root)
         return [candidate for candidate in hits if candidate.place not in opened.outdated]
 
     def _find_pinned(self, opened: Index) -> dict[str, Candidate]:
-        """Find the memory that each pin names in a store: by path, by id, or by a path without its ending."""
+        """Find the memory that each pin names in a store: by path, by id, or by a path without its ending.
+
+        Pins that name nothing here are left out.
+        """
         execute = opened.connection.execute
+        by_path = f"{_PINNED} path = ?"
+        by_id = f"{_PINNED} id = ? ORDER BY path LIMIT 1"
         pinned = {}
         for pin in self.pins:
             row = None
-            places = self._list_paths(pin, opened.root)
-            for place in places:
-                row = row or execute(f"{_PINNED} path = ?", (place,)).fetchone()
+            paths = self._list_paths(pin, opened.root)
+            for path in paths:
+                if row is None:
+                    row = execute(by_path, (path,)).fetchone()
             if row is None and "/" not in pin:
-                row = execute(f"{_PINNED} id = ? ORDER BY path LIMIT 1", (pin,)).fetchone()
-            for place in _add_endings(places):
-                row = row or execute(f"{_PINNED} path = ?", (place,)).fetchone()
+                row = execute(by_id, (pin,)).fetchone()
+            for path in _add_endings(paths):
+                if row is None:
+                    row = execute(by_path, (path,)).fetchone()
             if row is not None:
                 pinned[pin] = bm25.make_candidate(opened, row)
         return pinned
 
     def _list_paths(self, pin: str, root: str) -> list[str]:
-        """List the paths inside the store at `root` that a pin may refer to."""
-        places = []
+        """List the paths in the store at `root` that a pin may mean: relative to the store or the project."""
+        root_prefix = root.rstrip(os.sep) + os.sep
+        paths = []
         for base in (root, os.path.realpath(self.project)):
             path = os.path.normpath(os.path.join(base, os.path.expanduser(pin)))
-            if path.startswith(root.rstrip(os.sep) + os.sep):
-                places.append(os.path.relpath(path, root).replace(os.sep, "/"))
-        return places
+            if path.startswith(root_prefix):
+                paths.append(os.path.relpath(path, root).replace(os.sep, "/"))
+        return paths
 
     def by_keyword(self, root: str) -> list[Candidate]:
         """Find the entries of the store at `root` with words of the query in their titles or tags."""
@@ -300,37 +331,43 @@ class _Search:
         if not entries:
             self.ranked.empty_roots.append(root)
         for pin in self.pins:
-            places = self._list_paths(pin, root)
-            places += _add_endings(places)
+            paths = self._list_paths(pin, root)
+            paths += _add_endings(paths)
             for path, entry in entries:
-                is_named = path in places or entry.id == pin
+                is_named = path in paths or entry.id == pin
                 if is_named and entry.problem is None:
-                    self.pinned.setdefault(pin, _make_candidate(root, path, entry, profile))
+                    if pin not in self.pinned:  # the first store that has it counts
+                        self.pinned[pin] = _make_candidate(root, path, entry, profile)
                     break
         self._add_notes(notes)
         return match_keywords(entries, root, profile, self.text)
 
     def _add_notes(self, notes: list[str]) -> None:
+        """Add the notes of one store; of many, the first ones and the number of the others."""
         self.ranked.notes += notes[:MAX_NOTES]
         if len(notes) > MAX_NOTES:
             self.ranked.notes.append(f"and {len(notes) - MAX_NOTES} more files with problems")
 
 
-def _add_endings(places: Sequence[str]) -> list[str]:
+def _add_endings(paths: Sequence[str]) -> list[str]:
     """Complete paths with each possible file ending."""
-    return [place + ending for place in places for ending in compiled.ENDINGS]
+    complete_paths = []
+    for path in paths:
+        complete_paths += [path + ending for ending in compiled.ENDINGS]
+    return complete_paths
 
 
 def plain_words(text: str) -> set[str]:
-    """Return the lower-case runs of at least two ASCII letters and digits."""
-    spaced = "".join(char if char.isascii() and char.isalnum() else " " for char in text.lower())
-    return {word for word in spaced.split() if len(word) > 1}
+    """Return the runs of ASCII letters and digits in a text, in lower case, without single characters."""
+    spaced = [char if char.isascii() and char.isalnum() else " " for char in text.lower()]
+    words = "".join(spaced).split()
+    return {word for word in words if len(word) > 1}
 
 
 def match_keywords(
     entries: Collection[tuple[str, Entry]], root: str, profile: Profile, prompt: str
 ) -> list[Candidate]:
-    """Find the entries of a store that contain any word of the prompt, rated, best first."""
+    """Find the entries of a store with any word of the prompt in their titles or tags, rated, best first."""
     language = profile.language
     words = sorted(plain_words(terms.excerpt(prompt)) - language.stop)
     hits = []
@@ -341,7 +378,8 @@ def match_keywords(
         if not any(points):
             continue
         hit = _make_candidate(root, path, entry, profile)
-        hit.bm25 = hit.score = float(sum(points))
+        hit.bm25 = float(sum(points))
+        hit.score = hit.bm25
         hit.matched = {number for number, count in enumerate(points) if count}
         hit.titled = hit.matched
         hit.damaged = entry.problem is not None
@@ -357,18 +395,22 @@ def match_keywords(
 
 
 def _count_points(word: str, title: set[str], tags: set[str]) -> int:
+    """Return the points of a word: most for a tag, fewest for the beginning of one, none if it's nowhere."""
     if word in tags:
         return _TAG
     if word in title:
         return _TITLE
     if len(word) < MIN_PREFIX:
         return 0
-    is_beginning = any(other.startswith(word) for other in title | tags)
+    is_beginning = any(longer.startswith(word) for longer in title | tags)
     return _BEGINNING if is_beginning else 0
 
 
 def _make_candidate(root: str, path: str, entry: Entry, profile: Profile) -> Candidate:
-    updated = entry.updated or os.path.getmtime(os.path.join(root, path))
+    """Build the candidate of an entry; if the entry doesn't know its age, its file's time counts."""
+    updated = entry.updated
+    if not updated:
+        updated = os.path.getmtime(os.path.join(root, path))
     hit = Candidate(
         entry.id, entry.title, entry.category, entry.tags, updated, root, path, profile.kind
     )
@@ -377,23 +419,34 @@ def _make_candidate(root: str, path: str, entry: Entry, profile: Profile) -> Can
 
 
 def body(candidate: Candidate, limit: int | None, profiles: Profiles | None = None) -> str:
-    """Read the beginning of a candidate's text again; "" if it's gone or retired by now."""
+    """Read the first `limit` characters of a candidate's text, or all for None.
+
+    The text is "" if the file is gone or retired by now.
+    """
     from judgekit.retrieval import scan  # noqa: PLC0415 - the hook without a judge needs no text
 
-    if candidate.kind == confidence.COMMAND:  # no path that a program names is opened
+    if candidate.kind == confidence.COMMAND:  # a path from a user's program is never opened
         return candidate.text[:limit]
-    profile = (profiles or Profiles(bundled())).by_kind[candidate.kind]
+    profiles = profiles or Profiles(bundled())
+    profile = profiles.by_kind[candidate.kind]
     entry, _ = scan.read(candidate.root, candidate.place, profile)
-    return entry.body[:limit] if entry is not None else ""
+    if entry is None:
+        return ""
+    return entry.body[:limit]
 
 
 def passages(
     text: str, hits: Sequence[Candidate], profiles: Profiles | None = None
 ) -> list[tuple[str, str]]:
-    """Return each candidate's passage for `text` (without a match its beginning), and its whole text."""
+    """Return a pair for each hit: its passage with the most terms of `text`, and its whole text.
+
+    If no term occurs in it, the passage is its beginning.
+    """
     profiles = profiles or Profiles(bundled())
-    texts = []
-    terms_by_kind: dict[str, list[terms.Term]] = {}  # languages may differ
+    pairs = []
+    terms_by_kind: dict[
+        str, list[terms.Term]
+    ] = {}  # stores of other kinds may be in other languages
     connection = index_file.connect(":memory:")
     try:
         connection.execute(_TABLE)
@@ -401,37 +454,42 @@ def passages(
             kind = candidate.kind
             if kind not in terms_by_kind:
                 terms_by_kind[kind] = _parse_alone(text, profiles.of(kind))
-            whole = body(candidate, None, profiles)
-            text_of_section = _find_section(whole, candidate)
-            texts.append((_find_passage(connection, text_of_section, terms_by_kind[kind]), whole))
+            whole_text = body(candidate, None, profiles)
+            section_text = _find_section(whole_text, candidate)
+            passage = _find_passage(connection, section_text, terms_by_kind[kind])
+            pairs.append((passage, whole_text))
     finally:
         connection.close()
-    return texts
+    return pairs
 
 
 def _find_section(text: str, candidate: Candidate) -> str:
-    """Return the section of a text that was found, or the whole text."""
+    """Return the candidate's best section of a text, or the whole text if it has no sections."""
     if not candidate.sections:
         return text
     from judgekit.retrieval import sections  # noqa: PLC0415 - the hook without a judge needs no text
 
-    number = candidate.sections[0].number
-    cut_sections = sections.cut(text)
-    if number >= len(cut_sections):  # it has changed since
+    number = candidate.sections[0].number  # the best comes first
+    text_sections = sections.cut(text)
+    if number >= len(text_sections):  # the file has changed since
         return text
-    section = cut_sections[number]
+    section = text_sections[number]
     return text[section.start : section.end]
 
 
 def _parse_alone(text: str, profile: Profile) -> list[terms.Term]:
     """Return the terms of a query in its probable language, without looking at a store."""
     main_language = profile.language
-    others = profile.languages.beside(main_language.name)
-    return terms.parse(text, *terms.choose_languages(terms.excerpt(text), [main_language], others))
+    other_languages = profile.languages.beside(main_language.name)
+    excerpt = terms.excerpt(text)
+    languages = terms.choose_languages(excerpt, [main_language], other_languages)
+    return terms.parse(text, *languages)
 
 
 def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms.Term]) -> str:
+    """Return the passage of a text with the most terms, on one line; its beginning if it has none of them."""
     expression = " OR ".join(term.shown for term in query_terms)
+    # SQLite stores neither lone surrogates nor NULs.
     text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
     passage = text[:SNIPPET_LIMIT]
     text = terms.spread(text)
@@ -446,18 +504,21 @@ def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms
 
 
 def _find_end(connection: Connection, text: str, expression: str) -> int:
-    """Find the place in a text after which `_MOST` words have matched, usually its end."""
-    connection.execute(_PUT, (text.translate({1: " ", 2: " "}),))
+    """Find the place in a text up to which `_MOST` words match; that's usually its end."""
+    # FTS5 puts a character 1 before and a character 2 behind each match.
+    without_marks = text.translate({1: " ", 2: " "})
+    connection.execute(_PUT, (without_marks,))
     row = connection.execute(_MARKED, (expression,)).fetchone()
     if not row:
         return len(text)
-    before, *marked_pieces = row[0].split("\1")
-    end = len(before)
-    matched = 0
-    for piece in marked_pieces:
-        inside, _, outside = piece.partition("\2")
-        matched += max(len(terms.words(inside)), len(inside) // _UNSPACED_WORD)
-        if matched > _MOST:
-            return end + max(len(inside) * _MOST // matched, 1)
-        end += len(inside) + len(outside)
+    (marked_text,) = row
+    text_before, *pieces = marked_text.split("\1")
+    end = len(text_before)
+    word_count = 0
+    for piece in pieces:
+        match, _, text_behind = piece.partition("\2")
+        word_count += max(len(terms.words(match)), len(match) // _UNSPACED_WORD)
+        if word_count > _MOST:
+            return end + max(len(match) * _MOST // word_count, 1)
+        end += len(match) + len(text_behind)
     return len(text)

@@ -7,7 +7,7 @@ overlap, so that an answer shares a section with its question.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from judgekit.retrieval.passages import JOINED
 
@@ -65,84 +65,93 @@ class Heading:
 
 def cut(text: str) -> list[Section]:
     """Cut a text into sections, in its order; an empty list if it would be a single one."""
-    sections = _cut_conversation(text) or _cut_below_headings(text)
+    sections = _cut_conversation(text)
+    if not sections:
+        sections = _cut_below_headings(text)
     return sections if len(sections) > 1 else []
 
 
 def _cut_below_headings(text: str) -> list[Section]:
+    """Cut a text at its headings. Each section has its own heading, and those it's below."""
     sections: list[Section] = []
-    path: list[Heading] = []
+    open_headings: list[Heading] = []  # the current one, and those it's below
     start = 0
     lines_above = 0
     for heading in headings(text):
-        _add_pieces(sections, text[start : heading.start], start, lines_above, _join(path))
-        while path and path[-1].level >= heading.level:
-            path.pop()
-        path.append(heading)
+        text_above = text[start : heading.start]
+        _add_pieces(sections, text_above, start, lines_above, _join(open_headings))
+        while open_headings and open_headings[-1].level >= heading.level:
+            open_headings.pop()
+        open_headings.append(heading)
         start = heading.start
         lines_above = heading.lines_above
-    _add_pieces(sections, text[start:], start, lines_above, _join(path))
+    _add_pieces(sections, text[start:], start, lines_above, _join(open_headings))
     return _drop_bare_headings(sections, text)
 
 
-def _join(path: Sequence[Heading]) -> str:
-    return JOINED.join([heading.text for heading in path])
+def _join(headings_above: Sequence[Heading]) -> str:
+    """Join the texts of headings, the highest first: `Install > Windows`."""
+    return JOINED.join([heading.text for heading in headings_above])
 
 
 def _add_pieces(
     sections: list[Section], text: str, start: int, lines_above: int, heading: str
 ) -> None:
-    """Add the text below one heading, in pieces if it's long."""
+    """Add the text below one heading to `sections`, in pieces if it's long; a blank text adds nothing.
+
+    `start` is the text's place in the whole text, and `lines_above` the number of lines above it there.
+    """
     if not text.strip():
         return
+    whole_end = start + len(text)
     if len(text) <= LONG:
-        sections.append(Section(start, start + len(text), lines_above, heading))
+        sections.append(Section(start, whole_end, lines_above, heading))
         return
-    piece_start = 0
-    piece_lines = 0
-    end = 0
-    lines = text.split("\n")
-    for number, line in enumerate(lines):
-        end = min(end + len(line) + 1, len(text))
+    piece_start = start
+    piece_lines_above = lines_above
+    end = start
+    for number, line in enumerate(text.split("\n"), start=1):
+        end = min(end + len(line) + 1, whole_end)
         size = end - piece_start
-        is_end = size >= LONG or (size >= ENOUGH and not line.strip())
-        rest = len(text) - end
-        if is_end and rest > ENOUGH // 2:
-            sections.append(
-                Section(start + piece_start, start + end, lines_above + piece_lines, heading)
-            )
+        is_end_of_paragraph = not line.strip()
+        may_end_here = size >= LONG or (size >= ENOUGH and is_end_of_paragraph)
+        leaves_enough = whole_end - end > ENOUGH // 2  # for another piece
+        if may_end_here and leaves_enough:
+            sections.append(Section(piece_start, end, piece_lines_above, heading))
             piece_start = end
-            piece_lines = number + 1
-    sections.append(
-        Section(start + piece_start, start + len(text), lines_above + piece_lines, heading)
-    )
+            piece_lines_above = lines_above + number
+    sections.append(Section(piece_start, whole_end, piece_lines_above, heading))
 
 
 def _drop_bare_headings(sections: Sequence[Section], text: str) -> list[Section]:
-    """Leave out a heading without text of its own if the headings of the next section begin with it."""
-    kept = []
-    for place, section in enumerate(sections):
-        following = sections[place + 1] if place + 1 < len(sections) else None
-        is_led_to = following is not None and following.heading.startswith(section.heading + JOINED)
-        lines = [line for line in text[section.start : section.end].split("\n") if line.strip()]
-        is_bare = section.heading != "" and len(lines) <= 1
-        if not (is_bare and is_led_to):
-            kept.append(section)
-    return kept
+    """Leave out each section that's only a heading, if the next section is below this heading, too."""
+    kept_sections = []
+    for section, next_section in zip_longest(sections, sections[1:]):
+        lines = text[section.start : section.end].split("\n")
+        filled_lines = [line for line in lines if line.strip()]
+        is_bare = section.heading != "" and len(filled_lines) <= 1
+        prefix = section.heading + JOINED
+        is_repeated = next_section is not None and next_section.heading.startswith(prefix)
+        if not (is_bare and is_repeated):
+            kept_sections.append(section)
+    return kept_sections
 
 
 def headings(text: str) -> Iterator[Heading]:
     """Yield the headings of a text, ignoring lines in fences and comments."""
     is_fenced = False
-    comment_end = ""  # of a comment that goes on below
-    before = ""
-    before_start = 0
+    comment_end = ""  # the end to look for of a comment that goes on below
+    line_before = ""
+    line_before_start = 0
     start = 0
-    levels = {"=": 1, "-": 2}
+    level_by_underline = {
+        "=": 1,
+        "-": 2,
+    }  # other signs get the next levels as they come, as in reST
     for number, whole_line in enumerate(text.split("\n")):
         line = whole_line.removesuffix("\r")
         is_fence = line.lstrip().startswith(("```", "~~~"))
-        if is_fence and not is_fenced and _is_underline(line, before):
+        if is_fence and not is_fenced and _is_underline(line, line_before):
             is_fence = False
         if not comment_end and is_fence:
             is_fenced = not is_fenced
@@ -154,81 +163,98 @@ def headings(text: str) -> Iterator[Heading]:
                 level = len(line) - len(line.lstrip("#"))
                 if title:
                     yield Heading(start, number, level, title, is_title=True)
-            elif _is_underline(line, before):
-                level = levels.setdefault(line[0], min(len(levels) + 1, _MOST_LEVELS))
-                title = before.strip()[:_MOST_HEADING]
-                yield Heading(before_start, number - 1, level, title, is_title=line[0] == "=")
-                line = ""
-        before = line
-        before_start = start
+            elif _is_underline(line, line_before):
+                sign = line[0]
+                if sign not in level_by_underline:
+                    level_by_underline[sign] = min(len(level_by_underline) + 1, _MOST_LEVELS)
+                level = level_by_underline[sign]
+                title = line_before.strip()[:_MOST_HEADING]
+                yield Heading(line_before_start, number - 1, level, title, is_title=sign == "=")
+                line = ""  # an underline is no title for an underline below it
+        line_before = line
+        line_before_start = start
         start += len(whole_line) + 1
 
 
 def _read_title(line: str) -> str:
     """Return the text of a Markdown heading; "" if the line isn't one."""
-    is_heading = line.lstrip("#")[:1] in (" ", "\t")
-    title = _strip_id(line.strip("# \t")) if is_heading else ""
+    behind_signs = line.lstrip("#")
+    if not behind_signs.startswith((" ", "\t")):  # `#tag`, for example
+        return ""
+    title = _strip_id(line.strip("# \t"))
     return without_links(title)[:_MOST_HEADING]
 
 
-def _is_underline(line: str, before: str) -> bool:
-    title = before.strip()
+def _is_underline(line: str, line_before: str) -> bool:
+    """Whether a line consists of one sign, repeated, and makes the line before it a heading."""
+    title = line_before.strip()
+    underline = line.rstrip()
     sign = line[:1]
-    bare = line.rstrip()
-    if not title or not sign or sign not in _UNDERLINES or bare.strip(sign):
+    if not title or not sign or sign not in _UNDERLINES:
+        return False
+    has_other_signs = underline.strip(sign) != ""
+    if has_other_signs:
         return False
     if sign == "=":
         return True
-    is_long_enough = len(bare) >= _LEAST_UNDERLINE and (sign == "-" or len(bare) >= len(title))
-    return is_long_enough and not before.startswith((" ", "\t", *_NO_TITLES))
+    if len(underline) < _LEAST_UNDERLINE or line_before.startswith((" ", "\t", *_NO_TITLES)):
+        return False
+    # In Markdown dashes may be shorter than the title; the other signs are of reST, and may not.
+    return sign == "-" or len(underline) >= len(title)
 
 
 def without_links(text: str) -> str:
     """Replace a heading's links by their texts: `[Retries](retries.md)` becomes Retries."""
     if "](" not in text:
         return text
-    shown = ""
-    rest = text
+    done = ""
+    remaining = text
     while True:
-        before, opening, behind = rest.partition("[")
-        name, middle, target = behind.partition("](")
+        before, opening, inside = remaining.partition("[")
+        name, middle, target = inside.partition("](")
         _, closing, after = target.partition(")")
-        if not (opening and middle and closing) or "[" in name:
-            return shown + rest
-        shown += before + name
-        rest = after
+        is_link = opening != "" and middle != "" and closing != ""
+        if not is_link or "[" in name:
+            return done + remaining
+        done += before + name
+        remaining = after
 
 
 def _strip_comments(line: str, comment_end: str) -> tuple[str, str]:
-    """Remove comments of MDX and HTML from a line; also return the end of a comment that's still open."""
-    shown = ""
+    """Remove comments of MDX and HTML from a line.
+
+    `comment_end` ends a comment that's open at the beginning of the line, "" if none is. Returns the text
+    outside of comments, and the same for the next line.
+    """
+    text_outside = ""
     while True:
         if comment_end:
             _, end, line = line.partition(comment_end)
             if not end:
-                return shown, comment_end
+                return text_outside, comment_end
             comment_end = ""
-        starts = [(line.find(start), start) for start in _COMMENTS if start in line]
+        starts = [(line.find(sign), sign) for sign in _COMMENTS if sign in line]
         if not starts:
-            return (shown + line).rstrip(), ""
-        place, start = min(starts)
-        shown += line[:place]
-        line = line[place + len(start) :]
-        comment_end = _COMMENTS[start]
+            return (text_outside + line).rstrip(), ""
+        start, sign = min(starts)  # the first comment
+        text_outside += line[:start]
+        line = line[start + len(sign) :]
+        comment_end = _COMMENTS[sign]
 
 
 def _strip_id(title: str) -> str:
-    """Remove the id in braces at the end of a heading: `Retries {#retries}`."""
+    """Remove the id in braces at the end of a heading: `Retries {#retries}` or `Retries {: .class}`."""
     start = title.rfind("{")
-    is_id = title.endswith("}") and title[start + 1 :].lstrip(":").lstrip()[:1] in ("#", ".")
-    if start > 0 and is_id:
-        return title[:start].rstrip("# \t")
-    return title
+    if start <= 0 or not title.endswith("}"):
+        return title
+    inside = title[start + 1 :].lstrip(":").lstrip()
+    is_id_or_class = inside.startswith(("#", "."))
+    return title[:start].rstrip("# \t") if is_id_or_class else title
 
 
 def _cut_conversation(text: str) -> list[Section]:
     """Cut a conversation into overlapping windows of three turns; an empty list if it isn't one."""
-    turns: list[tuple[str, Section]] = []
+    named_turns: list[tuple[str, Section]] = []
     filled_lines = 0
     start = 0
     is_fenced = False
@@ -239,34 +265,41 @@ def _cut_conversation(text: str) -> list[Section]:
             filled_lines += 1
             name = "" if is_fenced else _find_speaker(line)
             if name:
-                turns.append((name, Section(start, len(text), number, "")))
+                named_turns.append((name, Section(start, len(text), number, "")))
         start += len(line) + 1
-    turns_by_name: dict[str, int] = {}
-    for name, _ in turns:
-        turns_by_name[name] = turns_by_name.get(name, 0) + 1
+    count_by_name: dict[str, int] = {}
+    for name, _ in named_turns:
+        count_by_name[name] = count_by_name.get(name, 0) + 1
     # A name that occurs only once isn't a speaker: `Date: 8 May`.
-    speakers = {name for name, count in turns_by_name.items() if count > 1}
-    spoken = [turn for name, turn in turns if name in speakers]
-    if not _is_conversation(len(spoken), speakers, filled_lines):
+    speakers = {name for name, count in count_by_name.items() if count > 1}
+    turns = [turn for name, turn in named_turns if name in speakers]
+    if not _is_conversation(len(turns), speakers, filled_lines):
         return []
-    for turn, following in pairwise(spoken):
-        turn.end = following.start
-    preamble = _describe_preamble(text[: spoken[0].start])
+    for turn, next_turn in pairwise(turns):
+        turn.end = next_turn.start
+    preamble = _describe_preamble(text[: turns[0].start])
     windows = []
-    for first, last in zip(spoken, spoken[TURNS - 1 :], strict=False):
+    # Pair each turn with the one that ends its window; the last turns begin no window of their own.
+    for first, last in zip(turns, turns[TURNS - 1 :], strict=False):
         windows.append(Section(first.start, last.end, first.lines_above, preamble))
     return windows
 
 
 def _find_speaker(line: str) -> str:
-    """Return the speaker's name if a line is a turn (`Ann: Hello`), else ""."""
+    """Return the speaker's name, in lower case, if a line is a turn (`Ann: Hello`); else ""."""
     name, colon, text = line.lstrip("*_>").partition(":")
     name = name.rstrip("*_")
-    is_role = name.lower() in _ROLES
-    if not colon or not name or len(name) > _MOST_NAME or text[:2] == "//":
+    is_url = text.startswith("//")
+    if not colon or not name or len(name) > _MOST_NAME or is_url:
         return ""
-    begins_as_name = name[0].isupper() or (name[0].isalpha() and not name[0].islower())
-    if not is_role and not (begins_as_name and text.strip("*_ \t\r")):
+    is_role = name.lower() in _ROLES
+    first_char = name[0]
+    is_letter_without_case = (
+        first_char.isalpha() and not first_char.islower()
+    )  # Chinese, for example
+    begins_as_name = first_char.isupper() or is_letter_without_case
+    has_text = text.strip("*_ \t\r") != ""
+    if not is_role and not (begins_as_name and has_text):
         return ""
     if len(name.split()) > _MOST_NAME_WORDS:
         return ""
@@ -276,13 +309,16 @@ def _find_speaker(line: str) -> str:
 
 def _is_conversation(turns: int, speakers: set[str], filled_lines: int) -> bool:
     """Whether most lines are turns of a few people, or some are turns of an assistant and a user."""
-    is_of_few = 1 < len(speakers) <= _MOST_SPEAKERS
+    has_few_speakers = 1 < len(speakers) <= _MOST_SPEAKERS
+    if turns < _LEAST_TURNS or not has_few_speakers:
+        return False
     is_mostly_turns = turns * 2 > filled_lines
-    is_with_assistant = len(_ROLES & speakers) > 1
-    return turns >= _LEAST_TURNS and is_of_few and (is_mostly_turns or is_with_assistant)
+    has_assistant_and_user = len(_ROLES & speakers) > 1
+    return is_mostly_turns or has_assistant_and_user
 
 
 def _describe_preamble(text: str) -> str:
     """Join the text above the first turn into one line: usually a date and the speakers."""
     lines = [line.strip("#*-=: \t\r") for line in text.split("\n")]
-    return " ".join(" ".join(filter(None, lines)).split())[:_MOST_PREAMBLE]
+    words = " ".join(lines).split()
+    return " ".join(words)[:_MOST_PREAMBLE]

@@ -114,7 +114,7 @@ class Listed:
 
 
 def read_time(value: object) -> float:
-    """Parse a time into seconds since the epoch, 0 if it isn't one; without a zone it's in UTC."""
+    """Parse an ISO 8601 time into seconds since the epoch, 0 if it isn't one; without a zone it's in UTC."""
     if not isinstance(value, str):
         return 0.0
     try:
@@ -127,10 +127,10 @@ def read_time(value: object) -> float:
 
 
 def contained(root: str, relative: str) -> str | None:
-    """Return the real path of `relative` under the real path `root`, None if it's outside."""
-    real = os.path.realpath(os.path.join(root, relative))
-    if real.startswith(root.rstrip(os.sep) + os.sep):
-        return real
+    """Return the real path of `relative` under the real path `root`; None if it leads outside of it."""
+    real_path = os.path.realpath(os.path.join(root, relative))
+    if real_path.startswith(root.rstrip(os.sep) + os.sep):
+        return real_path
     return None
 
 
@@ -159,65 +159,76 @@ class FileText:
 def read_text(root: str, relative: str, limit: int) -> FileText:
     """Read the text of a file; raises `Unreadable` if it's binary.
 
-    Of a file longer than `limit` bytes the beginning and the end are read: people append to logs, and the
-    newest entry counts.
+    If it's longer than `limit` bytes, only its beginning and its end are read: people append to logs, and the
+    newest entry is the most important.
     """
-    raw, more = read_bytes(root, relative, limit)
-    if not more:
-        return FileText(*as_text(raw, whole=True))
+    raw, is_longer = read_bytes(root, relative, limit)
+    if not is_longer:
+        text, note = as_text(raw, whole=True)
+        return FileText(text, note)
     end_bytes = limit // 4
     beginning, _ = as_text(raw[: limit - end_bytes], whole=False)
     encoding = _detect_encoding(raw) or "utf-8"
-    end_raw, size, line_breaks = _read_end(root, relative, end_bytes)
+    end_raw, size, line_breaks_above = _read_end(root, relative, end_bytes)
     ending = end_raw.decode(encoding, "replace").replace("\0", "")
+    # The first line is most likely cut, so it's left out, unless it's the only one.
     _, _, whole_lines = ending.partition("\n")
-    note = f"only {limit:,} of its {size:,} bytes are searched, at its beginning and its end"
+    has_whole_lines = whole_lines != ""
+    if has_whole_lines:
+        ending = whole_lines
     lines_left_out = None
-    if line_breaks is not None and encoding == "utf-8":
-        # A line break separates the two parts in the text; in the file, it's behind the line that's cut.
-        is_cut = whole_lines != ""
-        lines_left_out = line_breaks + is_cut - beginning.count("\n") - 1
+    if line_breaks_above is not None and encoding == "utf-8":
+        if has_whole_lines:
+            line_breaks_above += 1  # the one behind the cut line
+        line_breaks_in_text = beginning.count("\n") + 1  # with the one between both parts
+        lines_left_out = line_breaks_above - line_breaks_in_text
+    note = f"only {limit:,} of its {size:,} bytes are searched, at its beginning and its end"
     return FileText(
-        f"{beginning}\n{whole_lines or ending}",
+        f"{beginning}\n{ending}",
         f"{note}; split it to search all",
-        end_chars=len(whole_lines or ending),
+        end_chars=len(ending),
         lines_left_out=lines_left_out,
     )
 
 
 def _read_end(root: str, relative: str, limit: int) -> tuple[bytes, int, int | None]:
-    """Return a file's last bytes (at most `limit`), their number, and the number of line breaks above them.
+    """Return a file's last bytes (about `limit`), its size, and the number of line breaks above them.
 
-    In a very large file, line breaks aren't counted: None.
+    In a very large file line breaks aren't counted, and None is returned. Raises `Unreadable`.
     """
     try:
         with open(_path_in(root, relative), "rb") as file:
             size = file.seek(0, os.SEEK_END)
-            begin = max(size - limit, 0)
-            begin -= begin % _WIDEST_UNIT
+            start = max(size - limit, 0)
+            start -= start % _WIDEST_UNIT  # don't begin within a character of UTF-16 or UTF-32
             line_breaks = None
-            if begin <= _MOST_COUNTED:
+            if start <= _MOST_COUNTED:
                 file.seek(0)
-                line_breaks = _count_line_breaks(file, begin)
-            file.seek(begin)
+                line_breaks = _count_line_breaks(file, start)
+            file.seek(start)
             return file.read(limit + _WIDEST_UNIT), size, line_breaks
     except OSError as error:
         raise Unreadable(f"cannot be read ({error.strerror})") from None
 
 
 def _count_line_breaks(file: BinaryIO, size: int) -> int:
+    """Count the line breaks in the next `size` bytes of a file, a piece at a time to spare memory."""
     count = 0
-    while size > 0:
-        piece = file.read(min(size, _PIECE))
+    bytes_left = size
+    while bytes_left > 0:
+        piece = file.read(min(bytes_left, _PIECE))
         if not piece:
             break
         count += piece.count(b"\n")
-        size -= len(piece)
+        bytes_left -= len(piece)
     return count
 
 
 def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:
-    """Return the first `limit` bytes, and whether there are more; raises `Unreadable` outside `root`."""
+    """Return the first `limit` bytes of a file, and whether there are more.
+
+    Raises `Unreadable` if it's outside `root`, gone, or a folder, a pipe or a device.
+    """
     path = _path_in(root, relative)
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -230,6 +241,7 @@ def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:
 
 
 def _path_in(root: str, relative: str) -> str:
+    """Return the real path of a file in a store; raises `Unreadable` if it's outside."""
     path = contained(root, relative)
     if path is None:
         raise Unreadable("outside its store")
@@ -237,9 +249,9 @@ def _path_in(root: str, relative: str) -> str:
 
 
 def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
-    """Decode `raw`, UTF-8 or UTF-16; also return a note on bytes that aren't text.
+    """Decode `raw`, and say how many places in it aren't text; None instead if all of it is.
 
-    One that isn't whole may end within a character. Raises `Unreadable` for binary data.
+    Unless it's `whole`, it may end within a character. Raises `Unreadable` for binary data.
     """
     encoding = _detect_encoding(raw)
     if encoding is None:
@@ -252,8 +264,9 @@ def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
         raw = _drop_cut_character(raw)
     text = raw.decode(encoding, "replace").removeprefix(_MARK)
     count = text.count(REPLACED)
-    if not whole and encoding != "utf-8":
-        count -= text.endswith(REPLACED)
+    is_last_cut = not whole and encoding != "utf-8" and text.endswith(REPLACED)
+    if is_last_cut:
+        count -= 1
     if count > _MOST_REPLACED and count > len(text) * _MOST_REPLACED_SHARE:
         raise Unreadable("neither UTF-8 nor UTF-16")
     if not count:
@@ -264,7 +277,8 @@ def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
 
 def decode(raw: bytes) -> str:
     """Decode a text in UTF-8 or UTF-16, even one that's cut; invalid bytes are replaced."""
-    return raw.decode(_detect_encoding(raw) or "utf-8", "replace").removeprefix(_MARK)
+    encoding = _detect_encoding(raw) or "utf-8"
+    return raw.decode(encoding, "replace").removeprefix(_MARK)
 
 
 def _detect_encoding(raw: bytes) -> str | None:
@@ -274,49 +288,60 @@ def _detect_encoding(raw: bytes) -> str | None:
             return encoding
     if b"\0" not in raw:
         return "utf-8"
-    # Without a mark, the upper halves of most characters tell the byte order.
+    # In UTF-16, each character has two bytes, and the upper one is 0 in most texts. Which of both it is tells
+    # the byte order.
     head = raw[:_HEAD]
-    for offset, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
-        halves = head[offset::2]
-        others = head[1 - offset :: 2]
-        is_utf_16 = halves.count(0) > len(halves) * _UTF_16_SHARE and 0 not in others
-        if is_utf_16 and len(raw) > 2:  # noqa: PLR2004 - more than one character
+    even_bytes = head[0::2]
+    odd_bytes = head[1::2]
+    for encoding, upper_bytes, lower_bytes in (
+        ("utf-16-le", odd_bytes, even_bytes),
+        ("utf-16-be", even_bytes, odd_bytes),
+    ):
+        is_text = upper_bytes.count(0) > len(upper_bytes) * _UTF_16_SHARE and 0 not in lower_bytes
+        if is_text and len(raw) > 2:  # noqa: PLR2004 - more than one character
             return encoding
     return None
 
 
 def _drop_cut_character(raw: bytes) -> bytes:
-    """Drop a last UTF-8 character that's cut in two."""
+    """Drop the bytes of the last UTF-8 character, which may be incomplete, unless it's ASCII."""
     for count in range(1, min(_LONGEST_CHARACTER, len(raw)) + 1):
         byte = raw[-count]
-        if byte >= _FIRST_OF_SEVERAL:
+        is_first_byte = byte >= _FIRST_OF_SEVERAL
+        is_ascii = byte < _FIRST_CONTINUATION
+        if is_first_byte:
             return raw[:-count]
-        if byte < _FIRST_CONTINUATION:
+        if is_ascii:
             break
     return raw
 
 
 def words_of_name(relative: str, title: str) -> list[str]:
-    """Return the words of a file's name, unless its title has them; a page named `index` has its folder's.
+    """Return the words of a file's name; an empty list if its title has them all.
 
-    Numbers are left out, because copies have them.
+    A page named `index` or `readme` has its folder's name. Numbers are left out, because copies have them.
     """
     folder, _, _ = relative.rpartition("/")
     name = stem(relative)
     if name.lower() in _NAMES_OF_NO_SUBJECT and folder:
-        name = folder.rpartition("/")[2]
-    title_words = tuple(_split_name(title.lower()))
+        _, _, name = folder.rpartition("/")
+    title_words = _split_name(title.lower())
     words = [word for word in _split_name(name) if not word.isdigit()]
     for word in words:
-        if not any(title_word.startswith(word.lower()) for title_word in title_words):
+        is_in_title = any(title_word.startswith(word.lower()) for title_word in title_words)
+        if not is_in_title:
             return words
     return []
 
 
 def _split_name(name: str) -> list[str]:
-    return "".join([char if char.isalnum() else " " for char in name[:_MOST_NAME]]).split()
+    """Split a name into its runs of letters and digits."""
+    spaced = [char if char.isalnum() else " " for char in name[:_MOST_NAME]]
+    return "".join(spaced).split()
 
 
 def stem(relative: str) -> str:
-    """Return the name of a file without its ending."""
-    return relative.rpartition("/")[2].rpartition(".")[0]
+    """Return the name of a file without its ending; "" if it has no ending."""
+    _, _, name = relative.rpartition("/")
+    name_without_ending, _, _ = name.rpartition(".")
+    return name_without_ending

@@ -27,38 +27,47 @@ _GIT_SECONDS = 2.0
 
 
 def folder_of(project: str) -> str:
-    """Return the folder of the client's memory of `project`, an absolute path; it may not exist."""
-    configured = _configured_folder(project)
-    if configured is not None:
-        return configured
+    """Return the folder in which Claude Code keeps its memory of `project`; it may not exist.
+
+    It's an absolute path, from the settings, a variable or the project's path, in this order.
+    """
+    configured_folder = _configured_folder(project)
+    if configured_folder is not None:
+        return configured_folder
     root = worktree.git_root(project)
     base = project if root is None else worktree.main_worktree(root)
+    usual_folder = _memory_of(folder_name(base))
     variables = environment.environ()
     own_name = variables.get(FOLDER_NAME, "")
-    by_path = _memory_of(folder_name(base))
     if not _is_name(own_name):
-        return by_path
-    # The client only takes this name if its whole folder differs from the usual one.
-    by_name = _memory_of(own_name)
-    is_taken = "CLAUDE_CONFIG_DIR" in variables or not os.path.isdir(by_path)
-    return by_name if is_taken else by_path
+        return usual_folder
+    # The client ignores the variable if it has a usual folder, unless its home is another one.
+    has_other_home = "CLAUDE_CONFIG_DIR" in variables
+    if has_other_home or not os.path.isdir(usual_folder):
+        return _memory_of(own_name)
+    return usual_folder
 
 
 def folder_name(path: str) -> str:
     """Return the name that the client gives the folder of a project at `path`."""
     units = _utf16_units(path)
-    name = "".join(_letter(unit) for unit in units)
+    name = "".join(_letter_of(unit) for unit in units)
     if len(name) <= _MOST_NAME:
         return name
-    return f"{name[:_MOST_NAME]}-{_base36(abs(_hash(units)))}"
+    path_hash = abs(_hash(units))
+    return f"{name[:_MOST_NAME]}-{_base36(path_hash)}"
 
 
 def _utf16_units(text: str) -> list[int]:
+    """Return the 16-bit numbers that make up a text in JavaScript, in which the client is written."""
     raw = text.encode("utf-16-le", "surrogatepass")
-    return [raw[place] | raw[place + 1] << 8 for place in range(0, len(raw), 2)]
+    lower_bytes = raw[0::2]
+    upper_bytes = raw[1::2]
+    return [low | high << 8 for low, high in zip(lower_bytes, upper_bytes, strict=True)]
 
 
-def _letter(unit: int) -> str:
+def _letter_of(unit: int) -> str:
+    """Return the letter or digit for a UTF-16 unit; "-" for anything beyond ASCII, and for signs."""
     char = chr(unit)
     return char if char.isascii() and char.isalnum() else "-"
 
@@ -68,10 +77,12 @@ def _hash(units: list[int]) -> int:
     value = 0
     for unit in units:
         value = (value * 31 + unit) & 0xFFFF_FFFF
-    return value - 0x1_0000_0000 if value >= 0x8000_0000 else value  # noqa: PLR2004 - the sign bit
+    is_negative = value >= 0x8000_0000  # noqa: PLR2004 - the sign bit
+    return value - 0x1_0000_0000 if is_negative else value
 
 
 def _base36(number: int) -> str:
+    """Write a number with the 36 digits 0 to 9 and a to z."""
     digits = ""
     while True:
         number, digit = divmod(number, 36)
@@ -85,14 +96,18 @@ def _memory_of(name: str) -> str:
 
 
 def _client_home() -> str:
-    return environment.environ().get("CLAUDE_CONFIG_DIR") or os.path.join(
-        os.path.expanduser("~"), ".claude"
-    )
+    """Return the folder of Claude Code's settings: the one a variable names, or `~/.claude`."""
+    configured_home = environment.environ().get("CLAUDE_CONFIG_DIR")
+    if configured_home:
+        return configured_home
+    return os.path.join(os.path.expanduser("~"), ".claude")
 
 
 def _is_name(name: str) -> bool:
-    is_plain = all(char.isascii() and (char.isalnum() or char in "_-") for char in name)
-    return 0 < len(name) <= _MOST_OWN_NAME and is_plain
+    """Whether the client accepts a name for a folder: ASCII letters, digits, `_` and `-`, 64 at most."""
+    if not 0 < len(name) <= _MOST_OWN_NAME:
+        return False
+    return name.isascii() and all(char.isalnum() or char in "_-" for char in name)
 
 
 def _configured_folder(project: str) -> str | None:
@@ -105,8 +120,12 @@ def _configured_folder(project: str) -> str | None:
 
 def _read_folder(settings_path: str) -> str | None:
     """Return the folder that a settings file names; None unless it's an absolute path."""
-    settings = quickjson.load(settings_path) if os.path.isfile(settings_path) else None
-    folder = settings.get(SETTING) if isinstance(settings, dict) else None
+    if not os.path.isfile(settings_path):
+        return None
+    settings = quickjson.load(settings_path)
+    if not isinstance(settings, dict):
+        return None
+    folder = settings.get(SETTING)
     if not isinstance(folder, str) or "\0" in folder:
         return None
     if folder.startswith(("~/", "~\\")):
@@ -118,9 +137,10 @@ def _read_folder(settings_path: str) -> str | None:
 
 
 def is_users_own(project: str) -> bool:
-    """Whether a project's local settings are the user's own, not brought along by a clone.
+    """Whether the user wrote a project's local settings, so that no clone brought them along.
 
-    Git's list of files is searched for the name. Without git, an archive may have brought them.
+    They're the user's unless git lists a file of this name. Without a repository it's False, because an
+    archive may have brought them.
     """
     root = worktree.git_root(project)
     is_in_submodule = os.path.lexists(os.path.join(project, ".claude", ".git"))
@@ -128,7 +148,7 @@ def is_users_own(project: str) -> bool:
         return False
     is_linked = os.path.isfile(os.path.join(root, ".git"))
     if is_linked and worktree.main_worktree(root) == root:
-        return False  # only one side says that they belong together
+        return False  # the main repository doesn't know this worktree, so the link may be forged
     git_folder = worktree.git_folder_of(root)
     try:
         with open(os.path.join(git_folder, "index"), "rb") as file:
@@ -137,21 +157,26 @@ def is_users_own(project: str) -> bool:
         return True
     except OSError:
         return False
-    name = LOCAL_SETTINGS.rpartition("/")[2]
-    # Some file systems don't distinguish upper and lower case.
-    if len(raw) > _MOST_INDEX or name.encode() + b"\0" in raw.lower():
+    is_too_large = len(raw) > _MOST_INDEX
+    _, _, name = LOCAL_SETTINGS.rpartition("/")
+    # In lower case, because some file systems don't distinguish it. A zero byte ends each name in the list.
+    is_listed = name.encode() + b"\0" in raw.lower()
+    if is_too_large or is_listed:
         return False
     return _has_all_names(raw) or not _is_in_git(root, name)
 
 
 def _has_all_names(raw: bytes) -> bool:
-    """Whether git's list holds the whole name of each file, as it usually does.
+    """Whether git's list (its index file) holds the whole name of each file, as it usually does.
 
-    A newer version leaves out what a name shares with the one before it; a split index keeps some names in a
-    second file, and a sparse one lists folders.
+    A newer version leaves out the beginning that a name shares with the one before it; a split index keeps
+    some names in a second file, and a sparse one lists folders.
     """
-    is_whole = not any(mark in raw for mark in _INDEX_EXTENSIONS)
-    return raw[:4] == b"DIRC" and raw[4:8] in _WHOLE_VERSIONS and is_whole
+    signature = raw[:4]
+    version = raw[4:8]
+    if signature != b"DIRC" or version not in _WHOLE_VERSIONS:
+        return False
+    return not any(mark in raw for mark in _INDEX_EXTENSIONS)
 
 
 def _is_in_git(root: str, name: str) -> bool:

@@ -43,7 +43,10 @@ def listed(_root: str, _profile: Profile) -> Listed:
 
 
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
-    """Read the memory in a topic file, or any text in MEMORY.md beyond its list of topics."""
+    """Read the memory in a topic file, or any text in MEMORY.md beyond its list of topics.
+
+    None if the topic is retired, or if MEMORY.md has no such text.
+    """
     name = stem(relative)
     try:
         file = read_text(root, relative, profile.max_bytes)
@@ -51,29 +54,31 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         if markdown.seems_retired(root, relative, profile.max_bytes):
             return None
         return Entry(name, name, OWN_CATEGORY, problem=f"{error}; found by name only")
-    is_list = relative.rpartition("/")[2] == INDEX
-    if is_list:
-        return _own_text(root, relative, file.text, file.note)
+    _, _, file_name = relative.rpartition("/")
+    if file_name == INDEX:
+        return _read_list_text(root, relative, file.text, file.note)
     header = read_front_matter(file.text)
-    fields, body = header.fields, header.body
+    fields = header.fields
+    body = header.body
     if markdown.is_retired(fields):
         return None
     title = markdown.one_line(fields.get("title", []) or fields.get("name", []))
-    # The client puts the type into a mapping of its own.
-    kinds = fields.get("type", []) or fields.get("metadata.type", [])
-    category = " ".join(kinds).lower()
+    if not title:
+        title = markdown.heading(body) or name
+    # The client puts the type into a mapping of its own, `metadata`.
+    types = fields.get("type", []) or fields.get("metadata.type", [])
+    category = " ".join(types).lower()
     if category not in profile.categories:
         category = OWN_CATEGORY
     entry = Entry(
         name,
-        title or markdown.heading(body) or name,
+        title,
         category,
         tags=markdown.tags_of(fields),
         body=markdown.with_descriptions(fields, body),
         updated=markdown.time_of(fields),
     )
-    entry.aliases = markdown.aliases_of(fields)
-    entry.aliases += markdown.descriptions_as_titles(fields)
+    entry.aliases = [*markdown.aliases_of(fields), *markdown.descriptions_as_titles(fields)]
     entry.name = words_of_name(relative, entry.title)
     entry.status = force.status_of(fields, body)
     entry.note = markdown.join_notes(file.note, header.problem)
@@ -83,33 +88,38 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     return entry
 
 
-def _own_text(root: str, relative: str, text: str, note: str | None) -> Entry | None:
-    """Read a list's text, without lines that link to existing topics, since those are entries too."""
-    folder = relative.rpartition("/")[0]
-    kept: list[str] = []
-    links = 0
+def _read_list_text(root: str, relative: str, text: str, note: str | None) -> Entry | None:
+    """Read the text of a list of topics; None if only links and headings are in it.
+
+    Lines that link to existing topics are left out, because topics are entries of their own.
+    """
+    folder, _, _ = relative.rpartition("/")
+    kept_lines: list[str] = []
+    link_count = 0
     for line in lines_of(text):
-        links += line.count("](")
-        # Each link costs a look at the disk.
-        if links > _MOST_LINKS or not _leads_to_topic(root, folder, line):
-            kept.append(line)
-    has_text = any(line.strip() and not line.startswith("#") for line in kept)
+        link_count += line.count("](")
+        # Following a link reads the disk, so further links are kept as text.
+        if link_count > _MOST_LINKS or not _leads_to_topic(root, folder, line):
+            kept_lines.append(line)
+    has_text = any(line.strip() and not line.startswith("#") for line in kept_lines)
     if not has_text:
         return None
     name = stem(relative)
     entry_id = f"{folder}/{name}" if folder else name
-    entry = Entry(entry_id, relative, OWN_CATEGORY, body="\n".join(kept).strip())
+    entry = Entry(entry_id, relative, OWN_CATEGORY, body="\n".join(kept_lines).strip())
     entry.note = note
     return entry
 
 
 def _leads_to_topic(root: str, folder: str, line: str) -> bool:
-    """Whether a line of a list has a link to a topic of this store that exists."""
-    _, *ends = line.split("](")
-    for end in ends:
-        address, bracket, _ = end.partition(")")
-        target = address.partition("#")[0].strip().strip("<>").replace("%20", " ")
-        if not bracket or not target.lower().endswith(markdown.ENDINGS):
+    """Whether a line has a Markdown link to a topic of this store that exists."""
+    _, *texts_behind = line.split("](")
+    for text_behind in texts_behind:
+        address, bracket, _ = text_behind.partition(")")
+        target, _, _ = address.partition("#")
+        target = target.strip().strip("<>").replace("%20", " ")
+        is_to_topic = target.lower().endswith(markdown.ENDINGS)
+        if not bracket or not is_to_topic:
             continue
         path = contained(root, os.path.join(folder, target))
         if path is not None and os.path.isfile(path):

@@ -47,7 +47,7 @@ MAX_RECORD = 10_000_000  # bytes; checking whether a larger record is retired wo
 
 
 def is_at(root: str, profile: Profile) -> bool:
-    """Whether a folder is such a store, judging by its settings, its records, or lines of its index."""
+    """Whether a folder is a claude-memory store: it has its settings, a record, or an index of memories."""
     if os.path.isfile(os.path.join(root, MEMORY_CONFIG)):
         return True
     for category in profile.categories.values():
@@ -62,21 +62,29 @@ def is_at(root: str, profile: Profile) -> bool:
         head, _ = read_bytes(os.path.realpath(root), INDEX, _HEAD)
     except Unreadable:
         return False
-    lines = lines_of(decode(head))
-    return any(line.startswith("- [") and "] " in line and " -> " in line for line in lines)
+    for line in lines_of(decode(head)):
+        is_of_memory = line.startswith("- [") and "] " in line and " -> " in line
+        if is_of_memory:
+            return True
+    return False
 
 
 def _has_records(folder: str) -> bool:
+    """Whether a folder contains a JSON file; False as well if it can't be read."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            is_record = entry.name.lower().endswith(ENDINGS) and entry.name[0] != "."
+            is_hidden = entry.name.startswith(".")
+            is_record = entry.name.lower().endswith(ENDINGS) and not is_hidden
             if is_record and entry.is_file():
                 return True
     return False
 
 
 def listed(root: str, profile: Profile) -> Listed:
-    """Return the folders beside the usual ones that index.md names, and the number of its missing files."""
+    """Return the unusual folders with records that index.md names, and the problems of the list.
+
+    If it names missing files, records of the same names are looked for elsewhere in the store.
+    """
     listing = Listed()
     if not os.path.isfile(os.path.join(root, INDEX)):
         return listing
@@ -88,41 +96,49 @@ def listed(root: str, profile: Profile) -> Listed:
     lines = lines_of(decode(raw))
     if is_longer or len(lines) > _MOST_LISTED:
         listing.problems.append(f"{INDEX}: only its first {_MOST_LISTED:,} lines are read")
-    usual_folders = {
-        category["folder"] for category in profile.categories.values() if category["folder"]
-    }
-    names = {folder: _list_names(os.path.join(root, folder)) for folder in usual_folders}
-    missing: list[str] = []
+    names_by_folder = {}  # of the usual folders
+    for category in profile.categories.values():
+        folder = category["folder"]
+        if folder:
+            names_by_folder[folder] = _list_names(os.path.join(root, folder))
+    missing_paths: list[str] = []
     for line in lines[:_MOST_LISTED]:
-        place = _find_link(root, line)
-        if place is None:
+        path = _find_link(root, line)
+        if path is None:
             continue
-        folder, _, name = place.rpartition("/")
-        if folder in usual_folders:
-            is_there = name in names[folder]
+        folder, _, name = path.rpartition("/")
+        if folder in names_by_folder:
+            exists = name in names_by_folder[folder]
         else:
-            is_inside = contained(root, place) is not None
-            is_there = is_inside and os.path.isfile(os.path.join(root, place))
-        if not is_there:
-            missing.append(place)
-        elif folder and place.lower().endswith(ENDINGS):
+            is_inside = contained(root, path) is not None
+            exists = is_inside and os.path.isfile(os.path.join(root, path))
+        if not exists:
+            missing_paths.append(path)
+        elif folder and path.lower().endswith(ENDINGS):
             listing.folders.add(folder)
         else:
             problem = f"named in {INDEX}, and no record in a folder; not searched"
-            listing.problems.append(f"{place}: {problem}")
-    if missing:
-        elsewhere = _find_elsewhere(root, {place.rpartition("/")[2] for place in missing})
-        listing.folders.update(path.rpartition("/")[0] for path in elsewhere.values())
-        missing = [_describe_missing(place, elsewhere) for place in missing]
-        shown = ", ".join(missing[:_SHOWN])
-        rest = len(missing) - _SHOWN
-        more = f" and {rest} more" if rest > 0 else ""
-        listing.problems.append(f"{INDEX} names files that do not exist: {shown}{more}")
+            listing.problems.append(f"{path}: {problem}")
+    if missing_paths:
+        path_by_name = _find_elsewhere(root, set(map(_name_of, missing_paths)))
+        for path in path_by_name.values():
+            folder, _, _ = path.rpartition("/")
+            listing.folders.add(folder)
+        listing.problems.append(_describe_missing(missing_paths, path_by_name))
     return listing
 
 
+def _name_of(path: str) -> str:
+    """Return a file's name, with its ending."""
+    _, _, name = path.rpartition("/")
+    return name
+
+
 def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
-    """Map names of records in folders to their paths: a wrong path in the list mustn't hide a memory."""
+    """Map the names of records to their paths in any folder; a name that's nowhere is left out.
+
+    A wrong path in the list mustn't hide a memory. Only the first 10,000 names in the store are looked at.
+    """
     paths: dict[str, str] = {}
     folders = [""]
     entries_left = _MOST_LOOKED_AT
@@ -133,44 +149,65 @@ def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
             path = f"{folder}/{name}" if folder else name
             if name.startswith(".") or os.path.islink(os.path.join(root, path)):
                 continue
-            if folder and name in names and name.lower().endswith(ENDINGS):
+            is_record = name.lower().endswith(ENDINGS)
+            may_be_folder = "." not in name
+            if folder and is_record and name in names:
                 paths.setdefault(name, path)
-            elif "." not in name and path.count("/") < _DEEPEST:
+            elif may_be_folder and path.count("/") < _DEEPEST:
                 folders.append(path)
     return paths
 
 
-def _describe_missing(place: str, elsewhere: Mapping[str, str]) -> str:
-    path = elsewhere.get(place.rpartition("/")[2])
-    return place if path is None else f"{place} (found at {path})"
+def _describe_missing(missing_paths: list[str], path_by_name: Mapping[str, str]) -> str:
+    """Say which files the list names in vain, a few of them, and the paths of the same names elsewhere."""
+    descriptions = []
+    for path in missing_paths[:_SHOWN]:
+        description = path
+        other_path = path_by_name.get(_name_of(path))
+        if other_path is not None:
+            description = f"{path} (found at {other_path})"
+        descriptions.append(description)
+    shown = ", ".join(descriptions)
+    more_count = len(missing_paths) - _SHOWN
+    more = f" and {more_count} more" if more_count > 0 else ""
+    return f"{INDEX} names files that do not exist: {shown}{more}"
 
 
 def _list_names(folder: str) -> frozenset[str]:
+    """Return the names in a folder; none if it's missing or can't be read."""
     try:
         return frozenset(os.listdir(folder))
-    except OSError:  # it doesn't exist, or can't be read
+    except OSError:
         return frozenset()
 
 
 def _find_link(root: str, line: str) -> str | None:
-    """Return the path in the store that a line of index.md links to, or None for any other line."""
+    """Return the path in the store that a line of index.md links to; None for any other line.
+
+    Such a line is `- [type] Title -> folder/name.json #tags:a,b`.
+    """
     _, arrow, target = line.rpartition(" -> ")
     if not arrow or not line.lstrip().startswith("- ["):
         return None
-    path = target.partition(" #tags:")[0].strip().strip("`")
-    # Relative to the project, as the store's own tool writes it, or to the store.
-    below = f"{MEMORY}/".replace(os.sep, "/")
-    if below in path:
-        path = path.partition(below)[2]
+    path, _, _ = target.partition(" #tags:")
+    path = path.strip().strip("`")
+    # The store's own tool writes a path relative to the project; others are relative to the store.
+    store_prefix = f"{MEMORY}/".replace(os.sep, "/")
+    if store_prefix in path:
+        _, _, path = path.partition(store_prefix)
     if os.path.isabs(path):
         path = os.path.relpath(path, root)
     return os.path.normpath(path).replace(os.sep, "/")
 
 
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
-    """Read the memory in a record; None if it's retired. Raises `Unreadable` if it may be retired."""
+    """Read the memory in a record; None if it's retired.
+
+    A damaged record has an entry with its name and a `problem`. Raises `Unreadable` if it may be retired.
+    """
     name = stem(relative)
-    category = _category_of_folder(relative.rpartition("/")[0], profile)
+    folder, _, _ = relative.rpartition("/")
+    category = _category_of_folder(folder, profile)
     raw, is_longer = read_bytes(root, relative, MAX_RECORD)
     if is_longer:
         raise Unreadable(f"larger than {MAX_RECORD:,} bytes")
@@ -180,7 +217,8 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     except (Unreadable, ValueError, RecursionError) as error:
         if not _is_surely_active(raw):
             raise Unreadable("damaged, and it may be retired") from None
-        category = category or next(iter(profile.categories))
+        if category is None:
+            category = next(iter(profile.categories))  # the first one
         reason = error if isinstance(error, Unreadable) else "not valid JSON"
         return Entry(name, name, category, problem=f"{reason}; found by name only")
     if not isinstance(record, dict):
@@ -191,27 +229,30 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         if is_damaged:
             raise Unreadable("damaged, and it may be retired")
         return None
-    category = category or _category_in(record, profile)
+    if category is None:
+        category = _category_in(record, profile)
     title = record.get("title")
     if not isinstance(title, str) or not title.strip():
         title = name
     tags = record.get("tags")
     if not isinstance(tags, list):
         tags = []
+    body_fields = profile.categories[category]["body"]
     entry = Entry(
         name,
         title,
         category,
         tags=[tag for tag in tags if isinstance(tag, str)],
-        body=body_text(record, profile.categories[category]["body"], profile.max_bytes),
+        body=body_text(record, body_fields, profile.max_bytes),
         updated=read_time(record.get("updated_at")) or read_time(record.get("created_at")),
     )
-    entry.status = force.status_of(_stated(record), "")
+    entry.status = force.status_of(_status_fields(record), body="")
     entry.note = note
     return entry
 
 
 def _category_of_folder(folder: str, profile: Profile) -> str | None:
+    """Return the category whose records are in a folder; None if it's no usual folder."""
     for category, data in profile.categories.items():
         if data["folder"] == folder:
             return category
@@ -219,55 +260,64 @@ def _category_of_folder(folder: str, profile: Profile) -> str | None:
 
 
 def _is_surely_active(raw: bytes) -> bool:
-    """Whether a damaged record has no status except active, in whatever encoding."""
-    _, *values = raw.replace(b"\0", b"").split(b"record_status")
-    return all(value.lstrip(b" \t\r\n:'\"").startswith(b"active") for value in values)
+    """Whether each `record_status` in a damaged record is "active", or there's none, in any encoding."""
+    without_zeros = raw.replace(b"\0", b"")  # the upper halves of ASCII characters in UTF-16
+    _, *texts_behind = without_zeros.split(b"record_status")
+    return all(text.lstrip(b" \t\r\n:'\"").startswith(b"active") for text in texts_behind)
 
 
 def _category_in(record: Mapping[str, object], profile: Profile) -> str:
-    """Return the category that a record gives itself, if it's in another folder than the usual ones."""
+    """Return the category that a record gives itself; the profile's first one if it gives none of these."""
     category = str(record.get("category", "")).lower().replace("-", "_")
     if category in profile.categories:
         return category
     return next(iter(profile.categories))
 
 
-def _stated(record: Mapping[str, object]) -> dict[str, list[str]]:
-    """Return the keys of a record and its content that tell a status, as fields of a front matter."""
+def _status_fields(record: Mapping[str, object]) -> dict[str, list[str]]:
+    """Collect the keys of a record and of its content that tell a status, with a list of texts each."""
     fields: dict[str, list[str]] = {}
     for part in (record, record.get("content")):
-        for key, value in part.items() if isinstance(part, dict) else ():
+        if not isinstance(part, dict):
+            continue
+        for key, value in part.items():
             if key in force.KEYS and isinstance(value, str | bool):
                 fields.setdefault(key, []).append(str(value))
     return fields
 
 
 def body_text(record: Mapping[str, object], fields: list[str], limit: int) -> str:
-    """Return the first `limit` characters of a record's body fields: strings, lists or objects of them."""
+    """Return the first `limit` characters of the named fields in a record's content, a line for each string.
+
+    The fields may be strings, or lists and objects of them.
+    """
     content = record.get("content")
     if not isinstance(content, dict):
         return ""
-    parts = []
-    room = limit
-    for part in _yield_strings([content.get(field) for field in fields]):
-        if room < 0:
+    texts = []
+    chars_left = limit
+    for text in _yield_strings([content.get(field) for field in fields]):
+        if chars_left < 0:
             break
-        parts.append(part[:room])
-        room -= len(part) + 1
-    return "\n".join(parts)
+        texts.append(text[:chars_left])
+        chars_left -= len(text) + 1  # with the line break
+    return "\n".join(texts)
 
 
 def _yield_strings(values: Iterable[object]) -> Iterator[str]:
-    """Yield the strings in nested values, without recursion, which would cost each string its depth."""
-    waiting = [iter(values)]
-    while waiting:
-        for value in waiting[-1]:
+    """Yield the strings in nested lists and dicts, in their order.
+
+    It isn't recursive: then each string would be handed up through all levels, one by one.
+    """
+    open_levels = [iter(values)]  # the innermost one comes last
+    while open_levels:
+        for value in open_levels[-1]:
             if isinstance(value, str):
                 yield value
             elif isinstance(value, list | dict):
-                # Its strings come first; then the loop continues behind it.
-                inner = value if isinstance(value, list) else value.values()
-                waiting.append(iter(inner))
+                # Go through the inner values first; this level continues behind them.
+                inner_values = value if isinstance(value, list) else value.values()
+                open_levels.append(iter(inner_values))
                 break
         else:
-            waiting.pop()
+            open_levels.pop()

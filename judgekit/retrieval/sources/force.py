@@ -122,22 +122,29 @@ _MOST_LINES = 400  # of a text; its status must come early
 
 
 def status_of(fields: Mapping[str, list[str]], body: str) -> str:
-    """Return the status of a decision that's no longer in force, one of the three words above, or ""."""
-    stated = []
+    """Return "superseded", "deprecated" or "rejected"; "" if the text says nothing, so it's in force."""
+    values = []
     for key in _STATUS_KEYS:
-        stated += fields.get(key, [])
-    return _find_in_values(stated) or _find_in_keys(fields) or _find_in_values(_status_lines(body))
+        values += fields.get(key, [])
+    status = _find_in_values(values)
+    if not status:
+        status = _find_in_keys(fields)
+    if not status:
+        status = _find_in_values(_status_lines(body))
+    return status
 
 
 def is_true(values: list[str]) -> bool:
-    """Whether a switch is on; a date (since when it's on) counts, too."""
+    """Whether the value of a flag means yes. So does a date: some tools write when it was set."""
     text = " ".join(values).strip().lower()
-    is_day = text[:4].isdecimal() and text[4:5] in ("-", "/", ".")
-    return text in _TRUE or is_day
+    year = text[:4]
+    sign_behind_year = text[4:5]
+    is_date = year.isdecimal() and sign_behind_year in ("-", "/", ".")
+    return text in _TRUE or is_date
 
 
 def _find_in_keys(fields: Mapping[str, list[str]]) -> str:
-    """Return the status given by a key of its own: `superseded_by: ADR-9`, `deprecated: true`."""
+    """Return the status that has a key of its own (`superseded_by: ADR-9`, `deprecated: true`), or ""."""
     for key, values in fields.items():
         may_name_successor = key in _SUCCESSOR_NAMES or key in _SUCCESSOR_FLAGS
         if may_name_successor and _names_successor(" ".join(values)):
@@ -148,11 +155,12 @@ def _find_in_keys(fields: Mapping[str, list[str]]) -> str:
 
 
 def _names_successor(text: str) -> bool:
+    """Whether a value names anything: "", "none" and "n/a" don't."""
     return text.strip(_AROUND_SUCCESSOR).lower() not in _NO_SUCCESSOR
 
 
 def _find_in_values(values: list[str]) -> str:
-    """Return the last value's status of ours: adr-tools adds lines below the first one."""
+    """Return the status of the last value that has one, or "": adr-tools adds later ones below."""
     for value in reversed(values):
         status = _find_in_statement(value)
         if status:
@@ -161,26 +169,32 @@ def _find_in_values(values: list[str]) -> str:
 
 
 def _find_in_statement(value: str) -> str:
-    """Find the status in a value, whatever marks are around it, or behind an earlier status."""
+    """Return the status that a value begins with, or a later one (`Accepted -> Deprecated`), or ""."""
     text = _plain(_drop_struck(value))
     status = _find_in_value(text)
     if status:
         return status
     for sign in _BEFORE_LATER_STATUS:
-        later = _plain(text.partition(sign)[2])
-        # A list of all possible statuses doesn't say anything.
-        is_said = sign not in (",", ";") or _explains(later)
-        if later and is_said and _find_in_value(later):
-            return _find_in_value(later)
+        _, _, behind_sign = text.partition(sign)
+        later_text = _plain(behind_sign)
+        if not later_text:
+            continue
+        # `proposed, accepted, rejected` lists all possible statuses, so it says nothing.
+        may_be_list = sign in (",", ";")
+        if may_be_list and not _explains(later_text):
+            continue
+        status = _find_in_value(later_text)
+        if status:
+            return status
     return ""
 
 
 def _drop_struck(text: str) -> str:
-    """Remove the parts of a text that are struck out."""
+    """Remove the parts of a text that are struck out, in Markdown or HTML."""
     for start, end in (("~~", "~~"), ("<del>", "</del>"), ("<s>", "</s>")):
         while start in text:
-            before, _, rest = text.partition(start)
-            _, closing, after = rest.partition(end)
+            before, _, struck = text.partition(start)
+            _, closing, after = struck.partition(end)
             if not closing:
                 break
             text = f"{before} {after}"
@@ -190,89 +204,98 @@ def _drop_struck(text: str) -> str:
 def _plain(text: str) -> str:
     """Return a text in lower case from its first letter on, without marks, emoji and their names."""
     text = text.strip(_AROUND).lower()
-    if text.startswith(":"):  # `:x: Deprecated`, or a field of reST
-        text = text[1:].partition(":")[2]
-    for place, char in enumerate(text):
+    if text.startswith(":"):  # `:x: Deprecated`, or `:status: deprecated` in reST
+        _, _, text = text[1:].partition(":")
+    for position, char in enumerate(text):
         if char.isalnum() or char == "[":
-            return text[place:]
+            return text[position:]
     return ""
 
 
 def _explains(text: str) -> bool:
-    """Whether the first word is followed by one that introduces a successor, a date or a reason."""
+    """Whether the second word introduces a successor, a date or a reason, as in "replaced by"."""
     words = text.split()
     return len(words) > 1 and words[1] in _FOLLOWING
 
 
 def _find_in_value(text: str) -> str:
-    """Return the status that a text begins with, unless it's a sentence about something else."""
+    """Return the status that a text begins with; "" if it's a sentence about something else."""
     word = text
-    for place, char in enumerate(text):
+    for position, char in enumerate(text):
         if char in _WORD_ENDS:
-            word = text[:place]
+            word = text[:position]
             break
     status = _STATUSES.get(word, "")
     if status and _ends_or_explains(text[len(word) :].lstrip("*_~")):
         return status
-    for unspaced in _UNSPACED:
-        if text.startswith(unspaced):
-            return _STATUSES[unspaced]
+    # Chinese and Japanese have no space behind the word, so it has no end to look for.
+    for word in _UNSPACED:
+        if text.startswith(word):
+            return _STATUSES[word]
     return ""
 
 
-def _ends_or_explains(rest: str) -> bool:
-    """Whether a status is followed by its end, or by a successor, a date or a reason."""
-    has_no_space = rest.lstrip() == rest and rest != ""  # but a comma or a bracket
-    words = rest.strip(_WORD_ENDS).split()
-    if has_no_space or not words:
+def _ends_or_explains(text_behind: str) -> bool:
+    """Whether nothing follows a status, or a successor, a date or a reason: not just any sentence."""
+    has_sign_behind = text_behind != "" and not text_behind[0].isspace()  # a comma, a bracket
+    words = text_behind.strip(_WORD_ENDS).split()
+    if has_sign_behind or not words:
         return True
     first_word = words[0]
-    return not first_word[0].isalpha() or first_word in _FOLLOWING
+    is_number_or_link = not first_word[0].isalpha()
+    return is_number_or_link or first_word in _FOLLOWING
 
 
 def _status_lines(body: str) -> list[str]:
-    """Return the lines of the Status section, and any status named before the other sections."""
+    """List what may name a status: the lines of the Status section, and those above all other sections."""
     lines = lines_of(body)[:_MOST_LINES]
     values: list[str] = []
     is_fenced = False
-    is_in_section = False
-    sections = 0  # the first is the title's
-    for place, line in enumerate(lines):
+    is_in_status_section = False
+    heading_count = 0
+    for number, line in enumerate(lines):
         text = line.strip()
         if text.startswith(("```", "~~~")):
             is_fenced = not is_fenced
         if is_fenced or not text:
             continue
-        below = lines[place + 1].strip() if place + 1 < len(lines) else ""
-        if _is_heading(text, below):
-            is_in_section = text.strip("#=- \t:").lower() in _STATUS_NAMES
-            sections += 1
-        elif is_in_section or sections <= 1:
-            if text[0] == "|":
-                values += _find_in_row(_split_cells(text))
-                if _is_rule(below):
-                    values += _find_in_column(lines[place:])
-            elif is_in_section:
-                if not _is_underline(text):
-                    values.append(text)
-            else:
-                values += _find_in_line(text)
+        line_below = lines[number + 1].strip() if number + 1 < len(lines) else ""
+        if _is_heading(text, line_below):
+            is_in_status_section = text.strip("#=- \t:").lower() in _STATUS_NAMES
+            heading_count += 1
+            continue
+        is_at_top = heading_count <= 1  # the first heading is the title
+        if not is_in_status_section and not is_at_top:
+            continue
+        if text[0] == "|":
+            values += _find_in_row(_split_cells(text))
+            if _is_rule(line_below):
+                values += _find_in_column(lines[number:])
+        elif is_in_status_section:
+            if not _is_underline(text):
+                values.append(text)
+        else:
+            values += _find_in_line(text)
     return values
 
 
 def _find_in_line(text: str) -> list[str]:
-    """Find the status in a line: after its name, or at the beginning of a quote."""
-    name, colon, value = text.strip(_AROUND).lstrip(":").replace("\uff1a", ":").partition(":")
+    """Return a list of the one text in a line that may begin with a status; an empty list if none may.
+
+    It's the text behind `Status:`, or a quote, a box or emphasised text.
+    """
+    line = text.strip(_AROUND).lstrip(":").replace("\uff1a", ":")  # a wide Chinese colon
+    name, colon, value = line.partition(":")
     if colon:
-        stated = _find_in_row([name, value])
-        if stated:
-            return stated
+        values = _find_in_row([name, value])
+        if values:
+            return values
     if text.startswith((":::", "!!!")):  # a box, as in `:::warning Superseded`
-        text = text.lstrip(":! ").partition(" ")[2]
+        _, _, text = text.lstrip(":! ").partition(" ")
     elif text[0] == ">":
         text = text.lstrip("> ")
-        if text.startswith("[!"):  # the kind of a box
-            text = text.partition("]")[2]
+        if text.startswith("[!"):  # the type of a box, as in `[!WARNING]`
+            _, _, text = text.partition("]")
     elif not text.startswith(("**", "__", "~~")):
         return []
     words = text.strip(_AROUND).split()
@@ -280,43 +303,51 @@ def _find_in_line(text: str) -> list[str]:
         words = words[1:]
     statement = " ".join(words)
     # `**Rejected**: Jenkins` names an option, not the decision.
-    is_option = (
-        len(words) > 1 and _find_in_statement(statement) == REJECTED and not _explains(statement)
-    )
-    return [] if is_option else [statement]
+    is_rejected = len(words) > 1 and _find_in_statement(statement) == REJECTED
+    if is_rejected and not _explains(statement):
+        return []
+    return [statement]
 
 
 def _find_in_row(cells: list[str]) -> list[str]:
-    """Return the cell behind the name of a status; `superseded` if there is a successor."""
+    """Return a list of a row's status: its second cell behind `Status`, "superseded" behind `Replaced by`.
+
+    The list is empty if the row is about something else.
+    """
     if len(cells) < 2:  # noqa: PLR2004 - a name and a value
         return []
     name = cells[0].strip(_AROUND).lower()
+    value = cells[1]
     if name in _STATUS_NAMES:
-        return [cells[1]]
-    if name in _SUCCESSOR_NAMES and _names_successor(cells[1]):
+        return [value]
+    if name in _SUCCESSOR_NAMES and _names_successor(value):
         return [SUPERSEDED]
     return []
 
 
 def _find_in_column(lines: list[str]) -> list[str]:
-    """Return the status in a table of one row, or a row a day; longer ones list other decisions' statuses."""
-    names = [cell.strip(_AROUND).lower() for cell in _split_cells(lines[0])]
+    """Return the cells below `Status` in the table that the lines begin with.
+
+    The table must have a single row, or be a history by date: otherwise it lists other decisions.
+    """
+    column_names = [cell.strip(_AROUND).lower() for cell in _split_cells(lines[0])]
     rows: list[list[str]] = []
-    for line in lines[2:]:
-        if line.strip()[:1] != "|":
+    for line in lines[2:]:  # behind the head and the rule below it
+        if not line.lstrip().startswith("|"):
             break
         rows.append(_split_cells(line))
-    is_history = names[0] in _DAY_NAMES
+    is_history = column_names[0] in _DAY_NAMES
     if len(rows) != 1 and not is_history:
         return []
     values: list[str] = []
-    for place, name in enumerate(names):
+    for column, name in enumerate(column_names):
         if name in _STATUS_NAMES:
-            values += [row[place] for row in rows if place < len(row)]
+            values += [row[column] for row in rows if column < len(row)]
     return values
 
 
 def _split_cells(line: str) -> list[str]:
+    """Split a row of a Markdown table (`| a | b |`) into its cells."""
     return line.strip().strip("|").split("|")
 
 
@@ -325,9 +356,15 @@ def _is_rule(text: str) -> bool:
     return text.startswith("|") and not text.strip("|:- \t")
 
 
-def _is_heading(text: str, below: str) -> bool:
-    return text.startswith("#") or (_is_underline(below) and not _is_underline(text))
+def _is_heading(text: str, line_below: str) -> bool:
+    """Whether a line is a heading: `## Status`, or one that's underlined on the line below."""
+    if text.startswith("#"):
+        return True
+    return _is_underline(line_below) and not _is_underline(text)
 
 
 def _is_underline(text: str) -> bool:
-    return len(text) >= _SHORTEST_UNDERLINE and text == text[0] * len(text) and text[0] in "=-"
+    """Whether a line consists of `=` or `-` only, three of them at least."""
+    if len(text) < _SHORTEST_UNDERLINE or text[0] not in "=-":
+        return False
+    return text.count(text[0]) == len(text)

@@ -54,28 +54,29 @@ class FrontMatter:
 
 
 def read_front_matter(text: str) -> FrontMatter:
-    """Read a text's header; one without a header is all body.
+    """Read a text's header; a text without one has no fields, and is all body.
 
-    A second header below the first, as tools that add one of their own leave it, counts more than the first.
+    Tools that put a header of their own above the text's leave two. Then the values of the second one win.
     """
     first = _read_header(text)
     if not first.fields:
         return first
-    rest = first.body.lstrip("\r\n \t")
-    if not rest.startswith(_YAML):
+    text_below = first.body.lstrip("\r\n \t")
+    if not text_below.startswith(_YAML):
         return first
-    second = _read_header(rest)
-    # A rule above a section of the text looks like a header.
+    second = _read_header(text_below)
+    # A horizontal rule (`---`) in a text looks like the beginning of a header.
     is_header = second.fields and second.problem is None
     if not is_header or any(" " in key for key in second.fields):
         return first
-    blank = first.body[: len(first.body) - len(rest)]
-    lines_above = first.lines_above + blank.count("\n") + second.lines_above
+    blank_between = first.body[: len(first.body) - len(text_below)]
+    lines_above = first.lines_above + blank_between.count("\n") + second.lines_above
     fields = {**first.fields, **second.fields}
     return FrontMatter(fields, second.body, first.problem, lines_above)
 
 
 def _read_header(text: str) -> FrontMatter:
+    """Read the header that a text begins with; without one, or if it's sentences, the text is all body."""
     fence = text[:3]
     if fence not in _ENDS:
         return FrontMatter({}, text)
@@ -90,49 +91,58 @@ def _read_header(text: str) -> FrontMatter:
     reader.read()
     problem = None
     if reader.problem_line:
-        line = reader.problem_line + 1
+        line = reader.problem_line + 1  # the fence is the file's first line
         problem = f"line {line} of its front matter is not YAML; searched as it is written"
     if _is_prose(reader):
         is_meant_as_header = not KNOWN_KEYS.isdisjoint(reader.fields)
         return FrontMatter({}, text, problem if is_meant_as_header else None)
-    if reader.unread:
+    if reader.unread:  # lines that aren't YAML become the beginning of the text
         body = "\n".join([*reader.unread, body])
         lines_above -= len(reader.unread)
     return FrontMatter(reader.fields, body, problem, lines_above)
 
 
 def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
-    """Return the lines between the fences and the text below; None if there's no header."""
-    start = text.find("\n") + 1
-    if not start or text[:start].rstrip() != fence:
+    """Return the lines between the fences and the text below; None without a header, or if it's too long."""
+    start = text.find("\n") + 1  # of the second line
+    is_fence_alone = text[:start].rstrip() == fence
+    if not start or not is_fence_alone:
         return None
-    ends = _ENDS[fence]
+    end_fences = _ENDS[fence]
     lines: list[str] = []
     while start < len(text) and start < _MOST_CHARACTERS and len(lines) <= _MOST_LINES:
         end = text.find("\n", start)
         if end < 0:
             end = len(text)
         line = text[start:end].rstrip()
-        if line in ends:
+        if line in end_fences:
             body = text[end + 1 :]
-            return lines, "\n".join(lines_of(body)) if "\r" in body else body.removesuffix("\n")
+            if "\r" in body:
+                return lines, "\n".join(lines_of(body))
+            return lines, body.removesuffix("\n")
         lines.append(line)
         start = end + 1
     return None
 
 
 def _describe_too_long(text: str, fence: str) -> str | None:
-    """Say that a header is too long to be read; None if it has no end, since then it isn't one."""
-    is_long = len(text) > _MOST_CHARACTERS or text.count("\n", 0, _MOST_CHARACTERS) > _MOST_LINES
-    second_line = text.partition("\n")[2].partition("\n")[0]
-    key = second_line.partition(":" if fence == _YAML else "=")[0].strip().lower()
-    if not is_long or key not in KNOWN_KEYS or f"\n{fence}" not in text[len(fence) :]:
+    """Say that a header is too long to be read; None if the text doesn't begin with a header at all."""
+    has_many_lines = text.count("\n", 0, _MOST_CHARACTERS) > _MOST_LINES
+    is_long = has_many_lines or len(text) > _MOST_CHARACTERS
+    _, _, below_fence = text.partition("\n")
+    first_line, _, _ = below_fence.partition("\n")
+    key_end = ":" if fence == _YAML else "="
+    key, _, _ = first_line.partition(key_end)
+    begins_as_header = key.strip().lower() in KNOWN_KEYS
+    has_end = f"\n{fence}" in text[len(fence) :]
+    if not is_long or not begins_as_header or not has_end:
         return None
     limits = f"{_MOST_LINES:,} lines or {_MOST_CHARACTERS:,} characters"
     return f"its front matter has more than {limits}; searched as it is written"
 
 
 def _read_toml(lines: list[str], body: str, text: str) -> FrontMatter:
+    """Read the lines of a header in TOML; if they aren't TOML, the whole `text` is the body."""
     import tomllib  # noqa: PLC0415 - few notes have such a header
 
     try:
@@ -142,7 +152,7 @@ def _read_toml(lines: list[str], body: str, text: str) -> FrontMatter:
         return FrontMatter({}, text, problem)
     fields: dict[str, list[str]] = {}
     _add_table(fields, "", table)
-    return FrontMatter(fields, body, lines_above=len(lines) + 2)
+    return FrontMatter(fields, body, lines_above=len(lines) + 2)  # with the fences
 
 
 def _add_table(fields: dict[str, list[str]], prefix: str, table: Mapping[str, object]) -> None:
@@ -152,24 +162,30 @@ def _add_table(fields: dict[str, list[str]], prefix: str, table: Mapping[str, ob
         if isinstance(value, dict):
             _add_table(fields, f"{path}.", value)
         elif isinstance(value, list):
-            fields[path] = [_toml_text(item) for item in value if not isinstance(item, dict | list)]
+            plain_items = [item for item in value if not isinstance(item, dict | list)]
+            fields[path] = [_toml_text(item) for item in plain_items]
         else:
             fields[path] = [_toml_text(value)]
 
 
 def _toml_text(value: object) -> str:
+    """Return a plain value as text, as it's written in TOML: `true`, not Python's `True`."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value)
 
 
 def _is_prose(reader: _YamlReader) -> bool:
-    """Whether the text between two rules isn't a header but sentences, of which one may have a colon."""
-    if not reader.begins_with_key or reader.entries <= len(reader.unread):
+    """Whether the lines between two `---` are sentences, one perhaps with a colon, and not a header."""
+    has_mostly_unread_lines = reader.entries <= len(reader.unread)
+    if not reader.begins_with_key or has_mostly_unread_lines:
         return True
-    if not KNOWN_KEYS.isdisjoint(reader.fields):
+    has_known_key = not KNOWN_KEYS.isdisjoint(reader.fields)
+    if has_known_key:
         return False
-    return reader.problem_line > 0 or any(" " in key for key in reader.keys) or _is_note(reader)
+    has_problem = reader.problem_line > 0
+    has_key_of_several_words = any(" " in key for key in reader.keys)
+    return has_problem or has_key_of_several_words or _is_note(reader)
 
 
 def _is_note(reader: _YamlReader) -> bool:
@@ -192,8 +208,10 @@ class _YamlReader:
         self._lines_ahead = 4 * len(lines)  # read for values that may turn out to have no end
 
     def read(self) -> None:
+        """Read all lines: a mapping in braces, or pairs, which begin at the indent of the first one."""
         indent = self._next_indent()
-        if indent < 0:
+        is_empty = indent < 0
+        if is_empty:
             return
         text = self.lines[self._place].strip()
         if text[0] == "{":
@@ -201,12 +219,13 @@ class _YamlReader:
             return
         self.begins_with_key = _split_pair(text) is not None
         while self._next_indent() >= 0:
-            before = self._place
-            self._read_mapping(indent, "", 0)
-            if self._place == before:  # less indented than the first key
+            place_before = self._place
+            self._read_mapping(indent, prefix="", depth=0)
+            if self._place == place_before:  # the line is less indented than the first key
                 self._leave_line()
 
     def _read_root_flow(self, text: str) -> None:
+        """Read a header that's a single mapping in braces, as in JSON."""
         self._place += 1
         fields = self._read_closed_flow(text)
         if fields is None:
@@ -228,17 +247,22 @@ class _YamlReader:
         return -1
 
     def _leave_line(self) -> None:
-        """Leave a line that isn't YAML to the text."""
+        """Go past a line that isn't YAML, and put it among the `unread`."""
+        line = self.lines[self._place]
+        self.unread.append(line.strip())
         self._place += 1
         self._note_problem(self._place)
-        self.unread.append(self.lines[self._place - 1].strip())
 
-    def _note_problem(self, line: int) -> None:
+    def _note_problem(self, line_number: int) -> None:
+        """Note the line of the first problem; further ones don't count."""
         if not self.problem_line:
-            self.problem_line = line
+            self.problem_line = line_number
 
     def _read_mapping(self, indent: int, prefix: str | None, depth: int) -> None:
-        """Read the pairs at one indent; with the prefix None, their values are left out."""
+        """Read the pairs at one indent into `fields`, by their keys with the prefix in front.
+
+        With the prefix None they're read over: a mapping in a list has no path.
+        """
         while True:
             next_indent = self._next_indent()
             if next_indent < indent:
@@ -251,7 +275,8 @@ class _YamlReader:
                 continue
             key, value = pair
             self._place += 1
-            self.entries += depth == 0
+            if depth == 0:
+                self.entries += 1
             if prefix == "":
                 self.keys.append(key)
             path = None if prefix is None else (prefix + key).lower()
@@ -260,44 +285,51 @@ class _YamlReader:
                 self.fields[path] = values
 
     def _read_value(self, text: str, indent: int, path: str | None, depth: int) -> list[str]:
-        """Read the value behind a key or a dash that's indented by `indent`."""
-        if not text or text[0] == "#":
+        """Read a value whose first line is `text`, behind a key or a dash that's indented by `indent`.
+
+        A list has several texts, anything else one, and null none. The values of a mapping go to `fields`.
+        """
+        first_char = text[:1]
+        if first_char in ("", "#"):
             return self._read_below(indent, path, depth)
-        if text[0].isalnum() and self._ends_here() and _is_plain(text) and " #" not in text:
-            return [] if text in NULLS else [text]  # as most values are
-        values: list[str] | None
-        if text[0] in "|>":
+        # The quick way for most values: a few words on one line.
+        if first_char.isalnum() and self._ends_here() and _is_plain(text) and " #" not in text:
+            return [] if text in NULLS else [text]
+        values: list[str] | None = None
+        if first_char in "|>":
             values = self._read_block(text, indent)
-        elif text[0] in "\"'":
+        elif first_char in "\"'":
             values = self._read_closed_quotes(text)
-        elif text[0] in "[{":
+        elif first_char in "[{":
             values = self._read_flow_value(text, path)
-        else:
-            values = None
         if values is None:
             values = self._read_plain(text, indent)
         return values
 
     def _ends_here(self) -> bool:
         """Whether the next line can't belong to the value: it's neither blank nor indented."""
-        return self._place < len(self.lines) and self.lines[self._place][:1].strip() != ""
+        if self._place >= len(self.lines):
+            return False
+        first_char = self.lines[self._place][:1]
+        return first_char != "" and not first_char.isspace()
 
     def _read_below(self, indent: int, path: str | None, depth: int) -> list[str]:
-        """Read a value that begins on the next line: a list, a mapping or a text."""
-        below = self._next_indent()
-        if below < indent:
+        """Read a value that begins on the next line: a list, a mapping or a text; [] if there's none."""
+        indent_below = self._next_indent()
+        if indent_below < indent:
             return []
         text = self.lines[self._place].strip()
         is_item = text[:2] in ("- ", "-")
-        is_deeper = below > indent
-        if not is_deeper and not is_item:
+        is_deeper = indent_below > indent
+        if not is_deeper and not is_item:  # the next key
             return []
         if depth >= _MOST_DEPTH:
             return []
         if is_item:
-            return self._read_list(below, depth + 1)
+            return self._read_list(indent_below, depth + 1)
         if _split_pair(text) is not None:
-            self._read_mapping(below, None if path is None else f"{path}.", depth + 1)
+            prefix = None if path is None else f"{path}."
+            self._read_mapping(indent_below, prefix, depth + 1)
             return []
         self._place += 1
         return self._read_value(text, indent, path, depth + 1)
@@ -310,33 +342,37 @@ class _YamlReader:
             if line[:2] not in ("- ", "-"):
                 break
             text = line[1:].lstrip()
-            inner = indent + len(line) - len(text)
-            is_item = text[:2] in ("- ", "-")
-            is_nested = is_item or _split_pair(text) is not None
+            text_indent = indent + len(line) - len(text)
+            is_list = text[:2] in ("- ", "-")
+            is_nested = is_list or _split_pair(text) is not None
             if is_nested and depth < _MOST_DEPTH:
                 # Read the text behind the dash as if it were on a line of its own.
-                self.lines[self._place] = " " * inner + text
-                if is_item:
-                    values += self._read_list(inner, depth + 1)
+                self.lines[self._place] = " " * text_indent + text
+                if is_list:
+                    values += self._read_list(text_indent, depth + 1)
                 else:
-                    self._read_mapping(inner, None, depth + 1)
+                    self._read_mapping(text_indent, prefix=None, depth=depth + 1)
                 continue
             self._place += 1
             values += self._read_value(text, indent, None, depth)
         return values
 
     def _read_plain(self, text: str, indent: int) -> list[str]:
-        """Read a text without quotes, which goes on below while it's indented more than its key."""
-        line = self._place
+        """Read a text without quotes, and the lines below that are indented more than its key.
+
+        Returns a list of the one text, as it's written if it isn't YAML; an empty list for null.
+        """
+        first_line = self._place
         value = _strip_comment(text)
         is_yaml = _is_plain(value) and text[0] not in "|>\"'[{"
         parts = [value if is_yaml else text]
-        if value == text or not is_yaml:
-            is_yaml = self._add_lines_below(parts, indent) and is_yaml
+        ends_with_comment = is_yaml and value != text
+        if not ends_with_comment and not self._add_lines_below(parts, indent):
+            is_yaml = False
         if not is_yaml:
-            self._note_problem(line)
-        whole = " ".join(parts)
-        return [] if whole in NULLS else [whole]
+            self._note_problem(first_line)
+        whole_text = " ".join(parts)
+        return [] if whole_text in NULLS else [whole_text]
 
     def _add_lines_below(self, parts: list[str], indent: int) -> bool:
         """Add the continuation lines of a plain text; return whether they're all YAML."""
@@ -350,26 +386,29 @@ class _YamlReader:
             self._place += 1
             if text:
                 parts.append(text)
-                is_yaml = is_yaml and ": " not in text and text[-1] != ":"
+                if ": " in text or text[-1] == ":":  # it would be a key, but a text has none
+                    is_yaml = False
         return is_yaml
 
     def _read_block(self, text: str, indent: int) -> list[str] | None:
-        """Read a literal (`|`) or folded (`>`) text; None if what follows its sign isn't YAML."""
+        """Read a literal (`|`) or folded (`>`) text below; None unless its sign is like `|`, `|2` or `>-`.
+
+        Returns a list of the one text; an empty list if it's blank.
+        """
         signs = _strip_comment(text)[1:]
-        digits = signs.strip("+-")
-        is_sign = len(signs) - len(digits) <= 1 and (not digits or digits in "123456789")
-        if not is_sign or len(digits) > 1:
+        digit = signs.strip("+-")  # of its indent
+        if len(signs) - len(digit) > 1 or len(digit) > 1 or digit not in "123456789":
             return None
-        margin = indent + int(digits) if digits else -1
+        margin = indent + int(digit) if digit else None  # by default that of the first line
         lines: list[str] = []
         while self._place < len(self.lines):
             line = self.lines[self._place]
-            depth = len(line) - len(line.lstrip())
-            if line and depth <= indent:
+            line_indent = len(line) - len(line.lstrip())
+            if line and line_indent <= indent:
                 break
-            if line and margin < 0:
-                margin = depth
-            lines.append(line[max(margin, 0) :])
+            if line and margin is None:
+                margin = line_indent
+            lines.append(line[margin:])
             self._place += 1
         if text[0] == ">":
             value = fold(lines).strip()
@@ -378,88 +417,107 @@ class _YamlReader:
         return [value] if value else []
 
     def _read_closed_quotes(self, text: str) -> list[str] | None:
-        """Read a text in quotes, over several lines if need be; None if it doesn't end as one."""
+        """Read a text in quotes, over several lines if need be; None if it has no end, or more behind it.
+
+        Returns a list of the one text; an empty list if there's nothing in the quotes.
+        """
         quote = text[0]
+        line = text[1:]
         parts: list[str] = []
-        end = find_quote_end(text, quote, 1)
-        ahead = self._place
+        end = find_quote_end(line, quote, 0)
+        next_line = self._place
         while end < 0:
-            if not self._may_look_at(ahead):
+            if not self._may_look_at(next_line):
                 return None
-            parts.append(text)
-            text = self.lines[ahead]
-            ahead += 1
-            end = find_quote_end(text, quote, 0)
-        rest = text[end + 1 :].lstrip()
-        if rest and rest[0] != "#":
+            parts.append(line)
+            line = self.lines[next_line]
+            next_line += 1
+            end = find_quote_end(line, quote, 0)
+        behind_quote = line[end + 1 :].lstrip()
+        if behind_quote and behind_quote[0] != "#":
             return None
-        parts.append(text[:end])
-        parts[0] = parts[0][1:]
-        self._place = ahead
+        parts.append(line[:end])
+        self._place = next_line
         value = unquote(parts, quote)
         return [value] if value else []
 
     def _read_flow_value(self, text: str, path: str | None) -> list[str] | None:
-        """Read a list in brackets; the values of a mapping become fields of their own."""
+        """Return the items of a list in brackets; None if it isn't YAML.
+
+        A mapping in braces gives an empty list: its values become fields of their own.
+        """
         fields = self._read_closed_flow(text)
         if fields is None:
             return None
-        values = fields.pop("", []) if text[0] == "[" else []
-        if path is not None and text[0] == "{":
-            for key, nested in fields.items():
-                self.fields[f"{path}.{key}".lower()] = nested
-        return values
+        if text[0] == "[":
+            return fields.get("", [])
+        if path is not None:
+            for key, values in fields.items():
+                self.fields[f"{path}.{key}".lower()] = values
+        return []
 
     def _read_closed_flow(self, text: str) -> dict[str, list[str]] | None:
-        """Read on until a bracket is closed; None if it never is, or if something in it isn't YAML."""
+        """Read until the first bracket is closed; None if it never is, or if something in it isn't YAML.
+
+        Returns the values of a mapping by path; those of a list have the path "".
+        """
         reader = FlowReader()
         reader.add_line(text)
-        ahead = self._place
-        while not reader.is_done and reader.is_yaml and self._may_look_at(ahead):
-            reader.add_line(self.lines[ahead])
-            ahead += 1
+        next_line = self._place
+        while not reader.is_done and reader.is_yaml and self._may_look_at(next_line):
+            reader.add_line(self.lines[next_line])
+            next_line += 1
         if not reader.is_done or not reader.is_yaml:
             return None
-        self._place = ahead
+        self._place = next_line
         return reader.fields
 
     def _may_look_at(self, line: int) -> bool:
-        """Whether another line may be tried: only some quotes and brackets without an end are followed."""
+        """Whether a quote or a bracket may be looked for its end on this line; each call counts.
+
+        Many quotes without an end would otherwise take quadratic time.
+        """
         self._lines_ahead -= 1
         return line < len(self.lines) and self._lines_ahead > 0
 
 
 def _split_pair(text: str) -> tuple[str, str] | None:
     """Split a line into the key and the text behind its colon; None if it isn't a pair."""
-    first = text[:1]
-    if first in ("'", '"'):
+    first_char = text[:1]
+    if first_char in ("'", '"'):
         return _split_quoted_pair(text)
-    place = text.find(": ")
-    if place < 0:
-        place = text.find(":\t")
-    if place < 0 and text.endswith(":"):
-        place = len(text) - 1
-    is_pair = place > 0 and first not in _NO_KEYS
-    if not is_pair or text.startswith("- ") or " #" in text[:place]:
+    colon = text.find(": ")
+    if colon < 0:
+        colon = text.find(":\t")
+    if colon < 0 and text.endswith(":"):
+        colon = len(text) - 1
+    if colon <= 0 or first_char in _NO_KEYS:
         return None
-    return text[:place].rstrip(), text[place + 1 :].strip()
+    is_item = text.startswith("- ")
+    is_in_comment = " #" in text[:colon]
+    if is_item or is_in_comment:
+        return None
+    return text[:colon].rstrip(), text[colon + 1 :].strip()
 
 
 def _split_quoted_pair(text: str) -> tuple[str, str] | None:
-    end = find_quote_end(text, text[0], 1)
-    rest = text[end + 1 :].lstrip()
-    if end < 0 or rest[:2] not in (":", ": ", ":\t"):
+    """Split a line that begins with a key in quotes; None if no colon follows the quotes."""
+    quote = text[0]
+    end = find_quote_end(text, quote, 1)
+    behind_key = text[end + 1 :].lstrip()
+    if end < 0 or behind_key[:2] not in (":", ": ", ":\t"):
         return None
-    return unquote([text[1:end]], text[0]), rest[1:].strip()
+    return unquote([text[1:end]], quote), behind_key[1:].strip()
 
 
 def _strip_comment(text: str) -> str:
-    place = text.find(" #")
-    return text[:place].rstrip() if place >= 0 else text
+    start = text.find(" #")
+    return text[:start].rstrip() if start >= 0 else text
 
 
 def _is_plain(text: str) -> bool:
-    """Whether YAML takes a text for one value."""
+    """Whether YAML reads a text as one value without quotes: no pair, no item, no special sign in front."""
     if ": " in text or text[-1:] == ":":
         return False
-    return text[:1] not in _RESERVED and text[:2] not in ("- ", "-", "? ")
+    is_item_or_key = text[:2] in ("- ", "-", "? ")
+    return not is_item_or_key and text[:1] not in _RESERVED

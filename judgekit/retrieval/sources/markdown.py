@@ -49,18 +49,23 @@ def listed(*_: object) -> Listed:
 
 
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
-    """Read a file's document, by its name alone if it's unreadable; None if it's out of use."""
+    """Read the document in a file; None if it's retired.
+
+    If the file can't be read, its entry has the file's name for a title, and a `problem`.
+    """
+    name = stem(relative)
     try:
         file = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
         if seems_retired(root, relative, profile.max_bytes):
             return None
-        return Entry(relative, stem(relative), CATEGORY, problem=f"{error}; found by name only")
+        return Entry(relative, name, CATEGORY, problem=f"{error}; found by name only")
     header = read_front_matter(file.text)
-    fields, body = header.fields, header.body
+    fields = header.fields
+    body = header.body
     if is_retired(fields):
         return None
-    title = one_line(fields.get("title", [])) or heading(body) or stem(relative)
+    title = one_line(fields.get("title", [])) or heading(body) or name
     entry = Entry(
         relative,
         title,
@@ -84,24 +89,27 @@ def one_line(values: list[str]) -> str:
 
 
 def with_descriptions(fields: Mapping[str, list[str]], body: str) -> str:
-    """Put a header's descriptions of an entry above its text."""
+    """Put the description and the summary in a note's header above its text, so that they're searched."""
     descriptions = [*fields.get("description", []), *fields.get("summary", [])]
     return "\n".join([*descriptions, body])
 
 
 def descriptions_as_titles(fields: Mapping[str, list[str]]) -> list[str]:
-    """Return the beginnings of a header's descriptions, which are as good as titles."""
+    """Return the beginnings of the description and the summary in a header: they're as good as titles."""
     descriptions = [*fields.get("description", []), *fields.get("summary", [])]
     return [text[:_MOST_DESCRIPTION] for text in descriptions]
 
 
 def count_added_lines(body: str, described_body: str) -> int:
     """Return the number of lines that `with_descriptions` put above a text."""
-    return described_body.count("\n", 0, len(described_body) - len(body))
+    added_chars = len(described_body) - len(body)
+    return described_body.count("\n", 0, added_chars)
 
 
 def join_notes(*notes: str | None) -> str | None:
-    return "; ".join(note for note in notes if note) or None
+    """Join notes on what isn't searched into one; None if all are None."""
+    texts = [note for note in notes if note]
+    return "; ".join(texts) if texts else None
 
 
 def aliases_of(fields: Mapping[str, list[str]]) -> list[str]:
@@ -111,22 +119,25 @@ def aliases_of(fields: Mapping[str, list[str]]) -> list[str]:
 
 
 def time_of(fields: Mapping[str, list[str]]) -> float:
-    """Return a header's time of the last change, in seconds; 0 if it has none in the past."""
+    """Return the time of the last change in a header, in seconds; 0 if it has none, or one in the future."""
     for key in _TIMES:
         seconds = read_time(" ".join(fields.get(key, [])))
-        if seconds:
-            return seconds if seconds <= time.time() else 0.0
+        is_given = seconds != 0
+        if is_given:
+            is_past = seconds <= time.time()
+            return seconds if is_past else 0.0
     return 0.0
 
 
 def tags_of(fields: Mapping[str, list[str]]) -> list[str]:
     """Return the tags and keywords in a front matter; each value may be a comma-separated list."""
     joined = ",".join([*fields.get("tags", []), *fields.get("keywords", [])])
-    return [tag.strip() for tag in joined.split(",") if tag.strip()]
+    tags = [tag.strip() for tag in joined.split(",")]
+    return [tag for tag in tags if tag]
 
 
 def seems_retired(root: str, relative: str, limit: int) -> bool:
-    """Whether the front matter of a binary file takes it out of use, as far as it can be read."""
+    """Whether the front matter of a binary file says that it's retired, as far as it can be read."""
     try:
         raw, _ = read_bytes(root, relative, limit)
     except Unreadable:
@@ -136,15 +147,19 @@ def seems_retired(root: str, relative: str, limit: int) -> bool:
 
 
 def is_retired(fields: Mapping[str, list[str]]) -> bool:
-    status = [*fields.get("record_status", []), *fields.get("status", [])]
-    if any(value.lower() in ("retired", "archived") for value in status):
+    """Whether a header takes its text out of use: by its status, or by a flag such as `archived: true`."""
+    statuses = [*fields.get("record_status", []), *fields.get("status", [])]
+    if any(status.lower() in ("retired", "archived") for status in statuses):
         return True
     return any(force.is_true(fields.get(key, [])) for key in ("retired", "archived"))
 
 
 def heading(text: str) -> str | None:
-    """Return the first heading of a text, or the first line that is underlined as a title is in reST."""
-    for found in sections.headings(text):
-        if found.is_title:
-            return found.text
+    """Return the first heading of a text that can be its title: `# Retries`, or a line underlined with `=`.
+
+    None if there's no such heading.
+    """
+    for section_heading in sections.headings(text):
+        if section_heading.is_title:
+            return section_heading.text
     return None

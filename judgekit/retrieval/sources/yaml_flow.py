@@ -23,40 +23,43 @@ def find_quote_end(line: str, quote: str, start: int) -> int:
     """Find the quote that ends a quoted text on this line; -1 if the text goes on below."""
     if quote == "'":
         end = line.find("'", start)
-        while end >= 0 and line[end + 1 : end + 2] == "'":  # two of them mean one
+        while end >= 0 and line.startswith(
+            "'", end + 1
+        ):  # two in a row stand for one, and end nothing
             end = line.find("'", end + 2)
         return end
-    place = start
     while True:
-        end = line.find('"', place)
-        escape = line.find("\\", place, end if end >= 0 else len(line))
-        if escape < 0:
+        end = line.find('"', start)
+        search_end = end if end >= 0 else len(line)
+        backslash = line.find("\\", start, search_end)
+        if backslash < 0:
             return end
-        place = escape + 2
+        start = backslash + 2  # the character behind a backslash, perhaps a quote, is text
 
 
 def unquote(lines: Sequence[str], quote: str) -> str:
-    """Return the text between two quotes, with its lines folded and its escapes read."""
+    """Return the text that the lines between two quotes stand for: joined, with its escapes replaced."""
     if quote == "'":
         return fold(lines).replace("''", "'")
-    text = _decode(lines[0]) if len(lines) == 1 else _decode(_fold_escaped(lines))
-    # Half a surrogate pair isn't a character.
+    text = _decode(_fold_escaped(lines))
+    # An escape may be half of a surrogate pair, which no file can hold.
     return text.encode("utf-8", "replace").decode()
 
 
 def fold(lines: Sequence[str]) -> str:
-    """Join lines with spaces; a blank line becomes a line break."""
+    """Join lines with spaces; each blank line becomes a line break instead."""
     if len(lines) < 2:  # noqa: PLR2004 - nothing to join
         return "".join(lines)
     folded = lines[0].rstrip()
-    glue = " "
+    blank_lines = 0
     for line in lines[1:]:
         text = line.strip()
-        if text:
-            folded += glue + text
-            glue = " "
-        else:
-            glue = "\n" if glue == " " else f"{glue}\n"
+        if not text:
+            blank_lines += 1
+            continue
+        separator = "\n" * blank_lines if blank_lines else " "
+        folded += separator + text
+        blank_lines = 0
     return folded
 
 
@@ -65,7 +68,8 @@ def _fold_escaped(lines: Sequence[str]) -> str:
     joined = [lines[0]]
     for line in lines[1:]:
         last = joined[-1].rstrip()
-        is_escaped = (len(last) - len(last.rstrip("\\"))) % 2 == 1
+        backslashes = len(last) - len(last.rstrip("\\"))
+        is_escaped = backslashes % 2 == 1  # two stand for one, and escape nothing
         if is_escaped:
             joined[-1] = last[:-1] + line.lstrip()
         else:
@@ -78,30 +82,33 @@ def _decode(text: str) -> str:
     pieces: list[str] = []
     start = 0
     while True:
-        place = text.find("\\", start)
-        if place < 0:
+        backslash = text.find("\\", start)
+        if backslash < 0:
             pieces.append(text[start:])
             return "".join(pieces)
-        pieces.append(text[start:place])
-        sign = text[place + 1 : place + 2]
-        count = _HEX_DIGITS.get(sign, 0)
-        digits = text[place + 2 : place + 2 + count]
-        code = _code_of(digits) if len(digits) == count and count else -1
-        if code >= 0:
-            pieces.append(chr(code))
-        else:
+        pieces.append(text[start:backslash])
+        digits_start = backslash + 2
+        sign = text[backslash + 1 : digits_start]
+        digits_end = digits_start + _HEX_DIGITS.get(sign, 0)
+        digits = text[digits_start:digits_end]
+        char = None
+        if digits and digits_end <= len(text):  # an escape such as `\u00e9`, not cut off
+            char = _char_of(digits)
+        if char is None:
             pieces.append(_ESCAPES.get(sign, f"\\{sign}"))
-            count = 0
-        start = place + 2 + count
+            start = digits_start
+        else:
+            pieces.append(char)
+            start = digits_end
 
 
-def _code_of(digits: str) -> int:
-    """Return the code point for hexadecimal digits, -1 if there's none."""
+def _char_of(digits: str) -> str | None:
+    """Return the character whose code point is given in hexadecimal digits; None if there's none."""
     try:
         code = int(digits, 16)
     except ValueError:
-        return -1
-    return code if 0 <= code <= _LAST_CHARACTER else -1
+        return None
+    return chr(code) if 0 <= code <= _LAST_CHARACTER else None
 
 
 class _Level:
@@ -115,12 +122,14 @@ class _Level:
         self.key: str | None = None
 
     def value_path(self) -> str | None:
-        """Return the path of the next value; a pair in a list has none."""
+        """Return the path of the next value; None if it's left out, as the values of pairs in a list are."""
         if not self.is_mapping:
-            return self.path if self.key is None else None
+            is_in_pair = self.key is not None
+            return None if is_in_pair else self.path
         if self.path is None or self.key is None:
             return None
-        return f"{self.path}.{self.key}" if self.path else self.key
+        is_outermost = self.path == ""
+        return self.key if is_outermost else f"{self.path}.{self.key}"
 
 
 class FlowReader:
@@ -166,42 +175,50 @@ class FlowReader:
                 place = self._add_plain(line, place)
 
     def _add_indicator(self, char: str) -> None:
+        """Open or close a bracket, or end an item at a comma."""
         if char in "[{":
             self._open(is_mapping=char == "{")
             return
         level = self._levels[-1]
         self._end_item(level)
-        if char != ",":
-            self.is_yaml = level.is_mapping == (char == "}")
-            self._levels.pop()
-            self.is_done = not self._levels
+        if char == ",":
+            return
+        closes_mapping = char == "}"
+        self.is_yaml = level.is_mapping == closes_mapping  # `[}` isn't
+        self._levels.pop()
+        self.is_done = not self._levels
 
     def _open(self, *, is_mapping: bool) -> None:
+        """Open a bracket; one directly behind a text, or too deep, isn't read as YAML."""
         path: str | None = ""
         if self._levels:
             level = self._levels[-1]
             path = level.value_path()
             is_in_list = not level.is_mapping
             if is_mapping and is_in_list:
-                path = None
+                path = None  # its values can't be told from those of the list's other mappings
         if self._item is not None or len(self._levels) >= _MOST_DEPTH:
             self.is_yaml = False
         self._levels.append(_Level(path, is_mapping=is_mapping))
 
     def _is_colon(self, line: str, place: int) -> bool:
         """Whether a colon ends a key: before a blank or a bracket, or behind a quoted key."""
-        following = line[place + 1 : place + 2]
-        return following in ("", *_BLANKS, *_INDICATORS) or self._is_quoted
+        if self._is_quoted:
+            return True
+        next_char = line[place + 1 : place + 2]  # "" at the end of the line
+        return next_char in ("", *_BLANKS, *_INDICATORS)
 
     def _end_key(self) -> None:
+        """Take the text read so far as a key; a second key in the same pair isn't YAML."""
         level = self._levels[-1]
         if level.key is not None:
             self.is_yaml = False
-        level.key = self._item or ""
+        level.key = "" if self._item is None else self._item
         self._item = None
         self._is_quoted = False
 
     def _end_item(self, level: _Level) -> None:
+        """Add the text read so far to the values of its path, unless it's empty or null."""
         path = level.value_path()
         is_null = self._item in NULLS and not self._is_quoted
         if path is not None:
@@ -213,7 +230,7 @@ class FlowReader:
         self._is_quoted = False
 
     def _add_quoted(self, line: str, start: int) -> int:
-        """Add a line of a quoted text; return the position behind it."""
+        """Add a line of a quoted text, up to its end quote; return the position behind that."""
         end = find_quote_end(line, self._quote, start)
         if end < 0:
             self._quoted_lines.append(line[start:])
@@ -225,21 +242,25 @@ class FlowReader:
         return end + 1
 
     def _add_plain(self, line: str, start: int) -> int:
-        """Add text without quotes up to its end, and return the end."""
+        """Add a line of a text without quotes up to its end, and return the end."""
         end = start + 1
         while end < len(line):
-            char = line[end]
-            if char in _STOPS and self._stops(line, end):
+            if line[end] in _STOPS and self._stops(line, end):
                 break
             end += 1
         text = line[start:end].strip()
-        is_no_text = text[0] in "&*!%@`|>" or text[:2] in ("?", "? ", "-", "- ")
-        self.is_yaml = not self._is_quoted and (self._item is not None or not is_no_text)
-        self._item = text if self._item is None else f"{self._item} {text}"
+        is_first_line = self._item is None
+        has_special_sign = text[0] in "&*!%@`|>" or text[:2] in ("?", "? ", "-", "- ")
+        if self._is_quoted or (is_first_line and has_special_sign):
+            self.is_yaml = False
+        self._item = text if is_first_line else f"{self._item} {text}"
         return end
 
     def _stops(self, line: str, place: int) -> bool:
+        """Whether one of the `_STOPS` ends a text here: a colon and a `#` also occur inside of texts."""
         char = line[place]
         if char == ":":
             return self._is_colon(line, place)
-        return char != "#" or line[place - 1] in _BLANKS
+        if char == "#":
+            return line[place - 1] in _BLANKS
+        return True
