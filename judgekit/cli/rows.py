@@ -334,7 +334,7 @@ def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None
     if work.problem:
         warn(escaped(str(work.problem)))
     if work.gave_up:
-        warn(str(work.problem_of_all()))
+        warn(str(work.error_of_given_up()))
 
 
 def _exit_code(work: DatasetRun, exit_on: Collection[ExitOn]) -> int:
@@ -450,13 +450,13 @@ def _judge_on_ray(job: _Job) -> _Outcome:
 
 def _show_prompt(task: str, dataset: Dataset, project: Path, request: JudgeRequest) -> int:
     """Print the prompts for the first row that can be judged."""
-    from judgekit.data.dataset import unreadable
+    from judgekit.data.dataset import unreadable_error
     from judgekit.data.sources import UnreadableRow
     from judgekit.judging import service
 
     for row in dataset:
         if isinstance(row, UnreadableRow):
-            raise unreadable(dataset.name, row, 0)
+            raise unreadable_error(dataset.name, row, 0)
         if row.subject is not None:
             prompts = service.prompts(row.subject, project, request)
             output.say_prompts(f"{task} row {row.row_id}", prompts)
@@ -504,12 +504,12 @@ class _NewSubjects:
 
     def read(self, results: Results) -> Iterator[Document | ComparisonInput]:
         """Yield the subject of each row that would be judged; raises `InputError` for an unreadable one."""
-        from judgekit.data.dataset import unreadable
+        from judgekit.data.dataset import unreadable_error
         from judgekit.data.sources import UnreadableRow
 
         for row in self._dataset:
             if isinstance(row, UnreadableRow):
-                raise unreadable(self._dataset.name, row, 0)
+                raise unreadable_error(self._dataset.name, row, 0)
             if row.subject is None:
                 self._unjudgeable += 1
             elif results.kept(row.row_id, row.fingerprint) is not None:

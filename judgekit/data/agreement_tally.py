@@ -47,7 +47,7 @@ class Agreement(ReportPart):
     """How many rows `deep` judged twice, and how many of them got the same verdict."""
 
     def describe(self) -> list[str]:
-        """Say it in a few lines."""
+        """Describe the promise's effect in up to four lines."""
         decided = f"{self.first_tier} decided {self.decided_by_first:,} of {self.rows:,} rows"
         asked = f"{STRONG} was asked about {self.strong_calls:,}"
         if self.sampled:
@@ -61,9 +61,10 @@ class Agreement(ReportPart):
             twice = counted(self.judged_twice, "row", "rows")
             agreed = f"{self.same_twice:,} of {twice} that it judged twice"
             lines.append(f"{STRONG} agrees with itself on {agreed}")
-        return list(filter(None, lines))
+        return [line for line in lines if line]
 
     def _describe_savings(self) -> str:
+        """Describe the money and the time saved; "" if neither is known."""
         parts = []
         if self.saved_usd is not None:
             parts.append(f"{self.saved_usd:,.2f} USD saved")
@@ -88,9 +89,11 @@ class Call(NamedTuple):
         """Add up the rounds of a tier; None if it has none."""
         if not rounds:
             return None
-        costs = [round_.usage.cost_usd for round_ in rounds]
-        usd = None if None in costs else sum(filter(None, costs))
-        slowest_ms = max(round_.latency_ms for round_ in rounds)  # they're asked at once
+        usd: float | None = 0.0
+        for round_ in rounds:
+            cost = round_.usage.cost_usd
+            usd = None if usd is None or cost is None else usd + cost
+        slowest_ms = max(round_.latency_ms for round_ in rounds)  # they run at the same time
         return cls(usd, slowest_ms / 1000)
 
 
@@ -107,7 +110,7 @@ class PromisedRow(NamedTuple):
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> PromisedRow | None:
-        """Read the record of a verdict; None if there's no promise in it, or if it's damaged."""
+        """Read the record of a verdict; None if it has no promise, or isn't a valid verdict."""
         if not isinstance(record.get("promise"), dict):
             return None
         try:
@@ -116,17 +119,19 @@ class PromisedRow(NamedTuple):
             return None
         promise = verdict.promise
         assert promise is not None, "the record has one"  # noqa: S101
+        first_rounds = [round_ for round_ in verdict.rounds if round_.tier == promise.first_tier]
+        strong_rounds = [round_ for round_ in verdict.rounds if round_.tier == STRONG]
         return cls(
             promise=promise,
             mode=verdict.mode,
             verdict=verdict.verdict,
-            first=Call.of([each for each in verdict.rounds if each.tier == promise.first_tier]),
-            strong=Call.of([each for each in verdict.rounds if each.tier == STRONG]),
+            first=Call.of(first_rounds),
+            strong=Call.of(strong_rounds),
         )
 
     @property
     def is_decided_by_first(self) -> bool:
-        """Whether the first tier's opinion is the verdict; a row that nobody was asked about has none."""
+        """Whether the first tier's opinion is the verdict. It isn't if no tier was asked."""
         return self.first is not None and self.strong is None
 
 
@@ -142,12 +147,15 @@ class _Group:
 
     @property
     def estimate(self) -> float:
+        """How many final opinions probably disagree with `deep`, going by the sample; 0 without a sample."""
         if not self.rate:
             return 0.0
+        # Each row of the sample stands for (1 - rate) / rate rows outside it.
         return self.disagreements * (1 - self.rate) / self.rate
 
     @property
     def most(self) -> int:
+        """The upper bound of that number at this `level` of confidence; 0 without a sample."""
         if not self.rate:
             return 0
         return min(self.final, agreement.most_unsampled(self.disagreements, self.rate, self.level))
@@ -188,8 +196,11 @@ class AgreementTally:
         self._note_agreement(row)
 
     def _note_agreement(self, row: PromisedRow) -> None:
+        """Add a row to its group: in strict mode, the opinions that accept are a group of their own."""
         promise = row.promise
-        if promise.first is None or promise.rate is None:
+        if (
+            promise.first is None or promise.rate is None
+        ):  # the first tier has no opinion, or no sample
             return
         is_strict = row.mode == "strict"
         is_apart = is_strict and promise.first == "accept"
@@ -211,27 +222,31 @@ class AgreementTally:
 
     @property
     def _saved_usd(self) -> float | None:
-        paid = 0.0
-        strong = 0.0
+        """The money saved against asking `deep` about every row; None if a call's cost isn't known."""
+        first_usd = 0.0
+        strong_usd = 0.0
         for call in self._first:
             if call.usd is None:
                 return None
-            paid += call.usd
+            first_usd += call.usd
         for call in self._strong:
             if call.usd is None:
                 return None
-            strong += call.usd
+            strong_usd += call.usd
         if not self._strong:
             return None
-        return strong / len(self._strong) * self.rows - paid - strong
+        usd_of_strong_alone = strong_usd / len(self._strong) * self.rows
+        return usd_of_strong_alone - first_usd - strong_usd
 
     @property
     def _saved_seconds(self) -> float | None:
+        """The time saved against asking `deep` about every row; None if it was asked about none."""
         if not self._strong:
             return None
-        taken = sum(call.seconds for call in self._first)
-        strong = sum(call.seconds for call in self._strong)
-        return strong / len(self._strong) * self.rows - taken - strong
+        first_seconds = sum(call.seconds for call in self._first)
+        strong_seconds = sum(call.seconds for call in self._strong)
+        seconds_of_strong_alone = strong_seconds / len(self._strong) * self.rows
+        return seconds_of_strong_alone - first_seconds - strong_seconds
 
     def sum_up(self) -> Agreement | None:
         """Build the figures; None if no row was judged under a promise."""

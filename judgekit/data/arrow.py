@@ -30,6 +30,7 @@ def plain_cells(column: pa.Array) -> list[Any]:
     """Convert an array to cells as in `DataRow`, with a `CellError` for values that Python can't hold."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
+    # Python's times have no nanoseconds, so these are cut off.
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         column = column.cast(pa.timestamp("us", kind.tz), safe=False)
@@ -44,6 +45,7 @@ def plain_cells(column: pa.Array) -> list[Any]:
 
 
 def _plain_cell(cell: pa.Scalar) -> object:
+    """Convert a single cell to a JSON value, or to a `CellError` if Python or JSON can't hold it."""
     try:
         return plain_value(cell.as_py())
     except (ValueError, OverflowError) as error:

@@ -101,7 +101,7 @@ class _Waiting(NamedTuple):
 
 
 class KeepOnly(ReplyCache):
-    """A cache that only stores: the gateway looks replies up itself, after the answers we've paid for."""
+    """A cache that only stores: the gateway fetched replies up itself, after the answers we've paid for."""
 
     def find(self, _endpoint: Endpoint, _request: Request) -> Reply | None:
         return None
@@ -384,7 +384,7 @@ class BatchGateway:
         reachable = []
         for batch in self._manifest.batches():
             if batch.provider_files is None:
-                calls = _calls(batch.place)
+                calls = _find_calls(batch.place)
                 if calls:
                     reachable.append((batch, calls))
         return reachable
@@ -423,31 +423,31 @@ class BatchGateway:
             return True
         await self._recover()
         for place, custom_ids in self._batches_to_submit():
-            at_work = _count(place, self._awaited_batches())
+            at_work = _count_in_place(place, self._awaited_batches())
             max_batches = self._max_batches.get(place)
             if at_work and max_batches is not None and at_work >= max_batches:
                 continue
             if not await self._submit(place, custom_ids, at_work):
                 break
         await asyncio.sleep(seconds)
-        looks = []
+        fetched = []
         accepted = []
         for submitted, calls in self._awaited_batches():
             if submitted.id:
-                batch = await self._look(submitted, calls)
+                batch = await self._fetch_state(submitted, calls)
                 if batch is None:
                     continue
-                looks.append((submitted, calls, batch))
+                fetched.append((submitted, calls, batch))
                 if batch.status != "failed":
                     accepted.append((submitted, calls))
         states = []
-        for submitted, calls, batch in looks:
-            at_work = _count(submitted.place, accepted)
+        for submitted, calls, batch in fetched:
+            at_work = _count_in_place(submitted.place, accepted)
             states.append(await self._collect(submitted, calls, batch, at_work))
         self._run.work.waits_for = ", ".join(filter(None, states))
         return None in states
 
-    async def _look(self, submitted: Submitted, calls: BatchCalls) -> Batch | None:
+    async def _fetch_state(self, submitted: Submitted, calls: BatchCalls) -> Batch | None:
         """Fetch a batch's state from its provider.
 
         If the provider doesn't know the batch, the error says what to do: it may be there with another key
@@ -469,7 +469,7 @@ class BatchGateway:
 
     async def _submit(self, place: BatchPlace, custom_ids: Sequence[str], at_work: int) -> bool:
         """Submit a batch. Returns False if too much is already waiting at the provider."""
-        calls = _calls(place)
+        calls = _find_calls(place)
         batch = self._manifest.intend(uuid.uuid4().hex, place, custom_ids)
         assert calls is not None  # noqa: S101 - a row has just asked there
         try:
@@ -568,7 +568,7 @@ class BatchGateway:
             is_live = self._run.fallback == "live"
             how = "asked by ordinary calls" if is_live else "left to the next run"
             self._run.note(f"batch {submitted.id} is {batch.status}: {count} no answer; {how}")
-        await self._tidy()
+        await self._delete_collected()
         return None
 
     def _resolve(self, custom_id: str, why_missing: str | None) -> None:
@@ -583,10 +583,10 @@ class BatchGateway:
                 self._waiting_rows -= 1
         waiting.future.set_result(why_missing)
 
-    async def _tidy(self) -> None:
+    async def _delete_collected(self) -> None:
         """Delete the provider's copies of batches we've already collected."""
         for batch in self._manifest.batches():
-            calls = _calls(batch.place)
+            calls = _find_calls(batch.place)
             if calls is None or batch.provider_files is None:
                 continue
             files = batch.provider_files if batch.is_ours else ()
@@ -603,10 +603,10 @@ class BatchGateway:
             await self._recover()
             for submitted, calls in self._open_batches():
                 if submitted.id:
-                    batch = await self._look(submitted, calls)
+                    batch = await self._fetch_state(submitted, calls)
                     if batch is not None and batch.status != "failed":
                         await self._collect(submitted, calls, batch, at_work=0)
-        await self._tidy()
+        await self._delete_collected()
         unfinished = self._manifest.batches()
         for batch_left in unfinished:
             place = batch_left.place
@@ -638,7 +638,7 @@ def _reason_of_missing(status: str) -> str:
     return _MISSING.get(status) or f"its batch ended as {short_line(status, _STATUS_CHARS)!r}"
 
 
-def _count(place: BatchPlace, active: Iterable[tuple[Any, ...]]) -> int:
+def _count_in_place(place: BatchPlace, active: Iterable[tuple[Any, ...]]) -> int:
     return sum(batch.place == place for batch, *_ in active)
 
 
@@ -648,7 +648,7 @@ def _custom_id(endpoint: Endpoint, request: Request, style: CallStyle) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:48]
 
 
-def _calls(place: BatchPlace) -> BatchCalls | None:
+def _find_calls(place: BatchPlace) -> BatchCalls | None:
     """Find the batch calls for a place; None if the user's own settings lead to another address.
 
     The manifest may have come with a repository, so it never decides alone where a key is sent.

@@ -52,11 +52,11 @@ def read_request(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
         if value.lstrip()[:1] not in ("[", "{"):
             return value
         value = parse_json(value)
-    said = _said_by(value)
+    said = _find_question(value)
     return _as_text(text) if said is None else said
 
 
-def _said_by(value: object) -> str | None:
+def _find_question(value: object) -> str | None:
     """Read the question in a list of messages or in an object; None if there's none."""
     if isinstance(value, list):
         if value and all(isinstance(item, str) for item in value):
@@ -64,7 +64,7 @@ def _said_by(value: object) -> str | None:
         return _read_messages(value)
     if not isinstance(value, dict):
         return None
-    inner = _question_in(value)
+    inner = _find_inner_question(value)
     if inner is None:
         return None
     question = read_request(inner)
@@ -74,7 +74,7 @@ def _said_by(value: object) -> str | None:
     return question if isinstance(question, str) else None
 
 
-def _question_in(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
+def _find_inner_question(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
     """Find the question in an object: messages, a value named like a question, or the only value."""
     for key in _REQUEST_KEYS:
         if request.get(key):
@@ -145,7 +145,7 @@ def _last_words(message: object) -> str | None:
         return None
     if not conversation.is_conversation(message):
         return _read_blocks(message)
-    return _last_said(message)
+    return _find_last_answer(message)
 
 
 def _read_blocks(blocks: list[Any]) -> str | None:
@@ -153,11 +153,11 @@ def _read_blocks(blocks: list[Any]) -> str | None:
     if not blocks or not all(isinstance(block, dict) for block in blocks):
         return None
     as_message = [{"role": ASSISTANT, "content": blocks}]
-    words = _last_said(as_message)
-    return _last_said(blocks) if words is None else words
+    words = _find_last_answer(as_message)
+    return _find_last_answer(blocks) if words is None else words
 
 
-def _last_said(messages: list[Any]) -> str | None:
+def _find_last_answer(messages: list[Any]) -> str | None:
     try:
         turns = conversation.read(messages)
     except NotUnderstoodError:

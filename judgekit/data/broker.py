@@ -98,6 +98,7 @@ class Broker:
         return sum(account.spent_usd for account in self._accounts.values())
 
     def alive(self) -> list[str]:
+        """List the workers that have reported lately."""
         now = time.monotonic()
         accounts = self._accounts
         return [name for name in accounts if now - accounts[name].seen <= SILENT]
@@ -110,8 +111,9 @@ class Broker:
         """Register a worker, `PLACE PROCESS`, and return its job; its predecessor in that place is dead."""
         place, _, _ = worker.partition(" ")
         for name, account in self._accounts.items():
-            if name.partition(" ")[0] == place:
-                self._drop(account)
+            other_place, _, _ = name.partition(" ")
+            if other_place == place:
+                self._take_back(account)
         self._accounts[worker] = _Account(time.monotonic())
         return self._job
 
@@ -126,25 +128,30 @@ class Broker:
         account.reserved_usd = reserved_usd
         for other in self._accounts.values():
             if now - other.seen > SILENT:
-                self._drop(other)
+                self._take_back(other)
         turns = {}
         for whom, report in reports.items():
-            turns[whom] = self._turns(account, whom, report)
-        cap = inf if self._limit is None else self._lent(account, self._limit)
+            turns[whom] = self._give_turns(account, whom, report)
+        cap = inf if self._limit is None else self._lend_money(account, self._limit)
         return Orders(turns, cap, self._is_over, self._is_stopped)
 
-    def _lent(self, account: _Account, limit: float) -> float:
-        """Lend a worker the free money (not spent, reserved or lent), or half of it if there are others."""
+    def _lend_money(self, account: _Account, limit: float) -> float:
+        """Lend a worker the free money (not spent, reserved or lent), or half of it if there are others.
+
+        Returns the sum that the worker may have spent in all.
+        """
         accounts = self._accounts.values()
         used = sum(other.used_usd for other in accounts)
-        self._is_over |= used >= limit * (1 - INEXACT)
+        if used >= limit * (1 - INEXACT):
+            self._is_over = True
         others = [other for other in accounts if other is not account]
-        lent = sum(max(other.cap_usd, other.used_usd) for other in others)
-        free = max(0.0, limit - account.used_usd - lent)
-        account.cap_usd = account.used_usd + free / (2 if others else 1)
+        lent_to_others = sum(max(other.cap_usd, other.used_usd) for other in others)
+        free = max(0.0, limit - account.used_usd - lent_to_others)
+        lent = free / 2 if others else free
+        account.cap_usd = account.used_usd + lent
         return account.cap_usd
 
-    def _turns(self, account: _Account, whom: Whom, report: PaceReport) -> Turns:
+    def _give_turns(self, account: _Account, whom: Whom, report: PaceReport) -> Turns:
         """Adjust a provider's pace to its answers, and give a worker turns, up to its share."""
         if whom not in self._paces:
             self._paces[whom] = Pace(whom.most or AT_ONCE * self._workers, whom.per_minute)
@@ -170,8 +177,9 @@ class Broker:
             share = ceil(pace.limit() / max(1, users))
         wait = pace.wait()
         allowed = share
+        has_given_back = given_back > 0
         if (
-            share == 0 and given_back <= 0
+            share == 0 and not has_given_back
         ):  # a turn that was given back goes to another worker first
             allowed = 1
         more = pace.take(min(report.wanted, allowed - report.held))
@@ -180,7 +188,8 @@ class Broker:
         lasting = 0 if whom.per_minute else share
         return Turns(more, lasting, wait)
 
-    def _drop(self, account: _Account) -> None:
+    def _take_back(self, account: _Account) -> None:
+        """Take back a worker's turns, and the money that it was lent but hasn't spent."""
         for whom, turns in account.held.items():
             self._paces[whom].give(turns)
         account.held.clear()
@@ -246,11 +255,12 @@ class SharedPace(Pace):
         return report
 
     def allow(self, turns: Turns) -> None:
-        """Add the turns that the broker gave, and take over a pause that it tells of."""
+        """Add the turns that the broker gave, and pause if it says that the provider wants a pause."""
         self._limit = self._limit + turns.more
         self._lasting_turns = turns.lasting
-        if turns.wait[0]:
-            super().pause(*turns.wait)
+        seconds, reason, why = turns.wait
+        if seconds:
+            super().pause(seconds, reason, why)
         self._advance()
 
 
@@ -299,10 +309,12 @@ class BrokerClient:
                 self.lost = error
                 self.is_stopped = True
             else:
-                self._cap_usd, self.is_over, self.is_stopped = orders[1:]
+                self._cap_usd = orders.cap_usd
+                self.is_over = orders.is_over
+                self.is_stopped = orders.is_stopped
                 for whom, turns in orders.turns.items():
                     paces[whom].allow(turns)
-            self._heard.set()
+            self._heard.set()  # wakes all that wait for this answer; the next ones wait for a new event
             self._heard = asyncio.Event()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_BEAT):
@@ -312,10 +324,14 @@ class BrokerClient:
 
     @property
     def _mean(self) -> float:
+        """The mean cost of a call so far, in US dollars; 0 before the first one."""
         return self.spent_usd / self._calls if self._calls else 0.0
 
     async def reserve(self) -> None:
-        """Wait until there's money for a call; raises `GatewayError` when the run's limit is reached."""
+        """Wait until there's money for a call; raises `GatewayError` if the run's limit is reached.
+
+        Also raises it if the broker can no longer be reached.
+        """
         while self.spent_usd + self._in_flight * self._mean >= self._cap_usd:
             if self.is_over or self.lost:
                 problem = "the limit of the run is reached"
@@ -327,8 +343,9 @@ class BrokerClient:
     def settle(self, usage: Usage) -> None:
         """Replace a call's reservation by its actual usage."""
         self._in_flight -= 1
-        self._calls += usage.cost_usd is not None
-        self.spent_usd += usage.cost_usd or 0.0
+        if usage.cost_usd is not None:
+            self._calls += 1
+            self.spent_usd += usage.cost_usd
 
 
 class SharedGateway(Router):

@@ -30,8 +30,10 @@ def responses_in(names: Iterable[str], known_names: Iterable[str]) -> list[str]:
 
 
 def _is_response(name: str, known: frozenset[str]) -> bool:
-    is_named_so = name.endswith(_TABLE["ending"]) and not name.startswith(_RIGHT)
-    return is_named_so and name not in known
+    """Whether a plain name ends like a model's response, and isn't the right answer or a known name."""
+    if name in known or name.startswith(_RIGHT):
+        return False
+    return name.endswith(_TABLE["ending"])
 
 
 def rivals_of(text: str, free: Mapping[str, str], known_names: Iterable[str]) -> list[str]:
@@ -47,13 +49,13 @@ def rivals_of(text: str, free: Mapping[str, str], known_names: Iterable[str]) ->
 
 
 def is_usual_name(name: str, fields: Collection[str] = ()) -> bool:
-    """Whether a column name is known, and stands for one of `fields` if these are given."""
+    """Whether a column's name is usual for one of `fields`, or for any field if there are none."""
     names_by_field = {**_FILE["usual"]["judge"], **_FILE["usual"]["compare"]}
-    return any(
-        plain(name) in map(plain, names.split())
-        for field, names in names_by_field.items()
-        if not fields or field in fields
-    )
+    for field in fields or names_by_field:
+        usual_names = names_by_field[field].split()
+        if plain(name) in map(plain, usual_names):
+            return True
+    return False
 
 
 def is_list_of_row(name: str) -> bool:
@@ -62,10 +64,12 @@ def is_list_of_row(name: str) -> bool:
 
 
 def _is_output(name: str, known: frozenset[str]) -> bool:
+    """Whether a column with this plain name surely holds a model's output."""
     return name in _NAMES or _is_response(name, known)
 
 
 def _sounds_like_output(name: str) -> bool:
+    """Whether a plain name has a word for outputs, and isn't about an output or the right one."""
     if name.endswith(_ABOUT) or name.startswith(_RIGHT):
         return False
     return any(word in name for word in _WORDS)

@@ -115,14 +115,14 @@ class _Reader:
         speaker = _speaker_of(message, where)
         blocks = [*_blocks_of(message, where), *_calls_of(message, where)]
         if speaker == _TOOL:
-            speaker = self._tool(message.get("name"), message.get("tool_call_id"))
+            speaker = self._name_tool(message.get("name"), message.get("tool_call_id"))
         yield from self._read_blocks(blocks, speaker, where)
 
     def _read_blocks(self, blocks: Sequence[object], speaker: str, where: str) -> Iterator[Turn]:
         texts = []
         calls = []
         results = []
-        for block in map(_typed, blocks):
+        for block in map(_with_type, blocks):
             form = _form_of(block)
             if form == "thought":
                 continue
@@ -134,7 +134,7 @@ class _Reader:
                 calls.append(self._read_call(block, where))
                 results.append(self._read_result(block, where))
             else:
-                texts.append(_words(block, where))
+                texts.append(_block_words(block, where))
         # Anthropic sends results with the user's next words; others put them after the call.
         if not calls:
             yield from results
@@ -144,8 +144,8 @@ class _Reader:
             yield from results
 
     def _read_call(self, block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can hold
-        inner = _inner(block, ("functionCall", "function_call", "function"), where)
-        name = _tool_name(inner) or _tool_name(block) or _name(inner.get("type"))
+        inner = _find_inner(block, ("functionCall", "function_call", "function"), where)
+        name = _tool_name(inner) or _tool_name(block) or _clean_name(inner.get("type"))
         keys = ("input", "args", "arguments")
         arguments = next((inner[key] for key in keys if key in inner), None)
         for key in ("id", "call_id", "tool_call_id", "toolCallId", "toolUseId"):
@@ -156,17 +156,17 @@ class _Reader:
         return f"{name}({encodable(arguments)})"
 
     def _read_result(self, block: Any, where: str) -> Turn:  # noqa: ANN401 - whatever JSON can hold
-        inner = _inner(block, ("functionResponse", "function_response"), where)
+        inner = _find_inner(block, ("functionResponse", "function_response"), where)
         keys = ("content", "output", "result", "response", "errorText")
         value = next((inner[key] for key in keys if inner.get(key) is not None), None)
         parts = value if isinstance(value, list) else [value]
         texts = [_result_words(part, where) for part in parts]
         calls = ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "toolUseId")
         call = next((block[key] for key in calls if block.get(key)), None)
-        return Turn(self._tool(_tool_name(inner), call), "\n".join(filter(None, texts)))
+        return Turn(self._name_tool(_tool_name(inner), call), "\n".join(filter(None, texts)))
 
-    def _tool(self, name: object, call: object) -> str:
-        tool = _name(name) if name else self.tools.get(str(call), "")
+    def _name_tool(self, name: object, call: object) -> str:
+        tool = _clean_name(name) if name else self.tools.get(str(call), "")
         return f"{_TOOL} {tool}".strip()
 
 
@@ -288,7 +288,7 @@ def _items_in(response: Mapping[str, Any]) -> list[object]:
     return [*items, {"role": ASSISTANT, "content": response["output_text"]}]
 
 
-def _typed(block: object) -> object:
+def _with_type(block: object) -> object:
     """Add a type to a block that only its key identifies; any other block stays as it is."""
     if not isinstance(block, dict):
         return block
@@ -427,7 +427,7 @@ def _form_of(block: object) -> str:
     return "call" if type_.endswith("_call") else "words"
 
 
-def _words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can hold
+def _block_words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can hold
     """Return a content block's text, or for an image or a file its kind in brackets."""
     if block is None:
         return ""
@@ -456,7 +456,7 @@ def _words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can h
                 return encodable(text)
     keys_of_block = _key_names(block)
     if type_:
-        got = f"a part of the type {_name(type_)}"
+        got = f"a part of the type {_clean_name(type_)}"
     elif keys_of_block:
         got = f"an object with the keys {keys_of_block}"
     else:
@@ -472,12 +472,12 @@ def _medium_of(block: Mapping[str, Any]) -> str:
     data = next((block[key] for key in keys if isinstance(block.get(key), dict)), None)
     if data is not None:
         medium = str(data.get("mimeType") or data.get("mime_type") or "file")
-        return _name(medium.partition("/")[0])
+        return _clean_name(medium.partition("/")[0])
     name = block.get("type")
     if not name:
         name = next((key for key in ("image_url", "file") if key in block), "")
     if str(name).removeprefix("input_").startswith(_OTHER_MEDIA):
-        return _name(str(name))
+        return _clean_name(str(name))
     return ""
 
 
@@ -487,14 +487,14 @@ def _result_words(part: object, where: str) -> str:
         return ""
     if isinstance(part, dict):
         if isinstance(part.get("text"), str) or _medium_of(part):
-            return _words(part, where)
+            return _block_words(part, where)
         if len(part) == 1 and "json" in part:  # Bedrock's form
             part = part["json"]
         return encodable(json.dumps(part, ensure_ascii=False))
     return encodable(part if isinstance(part, str) else json.dumps(part, ensure_ascii=False))
 
 
-def _inner(block: Mapping[str, Any], keys: Sequence[str], where: str) -> Mapping[str, Any]:
+def _find_inner(block: Mapping[str, Any], keys: Sequence[str], where: str) -> Mapping[str, Any]:
     """Find the object in a part that holds the call or the result; without one, the part itself."""
     key = next((key for key in keys if block.get(key)), None)
     if key is None:
@@ -510,10 +510,10 @@ def _tool_name(block: Mapping[str, Any]) -> str:
     type_ = str(block.get("type", ""))
     if named is None and type_.startswith("tool-") and type_ not in (*_CALLS, *_RESULTS):
         named = type_.removeprefix("tool-")
-    return _name(named) if isinstance(named, str) else ""
+    return _clean_name(named) if isinstance(named, str) else ""
 
 
-def _name(value: object) -> str:
+def _clean_name(value: object) -> str:
     if isinstance(value, str) and value:
         return encodable(short_line(value, NAME_CHARS))
     return "unknown"

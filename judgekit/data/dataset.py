@@ -63,19 +63,19 @@ class PendingRow(NamedTuple):
     thoughts: int = 0
 
 
-def unreadable(name: str, first: UnreadableRow, more: int) -> InputError:
-    """Build the error for the first unreadable row of the input `name`, which counts `more` such rows."""
-    where = f"row {first.number:,}" if first.number else "the header"
+def unreadable_error(name: str, first: UnreadableRow, more: int) -> InputError:
+    """Build the error for the first unreadable row of the input `name`; `more` counts the others."""
+    position = f"row {first.number:,}" if first.number else "the header"
     if first.column:
-        where = f"{where}, column {first.column}"
+        position = f"{position}, column {first.column}"
     others = ""
     if more:
         others = f" ({counted(more, 'more row', 'more rows')} cannot be read)"
-    return InputError(f"{name}: {where}: {first.problem}{others}")
+    return InputError(f"{name}: {position}: {first.problem}{others}")
 
 
-def double(row_id: str | int, number: int, first_number: int, column: str) -> UnreadableRow:
-    """Build an unreadable row in place of row `number`, because another row has its id."""
+def repeated_id(row_id: str | int, number: int, first_number: int, column: str) -> UnreadableRow:
+    """Build the unreadable row that takes the place of row `number`, whose id `first_number` already has."""
     why = f"row {first_number:,} has the same id {row_id!r:.80}; give each row its own"
     if labels.id_key(row_id) != str(row_id):
         why += " (ids that differ only by blanks, as 17 and 17.0 do, or in the form of accents are one)"
@@ -90,20 +90,27 @@ class Survey(NamedTuple):
 
 
 def survey(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], Survey]:
-    """Look at the first rows; returns all rows with the survey. Raises `InputError` if none can be read."""
+    """Read the columns of the first rows. Returns an iterable over all rows, and these columns.
+
+    Raises `InputError` if there are no rows, or if none can be read.
+    """
     stream = iter(rows)
     if rows.lasting:
-        # We don't keep rows: a few kilobytes of Parquet may unpack to a text in every row.
+        # These rows can be read again, so we keep none: a little Parquet may unpack to gigabytes.
         return rows, _survey_head(islice(stream, _LOOKED_AT), rows.name, rest=stream)
-    head = list(islice(stream, 1))
+    head = list(islice(stream, 1))  # a stream can't be read twice, so its first row is put back
     return chain(head, stream), _survey_head(head, rows.name, rest=stream)
 
 
 def _survey_head(
     head: Iterable[DataRow | UnreadableRow], name: str, rest: Iterable[DataRow | UnreadableRow]
 ) -> Survey:
-    """Survey some rows; raises `InputError` if none of them can be read."""
-    names: dict[str, None] = {}
+    """Collect the columns of the rows in `head`, and show these rows to a recogniser.
+
+    Raises `InputError` if there are no rows, or if none in `head` can be read. That error also counts the
+    unreadable rows in `rest`, the rows that follow.
+    """
+    names: dict[str, None] = {}  # a dict keeps the order
     recogniser = Recogniser()
     count = 0
     bad = 0
@@ -112,7 +119,8 @@ def _survey_head(
         count += 1
         if isinstance(row, UnreadableRow):
             bad += 1
-            first_bad = first_bad or row
+            if first_bad is None:
+                first_bad = row
         else:
             names.update(dict.fromkeys(row.columns))
             recogniser.look(row.columns)
@@ -120,7 +128,7 @@ def _survey_head(
         raise InputError(f"{name}: no rows; nothing to judge")
     if first_bad is not None and bad == count:
         bad += sum(isinstance(row, UnreadableRow) for row in rest)
-        raise unreadable(name, first_bad, bad - 1)
+        raise unreadable_error(name, first_bad, bad - 1)
     return Survey(list(names), recogniser)
 
 
@@ -136,7 +144,7 @@ class Mappings:
         if isinstance(rows, list | tuple):
             for row in self:
                 if isinstance(row, UnreadableRow):
-                    raise unreadable(self.name, row, 0)
+                    raise unreadable_error(self.name, row, 0)
 
     def __iter__(self) -> Iterator[DataRow | UnreadableRow]:
         for number, columns in enumerate(self._rows, 1):
@@ -177,14 +185,14 @@ class Dataset:
                 if isinstance(row, UnreadableRow):
                     yield row
                     continue
-                pending = self._pending(row, ids)
+                pending = self._read_pending(row, ids)
                 if isinstance(pending, UnreadableRow) and self.keep_bad_rows:
                     error = f"{pending.column}: {pending.problem}"
                     pending = PendingRow(row, row.number, NOTHING, subject=None, error=error)
                 yield pending
 
-    def _pending(self, row: DataRow, ids: Ids) -> PendingRow | UnreadableRow:
-        """Read a row's subject, or return it as an unreadable row."""
+    def _read_pending(self, row: DataRow, ids: Ids) -> PendingRow | UnreadableRow:
+        """Read a row's id and content; if that fails, returns an `UnreadableRow` with the reason."""
         column = self.id_column or ""
         row_id = labels.id_of(read_cell(row.columns, column) if column else row.number)
         if row_id is None:
@@ -194,7 +202,7 @@ class Dataset:
             return UnreadableRow(row.number, column, expected)
         first_number = ids.add(row_id, row.number)
         if first_number is not None:
-            return double(row_id, row.number, first_number, column)
+            return repeated_id(row_id, row.number, first_number, column)
         try:
             subject, thoughts = self.read(row, str(row_id))
             contents = [row_fields.content(subject)]
@@ -212,14 +220,15 @@ class Dataset:
         """Count the rows; raises `InputError` for the first unreadable one."""
         count = 0
         bad = 0
-        first = None
+        first_bad = None
         for row in self:
             count += 1
             if isinstance(row, UnreadableRow):
                 bad += 1
-                first = first or row
-        if first:
-            raise unreadable(self.name, first, bad - 1)
+                if first_bad is None:
+                    first_bad = row
+        if first_bad is not None:
+            raise unreadable_error(self.name, first_bad, bad - 1)
         return count
 
 
@@ -240,12 +249,13 @@ class RowOptions(NamedTuple):
     drops_thoughts: bool = False
 
     def reader(self, fields: Fields, loaded: LoadedRubric) -> RowReader:
-        """Build the function that reads a row's subject."""
+        """Build the function that reads what's judged in a row: a document, or the texts to compare."""
         if self.task == "compare":
             return partial(self._read_comparison, fields)
         return partial(self._read_document, fields, _given(loaded))
 
     def _read_comparison(self, fields: Fields, row: DataRow, _: str) -> ReadRow:
+        """Read the texts to compare from a row, without the models' thoughts if the options drop them."""
         thoughts = Thoughts()
         subject = row_fields.comparison(
             fields,
@@ -257,28 +267,30 @@ class RowOptions(NamedTuple):
         return ReadRow(subject, thoughts.count)
 
     def _read_document(self, fields: Fields, given: Given, row: DataRow, row_id: str) -> ReadRow:
+        """Read a document from a row, without the model's thoughts if the options drop them."""
         thoughts = Thoughts()
+        family = self.families[0] if self.families else None
         subject = row_fields.document(
             fields,
             row,
             row_id,
             given,
             fixed=self.fixed,
-            family=next(iter(self.families), None),
+            family=family,
             judge_turn=self.judge_turn,
             thoughts=thoughts if self.drops_thoughts else None,
         )
         return ReadRow(subject, thoughts.count)
 
     def expected(self, fields: Fields, row: DataRow) -> str | None:
-        """Return a row's label in the form that's counted; None if the rows have no labels."""
+        """Return a row's label in its usual spelling (such as `accept`); None if the rows have no labels."""
         return row_fields.row_label(fields, row, self.task)
 
 
 def open_dataset(
     source: Rows | Mappings, options: RowOptions, project: Path, request: JudgeRequest
 ) -> tuple[Dataset, Fields, list[str]]:
-    """Open a dataset; also returns the fields' columns, and lines about columns that no model will see.
+    """Open a dataset. Also returns the column of each field, and a line for each column no model will see.
 
     Raises `InputError` if there are no rows, `UsageError` for missing columns and rubrics, `ConfigError`.
     """
@@ -294,7 +306,7 @@ def open_dataset(
         limit=options.limit,
         keep_bad_rows=isinstance(source, Mappings),
     )
-    return dataset, matched.fields, _unseen(options.task, matched.fields, loaded)
+    return dataset, matched.fields, _describe_unseen(options.task, matched.fields, loaded)
 
 
 class MatchedRows(NamedTuple):
@@ -306,7 +318,7 @@ class MatchedRows(NamedTuple):
 
 
 def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
-    """Find the column of each field: a `given` one, an export's, or one with a usual name.
+    """Find the column of each field: the one the caller gave, an export's own, or one with a usual name.
 
     Raises `InputError` if there are no rows, `UsageError` for missing columns.
     """
@@ -332,11 +344,11 @@ def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
 
 
 def _without_description(options: RowOptions) -> dict[str, str]:
-    """Take no column for the field that the template fills; raises `UsageError` if the caller names one."""
+    """Map the field that the template fills to no column; raises `UsageError` if the caller names one."""
     field = "prompt" if options.task == "compare" else "description"
     if options.given.get(field):
         raise UsageError(f"--template and --map {field}: give only one of them")
-    return {field: ""}
+    return {field: ""}  # with "", no column is searched for
 
 
 def _check_template(template: Template, names: Sequence[str], name: str) -> None:
@@ -347,6 +359,7 @@ def _check_template(template: Template, names: Sequence[str], name: str) -> None
 
 
 def _is_there(column: str, names: Collection[str]) -> bool:
+    """Whether a column has this name, or its name is a path that begins with one (`response.text`)."""
     return column in names or is_path_into(column, names)
 
 
@@ -359,7 +372,10 @@ def _score_columns(task: TaskName, loaded: LoadedRubric) -> frozenset[str]:
 
 
 def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[str, LoadedRubric]:
-    """Build the basis of fingerprints (rubrics, mode, models); also returns the first of the rubrics."""
+    """Build the part of all rows' fingerprints that doesn't come from the rows: rubrics, mode and models.
+
+    Returns it as JSON, with the first of the rubrics.
+    """
     gateway = open_gateway({})
     request = request.model_copy(update={"max_cost_usd": None, "cache": False})
     settings = []
@@ -385,18 +401,22 @@ def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[
     return json.dumps(parts), settings[0].loaded
 
 
-def _unseen(task: TaskName, fields: Fields, loaded: LoadedRubric) -> list[str]:
-    """Build lines about columns of documents that no model sees."""
+def _describe_unseen(task: TaskName, fields: Fields, loaded: LoadedRubric) -> list[str]:
+    """Build a line for each column with a reference or sources, if the rubric doesn't use these."""
+    if task != "judge":
+        return []
+    given = _given(loaded)
     lines = []
-    if task == "judge":
-        for name in ("reference", "sources"):
-            column = fields.columns.get(name)
-            if column and not getattr(_given(loaded), name):
-                lines.append(f"{loaded.rubric.ref} takes no {name}: no model sees {column}")
+    for name in ("reference", "sources"):
+        column = fields.columns.get(name)
+        is_used = getattr(given, name)
+        if column and not is_used:
+            lines.append(f"{loaded.rubric.ref} takes no {name}: no model sees {column}")
     return lines
 
 
 def _given(loaded: LoadedRubric) -> Given:
+    """Say whether a rubric's questions use a reference and sources; other kinds of rubrics use neither."""
     if isinstance(loaded.rubric, ScoreRubric):
         return loaded.rubric.given
     return Given()

@@ -80,6 +80,7 @@ def keep_nonce(path: str, key: str, *, is_fresh: bool) -> str:
 
 
 def _read_nonce(place: str, key: str) -> str | None:
+    """Read the nonce from a file; None if there's none that this key has sealed."""
     with suppress(OSError, ValueError, RecursionError):
         line = json.loads(Path(place).read_bytes())
         if isinstance(line, dict) and isinstance(line.get("nonce"), str):

@@ -54,6 +54,7 @@ class Estimate:
 
     @property
     def at_least(self) -> list[ModelEstimate]:
+        """The models of the first tier, which every subject comes to."""
         return [model for model in self.models if model.tier == self.models[0].tier]
 
     @property
@@ -107,20 +108,23 @@ def estimate_run(
     return Estimate(total, models, at_once)
 
 
-def _scale(model_calls: _Calls, share: float) -> _Calls:
+def _scale(model_calls: _Calls, factor: float) -> _Calls:
+    """Extrapolate a sample's calls to all subjects."""
     return _Calls(
-        model_calls.endpoint, round(model_calls.count * share), round(model_calls.chars * share)
+        model_calls.endpoint, round(model_calls.count * factor), round(model_calls.chars * factor)
     )
 
 
 def _estimate_model(
     tier: TierName, model_calls: _Calls, at_once: int, *, in_batches: bool
 ) -> ModelEstimate:
+    """Estimate the tokens, cost and time of a model's calls, within the limits on its calls."""
     endpoint = model_calls.endpoint
     read = model_calls.chars // CHARS_PER_TOKEN
     written = model_calls.count * REPLY_TOKENS
     limits = endpoint.profile.limits
-    seconds = model_calls.count * SECONDS_A_CALL / min(at_once, limits.concurrency or AT_ONCE)
+    calls_at_once = min(at_once, limits.concurrency or AT_ONCE)
+    seconds = model_calls.count * SECONDS_A_CALL / calls_at_once
     if limits.requests_per_minute:
         seconds = max(seconds, model_calls.count * 60 / limits.requests_per_minute)
     return ModelEstimate(
@@ -135,6 +139,7 @@ def _estimate_model(
 
 
 def _cost(endpoint: Endpoint, read: int, written: int, *, in_batches: bool) -> float | None:
+    """Compute the cost of reading and writing so many tokens, in US dollars; None without a price."""
     if is_local(endpoint):
         return 0.0
     if endpoint.profile.kind in ("replay", "command"):

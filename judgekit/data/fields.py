@@ -131,15 +131,19 @@ class Fields(NamedTuple):
         def read(column: str) -> str:
             value = read_cell(row.columns, column)
             if conversation.is_conversation(value):
-                return conversation.rendered(_turns(value, column))
-            return _text(value, "template", column, self.naming)
+                return conversation.rendered(_read_turns(value, column))
+            return _text_of_cell(value, "template", column, self.naming)
 
         return self.template.fill(read)
 
     def _is_fixed(self, field: str) -> bool:
-        """Whether an export fixes a field's value for all rows, such as the winner beside a chosen text."""
+        """Whether a field has the same value in all rows of an export, and isn't read from a column.
+
+        For example, "A" always wins in an export with one column of chosen texts and one of rejected ones.
+        """
         paths = self.paths.get(field, ())
-        return bool(paths) and not any(map(find_roots, paths))
+        reads_column = any(find_roots(path) for path in paths)
+        return bool(paths) and not reads_column
 
     def describe(self, *used_otherwise: str) -> str:
         """Describe in one line the column of each field; columns `used_otherwise` aren't named."""
@@ -154,10 +158,10 @@ class Fields(NamedTuple):
             part = f"{field} {verb} {names_shown([column])}"
             if field in self.continues:
                 part += f" and {names_shown([self.continues[field]])}"
-            passed_over = self.others.get(field)
-            if passed_over:
-                part += f" (not {names_shown(passed_over)})"
-                mentioned.update(passed_over)
+            other_columns = self.others.get(field)
+            if other_columns:
+                part += f" (not {names_shown(other_columns)})"
+                mentioned.update(other_columns)
             parts.append(part)
         if self.template is not None:
             parts.append(f"the template filled from {names_shown(self.template.columns)}")
@@ -199,7 +203,7 @@ def fields_of(
     for field, names in USUAL[task].items():
         usual[field] = list(map(plain, names.split()))
     _check_given(given, usual, columns, name, naming)
-    paths = {} if export is None else _paths_beside(export, given)
+    paths = {} if export is None else _paths_of_open_fields(export, given)
     closed = export is not None and not export.uses_usual_names
     left_open = _LABELS if closed else tuple(usual)  # fields to find by columns' usual names
     by_name: dict[str, str] = {}
@@ -229,7 +233,7 @@ def fields_of(
                 continues[field] = free.pop(behind)
                 fitting.remove(behind)
             others[field] = [free[plain_name] for plain_name in fitting[1:]]
-    _leave_one_way_to_text(task, chosen, given, name, columns, naming)
+    _choose_fields_of_text(task, chosen, given, name, columns, naming)
     if task == "judge" and "text" in chosen and "text" not in given and "text" not in paths:
         rivals = rivals_of(plain(chosen["text"]), free, usual_names)
         _refuse_doubt(chosen["text"], rivals, name, naming)
@@ -253,12 +257,13 @@ def fields_of(
     )
 
 
-def _paths_beside(export: Recognised, given: Mapping[str, str]) -> dict[str, Sequence[str]]:
-    """Return an export's paths for the fields that the caller leaves open."""
-    return {field: path for field, path in export.paths.items() if field not in given}
+def _paths_of_open_fields(export: Recognised, given: Mapping[str, str]) -> dict[str, Sequence[str]]:
+    """Return an export's paths for the fields whose column the caller didn't name."""
+    return {field: paths for field, paths in export.paths.items() if field not in given}
 
 
 def _roots_of(paths: Mapping[str, Sequence[str]]) -> set[str]:
+    """Collect the columns that the paths of all fields begin with."""
     roots = set()
     for alternatives in paths.values():
         for path in alternatives:
@@ -269,19 +274,18 @@ def _roots_of(paths: Mapping[str, Sequence[str]]) -> set[str]:
 def id_column_of(
     columns: Iterable[str], name: str, naming: Naming = ON_THE_COMMAND_LINE
 ) -> str | None:
-    """Find the column of ids: `id`, else one with that name in other case or punctuation (`ID`, `_id`).
+    """Find the column of ids: `id`, or else a column that's only spelled differently (`ID`, `_id`).
 
     None if there's none. Raises `UsageError` if there are several.
     """
     if "id" in columns:
         return "id"
-    found = [column for column in columns if plain(column) == "id"]
-    if len(found) > 1:
-        choices = " or ".join(naming.choosing_ids(column) for column in found[:_SHOWN_CHOICES])
-        raise UsageError(
-            f"{name}: {names_shown(found)} may each be the ids of the rows; choose with {choices}"
-        )
-    return found[0] if found else None
+    candidates = [column for column in columns if plain(column) == "id"]
+    if len(candidates) > 1:
+        options = [naming.choosing_ids(column) for column in candidates[:_SHOWN_CHOICES]]
+        problem = f"{names_shown(candidates)} may each be the ids of the rows"
+        raise UsageError(f"{name}: {problem}; choose with {' or '.join(options)}")
+    return candidates[0] if candidates else None
 
 
 def _without(columns: Iterable[str], taken: Collection[str]) -> list[str]:
@@ -317,7 +321,10 @@ def unknown_column(option: str, column: str, columns: Sequence[str], name: str) 
 def _names_in_pairs(
     a: Sequence[str], b: Sequence[str], free: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """Keep the usual names of two texts for which both columns exist, since these belong together."""
+    """Keep only pairs of usual names (such as `response_a` and `response_b`) with a column for both.
+
+    `a` and `b` list the names of the first and the second text, in the same order.
+    """
     names_of_a = []
     names_of_b = []
     for name_of_a, name_of_b in zip(a, b, strict=True):
@@ -328,16 +335,16 @@ def _names_in_pairs(
 
 
 def _refuse_doubt(text: str, rivals: Sequence[str], name: str, naming: Naming) -> None:
-    """Raise `UsageError` if another column may hold the model's output."""
-    if rivals:
-        columns = [text, *rivals]
-        choices = " or ".join(naming.option("text", column) for column in columns[:_SHOWN_CHOICES])
-        raise UsageError(
-            f"{name}: {names_shown(columns)} may each be the text to judge; choose with {choices}"
-        )
+    """Raise `UsageError` if other columns, the `rivals` of `text`, may hold the model's output, too."""
+    if not rivals:
+        return
+    columns = [text, *rivals]
+    options = [naming.option("text", column) for column in columns[:_SHOWN_CHOICES]]
+    problem = f"{names_shown(columns)} may each be the text to judge"
+    raise UsageError(f"{name}: {problem}; choose with {' or '.join(options)}")
 
 
-def _leave_one_way_to_text(
+def _choose_fields_of_text(
     task: TaskName,
     chosen: dict[str, str],
     given: Mapping[str, str],
@@ -345,9 +352,10 @@ def _leave_one_way_to_text(
     columns: Sequence[str],
     naming: Naming,
 ) -> None:
-    """Remove fields from `chosen` so that texts come one way: each from its own column, or all from one.
+    """Decide how texts are read, each from its own column or all from one; removes the other fields.
 
-    Raises `UsageError` if there's no text, or if the caller gave both ways.
+    The fields are removed from `chosen`. Raises `UsageError` if there's no text, or if the caller named
+    columns for both ways.
     """
     text_fields: tuple[str, ...]
     if task == "judge":
@@ -375,7 +383,7 @@ def _leave_one_way_to_text(
         options = " ".join(naming.option(field) for field in text_fields)
         if task == "judge":
             with suppress(UsageError):
-                fields_of("compare", columns, {}, name)
+                fields_of("compare", columns, {}, name)  # raises unless these rows can be compared
                 options += f", or compare these texts with {naming.comparing()}"
         options += f". It has {names_shown(columns)}"
         raise UsageError(
@@ -393,33 +401,34 @@ def document(
     judge_turn: JudgeTurn = "last",
     thoughts: Thoughts | None = None,
 ) -> Document:
-    """Read a row as a document, with only the content that a rubric with these headings (`given`) shows.
+    """Read a row as a document, with only the content that the rubric uses (`given`).
 
-    `thoughts` drops those in the outputs of models, if given. `fixed` and the author's `family` are defaults
-    for absent values. A model sees "text" in place of the row's id. Raises `FieldError` for a cell of the
-    wrong type, `Unjudgeable` if there's no text.
+    `fixed` and the author's `family` are defaults for absent values. `thoughts`, if there's one, drops and
+    counts the thoughts in the outputs of models. A model sees "text" in place of the row's id. Raises
+    `FieldError` for a cell of the wrong type, `Unjudgeable` if there's no text.
     """
     task = fixed or TaskDescription()
     about = {}
     for role in TASK_ROLES:
-        if getattr(given, role):
-            words = _said(fields, row, role)
+        is_used = getattr(given, role)
+        if is_used:
+            words = _read_words(fields, row, role)
             about[role] = words if words.strip() else getattr(task, role)
-    way = "conversation" if "conversation" in fields.columns else "text"
-    text_column = fields.name(way)
-    value = fields.read(row, way)
-    if way == "conversation" or _has_messages(value):
-        text, before = _spoken(value, text_column, judge_turn, thoughts)
-        descriptions = filter(None, (about["description"], before))
+    text_field = "conversation" if "conversation" in fields.columns else "text"
+    text_column = fields.name(text_field)
+    value = fields.read(row, text_field)
+    if text_field == "conversation" or _has_messages(value):
+        text, earlier_turns = _split_judged_turn(value, text_column, judge_turn, thoughts)
+        descriptions = [part for part in (about["description"], earlier_turns) if part]
         about["description"] = "\n\n".join(descriptions)
     else:
-        text = _without_thoughts(_text(value, "text", text_column, fields.naming), thoughts)
+        text = _without_thoughts(_text_of_cell(value, "text", text_column, fields.naming), thoughts)
     if is_blank(text):
         raise Unjudgeable(f"{text_column}: empty; nothing to judge")
     files = [replace(file_of(encodable(row_id), text), alias="text")]
     if given.sources and "sources" in fields.columns:
-        files += _sources(fields.read(row, "sources"), fields.name("sources"), fields.naming)
-    author = _author(fields, row, "author") or family
+        files += _read_sources(fields.read(row, "sources"), fields.name("sources"), fields.naming)
+    author = _read_author(fields, row, "author") or family
     return documents.document(files, None, TaskDescription(**about), author)
 
 
@@ -430,49 +439,57 @@ def comparison(
     families: Sequence[str | None] = (),
     thoughts: Thoughts | None = None,
 ) -> ComparisonInput:
-    """Read a row as texts to compare, with defaults from `prompt` and `families`; raises as `document`."""
-    row_prompt = _said(fields, row, "prompt")
+    """Read a row as texts to compare. `prompt` and the authors' `families` are defaults for absent values.
+
+    Raises `FieldError` for a cell of the wrong type, `Unjudgeable` if a text is empty.
+    """
+    row_prompt = _read_words(fields, row, "prompt")
     if row_prompt.strip():
         prompt = row_prompt
     if "texts" in fields.columns:
-        texts = _listed_texts(fields, row, fields.name("texts"))
+        texts = _read_list_of_texts(fields, row, fields.name("texts"))
     elif not prompt.strip() and _are_conversations(fields, row):
         prompt, texts = _split_conversations(fields, row)
     else:
-        texts = [(fields.name(field), _said(fields, row, field)) for field in ("a", "b")]
+        texts = [(fields.name(field), _read_words(fields, row, field)) for field in ("a", "b")]
     files = []
     for letter, (column, output) in zip(LETTERS, texts, strict=False):
         text = _without_thoughts(output, thoughts)
         if is_blank(text):
             raise Unjudgeable(f"{column}: empty; nothing to compare")
         files.append(file_of(letter, text))
-    if len(families) == 1:
+    if len(families) == 1:  # one family for all texts
         families = [*families] * len(texts)
     authors = []
     for letter, family in zip_longest(LETTERS[: len(texts)], families[: len(texts)]):
-        authors.append(_author(fields, row, f"author_{letter.lower()}") or family)
+        authors.append(_read_author(fields, row, f"author_{letter.lower()}") or family)
     return ComparisonInput(prompt, tuple(files), tuple(authors))
 
 
 def _are_conversations(fields: Fields, row: DataRow) -> bool:
+    """Whether both texts to compare are lists of messages."""
     return all(conversation.is_conversation(fields.read(row, field)) for field in ("a", "b"))
 
 
 def _split_conversations(fields: Fields, row: DataRow) -> tuple[str, list[tuple[str, str]]]:
     """Split two conversations: their common beginning is the prompt, and the rest of each is a text."""
-    first, second = (_turns(fields.read(row, field), fields.name(field)) for field in ("a", "b"))
-    shared, *rests = conversation.split_shared(first, second)
+    column_of_a = fields.name("a")
+    column_of_b = fields.name("b")
+    first = _read_turns(fields.read(row, "a"), column_of_a)
+    second = _read_turns(fields.read(row, "b"), column_of_b)
+    shared, rest_of_first, rest_of_second = conversation.split_shared(first, second)
     prompt = conversation.rendered(shared)
-    if len(shared) == 1:
+    if len(shared) == 1:  # a single message is shown without its speaker's name
         prompt = shared[0].content
-    texts = []
-    for field, rest in zip(("a", "b"), rests, strict=True):
-        texts.append((fields.name(field), conversation.words_of(rest)))
+    texts = [
+        (column_of_a, conversation.words_of(rest_of_first)),
+        (column_of_b, conversation.words_of(rest_of_second)),
+    ]
     return prompt, texts
 
 
-def _listed_texts(fields: Fields, row: DataRow, column: str) -> list[tuple[str, str]]:
-    """Read the names and texts of a list; raises `FieldError` for anything else."""
+def _read_list_of_texts(fields: Fields, row: DataRow, column: str) -> list[tuple[str, str]]:
+    """Read a list of texts, each with a name for messages; raises `FieldError` for anything else."""
     value = fields.read(row, "texts")
     if isinstance(value, str):
         value = parse_json(value)
@@ -483,7 +500,7 @@ def _listed_texts(fields: Fields, row: DataRow, column: str) -> list[tuple[str, 
         )
     texts = []
     for letter, item in zip(LETTERS, value, strict=False):
-        text = _text(item, "text", column, fields.naming)
+        text = _text_of_cell(item, "text", column, fields.naming)
         texts.append((f"{column} {letter}", text))
     return texts
 
@@ -500,29 +517,34 @@ def content(subject: Document | ComparisonInput) -> str:
 
 
 def winner(fields: Fields, row: DataRow) -> str:
-    """Return the letter of the winner that a row names, or "tie"; else its label in the counted form."""
+    """Return the letter of the winner that a row names, or "tie".
+
+    Returns the label's key (`labels.key_of`) for a number or a blank, and `NOT_UNDERSTOOD` with the key for
+    anything else.
+    """
     letter_by_name: dict[str, str | None] = {}  # None for a name of both texts
     for letter, column, author in (("A", "a", "author_a"), ("B", "b", "author_b")):
-        for name in (fields.columns.get(column), _author(fields, row, author)):
-            if name:
-                key = plain(name[:_NAME_CHARS])
-                if letter_by_name.get(key, letter) != letter:
-                    letter_by_name[key] = None
-                else:
-                    letter_by_name[key] = letter
+        for name in (fields.columns.get(column), _read_author(fields, row, author)):
+            if not name:
+                continue
+            key = plain(name[:_NAME_CHARS])
+            is_name_of_both = letter_by_name.get(key, letter) != letter
+            letter_by_name[key] = None if is_name_of_both else letter
     most = documents.LEAST_TEXTS if "a" in fields.columns else MOST_TEXTS
     value = fields.read(row, "winner")
     key = labels.key_of(value)
     if labels.number_of(key) is not None:  # a number's meaning depends on the other labels
         return key
     winner_letter = labels.winner_of(value, most, letter_by_name)
-    if winner_letter or key == labels.BLANK:
-        return winner_letter or key
+    if winner_letter:
+        return winner_letter
+    if key == labels.BLANK:
+        return key
     return labels.NOT_UNDERSTOOD + key
 
 
 def row_label(fields: Fields, row: DataRow, task: TaskName) -> str | None:
-    """Return a row's label in the counted form (`labels.key_of`); None if the rows have no labels."""
+    """Return a row's label as a key (`labels.key_of`), a winner as a letter; None if rows have no labels."""
     field = "label"
     if task == "compare":
         field = "winner"
@@ -540,23 +562,27 @@ def one_hot_winner(columns: Mapping[str, Any]) -> str | None:
 
     `BLANK` if they mark none or several; None if there are no such columns.
     """
-    marked = []
+    marked_sides = []
     sides = set()
     for column, value in columns.items():
         match = _ONE_HOT.fullmatch(plain(column))
-        if match:
-            sides.add(match[1])
-            if labels.key_of(value) in ("1", "true", "True"):
-                marked.append(match[1])
-    if not {"a", "b"} <= sides:
+        if match is None:
+            continue
+        side = match[1]  # a letter, or "tie"
+        sides.add(side)
+        if labels.key_of(value) in ("1", "true", "True"):
+            marked_sides.append(side)
+    has_both_texts = {"a", "b"} <= sides
+    if not has_both_texts:
         return None
-    if len(marked) != 1:
+    if len(marked_sides) != 1:
         return labels.BLANK
-    return marked[0].upper() if len(marked[0]) == 1 else marked[0]
+    (winner_side,) = marked_sides
+    return winner_side if winner_side == "tie" else winner_side.upper()
 
 
-def _said(fields: Fields, row: DataRow, field: str) -> str:
-    """Read a field's text, "" if there's none; a prompt may be a list of messages."""
+def _read_words(fields: Fields, row: DataRow, field: str) -> str:
+    """Read the text of a field; "" if there's none. A prompt may also be a list of messages."""
     if field in TEMPLATE_FIELDS and fields.template is not None:
         return fields.fill_template(row)
     if field not in fields.columns:
@@ -564,23 +590,29 @@ def _said(fields: Fields, row: DataRow, field: str) -> str:
     column = fields.name(field)
     value = fields.read(row, field)
     if isinstance(value, list) and field in ("description", "prompt"):
-        return conversation.rendered(_turns(value, column))
+        return conversation.rendered(_read_turns(value, column))
     if field in ("a", "b") and _has_messages(value):
-        return _spoken(value, column, "last")[0]
-    if field in fields.continues:
-        more = fields.continues[field]
-        texts = [_text(value, field, column, fields.naming)]
-        texts.append(_text(read_cell(row.columns, more), field, more, fields.naming))
+        answer, _ = _split_judged_turn(value, column, "last")
+        return answer
+    if field in fields.continues:  # another column holds more of the text
+        next_column = fields.continues[field]
+        next_value = read_cell(row.columns, next_column)
+        texts = [
+            _text_of_cell(value, field, column, fields.naming),
+            _text_of_cell(next_value, field, next_column, fields.naming),
+        ]
         return "\n\n".join(text for text in texts if not is_blank(text))
-    return _text(value, field, column, fields.naming)
+    return _text_of_cell(value, field, column, fields.naming)
 
 
 def _has_messages(value: object) -> bool:
+    """Whether a cell holds a conversation, or a single message of one."""
     return conversation.is_conversation(value) or conversation.is_message(value)
 
 
-def _text(value: object, field: str, column: str, naming: Naming) -> str:
-    if value is None or value != value:  # noqa: PLR0124 - not a number: how tables say that nothing is there
+def _text_of_cell(value: object, field: str, column: str, naming: Naming) -> str:
+    """Convert a cell to text; "" for an empty one. Raises `FieldError` for a list or an object."""
+    if value is None or value != value:  # noqa: PLR0124 - NaN, with which tables mark an empty cell
         return ""
     if isinstance(value, str):
         return encodable(value)
@@ -594,11 +626,12 @@ def _text(value: object, field: str, column: str, naming: Naming) -> str:
     raise FieldError(column, f"expected a text, got {kind(value)}{hint}")
 
 
-def _author(fields: Fields, row: DataRow, field: str) -> str | None:
-    return _said(fields, row, field).strip()[:64] or None
+def _read_author(fields: Fields, row: DataRow, field: str) -> str | None:
+    """Read the family of a text's author, of at most 64 characters; None if there's none."""
+    return _read_words(fields, row, field).strip()[:64] or None
 
 
-def _turns(value: object, column: str) -> list[conversation.Turn]:
+def _read_turns(value: object, column: str) -> list[conversation.Turn]:
     try:
         return conversation.read(value)
     except conversation.NotUnderstoodError as error:
@@ -609,16 +642,23 @@ def _without_thoughts(output: str, thoughts: Thoughts | None) -> str:
     return output if thoughts is None else thoughts.drop(output)
 
 
-def _spoken(
+def _split_judged_turn(
     value: object, column: str, judge_turn: JudgeTurn, thoughts: Thoughts | None = None
 ) -> tuple[str, str]:
-    """Split a conversation into the judged text and the turns before it; raises as `document`."""
+    """Split a conversation into the judged text and the turns before it.
+
+    The judged text is the assistant's last message, or with `judge_turn` "all" the whole conversation, with
+    nothing before it. Raises `FieldError` for another value, `Unjudgeable` if there's no text.
+    """
     if conversation.is_message(value):
         value = [value]
+    is_empty = value in (None, "")
     turns = []
-    for turn in [] if value in (None, "") else _turns(value, column):
-        text = _without_thoughts(turn.text, thoughts if turn.speaker == ASSISTANT else None)
-        turns.append(turn._replace(text=text))
+    for turn in [] if is_empty else _read_turns(value, column):
+        if turn.speaker == ASSISTANT:
+            turns.append(turn._replace(text=_without_thoughts(turn.text, thoughts)))
+        else:
+            turns.append(turn)
     if judge_turn == "all":
         if all(is_blank(turn.content) for turn in turns):
             raise Unjudgeable(f"{column}: empty; nothing to judge")
@@ -630,17 +670,18 @@ def _spoken(
     raise Unjudgeable(f"{column}: no message of the assistant; nothing to judge")
 
 
-def _sources(value: object, column: str, naming: Naming) -> list[File]:
-    """Read the sources in a cell, with their names in it, or "source 1" and so on."""
-    # JSON in a CSV cell, or a text that only begins like JSON.
-    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+def _read_sources(value: object, column: str, naming: Naming) -> list[File]:
+    """Read the sources in a cell as files, named as in the cell, or else "source 1" and so on."""
+    if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
+        # It's JSON, as in a CSV cell, or else a text that only begins like JSON.
         inner = parse_json(value)
-        if inner is not value:
+        is_json = inner is not value
+        if is_json:
             with suppress(FieldError):
-                return _sources(inner, column, naming)
+                return _read_sources(inner, column, naming)
     files = []
     for number, (name, content) in enumerate(read_passages(value), 1):
-        text = _text(content, "sources", column, naming)
+        text = _text_of_cell(content, "sources", column, naming)
         if not is_blank(text):
             shown_name = short_line(encodable(name), _NAME_CHARS)
             files.append(file_of(shown_name or f"source {number}", text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.data import fields as row_fields
-from judgekit.data.dataset import RowOptions, double, match_columns
+from judgekit.data.dataset import RowOptions, match_columns, repeated_id
 from judgekit.data.paths import read_cell
 from judgekit.data.rows import Rows
 from judgekit.data.sources import DataRow, UnreadableRow
@@ -57,6 +57,7 @@ class JoinedRows(Rows):
         self._second = _OneFile(second, _fields_of_side(given, "b"), id_column)
 
     def __iter__(self) -> Iterator[DataRow | UnreadableRow]:
+        # The second file's texts and row numbers, by id.
         others: dict[str, Side] = {}
         numbers: dict[str, int] = {}
         for row in self._second.sides():
@@ -65,7 +66,7 @@ class JoinedRows(Rows):
                 continue
             key = labels.id_key(row.id)
             if key in others:
-                yield double(row.id, row.number, numbers[key], self._second.id_column)
+                yield repeated_id(row.id, row.number, numbers[key], self._second.id_column)
             others[key] = row.side
             numbers[key] = row.number
         matched: set[str] = set()
@@ -81,7 +82,8 @@ class JoinedRows(Rows):
                 without_partner += 1
                 continue
             matched.add(key)
-            if row.side.prompt and other.prompt and row.side.prompt != other.prompt:
+            have_prompts = row.side.prompt and other.prompt
+            if have_prompts and row.side.prompt != other.prompt:
                 different_prompts += 1
             yield DataRow(row.number, _pair(row.id, row.side, other))
         if not matched:
@@ -151,16 +153,19 @@ class _OneFile:
 
 
 def _fields_of_side(given: Mapping[str, str], side: str) -> dict[str, str]:
-    """Rename one side's fields of a pair to those of a document."""
-    own = {}
+    """Map the fields of a document to the columns given for one side of a pair, "a" or "b".
+
+    The pair's `prompt` is the document's `description`, and its `a` or `b` is the `text`.
+    """
+    fields = {}
     for field, column in given.items():
         if field == "prompt":
-            own["description"] = column
+            fields["description"] = column
         elif field == side:
-            own["text"] = column
+            fields["text"] = column
         elif field not in ("a", "b"):
-            own[field] = column
-    return own
+            fields[field] = column
+    return fields
 
 
 def _side_of(fields: Fields, row: DataRow) -> Side:
@@ -173,6 +178,7 @@ def _side_of(fields: Fields, row: DataRow) -> Side:
 
 
 def _pair(row_id: str | int, first: Side, second: Side) -> dict[str, str | int]:
+    """Build a pair's columns; the first file's prompt counts, unless it has none."""
     pair: dict[str, str | int] = {
         "id": row_id,
         "prompt": first.prompt or second.prompt,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit import outputs
 from judgekit.config import TIE
 from judgekit.data import fields, sniffing, tables
-from judgekit.data.dataset import survey, unreadable
+from judgekit.data.dataset import survey, unreadable_error
 from judgekit.data.paths import is_path_into
 from judgekit.data.presets import Recogniser
 from judgekit.data.results import OURS, Ids, hold_alone, place_of
@@ -196,7 +196,7 @@ class ResultFile:
     def __iter__(self) -> Iterator[ResultRow]:
         ids = Ids()
         with closing(ids):
-            answers = _answers(
+            answers = _read_answers(
                 self._rows,
                 self.name,
                 "verdict",
@@ -213,7 +213,7 @@ class ResultFile:
                 first = ids.add(row_id, row.number)
                 if first is not None:
                     raise InputError(f"{where}: duplicate id {row_id!r} (row {first}); keep one")
-                yield ResultRow(row_id, word, dict(_scores(row.columns)), row.columns)
+                yield ResultRow(row_id, word, dict(_read_scores(row.columns)), row.columns)
 
     def _word_of(self, value: object) -> str:
         """Translate a verdict into an outcome, a letter, "tie" or undecided; "" if it's none of these."""
@@ -227,7 +227,7 @@ class ResultFile:
         schema = str(judged.get("schema"))
         if schema.startswith("judgekit/"):
             return "compare" if schema.startswith(_COMPARISON) else "judge"
-        scores = dict(_scores(row.columns))
+        scores = dict(_read_scores(row.columns))
         if scores and all(len(name) == 1 and name in LETTERS for name in scores):
             self.texts = max(self.texts, len(scores))
             return "compare"
@@ -312,14 +312,14 @@ def texts_for_people(
             subject = fields.comparison(row_fields, row)
             texts = {"question": subject.prompt}
             texts.update({file.path: file.text for file in subject.files})
-        return _filled(texts)
+        return _without_blank(texts)
     try:
         document = fields.document(row_fields, row, "", _FOR_PEOPLE)
     except InputError:
         for role, name in (("description", "question"), ("reference", "expected")):
             cell = row_fields.read(row, role)
             texts[name] = cell if isinstance(cell, str) else ""
-        return _filled(texts)
+        return _without_blank(texts)
     texts = {
         "question": document.task.description,
         "must fulfil": document.task.acceptance,
@@ -331,7 +331,7 @@ def texts_for_people(
             sources = fields.document(row_fields, row, "", _EVERYTHING).files[1:]
             for file in sources[:_MOST_SOURCES]:
                 texts[f"source: {file.path}"] = _beginning_of(file.text)
-    return _filled(texts)
+    return _without_blank(texts)
 
 
 def _beginning_of(source: str) -> str:
@@ -341,7 +341,7 @@ def _beginning_of(source: str) -> str:
     return f"{source[:_SOURCE_CHARS]} … (cut here)"
 
 
-def _filled(texts: Mapping[str, str]) -> dict[str, str]:
+def _without_blank(texts: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in texts.items() if text.strip()}
 
 
@@ -394,7 +394,7 @@ def read_labels(
     keys: dict[str, str] = {}  # labels in the form of `labels.key_of`, by id
     has_id_column = False
     left_out = LeftOut()
-    for row, row_id, value in _labels_of(rows, task, names, columns):
+    for row, row_id, value in _read_label_column(rows, task, names, columns):
         has_id_column = has_id_column or columns.id_column in row.columns
         key = labels.key_of(value)
         if key == labels.BLANK:
@@ -419,16 +419,16 @@ def read_labels(
     return LabelSheet(words, left_out, has_id_column)
 
 
-def _labels_of(
+def _read_label_column(
     rows: Rows, task: TaskName, names: Sequence[str], columns: NamedColumns
 ) -> Iterator[tuple[DataRow, str, object]]:
-    """Yield rows with ids and labels, like `_answers`; a winner may be marked in columns of its own."""
+    """Yield rows with ids and labels, like `_read_answers`; a winner may be marked in columns of its own."""
     field = "winner" if task == "compare" else "label"
     if task == "compare" and field not in columns.given:
         marked = map(_with_one_winner, rows)
-        yield from _answers(marked, rows.name, field, names, columns, is_table=_is_table(rows))
+        yield from _read_answers(marked, rows.name, field, names, columns, is_table=_is_table(rows))
     else:
-        yield from _answers(rows, rows.name, field, names, columns, is_table=_is_table(rows))
+        yield from _read_answers(rows, rows.name, field, names, columns, is_table=_is_table(rows))
 
 
 def _with_one_winner(row: DataRow | UnreadableRow) -> DataRow | UnreadableRow:
@@ -457,7 +457,7 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
     left_out = LeftOut()
     for row in stream:
         if isinstance(row, UnreadableRow):
-            raise unreadable(rows.name, row, 0)
+            raise unreadable_error(rows.name, row, 0)
         if _is_table(rows):
             row = _without_defusing(row)  # noqa: PLW2901 - the row as it was
         row_id = columns.id_of(row.columns, rows.name) or str(row.number)
@@ -483,7 +483,7 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
     return list(cases.values()), left_out
 
 
-def _answers(
+def _read_answers(
     rows: Iterable[DataRow | UnreadableRow],
     file: str,
     field: str,
@@ -495,7 +495,7 @@ def _answers(
     """Yield rows with their ids and their values in a column; raises `InputError` if either is missing."""
     for row in rows:
         if isinstance(row, UnreadableRow):
-            raise unreadable(file, row, 0)
+            raise unreadable_error(file, row, 0)
         if is_table:
             row = _without_defusing(row)  # noqa: PLW2901 - the row as it was
         row_id = columns.id_of(row.columns, file)
@@ -520,7 +520,7 @@ def _without_defusing(row: DataRow) -> DataRow:
     return row._replace(columns=cells)
 
 
-def _scores(columns: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def _read_scores(columns: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     scores = nested(columns.get("scores"))
     if scores is None:
         scores = _scores_in_columns(columns)
@@ -582,11 +582,11 @@ def _add_sample(
     if target.exists():
         raw = target.read_bytes()
         sheet = open_rows(path, io.BytesIO())
-        answers = _answers(sheet, path, "label", ["label"], columns, is_table=_is_table(sheet))
+        answers = _read_answers(sheet, path, "label", ["label"], columns, is_table=_is_table(sheet))
         for _, row_id, _ in answers:
             ids_there.add(row_id)
     rows = []
-    for result in _draw(results, count, without=ids_there):
+    for result in _draw_rows(results, count, without=ids_there):
         # People label without seeing the verdict: a sheet has only the columns from before the judging.
         row = {"id": result.row_id, "label": ""}
         for name, value in result.own.items():
@@ -615,7 +615,9 @@ def _add_sample(
     return len(rows), len(ids_there) + len(rows)
 
 
-def _draw(results: Iterable[ResultRow], count: int, without: Collection[str]) -> list[ResultRow]:
+def _draw_rows(
+    results: Iterable[ResultRow], count: int, without: Collection[str]
+) -> list[ResultRow]:
     """Draw decided rows whose id isn't in `without`: the first ones in the order of a hash of the ids."""
 
     def place(result: ResultRow) -> bytes:

@@ -25,34 +25,39 @@ class Base(NamedTuple):
 
 
 def read_base(text: str) -> Base:
-    """Read BASE[:POINTS]; a path may have colons of its own, so only a number behind the last one counts."""
-    path, _, points = text.rpartition(":")
+    """Read BASE[:POINTS]. Paths may have colons, too: without a number after the last one, it's all path."""
+    path, _, number = text.rpartition(":")
     if path:
-        with suppress(ValueError, ZeroDivisionError):
-            found = Fraction(points)
-            if found >= 0:
-                return Base(path, found)
+        with suppress(ValueError, ZeroDivisionError):  # `Fraction` also reads "1/0"
+            points = Fraction(number)
+            if points >= 0:
+                return Base(path, points)
     return Base(text)
 
 
 def describe_missed(
     conditions: Sequence[Condition], counts: Mapping[str, int], name: str
 ) -> list[str]:
-    """Say which conditions rows with these verdicts don't meet; rows without a verdict meet none for sure."""
+    """Write a line for each condition that the rows don't meet; `counts` are their numbers by verdict.
+
+    Rows without a verdict count against every condition.
+    """
     rows = sum(counts.values())
     lines = []
     for condition in conditions:
         totals = condition.count_rows(counts)
         if condition.holds(totals, rows):
             continue
-        shown = condition.describe_range(totals, rows)
-        line = f"{name}: {condition} isn't met: {shown} of {counted(rows, 'row', 'rows')}"
-        open_rows = totals.most - totals.least
-        if open_rows:
-            what = counted(
-                open_rows, "row without a verdict counts", "rows without a verdict count"
+        range_text = condition.describe_range(totals, rows)
+        line = f"{name}: {condition} isn't met: {range_text} of {counted(rows, 'row', 'rows')}"
+        rows_without_verdict = totals.most - totals.least
+        if rows_without_verdict:
+            subject = counted(
+                rows_without_verdict,
+                "row without a verdict counts",
+                "rows without a verdict count",
             )
-            line += f"; {what} against it"
+            line += f"; {subject} against it"
         lines.append(line)
     return lines
 
@@ -60,9 +65,9 @@ def describe_missed(
 def describe_worse(
     words: Mapping[str, str], base_words: Mapping[str, str], name: str, base: Base
 ) -> str | None:
-    """Say that fewer rows are accepted than in earlier results; None if that isn't so.
+    """Describe by how much the accept rate has fallen since earlier results, over rows present in both.
 
-    Rows count that are in both. Raises `InputError` if there's none.
+    None if it hasn't fallen by more than `base` allows. Raises `InputError` if no row is present in both.
     """
     in_both = words.keys() & base_words.keys()
     if not in_both:
@@ -71,11 +76,11 @@ def describe_worse(
     accepted = sum(words[key] == ACCEPT for key in in_both)
     accepted_before = sum(base_words[key] == ACCEPT for key in in_both)
     rows = len(in_both)
-    lost = Fraction(accepted_before - accepted, rows) * 100
-    if lost <= base.points:
+    lost_points = Fraction(accepted_before - accepted, rows) * 100
+    if lost_points <= base.points:
         return None
     shares = f"{accepted / rows:.3f} accepted, {accepted_before / rows:.3f} there"
     allowed = f", {float(base.points):g} allowed" if base.points else ""
-    less = f"{float(lost):.1f} points less{allowed}"
+    less = f"{float(lost_points):.1f} points less{allowed}"
     both = counted(rows, "row", "rows")
     return f"{name} is worse than {base.path}: {shares}, of {both} in both ({less})"

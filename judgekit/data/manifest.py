@@ -128,25 +128,25 @@ class Manifest:
                 self._table.execute(statement)
 
     def answer(self, custom_id: str) -> BatchAnswer | None:
-        row = self._row("SELECT answer FROM request WHERE custom_id = ?", custom_id)
+        row = self._execute("SELECT answer FROM request WHERE custom_id = ?", custom_id)
         if row and row[0]:
             return BatchAnswer(*json.loads(row[0]))
         return None
 
     def has(self, custom_id: str) -> bool:
         """Whether a request is in a batch or waits for the next one."""
-        return self._row("SELECT 1 FROM request WHERE custom_id = ?", custom_id) is not None
+        return self._execute("SELECT 1 FROM request WHERE custom_id = ?", custom_id) is not None
 
     def add(self, custom_id: str, place: BatchPlace, body: bytes) -> None:
         values = custom_id, json.dumps(place), body
-        seal = self._seal("request", _request(*values, None))
-        self._row(
+        seal = self._seal("request", _sealed_fields(*values, None))
+        self._execute(
             "INSERT INTO request (custom_id, place, body, seal) VALUES (?, ?, ?, ?)", *values, seal
         )
 
     def last_number(self) -> int:
         """Return the number of the newest request."""
-        row = self._row("SELECT max(rowid) FROM request")
+        row = self._execute("SELECT max(rowid) FROM request")
         return int(row[0] or 0) if row else 0
 
     def unsent(self, last: int = _ALL) -> Iterator[tuple[str, BatchPlace, int]]:
@@ -212,7 +212,7 @@ class Manifest:
         change = (
             "UPDATE batch SET file = ?, id = ?, rest = ?, is_ours = ?, seal = ? WHERE number = ?"
         )
-        self._row(change, *values, seal, batch.number)
+        self._execute(change, *values, seal, batch.number)
 
     def batches(self) -> list[Submitted]:
         """List all batches, from old to new."""
@@ -245,11 +245,11 @@ class Manifest:
             for custom_id, answer in answers:
                 if answer is None:
                     continue
-                meaning = _meaning(answer)
+                meaning = _hash_answer(answer)
                 if first_meanings.setdefault(custom_id, meaning) != meaning:
                     contradicted.add(custom_id)
                 text = json.dumps(answer)
-                seal = self._seal("request", _request(custom_id, place, None, text))
+                seal = self._seal("request", _sealed_fields(custom_id, place, None, text))
                 yield text, seal, custom_id, batch.number
 
         keep = (
@@ -260,13 +260,13 @@ class Manifest:
             self._table.executemany(f"{keep} AND answer IS NULL", rows())
             dropped = ((custom_id, batch.number) for custom_id in contradicted)
             self._table.executemany(drop, dropped)
-            self._row("DELETE FROM request WHERE batch = ? AND answer IS NULL", batch.number)
+            self._execute("DELETE FROM request WHERE batch = ? AND answer IS NULL", batch.number)
             self.store(batch)
 
     def release(self, batch: Submitted) -> None:
         """Forget a batch that the provider doesn't have: its requests are unsent again."""
         with self._table:
-            self._row(
+            self._execute(
                 "UPDATE request SET batch = NULL WHERE batch = ? AND answer IS NULL", batch.number
             )
             self.end(batch)
@@ -274,7 +274,7 @@ class Manifest:
     def end(self, batch: Submitted) -> None:
         """Forget a collected batch, once the provider keeps nothing of it."""
         with self._table:
-            self._row("DELETE FROM batch WHERE number = ?", batch.number)
+            self._execute("DELETE FROM batch WHERE number = ?", batch.number)
 
     def forget(self, custom_ids: Iterable[str]) -> None:
         with self._table:
@@ -294,7 +294,7 @@ class Manifest:
             count += not seals.is_valid(self._key, "batch", values, seal)
         requests = self._table.execute("SELECT custom_id, place, body, answer, seal FROM request")
         for custom_id, place, body, answer, seal in requests:
-            content = _request(custom_id, place, body, answer)
+            content = _sealed_fields(custom_id, place, body, answer)
             count += not seals.is_valid(self._key, "request", content, seal)
         return count
 
@@ -309,8 +309,8 @@ class Manifest:
         which = "SELECT custom_id, place, body, answer FROM request"
         with self._table:
             for values in self._table.execute(which).fetchall():
-                seal = self._seal("request", _request(*values))
-                self._row("UPDATE request SET seal = ? WHERE custom_id = ?", seal, values[0])
+                seal = self._seal("request", _sealed_fields(*values))
+                self._execute("UPDATE request SET seal = ? WHERE custom_id = ?", seal, values[0])
 
     def _seal(self, kind: str, content: object) -> str | None:
         if self._key:
@@ -330,19 +330,19 @@ class Manifest:
         if strange or kinds - {"table", "index"}:
             raise InputError(f"{self.path}: no list of batches of judgekit; move it away")
 
-    def _row(self, statement: str, *values: object) -> tuple[str, ...] | None:
+    def _execute(self, statement: str, *values: object) -> tuple[str, ...] | None:
         row: tuple[str, ...] | None = self._table.execute(statement, values).fetchone()
         return row
 
 
-def _meaning(answer: BatchAnswer) -> str:
+def _hash_answer(answer: BatchAnswer) -> str:
     """Hash an answer without its id: a reply that's delivered twice may have two ids."""
     body = answer.body
     words = body.get("choices", body) if isinstance(body, dict) else body
     return hashlib.sha256(json.dumps([answer.status, words], sort_keys=True).encode()).hexdigest()
 
 
-def _request(
+def _sealed_fields(
     custom_id: str, place: str, body: bytes | str | None, answer: str | None
 ) -> list[str | None]:
     """List the fields of a request that its seal covers."""

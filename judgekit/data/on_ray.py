@@ -65,17 +65,17 @@ _FILES = 64  # files read in one task
 @contextmanager
 def connected(address: str | None) -> Iterator[None]:
     """Connect to the cluster at an address or in RAY_ADDRESS, else start Ray here; raises `InputError`."""
-    where = address or environment.environ().get("RAY_ADDRESS") or "local"
-    options = (
-        {"include_dashboard": False, "_node_ip_address": "127.0.0.1"} if where == "local" else {}
-    )
+    cluster = address or environment.environ().get("RAY_ADDRESS") or "local"
+    options = {}
+    if cluster == "local":
+        options = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     try:
-        with _silent():
-            ray.init(where, log_to_driver=False, logging_level=logging.CRITICAL, **options)
+        with _hide_stderr():
+            ray.init(cluster, log_to_driver=False, logging_level=logging.CRITICAL, **options)
     except Exception as error:  # noqa: BLE001 - whatever Ray raises
         why = short_line(str(error), 200)
         raise InputError(
-            f"Ray at {where}: {why}; start Ray there, or leave the address out"
+            f"Ray at {cluster}: {why}; start Ray there, or leave the address out"
         ) from None
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
@@ -89,16 +89,17 @@ def connected(address: str | None) -> Iterator[None]:
 
 
 @contextmanager
-def _silent() -> Iterator[None]:
+def _hide_stderr() -> Iterator[None]:
     """Hide everything written to standard error from the user, also by code that isn't Python."""
-    kept = os.dup(2)
-    with Path(os.devnull).open("wb") as nothing:
-        os.dup2(nothing.fileno(), 2)
+    stderr = 2  # the file descriptor: replacing `sys.stderr` wouldn't reach Ray's own processes
+    original = os.dup(stderr)
+    with Path(os.devnull).open("wb") as null:
+        os.dup2(null.fileno(), stderr)
         try:
             yield
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(original, stderr)
+            os.close(original)
 
 
 class RayRun:
@@ -177,31 +178,30 @@ class RayRun:
             self._kinds |= file.kinds
         self._types = {name: kind for name, kind in types_by_column.items() if name not in misfits}
         if first_bad is None and self._dataset.id_column:
-            doubles = self._doubles(checked)
+            doubles = self._find_repeated_ids(checked)
             bad = len(doubles)
             first_bad = next(iter(doubles), None)
         if first_bad is not None:
-            raise dataset.unreadable(self._dataset.name, first_bad, bad - 1)
+            raise dataset.unreadable_error(self._dataset.name, first_bad, bad - 1)
         return row_count
 
     def _check_files(self, wanted_ids: frozenset[int]) -> Iterator[tuple[str, Checked]]:
         """Yield the check of each file; under a row limit, one file after another until it's reached."""
         paths = self._files.paths
-        left = self._dataset.limit
-        if left is None:
-            checked = _run_remotely(
-                _check, [(self._shared, path, None, wanted_ids) for path in paths]
-            )
+        rows_left = self._dataset.limit
+        if rows_left is None:
+            calls = [(self._shared, path, None, wanted_ids) for path in paths]
+            checked = _run_remotely(_check, calls)
             yield from zip(paths, checked, strict=True)
             return
         for path in paths:
-            (file,) = _run_remotely(_check, [(self._shared, path, left, wanted_ids)])
+            (file,) = _run_remotely(_check, [(self._shared, path, rows_left, wanted_ids)])
             yield path, file
-            left -= file.count
-            if left == 0:
+            rows_left -= file.count
+            if rows_left == 0:
                 return
 
-    def _doubles(self, checked: dict[str, Checked]) -> list[UnreadableRow]:
+    def _find_repeated_ids(self, checked: dict[str, Checked]) -> list[UnreadableRow]:
         """List the rows that repeat an earlier row's id."""
         # Digests are short, so two ids may share one: we read the ids behind them and compare.
         repeated_digests = frozenset(parts.doubles(file.ids for file in checked.values()))
@@ -212,11 +212,12 @@ class RayRun:
         doubles = []
         for path, file in self._check_files(repeated_digests):
             start, _ = self._starts_and_counts[path]
-            for place, row_id in file.places:
-                number = start + place
+            for number_in_file, row_id in file.places:
+                number = start + number_in_file
                 first_number = first_numbers.setdefault(id_key(row_id), number)
-                if first_number != number:
-                    doubles.append(dataset.double(row_id, number, first_number, column))
+                is_repeated = first_number != number
+                if is_repeated:
+                    doubles.append(dataset.repeated_id(row_id, number, first_number, column))
         return doubles
 
     def prepare(self, *, fresh: bool, trust: bool = False) -> None:
@@ -231,12 +232,12 @@ class RayRun:
             self._folder.remove(names)
             names = []
         self._number = 1 + max(map(parts.run_of, names), default=0)
-        self._names, self._lines, self._before = self._scanned(names, 0)
+        self._names, self._lines, self._before = self._scan_files(names, 0)
         unsealed = int((~self._lines["sealed"]).sum())
         if unsealed and not trust:
             raise seals.refused(self._folder.name, unsealed)
 
-    def _scanned(self, names: list[str], first: int) -> tuple[list[str], Any, set[pa.Schema]]:
+    def _scan_files(self, names: list[str], first: int) -> tuple[list[str], Any, set[pa.Schema]]:
         """Read these files, numbered from `first`; returns their names, lines and columns.
 
         Removes files that have been replaced by others, but were left behind by a killed run.
@@ -296,7 +297,7 @@ class RayRun:
             max_concurrent_calls_per_actor=at_a_time,
             enable_true_multi_threading=True,
         )
-        broker = self._broker(cpus)
+        broker = self._start_broker(cpus)
         try:
             with _naming_errors(written=self._folder.name):
                 rows = ray.data.read_datasource(
@@ -314,16 +315,16 @@ class RayRun:
         finally:
             ray.kill(broker)
 
-    def _broker(self, workers: int) -> Any:  # noqa: ANN401 - a handle of Ray's
+    def _start_broker(self, workers: int) -> Any:  # noqa: ANN401 - a handle of Ray's
         """Start the broker, an actor on this machine that all workers share."""
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         make = ray.remote(Broker).options(num_cpus=0, scheduling_strategy=here, max_task_retries=-1)
         broker = make.remote(self.work.max_cost_usd, workers)
         # Keys go from process to process: an object of Ray's might be written to a disk.
-        ray.get(broker.learn.remote(cloudpickle.dumps(self._job())))
+        ray.get(broker.learn.remote(cloudpickle.dumps(self._make_job())))
         return broker
 
-    def _job(self) -> Job:
+    def _make_job(self) -> Job:
         judges = {}
         for kind, judge in self._judges.items():
             # A worker has its own gateway and cache, and knows the other providers of this machine.
@@ -375,6 +376,7 @@ class RayRun:
         self.work.spent_usd = max(self.work.spent_usd, ray.get(broker.spent.remote()))
 
     def _count(self, judged: JudgedBlock) -> None:
+        """Add up a worker's report; when enough small files are there, start to merge them."""
         self.work.add(judged.tally)
         self.work.is_spent |= judged.is_over
         self.work.give_up()
@@ -386,30 +388,34 @@ class RayRun:
             self._parts = []
 
     def _is_at_end(self, broker: Any) -> bool:  # noqa: ANN401 - a handle of Ray's
-        """Whether all blocks under way were reported, or the time for that is up, when a run ends early."""
-        if not (self.work.is_spent or self.work.stopped.is_set()):
+        """Whether to end a run early: it's stopped, and all blocks under way are reported, or time is up."""
+        ends_early = self.work.is_spent or self.work.stopped.is_set()
+        if not ends_early:
             return False
         if self._deadline is None:
             self._deadline = time.monotonic() + _DRAIN_SECONDS
-        has_all = True
+        if time.monotonic() > self._deadline:
+            return True
         for name in ray.get(broker.alive.remote()):
-            # With each block a worker reports how many it had begun: it owes us the rest, or its first.
             begun_counts = self._heard[name]
-            if len(begun_counts) < max(begun_counts, default=1):
-                has_all = False
-        return has_all or time.monotonic() > self._deadline
+            # With each block, a worker reports how many it had begun. A silent one is at its first block.
+            blocks_begun = max(begun_counts) if begun_counts else 1
+            blocks_reported = len(begun_counts)
+            if blocks_reported < blocks_begun:
+                return False
+        return True
 
     def _merge(self, names: list[str]) -> None:
-        self._merges.append(
-            ray.remote(num_cpus=_READ_CPU)(parts.merge).remote(self._folder, sorted(names))
-        )
+        """Start to merge part files on any machine."""
+        merge = ray.remote(num_cpus=_READ_CPU)(parts.merge)
+        self._merges.append(merge.remote(self._folder, sorted(names)))
 
     def finish(self) -> None:
         """Leave each row once in FOLDER, in files with the same columns; raises `InputError`."""
         with _naming_errors(written=self._folder.name):
             ray.get(self._merges)
             if len(self._lines):
-                self._settle()
+                self._drop_superseded()
             small = sorted(name for name in self._folder.names() if name.startswith("part"))
             for _, files_of_run in groupby(small, parts.run_of):
                 names = list(files_of_run)
@@ -417,11 +423,11 @@ class RayRun:
                     self._merge(names[start : start + parts.MERGED])
             ray.get(self._merges)
 
-    def _settle(self) -> None:
+    def _drop_superseded(self) -> None:
         """Drop the lines that a later run has superseded, and give old files the new columns."""
         names_now = self._folder.names()
         new_names = [name for name in names_now if name not in self._names]
-        _, new_lines, _ = self._scanned(new_names, len(self._names))
+        _, new_lines, _ = self._scan_files(new_names, len(self._names))
         _, superseded = parts.newest(np.concatenate([self._lines, new_lines]))
         numbered_names = [*self._names, *new_names]
         # Rows to drop by file; a file without any is rewritten as it is, sealed and with the new columns.
@@ -442,6 +448,7 @@ class RayRun:
 
 
 def _check(shared: Any, path: str, limit: int | None, wanted: frozenset[int]) -> Checked:  # noqa: ANN401 - what is shared
+    """Check up to `limit` rows of a file, on the machine that Ray chose."""
     dataset, files, types = shared
     return worker.check(replace(dataset, limit=limit), files, path, types, wanted)
 
@@ -468,7 +475,7 @@ def _naming_errors(written: str | None = None) -> Iterator[None]:
         if isinstance(cause, OSError):
             problem = _describe_file_problem(cause, written)
         else:
-            problem = f"Ray: {type(cause).__name__}: {short_line(_last_words(cause), 300)}"
+            problem = f"Ray: {type(cause).__name__}: {short_line(_message_of(cause), 300)}"
         raise InputError(f"{problem}; run the same command again to go on") from None
 
 
@@ -485,6 +492,7 @@ def _cause_of(error: Exception) -> BaseException:
 
 
 def _describe_file_problem(error: OSError, written: str | None) -> str:
+    """Describe an error of a connection, of the folder `written` to, or else of a file that's read."""
     why = error.strerror or error
     if isinstance(error, ConnectionError | TimeoutError):
         return f"Ray: {why}"
@@ -493,9 +501,10 @@ def _describe_file_problem(error: OSError, written: str | None) -> str:
     return f"{encodable(error.filename or 'the rows')}: cannot be read ({why}); check the file"
 
 
-def _last_words(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     """Cut an error's message out of Ray's text, which puts it behind a worker's traceback."""
-    return str(error).rpartition("Error: ")[2]
+    _, _, message = str(error).rpartition("Error: ")
+    return message
 
 
 class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to be checked
@@ -530,12 +539,12 @@ class _Actor:
         self._worker = worker.Worker(job, broker.beat.remote, name)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        blocks = map(pickle.loads, batch["block"].to_pylist())
+        """Judge the blocks of a batch; each outcome is pickled, because a table can't hold objects."""
+        outcomes = []
         try:
-            return pa.table(
-                {"judged": [pickle.dumps(self._worker.judge(block)) for block in blocks]}
-            )
-        except (
-            ray.exceptions.RayError
-        ):  # this machine has lost the broker; Ray retries on another one
-            os._exit(1)
+            for packed in batch["block"].to_pylist():
+                block = pickle.loads(packed)  # noqa: S301 - our own reader packed it
+                outcomes.append(pickle.dumps(self._worker.judge(block)))
+        except ray.exceptions.RayError:
+            os._exit(1)  # this machine has lost the broker; Ray retries on another one
+        return pa.table({"judged": outcomes})

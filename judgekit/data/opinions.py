@@ -91,6 +91,7 @@ class Opinions:
         return Draws(self._key, self._nonce).draw(row.row_id, purpose_of_text)
 
     def _open(self, *, is_fresh: bool) -> IO[bytes]:
+        """Open the file beside OUT, removed first if the run is fresh; without OUT, a temporary file."""
         if self._out is None:
             return tempfile.TemporaryFile()
         path = place_of(self._out + ENDING)
@@ -115,6 +116,7 @@ class Opinions:
             self._append({"nonce": self._nonce})
 
     def _note(self, raw: bytes, start: int) -> None:
+        """Note the nonce or the opinion in a line; one without a valid seal is only counted."""
         line: Any = None
         with suppress(ValueError, RecursionError):
             line = json.loads(raw)

@@ -130,7 +130,7 @@ class PageRows:
             else:
                 words.append(other["judged"][0]["said"])
         flags += _describe_difference(words, label, is_binary=is_binary)
-        rank = _rank(flags, words[-1], number(row.columns.get("average")))
+        rank = _rank_row(flags, words[-1], number(row.columns.get("average")))
         if not self._list.has_room(*rank):
             self._list.skip()
             return
@@ -140,11 +140,11 @@ class PageRows:
         if label is not None:
             view["label"] = label
         if other is not None and self.beside is not None:
-            _set_beside(view, other, self._name, self.beside.name)
+            _add_second_view(view, other, self._name, self.beside.name)
         self._add(view, flags, rank)
 
     def _add(self, view: RowView, flags: list[str], rank: tuple[float, ...]) -> None:
-        if any(_tiers_differ(judged) for judged in view["judged"]):
+        if any(_do_tiers_differ(judged) for judged in view["judged"]):
             flags.append(TIERS_DIFFER)
         if flags:
             view["flags"] = flags
@@ -160,7 +160,7 @@ class PageRows:
             names = [self._name, self.beside.name]
             for view in self.beside.rows.left():
                 flags = [f"only in {self.beside.name}"]
-                rank = _rank(flags, view["judged"][0]["said"], number(view.get("mean")))
+                rank = _rank_row(flags, view["judged"][0]["said"], number(view.get("mean")))
                 view["judged"].insert(0, {"by": self._name, "said": ""})
                 self._add(view, flags, rank)
         columns = [Column("row", "id")]
@@ -300,7 +300,7 @@ def _read_records(kind: type[_Record], values: object) -> Iterator[_Record]:
             yield kind.model_validate(value)
 
 
-def _set_beside(view: RowView, other: RowView, name: str, other_name: str) -> None:
+def _add_second_view(view: RowView, other: RowView, name: str, other_name: str) -> None:
     """Add the second results' view of a row; an answer that differs is shown beside the first."""
     view["judged"] += other["judged"]
     texts = view.setdefault("texts", {})
@@ -353,16 +353,16 @@ def _describe_change(words: Sequence[str], right: Sequence[bool | None]) -> str:
     return FIXED if better[1] else REGRESSED
 
 
-def _tiers_differ(judged: Mapping[str, Any]) -> bool:
+def _do_tiers_differ(judged: Mapping[str, Any]) -> bool:
     said = {round_["said"] for round_ in judged.get("rounds", ()) if "said" in round_}
     return len(said) > 1
 
 
-def _rank(flags: Sequence[str], word: str, mean: float | None) -> tuple[float, ...]:
+def _rank_row(flags: Sequence[str], word: str, mean: float | None) -> tuple[float, ...]:
     """Rank a row: differing rows come first, then those without a verdict or rejected, then low scores."""
-    return _place_of(flags, _FIRST_FLAGS), _place_of([word], _FIRST_WORDS), mean or 0.0
+    return _first_position(flags, _FIRST_FLAGS), _first_position([word], _FIRST_WORDS), mean or 0.0
 
 
-def _place_of(values: Sequence[str], order: Sequence[str]) -> int:
+def _first_position(values: Sequence[str], order: Sequence[str]) -> int:
     """Find the first position in `order` of any of the values; its length if there's none."""
     return min((order.index(value) for value in values if value in order), default=len(order))

@@ -49,7 +49,7 @@ def look(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pages:
         for index in range(group.num_columns):
             chunk = group.column(index)
             column = file.schema.column(index)
-            sizes = _sizes(opened, chunk)
+            sizes = _measure_column(opened, chunk)
             total += sizes.dictionary + sizes.largest
             if column.max_repetition_level:
                 _check_values(chunk, column, sizes.values)
@@ -88,12 +88,12 @@ class _Sizes:
     values: int = 0
 
 
-def _sizes(opened: BinaryIO, chunk: parquet.ColumnChunkMetaData) -> _Sizes:
+def _measure_column(opened: BinaryIO, chunk: parquet.ColumnChunkMetaData) -> _Sizes:
     start = chunk.data_page_offset
     if chunk.has_dictionary_page and 0 < (chunk.dictionary_page_offset or 0) < start:
         start = chunk.dictionary_page_offset
     sizes = _Sizes()
-    for page in _headers(opened, start, start + chunk.total_compressed_size):
+    for page in _read_headers(opened, start, start + chunk.total_compressed_size):
         if page.kind == _DICTIONARY:
             sizes.dictionary = max(sizes.dictionary, page.unpacked)
         else:
@@ -110,7 +110,7 @@ class _Page:
     values: int = 0
 
 
-def _headers(opened: BinaryIO, start: int, end: int) -> Iterator[_Page]:
+def _read_headers(opened: BinaryIO, start: int, end: int) -> Iterator[_Page]:
     while start < end:
         size = _HEADER
         while True:

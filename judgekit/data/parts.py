@@ -99,7 +99,7 @@ class Folder:
             self.system.create_dir(self.root)
 
     def lockable(self) -> str:
-        """Return the path that a run locks before it writes to the folder, which needn't exist yet.
+        """Return the path that a run locks before it writes to the folder. The folder needn't exist yet.
 
         A bucket has no locks: there, only one user's runs on one machine notice each other. Raises
         `InputError`.
@@ -176,7 +176,7 @@ def run_of(name: str) -> int:
 
 
 def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Found:
-    """Read the content of these files, numbered from `first`; raises `UsageError`."""
+    """Read the content of these files, numbered from `first`; raises `UsageError` for one that isn't ours."""
     lines = []
     schemas: dict[pa.Schema, None] = {}
     replaced = []
@@ -186,25 +186,28 @@ def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Foun
             raise UsageError(
                 f"{folder.name}: {name} is no result of judgekit; choose another --out"
             )
-        replaced += (schema.metadata or {}).get(_PARTS, b"").decode().split()
+        metadata = schema.metadata or {}
+        replaced += metadata.get(_PARTS, b"").decode().split()
         schemas[schema.remove_metadata()] = None
         for row, cells in enumerate(folder.rows(name)):
-            lines.append(_line_of(cells, number, row, key))
+            lines.append(_make_line(cells, number, row, key))
     return Found(np.array(lines, _LINE), list(schemas), replaced)
 
 
-def _line_of(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple[int, ...]:
+def _make_line(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple[int, ...]:
     """Build the line that's kept in memory for a result, with the fields of `_LINE`."""
     word = cells["verdict"]
     is_done = cells["error"] is None and word != UNDETERMINED and word in _WORDS
     word_number = _WORDS.index(word) if is_done else 0
-    what, who = _halves(seals.what_of(cells["fingerprint"] or ""))
+    fingerprint = seals.what_of(cells["fingerprint"] or "")
+    first_half, second_half = _halves(fingerprint)
     is_sealed = seals.are_cells_valid(cells, key.key)
-    return (_digest(cells["id"]), what, who, file, row, word_number, is_done, is_sealed)
+    digest = _digest(cells["id"])
+    return (digest, first_half, second_half, file, row, word_number, is_done, is_sealed)
 
 
 def _halves(fingerprint: str) -> tuple[int, int]:
-    """Split a fingerprint into two 64-bit numbers; (0, 0) if it isn't a fingerprint."""
+    """Split a fingerprint into two 64-bit numbers; (0, 0) if it's empty or no fingerprint."""
     try:
         return int(fingerprint[:16] or "0", 16), int(fingerprint[16:32] or "0", 16)
     except ValueError:
@@ -212,22 +215,27 @@ def _halves(fingerprint: str) -> tuple[int, int]:
 
 
 def _digest(row_id: str | int) -> int:
+    """Hash an id to a 64-bit number; two ids may have the same one."""
     return int(environment.digest(id_key(row_id)), 16)
 
 
 def newest(lines: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Split lines into the current one for each row, in the order of ids, and the superseded ones."""
+    """Split lines into the newest one for each row, in the order of ids, and the older ones."""
+    # Sorted by id, and lines with the same id by file: the last of these is the newest.
     ordered = lines[np.lexsort((lines["file"], lines["id"]))]
-    is_last: Any = np.ones(len(ordered), bool)
-    is_last[:-1] = ordered["id"][1:] != ordered["id"][:-1]
-    return ordered[is_last], ordered[~is_last]
+    ids = ordered["id"]
+    is_newest: Any = np.ones(len(ordered), bool)
+    is_newest[:-1] = ids[1:] != ids[:-1]  # the next line has another id
+    return ordered[is_newest], ordered[~is_newest]
 
 
 def doubles(digests: Iterable[bytes]) -> list[int]:
-    """Find the digests that occur twice; each item holds the digests of one file's ids as bytes."""
-    ordered = np.sort(np.concatenate([np.frombuffer(file, "u8") for file in digests]))
-    is_repeated = ordered[1:] == ordered[:-1]
-    return [int(digest) for digest in np.unique(ordered[1:][is_repeated])]
+    """Find the digests that occur more than once; each item holds the digests of one file's ids as bytes."""
+    arrays = [np.frombuffer(file, "u8") for file in digests]
+    ordered = np.sort(np.concatenate(arrays))
+    is_same_as_previous = ordered[1:] == ordered[:-1]
+    repeated = ordered[1:][is_same_as_previous]
+    return [int(digest) for digest in np.unique(repeated)]
 
 
 class Digests(Ids):
@@ -239,7 +247,10 @@ class Digests(Ids):
         self._wanted = wanted
 
     def add(self, row_id: str | int, number: int) -> int | None:
-        """Add the digest of an id, and note the row's number if the digest is wanted."""
+        """Add the digest of an id, and note the row's number if the digest is wanted.
+
+        Always returns None: repeated ids are found later, among the digests of all files.
+        """
         digest = _digest(row_id)
         self.found += digest.to_bytes(8, "little")
         if digest in self._wanted:
@@ -260,23 +271,24 @@ class KeptLines(Results):
         """Return the verdict's word if there's one for this row and fingerprint, else None."""
         digest = _digest(row_id)
         table = self._lines
-        place = int(np.searchsorted(table["id"], np.uint64(digest)))
-        if place == len(table) or int(table["id"][place]) != digest:
+        index = int(np.searchsorted(table["id"], np.uint64(digest)))
+        has_line = index < len(table) and int(table["id"][index]) == digest
+        if not has_line:
             return None
-        fingerprint_halves = int(table["first"][place]), int(table["second"][place])
+        fingerprint_halves = int(table["first"][index]), int(table["second"][index])
         if fingerprint_halves == (0, 0):  # the row has no fingerprint
             return None
-        is_same = fingerprint_halves in [_halves(variant) for variant in fingerprint]
-        return _WORDS[table["word"][place]] if is_same else None
+        is_same_content = fingerprint_halves in [_halves(form) for form in fingerprint]
+        return _WORDS[table["word"][index]] if is_same_content else None
 
 
 def shape_of(
     columns: tables.ColumnKinds, types: Mapping[str, pa.DataType], before: Iterable[pa.Schema]
 ) -> Shape:
-    """Find columns that can hold these rows and those of the files `before`.
+    """Choose the columns and types of all files, old and new; `before` are the columns of the old ones.
 
-    A column has its type in the input (`types`), or else the one that all its values share. If an earlier
-    file has another type, whole numbers become decimal ones, and everything else becomes text.
+    A column has its type in the input (`types`), or else the one that all its values share. If an old file
+    has another type, a column of numbers gets floating-point ones, and any other becomes text.
     """
     kinds, renamed = columns.named()
     types_of_input = {}
@@ -286,16 +298,17 @@ def shape_of(
     schema = tables.schema_of(kinds, types_of_input)
     for earlier_schema in before:
         for column in earlier_schema:
-            place = schema.get_field_index(column.name)
-            if place < 0:
+            index = schema.get_field_index(column.name)
+            is_missing = index < 0
+            if is_missing:
                 schema = schema.append(column)
                 continue
-            both_types = {schema.field(place).type, column.type}
+            both_types = {schema.field(index).type, column.type}
             if len(both_types) == 1:
                 continue
             are_numbers = both_types == {pa.int64(), pa.float64()}
             common_type = pa.float64() if are_numbers else pa.string()
-            schema = schema.set(place, pa.field(column.name, common_type))
+            schema = schema.set(index, pa.field(column.name, common_type))
             types_of_input.pop(column.name, None)
     return Shape(schema, renamed, frozenset(types_of_input))
 
@@ -307,7 +320,10 @@ def write_part(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], sha
 
 
 def rewrite(folder: Folder, name: str, dropped: Collection[int], shape: Shape, key: Key) -> None:
-    """Rewrite a file in these columns without the `dropped` rows; seal the rows that the user trusts."""
+    """Rewrite a file in these columns, without the `dropped` rows, and seal the others.
+
+    A file without any rows left is removed.
+    """
     dropped = frozenset(dropped)
     rows = []
     for number, row in enumerate(folder.rows(name)):
@@ -320,13 +336,17 @@ def rewrite(folder: Folder, name: str, dropped: Collection[int], shape: Shape, k
 
 
 def merge(folder: Folder, names: Sequence[str]) -> None:
-    """Merge several part files into one, and finish a merge that was interrupted."""
+    """Merge several part files into one, and remove them.
+
+    If a killed run has already merged them, only those that it left behind are removed.
+    """
     target = f"rows{names[0].removeprefix('part')}"
     existing = [name for name in names if folder.exists(name)]
     if not folder.exists(target) and existing:
         schema = folder.schema(existing[0]).with_metadata({_PARTS: " ".join(names)})
 
-        def grouped() -> Iterable[pa.Table]:
+        def group_tables() -> Iterable[pa.Table]:
+            """Yield small files together, since each table becomes a row group."""
             group = list[pa.Table]()
             rows = 0
             size = 0
@@ -341,5 +361,5 @@ def merge(folder: Folder, names: Sequence[str]) -> None:
                     rows = 0
                     size = 0
 
-        folder.write(target, grouped(), schema)
+        folder.write(target, group_tables(), schema)
     folder.remove(names)

@@ -61,14 +61,17 @@ def read_passages(value: object) -> list[Passage]:
 
 def _read_object(value: Mapping[str, Any]) -> list[Passage]:
     """Read an object: one source, columns of lists, or a text for each name."""
-    if not value.keys().isdisjoint(_USUAL_KEYS):
+    has_usual_key = not value.keys().isdisjoint(_USUAL_KEYS)
+    if has_usual_key:
         return [_read_item(value)]
-    if not any(isinstance(part, list | dict) for part in value.values()):
+    is_flat = not any(isinstance(part, list | dict) for part in value.values())
+    if is_flat:
         return [Passage(name, text) for name, text in value.items()]
     columns = _read_columns(value)
     if columns is not None:
         return columns
-    if any(isinstance(value.get(key), dict) for key in _WRAPPINGS):
+    is_wrapped = any(isinstance(value.get(key), dict) for key in _WRAPPINGS)
+    if is_wrapped:
         return [_read_item(value)]
     if len(value) == 1:
         (inner,) = value.values()
@@ -82,22 +85,33 @@ def _read_object(value: Mapping[str, Any]) -> list[Passage]:
 
 
 def _read_columns(value: Mapping[str, Any]) -> list[Passage] | None:
-    """Read columns of lists, such as HotpotQA's titles and sentences; None if there are none."""
-    texts = next((value[key] for key in _LISTS if isinstance(value.get(key), list)), None)
+    """Read columns of lists, such as HotpotQA's titles and sentences; None if the object has no such columns.
+
+    Titles that aren't one for each text are ignored.
+    """
+    texts = _find_list(value, _LISTS)
     if texts is None or len(value) == 1:
         return None
-    titles: list[Any] = next(
-        (value[key] for key in _TITLES if isinstance(value.get(key), list)), []
-    )
+    titles = _find_list(value, _TITLES)
+    if titles is None or len(titles) != len(texts):
+        titles = [""] * len(texts)
     passages = []
-    for number, text in enumerate(texts):
-        title = str(titles[number]) if len(titles) == len(texts) else ""
-        passages.append(Passage(title, _read_parts(text)))
+    for title, text in zip(titles, texts, strict=True):
+        passages.append(Passage(str(title), _read_parts(text)))
     return passages
 
 
+def _find_list(value: Mapping[str, Any], keys: Sequence[str]) -> list[Any] | None:
+    """Find the first of these keys with a list, and return the list; None if there's none."""
+    for key in keys:
+        if isinstance(value.get(key), list):
+            found: list[Any] = value[key]
+            return found
+    return None
+
+
 def _read_item(item: object) -> Passage:
-    """Read one source; what isn't understood stays as it is."""
+    """Read one source; an item in an unknown form becomes the content as it is."""
     if isinstance(item, list):
         return _read_pair(item)
     if not isinstance(item, dict):
@@ -109,11 +123,15 @@ def _read_item(item: object) -> Passage:
         if isinstance(item.get(key), str | list):
             return Passage(_name_of(item, _MORE_NAMES), _read_parts(item[key]))
     for key in _WRAPPINGS:
-        if isinstance(item.get(key), dict):
-            passage = _read_item(item[key])
-            if passage.content is not item[key]:
-                name = _name_of(item[key], _MORE_NAMES) or passage.name
-                return Passage(_name_of(item, _MORE_NAMES) or name, passage.content)
+        wrapped = item.get(key)
+        if not isinstance(wrapped, dict):
+            continue
+        passage = _read_item(wrapped)
+        has_text = passage.content is not wrapped
+        if has_text:
+            outer_name = _name_of(item, _MORE_NAMES)
+            wrapped_name = _name_of(wrapped, _MORE_NAMES)
+            return Passage(outer_name or wrapped_name or passage.name, passage.content)
     return Passage(_name_of(item, _NAMES), item)
 
 
@@ -140,24 +158,32 @@ def _read_pair(items: Sequence[Any]) -> Passage:
 
 
 def _read_parts(parts: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Join the sentences or the blocks of a text; anything else stays as it is."""
+    """Join a list of sentences, or of blocks with a "text" each; anything else is returned as it is."""
     if not isinstance(parts, list):
         return parts
-    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
-    are_texts = texts and all(isinstance(text, str) for text in texts)
-    return _join(texts) if are_texts else parts
+    texts = []
+    for part in parts:
+        text = part.get("text") if isinstance(part, dict) else part
+        if not isinstance(text, str):
+            return parts
+        texts.append(text)
+    return _join(texts) if texts else parts
 
 
-def _join(sentences: Sequence[Any]) -> str:
-    """Join sentences, with a blank between those that have none."""
+def _join(sentences: Sequence[str]) -> str:
+    """Join sentences, with a blank between two of them unless they already have one there."""
     text = ""
     for sentence in sentences:
-        has_blank = not text or text[-1].isspace() or not sentence or sentence[0].isspace()
-        text += sentence if has_blank else f" {sentence}"
+        if text and sentence:
+            has_blank = text[-1].isspace() or sentence[0].isspace()
+            if not has_blank:
+                text += " "
+        text += sentence
     return text
 
 
 def _name_of(item: Mapping[str, Any], keys: Sequence[str]) -> str:
+    """Find a source's name under the first of these keys with a value; "" if there's none."""
     for key in keys:
         value = item.get(key)
         if value not in (None, "") and not isinstance(value, list | dict):

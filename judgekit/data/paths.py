@@ -42,9 +42,10 @@ _OPTIONS = jmespath.Options(custom_functions=_Functions())
 
 
 def read_cell(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Read the cell of a column of exactly this name, or else of a path; None if there's nothing.
+    """Read the cell of the column with exactly this name, or else the value at this path.
 
-    The path's first column may hold JSON as text, as in CSV.
+    The path's first column may hold JSON as text, as in CSV. None if nothing is there, or if `name` is
+    neither a column nor a path.
     """
     if name in columns:
         return columns[name]
@@ -53,8 +54,9 @@ def read_cell(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - w
         return None
     data = columns
     for root in _opened_roots(name):
-        if isinstance(columns.get(root), str):
-            data = {**data, root: parse_json(columns[root])}
+        cell = columns.get(root)
+        if isinstance(cell, str):
+            data = {**data, root: parse_json(cell)}
     try:
         return path.search(data, options=_OPTIONS)
     except JMESPathError:  # a function that doesn't apply to such a value
@@ -70,15 +72,19 @@ def column_of(name: str, columns: Collection[str]) -> str:
 
 
 def is_path_into(name: str, columns: Collection[str]) -> bool:
-    """Whether a name is a path that begins with one of the columns."""
+    """Whether a name is a path that begins with one of the columns; a column's bare name isn't one."""
     path = _compile(name)
-    if path is None or path.parsed["type"] == "field":
+    if path is None:
+        return False
+    is_bare_name = path.parsed["type"] == "field"
+    if is_bare_name:
         return False
     return any(root in columns for root in _roots_of(path))
 
 
 @lru_cache(maxsize=256)
 def _compile(name: str) -> ParsedResult | None:
+    """Parse a JMESPath expression; None if it isn't one."""
     try:
         return jmespath.compile(name)
     except JMESPathError:
@@ -91,13 +97,14 @@ def _find_root(path: ParsedResult) -> str:
 
 
 def find_roots(name: str) -> list[str]:
-    """List the columns that a path may begin with, for each alternative and each part of a list."""
+    """List the columns that a path may begin with: `a` and `c` for `a.b || c`. Empty if it's no path."""
     path = _compile(name)
     return [] if path is None else _roots_of(path)
 
 
 def _roots_of(path: ParsedResult) -> list[str]:
-    roots: dict[str, None] = {}
+    """Walk through a path's syntax tree, and list the columns that it may begin with, each once."""
+    roots: dict[str, None] = {}  # a dict keeps the order
     nodes = [path.parsed]
     while nodes:
         node = nodes.pop(0)
@@ -105,9 +112,11 @@ def _roots_of(path: ParsedResult) -> list[str]:
             roots[str(node["value"])] = None
         children = node["children"]
         if node["type"] in _ONWARD:
+            # Only the first child looks at the row; the others look at what the first one found.
             children = children[:1]
         elif node["type"] == "and_expression":
-            children = children[-1:]  # the other child is only a condition
+            condition_and_value = children
+            children = condition_and_value[1:]  # the condition gives no value
         nodes = [*children, *nodes]
     return list(roots)
 
@@ -116,15 +125,17 @@ def _roots_of(path: ParsedResult) -> list[str]:
 def _opened_roots(name: str) -> Sequence[str]:
     """List the columns that a path looks inside: in `a.b || c` that's `a`, while `c` is used as it is."""
     path = _compile(name)
-    roots: dict[str, None] = {}
+    roots: dict[str, None] = {}  # a dict keeps the order
     nodes = [] if path is None else [path.parsed]
     while nodes:
         node = nodes.pop(0)
         children = node["children"]
+        is_onward = node["type"] in _ONWARD
+        # `to_string` takes a text as it is; every other function wants the value that the JSON stands for.
         is_call = node["type"] == "function_expression" and node["value"] != "to_string"
-        if node["type"] in _ONWARD:
+        if is_onward:
             children = children[:1]
-        if node["type"] in _ONWARD or is_call:
+        if is_onward or is_call:
             for child in children:
                 if child["type"] == "field":
                     roots[str(child["value"])] = None

@@ -42,10 +42,12 @@ class Preset(NamedTuple):
         return self.judge if task == "judge" else self.compare
 
     def fits(self, columns: Mapping[str, Any]) -> bool:
-        """Whether a row comes from this export."""
-        if self.only and not self.only.issuperset(columns):
+        """Whether a row looks like one of this export: with the columns it needs, and none it can't have."""
+        has_other_column = bool(self.only) and not self.only.issuperset(columns)
+        if has_other_column:
             return False
-        if self.lacks and not self.lacks.isdisjoint(map(plain, columns)):
+        has_excluded_column = not self.lacks.isdisjoint(map(plain, columns))
+        if has_excluded_column:
             return False
         return all(is_given(read_cell(columns, path)) for path in self.has)
 
@@ -73,6 +75,7 @@ def names() -> list[str]:
 
 
 def is_given(value: object) -> bool:
+    """Whether a value holds something: it isn't None, and no empty text, list or object."""
     return not any(value is nothing or value == nothing for nothing in _NOTHING)
 
 
@@ -84,7 +87,9 @@ def read_field(columns: Mapping[str, Any], field: str, paths: Sequence[str]) -> 
             continue
         if field in _REPLIES:
             return read_reply(value)
-        return read_request(value) if field in _REQUESTS else value
+        if field in _REQUESTS:
+            return read_request(value)
+        return value
     return None
 
 
@@ -96,37 +101,43 @@ class Recogniser:
         self._giving: dict[tuple[Task, str], dict[str, None]] = {}
 
     def look(self, columns: Mapping[str, Any]) -> None:
-        """Look at a row: find its export, and note the paths that give a value."""
+        """Look at a row: find its export, unless an earlier row did, and note the paths that give a value."""
         if self._found is None:
-            self._found = next((preset for preset in _presets() if preset.fits(columns)), None)
+            self._found = _find_preset(columns)
         if self._found is None:
             return
         tasks: tuple[Task, ...] = ("judge", "compare")
         for task in tasks:
-            for field, paths in (self._found.fields(task) or {}).items():
-                giving = self._giving.setdefault((task, field), {})
-                path = next((path for path in paths if is_given(read_cell(columns, path))), None)
-                if path is not None:
-                    giving[path] = None
+            paths_by_field = self._found.fields(task) or {}
+            for field, paths in paths_by_field.items():
+                paths_with_value = self._giving.setdefault((task, field), {})
+                for path in paths:
+                    if is_given(read_cell(columns, path)):
+                        paths_with_value[path] = None
+                        break  # only the first path that gives a value is used
 
     def recognise(self, task: Task, given: Mapping[str, str]) -> Recognised | None:
-        """Return the rows' export, if they can be judged or compared as such.
+        """Return the export that the rows come from; None if they're none, or if it doesn't suit the task.
 
-        Returns None if the judged field is `given`, since a caller who names it knows how to read the rows.
+        Also returns None if the caller named a column for the judged text (in `given`), since a caller who
+        does that knows how to read the rows.
         """
         if any(given.get(field) for field in _JUDGED):
             return None
         if self._found is None or self._found.fields(task) is None:
             return None
         shown = {}
-        for (its_task, field), giving in self._giving.items():
-            if its_task == task and giving:
-                shown[field] = " or ".join(dict.fromkeys(map(_show, giving)))
+        for (task_of_field, field), paths_with_value in self._giving.items():
+            if task_of_field == task and paths_with_value:
+                shown_paths = dict.fromkeys(map(_show, paths_with_value))  # each once
+                shown[field] = " or ".join(shown_paths)
         paths = dict(self._found.fields(task) or {})
         for field in list(paths):
-            # Rows may lack labels, and columns beside the export's own may give the missing fields.
-            may_go = field in _LABELS or (self._found.usual and field not in _JUDGED)
-            if may_go and field not in shown:
+            # Rows may lack labels. If the export may have columns of other names, too, these can give a
+            # missing field.
+            is_from_other_column = self._found.usual and field not in _JUDGED
+            is_optional = field in _LABELS or is_from_other_column
+            if is_optional and field not in shown:
                 del paths[field]
         # Rows with a text aren't read as conversations, and vice versa.
         if "text" in shown:
@@ -142,13 +153,22 @@ class Recogniser:
         )
 
 
-def find_rows(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Find the rows in an exported document; None if it isn't an export."""
+def _find_preset(columns: Mapping[str, Any]) -> Preset | None:
+    """Find the export that a row comes from; None if it's none that we know."""
     for preset in _presets():
-        if not preset.document:
+        if preset.fits(columns):
+            return preset
+    return None
+
+
+def find_rows(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Find the rows in a tool's exported JSON document; None if it isn't one that we know."""
+    for preset in _presets():
+        if not preset.document:  # its rows aren't in a document
             continue
         rows = read_cell(document, preset.document)
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        has_rows = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+        if not has_rows:
             continue
         if any(preset.fits(row) for row in rows[:_LOOKED_AT]):
             return [preset.without_bulk(row) for row in rows]
@@ -164,16 +184,18 @@ def without_bulk(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _show(path: str) -> str:
-    """Shorten a path for a message: a long one to the column that it begins with."""
+    """Shorten a path for a message. One with operators becomes the columns that it begins with."""
     roots = find_roots(path)
-    if not roots:
+    is_literal = not roots
+    if is_literal:
         return path.strip("'")
-    is_plain = not set("|&?(@") & set(path)
-    return path.replace('"', "") if is_plain else " and ".join(roots)
+    has_operators = bool(set("|&?(@") & set(path))
+    return " and ".join(roots) if has_operators else path.replace('"', "")
 
 
 @cache
 def _presets() -> Sequence[Preset]:
+    """Read the exports from `presets.toml`, in its order."""
     presets = []
     for entry in environment.table(__file__, "presets.toml")["preset"]:
         values = dict(entry)

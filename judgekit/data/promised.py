@@ -240,7 +240,7 @@ class PromisedRun:
             self._note(f"--agree: {count}, so {STRONG} is asked about all")
         elif await self._can_pay():
             settled = await self._ask_both()
-        await self._ask_strong(self._left_to_strong(settled))
+        await self._ask_strong(self._rows_for_strong(settled))
         if self._work.is_spent:
             self._write_without_promise()
         elif not self._is_over:
@@ -255,7 +255,7 @@ class PromisedRun:
 
     async def _can_pay(self) -> bool:
         """Let both tiers judge a few rows. If the first can't pay for itself, say so."""
-        pilot = self._pilot()
+        pilot = self._choose_pilot()
         await self._ask_first(pilot)
         await self._ask_strong(pilot, writes=False)
         if self._is_over:
@@ -266,14 +266,14 @@ class PromisedRun:
         )
         first = self._price_of(self._tiers.first, pilot)
         strong = self._price_of(STRONG, pilot)
-        if _pays(share, first, strong):
+        if _is_worth_it(share, first, strong):
             return True
         pilot_rows = f"of {len(pilot)} rows that both judged"
         problem = f"{self._tiers.first} could decide about {share:.0%}, which doesn't pay for it"
         self._note(f"--agree {self._promise.share:g}: {pilot_rows}, {problem}; {STRONG} judges all")
         return False
 
-    def _pilot(self) -> list[str]:
+    def _choose_pilot(self) -> list[str]:
         """Choose the rows with the lowest draws, since these are in the sample, too."""
         size = round(len(self._rows) * _PILOT_SHARE)
         size = min(max(size, _LEAST_PILOT), _MOST_PILOT)
@@ -297,10 +297,10 @@ class PromisedRun:
             return agreement.NOTHING_FINAL
         settled = agreement.settle(plan, self._strong_by_number())
         self._counted = settled.counted
-        await self._ask_again()
+        await self._ask_strong_twice()
         return settled
 
-    def _left_to_strong(self, settled: Settled) -> list[str]:
+    def _rows_for_strong(self, settled: Settled) -> list[str]:
         return [key for key in self._rows if self._numbers[key] not in settled.final]
 
     def _first_opinions(self, keys: Sequence[str]) -> list[FirstOpinion]:
@@ -343,7 +343,7 @@ class PromisedRun:
                 left.append(key)
         self._work.waits_for = f"{tier}: {len(left):,} first opinions"
         adapt = partial(_with_first_opinions, tier)
-        async for key, verdict in self._judged(tier, left, adapt):
+        async for key, verdict in self._stream_verdicts(tier, left, adapt):
             self._note_first(key, verdict)
 
     def _note_first(self, key: str, verdict: Verdict) -> None:
@@ -375,7 +375,7 @@ class PromisedRun:
             if left and not self._is_over:
                 await self._ask_in_batches(left, note)
             return
-        async for key, verdict in self._judged(STRONG, left, only_deep):
+        async for key, verdict in self._stream_verdicts(STRONG, left, only_deep):
             note(key, verdict)
 
     async def _ask_in_batches(
@@ -399,10 +399,10 @@ class PromisedRun:
             note(key, verdict)
 
         # The runner keeps to the money that's left, since the cost of these rows isn't known beforehand.
-        rows = self._affordable(keys, _Purse(limit_usd=None))
+        rows = self._take_affordable(keys, _Purse(limit_usd=None))
         await runner.judge(rows, on_record)
 
-    async def _judged(
+    async def _stream_verdicts(
         self, kept_as: str, keys: Sequence[str], adapt: AdaptJudge
     ) -> AsyncGenerator[tuple[str, Verdict]]:
         """Yield rows with the verdicts of one tier, until the run is stopped or its money is spent."""
@@ -412,7 +412,7 @@ class PromisedRun:
             request = request.model_copy(update={"cache": False})
 
         stream = judgements(
-            self._affordable(keys, purse),
+            self._take_affordable(keys, purse),
             self._job.project,
             request,
             self._job.at_once,
@@ -434,7 +434,7 @@ class PromisedRun:
             return None
         return self._job.request.max_cost_usd - self._work.spent_usd
 
-    def _affordable(self, keys: Sequence[str], purse: _Purse) -> Iterator[PendingRow]:
+    def _take_affordable(self, keys: Sequence[str], purse: _Purse) -> Iterator[PendingRow]:
         for key in keys:
             if self._work.stopped.is_set():
                 return
@@ -443,7 +443,7 @@ class PromisedRun:
                 return
             yield self._rows[key]
 
-    async def _ask_again(self) -> None:
+    async def _ask_strong_twice(self) -> None:
         """Ask `deep` again about some rows of the sample, to see how often it repeats its verdict."""
         sample = [key for key in self._rows if self._numbers[key] in self._sampled]
         twice = sorted(sample, key=self._draw)[: self._options.noise]
@@ -454,7 +454,7 @@ class PromisedRun:
                 left.append(key)
             else:
                 self._again[key] = kept.verdict
-        async for key, verdict in self._judged(_STRONG_AGAIN, left, only_deep):
+        async for key, verdict in self._stream_verdicts(_STRONG_AGAIN, left, only_deep):
             self._again[key] = verdict.verdict
 
     def tally(self) -> AgreementTally:
@@ -594,7 +594,7 @@ async def promised_rows(
     job = PromisedJob(promised, project, request, at_once)
     await PromisedRun(job, work, note=lambda _: None, on_written=keep).judge(work.pending())
     if work.gave_up:
-        raise work.problem_of_all()
+        raise work.error_of_given_up()
     for row in promised.rows:
         key = id_key(row.row_id)
         if key in written:
@@ -625,7 +625,7 @@ class _Purse:
         self._spent_usd += usd
 
 
-def _pays(share: float, first: _Price, strong: _Price) -> bool:
+def _is_worth_it(share: float, first: _Price, strong: _Price) -> bool:
     """Whether a first tier that decides this share of rows saves more money (or else time) than it costs."""
     if first.usd is not None and strong.usd:
         return first.usd < share * strong.usd

@@ -44,6 +44,7 @@ _TIER = dict.fromkeys(("decided", "answered", "failed", "seconds", "cost_usd", "
 
 
 def _interval(value: float | None, low: float | None, high: float | None) -> Interval | None:
+    """Build an interval; None if the value or one of its bounds is missing."""
     if value is None or low is None or high is None:
         return None
     return Interval(value, low, high)
@@ -180,13 +181,19 @@ class ResultsReport(ReportPart):
     """What a promise of agreement bought; absent if no row was judged under one."""
 
 
-def _worths(words: Iterable[str], best: str) -> list[float]:
-    """Score words: 1 for the best, 0.5 for a tie, 0 for others; undetermined ones are left out."""
-    worths = []
+def _win_values(words: Iterable[str], best: str) -> list[float]:
+    """Turn verdicts into numbers: 1 for `best`, 0.5 for a tie, else 0. Undecided ones are left out."""
+    values = []
     for word in words:
-        if word not in UNDECIDED:
-            worths.append(0.5 if word == TIE else float(word == best))
-    return worths
+        if word in UNDECIDED:
+            continue
+        if word == best:
+            values.append(1.0)
+        elif word == TIE:
+            values.append(0.5)
+        else:
+            values.append(0.0)
+    return values
 
 
 @dataclass
@@ -198,7 +205,8 @@ class _Tally:
 
     def add(self, word: str, label: str | None) -> None:
         self.words[word] += 1
-        if label is not None and word not in UNDECIDED:
+        is_decided = word not in UNDECIDED
+        if label is not None and is_decided:
             self.pairs.append((label, word))
 
     def rate(self, best: str) -> CorrectedRate | None:
@@ -206,9 +214,10 @@ class _Tally:
 
         None if no row is decided.
         """
-        decided = _worths(self.words.elements(), best)
+        decided = _win_values(self.words.elements(), best)
         if not decided:
             return None
+        # These added values pull the bounds away from 0 and 1, which a small sample can't prove.
         judged_low, judged_high = stats.adjusted(decided, (0, 0, 1, 1)).bounds
         as_judged = CorrectedRate(
             judged=sum(decided) / len(decided),
@@ -219,18 +228,19 @@ class _Tally:
         if self.needs(best):
             return as_judged
         unlabelled = self.words - Counter(verdict for _, verdict in self.pairs)
-        labels = _worths([label for label, _ in self.pairs], best)
-        verdicts = _worths([verdict for _, verdict in self.pairs], best)
+        labels = _win_values([label for label, _ in self.pairs], best)
+        verdicts = _win_values([verdict for _, verdict in self.pairs], best)
         labelled = list(zip(verdicts, labels, strict=True))
-        corrected = stats.corrected(labelled, others=_worths(unlabelled.elements(), best))
+        corrected = stats.corrected(labelled, others=_win_values(unlabelled.elements(), best))
         low, high = corrected.bounds
         return as_judged.model_copy(update={"corrected": corrected.value, "low": low, "high": high})
 
     def group(self, value: str, best: str, *, is_labelled: bool) -> Group:
+        """Build the report's entry for the rows with this value of a column."""
         return Group(
             value=short_line(value, 80),
             rows=self.words.total(),
-            verdicts=_ordered(self.words),
+            verdicts=_sort_verdicts(self.words),
             rate=self.rate(best),
             needs=self.needs(best) if is_labelled else None,
         )
@@ -247,9 +257,10 @@ class _Tally:
         labelled_best = sum(label == best for label, _ in self.pairs)
         more = LEAST_LABELS - labels
         why = f"{counted(labels, 'label is', 'labels are')} too few"
-        is_one_sided = labelled_best in (0, labels)
+        is_one_sided = labelled_best in (0, labels)  # also if there are no labels at all
         if labels and is_one_sided:
-            # The missing kind's share, going by the judge, but at least the one likely after so many labels.
+            # We estimate the missing side's share from the judge's verdicts. It's at least the share that's
+            # likely after `labels` draws without one (Laplace's rule of succession).
             if labelled_best:
                 rows_of_other_side = decided - self.words[best]
                 why = f"no label says anything but {best}"
@@ -265,9 +276,13 @@ class _Tally:
 
 
 def _draws_until_seen(share: float) -> int:
-    """Compute how many draws it takes to meet a kind of rows with this share, with the usual confidence."""
+    """Compute how many rows to draw until one of a group with this share is among them.
+
+    It's meant to hold with the reports' usual confidence, `stats.LEVEL`.
+    """
     if share >= 1:
         return 1
+    # After n draws, the chance to have missed the group is (1 - share) ** n.
     return ceil(log(1 - stats.LEVEL) / log(1 - share))
 
 
@@ -295,13 +310,15 @@ class _Totals:
     unpriced: int = 0
 
     def add(self, row: ResultRow, label: str | None) -> None:
+        """Add a row's verdict, cost, scores and calls to the sums."""
         self.tally.add(row.word, label)
         cost = number(row.columns.get("cost_usd"))
         if cost is not None:
             self.priced += 1
             self.usd += cost
         judged = nested(row.columns.get("judged")) or {}
-        if cost is None or judged.get("cost_complete") is False:
+        is_partly_unpriced = judged.get("cost_complete") is False
+        if cost is None or is_partly_unpriced:
             self.unpriced += 1
         promised = PromisedRow.of(judged)
         if promised is not None:
@@ -311,7 +328,7 @@ class _Totals:
                 self.scores[dimension][f"{score:g}"] += 1
         elif row.word not in UNDECIDED:
             self.ranks.append(row._replace(columns={}))
-        _count(self.tiers, self.judges, self.errors, row.columns)
+        _count_calls(self.tiers, self.judges, self.errors, row.columns)
 
     def dimensions(self) -> dict[str, dict[str, int]]:
         """Count each dimension's scores, from the lowest to the highest."""
@@ -321,7 +338,7 @@ class _Totals:
         return dimensions
 
     def cost_usd(self) -> float | None:
-        """Sum up the cost of all rows in US dollars; None if nothing has a price."""
+        """Sum up the cost of all rows in US dollars; None if there are rows, but none has a known cost."""
         if self.unpriced and not self.priced:
             return None
         return self.usd
@@ -358,7 +375,7 @@ def summarise(
             for value in row.values_of(column) or [NO_VALUE]:
                 groups[value].add(row.word, label)
     tally = totals.tally
-    _refuse_nothing(name, tally)
+    _refuse_no_rows(name, tally)
     if column is not None and not has_column:
         raise UsageError(f"--by {column}: {name} has no such column")
     task = "judge"
@@ -374,16 +391,16 @@ def summarise(
     labelled = None
     labelled_second = None
     if has_labels:
-        labelled = _labelled(tally.pairs, labels, lists, left_out)
+        labelled = _compare_with_labels(tally.pairs, labels, lists, left_out)
         if second:
-            labelled_second = _labelled_second(second[1], labels)
+            labelled_second = _compare_second_with_labels(second[1], labels)
     difference = lists.difference(best) if second else None
-    win_rates, matrix = _wins(totals.ranks)
+    win_rates, matrix = _compute_win_rates(totals.ranks)
     largest_groups = []
-    for value, tally_of_group in _largest(groups):
+    for value, tally_of_group in _find_largest(groups):
         largest_groups.append(tally_of_group.group(value, best, is_labelled=bool(labels)))
     not_accepted = sum(tally.words[outcome] for outcome in OUTCOMES[:2])  # reject and improve
-    tiers = {tier_name: _priced(tier) for tier_name, tier in totals.tiers.items()}
+    tiers = {tier_name: _with_known_cost(tier) for tier_name, tier in totals.tiers.items()}
     judges = dict(totals.judges.most_common(_REASONS))
     errors = dict(totals.errors.most_common(_REASONS))
     return ResultsReport(
@@ -391,7 +408,7 @@ def summarise(
         rows=tally.words.total(),
         undetermined=_count_undecided(tally.words),
         task=task,
-        verdicts=_ordered(tally.words),
+        verdicts=_sort_verdicts(tally.words),
         accept_rate=accept_rate,
         needs=needs,
         win_rates=win_rates,
@@ -414,11 +431,18 @@ def summarise(
     )
 
 
-def _largest(groups: Mapping[str, _Tally]) -> list[tuple[str, _Tally]]:
-    return sorted(groups.items(), key=lambda item: -item[1].words.total())[:MOST_SHOWN]
+def _find_largest(groups: Mapping[str, _Tally]) -> list[tuple[str, _Tally]]:
+    """Sort groups of rows, the largest first, and return the first `MOST_SHOWN` with their values."""
+
+    def count_rows(group: tuple[str, _Tally]) -> int:
+        _, tally = group
+        return tally.words.total()
+
+    by_size = sorted(groups.items(), key=count_rows, reverse=True)
+    return by_size[:MOST_SHOWN]
 
 
-def _refuse_nothing(name: str, whole: _Tally) -> None:
+def _refuse_no_rows(name: str, whole: _Tally) -> None:
     if not whole.words:
         raise InputError(f"{name}: no row; name a file that judge or compare --data wrote")
 
@@ -442,13 +466,13 @@ class _Lists:
         self._rows_in_both = 0
         self._both_words = list[tuple[str, str]]()  # for rows decided in both results
         self._differing = list[Shown]()
-        # Each row with its sort key: outcome, mean, position.
+        # Each row with its sort key: outcome, mean, position. The lowest keys are the worst rows.
         self._worst: list[tuple[tuple[float, ...], Shown]] = []
-        self._least_bad: tuple[float, ...] | None = (
-            None  # among the worst rows, once there are enough
-        )
+        # The highest key among the worst rows, once there are enough: a row above it needn't be kept.
+        self._least_bad: tuple[float, ...] | None = None
 
     def add(self, row: ResultRow, label: str | None) -> None:
+        """Put a row on the lists it belongs to, if it belongs to any."""
         self._row_count += 1
         if len(self._first_ids) < _FIRST:
             self._first_ids.append(short_line(row.row_id, 40))
@@ -463,6 +487,7 @@ class _Lists:
                 self._compare_with_second(row, second_words[row.row_id])
 
     def _note_bad_row(self, row: ResultRow) -> None:
+        """Keep a row if it's among the worst so far."""
         average = number(row.columns.get("average"))
         if average is None:
             average = -1.0  # sorts before all scores
@@ -470,30 +495,34 @@ class _Lists:
         if self._least_bad is not None and rank > self._least_bad:
             return
         # Not the row itself: its cells may be long, and a million rows shouldn't take more memory than a few.
-        self._worst.append((rank, self._shown(row)))
-        if len(self._worst) > 2 * MOST_SHOWN:
+        self._worst.append((rank, self._show(row)))
+        if len(self._worst) > 2 * MOST_SHOWN:  # sorting only now and then is faster
             self._worst = heapq.nsmallest(MOST_SHOWN, self._worst, key=itemgetter(0))
-            self._least_bad = self._worst[-1][0]
+            self._least_bad, _ = self._worst[-1]
 
     def _compare_with_label(self, row: ResultRow, label: str) -> None:
+        """Keep a row, as long as there's room, if its verdict disagrees with its label."""
         if row.word in UNDECIDED or agrees(label, row.word, binary=self.is_binary):
             return
         if len(self.wrong) < MOST_SHOWN:
-            self.wrong.append(self._shown(row, label=label))
+            self.wrong.append(self._show(row, label=label))
 
     def _compare_with_second(self, row: ResultRow, word: str) -> None:
+        """Count a row of both results; keep it if `word`, its other verdict, differs and there's room."""
         self._rows_in_both += 1
         if row.word in UNDECIDED or word in UNDECIDED:
             return
         self._both_words.append((row.word, word))
         if row.word != word and len(self._differing) < MOST_SHOWN:
-            self._differing.append(self._shown(row, second=word))
+            self._differing.append(self._show(row, second=word))
 
     def worst(self) -> list[Shown]:
+        """Return up to `MOST_SHOWN` rejected and improvable rows, the worst first."""
         worst = heapq.nsmallest(MOST_SHOWN, self._worst, key=itemgetter(0))
         return [shown for _, shown in worst]
 
-    def _shown(self, row: ResultRow, label: str | None = None, second: str | None = None) -> Shown:
+    def _show(self, row: ResultRow, label: str | None = None, second: str | None = None) -> Shown:
+        """Shorten a row for the report, with its label or its verdict in the second results."""
         reasoning = str(row.columns.get("reasoning") or "")
         text = self._source.text_of(row)
         return Shown(
@@ -508,22 +537,25 @@ class _Lists:
         )
 
     def unlabelled(self, labels: Mapping[str, str]) -> Unmatched | None:
-        """Return the first ids of both sides if no label belongs to a row of the results, else None."""
+        """Return a few ids of the results and of the labels if none is in both, else None."""
         if self._has_label or not labels:
             return None
         return self._unmatched(labels)
 
     def _unmatched(self, others: Iterable[str]) -> Unmatched:
-        theirs = [short_line(other, 40) for other in islice(others, _FIRST)]
-        return Unmatched(results=self._first_ids, others=theirs)
+        first_others = [short_line(other, 40) for other in islice(others, _FIRST)]
+        return Unmatched(results=self._first_ids, others=first_others)
 
     def difference(self, best: str) -> Difference:
-        """Compute the difference in `best` rate between the two results, over rows present in both."""
+        """Compute the difference in `best` rate between the two results, over rows decided in both.
+
+        Its value is None if there are no such rows.
+        """
         name, second_words = self._second or ("", {})
         gaps = []
         differing = 0
         for first_word, second_word in self._both_words:
-            first, second = _worths((first_word, second_word), best)
+            first, second = _win_values((first_word, second_word), best)
             gaps.append(second - first)
             if first_word != second_word:
                 differing += 1
@@ -551,21 +583,20 @@ class _Lists:
         )
 
 
-def _priced(tier: Mapping[str, float]) -> dict[str, float | None]:
-    """Copy a tier's counts; its cost is None if some calls have none and the others cost nothing."""
-    cost: float | None = tier["cost_usd"] or 0.0
-    if tier["unpriced"] and not cost:
-        cost = None
-    return {**tier, "cost_usd": cost}
+def _with_known_cost(tier: Mapping[str, float]) -> dict[str, float | None]:
+    """Copy a tier's counts; its cost becomes None if it's 0 only because calls have no known price."""
+    cost = float(tier["cost_usd"])
+    is_unknown = tier["unpriced"] > 0 and not cost
+    return {**tier, "cost_usd": None if is_unknown else cost}
 
 
-def _count(
+def _count_calls(
     tiers: dict[str, dict[str, float]],
     judges: Counter[str],
     errors: Counter[str],
     columns: Mapping[str, Any],
 ) -> None:
-    """Count the tiers' calls, the judge and the error of a row from its record."""
+    """Add a row's judge, its error and the calls in its record to these counts."""
     error = columns.get("error")
     if error:
         errors[short_line(str(error), 200)] += 1
@@ -590,80 +621,88 @@ def _count(
         tiers[tier_name]["decided"] += 1
 
 
-def _labelled(
+def _compare_with_labels(
     pairs: Sequence[stats.Pair],
     labels: Mapping[str, str],
     rows: _Lists,
     left_out: LeftOut | None,
 ) -> Labelled:
-    confusion = defaultdict[str, dict[str, int]](dict)
-    for (label, said), count in sorted(Counter(pairs).items()):
-        confusion[label][said] = count
-    same = compared(pairs, binary=rows.is_binary)
-    kappa, _ = stats.kappas(same)
-    differing = sum(label != said for label, said in same)
-    has_improve = any(said == "improve" for _, said in pairs)
-    return Labelled(
-        labels=len(pairs),
-        left_out=len(labels) - len(pairs),
-        accuracy=stats.accuracy(same),
-        kappa=kappa,
-        confusion=confusion,
-        differing=differing,
-        wrong=rows.wrong,
-        is_binary=rows.is_binary and has_improve,
-        not_compared=left_out or LeftOut(),
-        unmatched=rows.unlabelled(labels),
+    """Measure how well the verdicts agree with the labels; `pairs` are a label and a verdict each."""
+    agreement = _measure_agreement(pairs, labels, binary=rows.is_binary)
+    return agreement.model_copy(
+        update={
+            "wrong": rows.wrong,
+            "not_compared": left_out or LeftOut(),
+            "unmatched": rows.unlabelled(labels),
+        }
     )
 
 
-def _labelled_second(words: Mapping[str, str], labels: Mapping[str, str]) -> Labelled:
+def _compare_second_with_labels(words: Mapping[str, str], labels: Mapping[str, str]) -> Labelled:
     """Measure how well the verdicts of the second results agree with the labels."""
     pairs = []
     for row_id, label in labels.items():
         word = words.get(row_id)
         if word is not None and word not in UNDECIDED:
             pairs.append((label, word))
-    binary = is_binary(labels.values())
-    same = compared(pairs, binary=binary)
+    return _measure_agreement(pairs, labels, binary=is_binary(labels.values()))
+
+
+def _measure_agreement(
+    pairs: Sequence[stats.Pair], labels: Mapping[str, str], *, binary: bool
+) -> Labelled:
+    """Compare each label with its row's verdict, and count the `labels` that have no pair.
+
+    If labels are `binary` (only accept and reject), the verdict improve counts as reject.
+    """
     confusion = defaultdict[str, dict[str, int]](dict)
-    for (label, said), count in sorted(Counter(pairs).items()):
-        confusion[label][said] = count
-    kappa, _ = stats.kappas(same)
+    for (label, verdict), count in sorted(Counter(pairs).items()):
+        confusion[label][verdict] = count
+    comparable_pairs = compared(pairs, binary=binary)
+    kappa, _ = stats.kappas(comparable_pairs)
+    has_improve = any(verdict == "improve" for _, verdict in pairs)
     return Labelled(
         labels=len(pairs),
         left_out=len(labels) - len(pairs),
-        accuracy=stats.accuracy(same),
+        accuracy=stats.accuracy(comparable_pairs),
         kappa=kappa,
         confusion=confusion,
-        differing=sum(label != said for label, said in same),
+        differing=sum(label != verdict for label, verdict in comparable_pairs),
         wrong=[],
-        is_binary=binary and any(said == "improve" for _, said in pairs),
+        is_binary=binary and has_improve,
     )
 
 
-def _wins(ranks: Sequence[ResultRow]) -> tuple[dict[str, WinRate], dict[str, dict[str, WinRate]]]:
-    """Compute each text's win rate, and for more than two texts also the rate for each pair of them."""
+def _compute_win_rates(
+    ranks: Sequence[ResultRow],
+) -> tuple[dict[str, WinRate], dict[str, dict[str, WinRate]]]:
+    """Compute each text's win rate, and for more than two texts also the rate for each pair of them.
+
+    Both are empty if there are no comparisons.
+    """
     if not ranks:
         return {}, {}
     words = [row.word for row in ranks]
-    letters_met = {"A", "B"}
+    names = {"A", "B"}
     for row in ranks:
-        letters_met |= {row.word, *row.scores}
-    letters = sorted(letters_met - {TIE})
-    rates = {letter: _win_rate(_worths(words, letter)) for letter in letters}
+        names |= {row.word, *row.scores}
+    letters = sorted(names - {TIE})
+    rates = {letter: _win_rate(_win_values(words, letter)) for letter in letters}
     matrix = defaultdict[str, dict[str, WinRate]](dict)
     if len(letters) > 2:  # noqa: PLR2004 - of two, the rates say it
         for one, other in combinations(letters, 2):
-            values = _wins_by_score(ranks, one, other)
+            values = _compare_scores(ranks, one, other)
             if values:
                 matrix[one][other] = _win_rate(values)
                 matrix[other][one] = _win_rate([1 - value for value in values])
     return rates, dict(matrix)
 
 
-def _wins_by_score(ranks: Iterable[ResultRow], one: str, other: str) -> list[float]:
-    """List 1 for each row that scores one text higher than the other, 0 for lower, 0.5 for equal."""
+def _compare_scores(ranks: Iterable[ResultRow], one: str, other: str) -> list[float]:
+    """List 1 for each row that scores `one` higher than `other`, 0 for lower, 0.5 for equal.
+
+    Rows without a score for both are left out.
+    """
     values = []
     for row in ranks:
         score = row.scores.get(one)
@@ -680,6 +719,7 @@ def _wins_by_score(ranks: Iterable[ResultRow], one: str, other: str) -> list[flo
 
 
 def _win_rate(values: Sequence[float]) -> WinRate:
+    """Compute the rate of wins, from 1 for each win, 0.5 for a tie and 0 for a loss."""
     rate = stats.adjusted(values, (0, 0, 1, 1))
     low, high = rate.bounds
     wins = values.count(1.0)
@@ -688,12 +728,12 @@ def _win_rate(values: Sequence[float]) -> WinRate:
     return WinRate(wins=wins, ties=ties, losses=losses, rate=rate.value, low=low, high=high)
 
 
-def _ordered(words: Mapping[str, int]) -> dict[str, int]:
+def _sort_verdicts(words: Mapping[str, int]) -> dict[str, int]:
+    """Sort verdicts' counts: letters of texts first, then accept, improve and reject, undecided ones last."""
     order = (*reversed(OUTCOMES), *UNDECIDED)
 
-    def place(word: str) -> tuple[int, str]:
-        if word in order:
-            return order.index(word), word
-        return -1, word
+    def position(word: str) -> tuple[int, str]:
+        index = order.index(word) if word in order else -1
+        return index, word
 
-    return {word: words[word] for word in sorted(words, key=place)}
+    return {word: words[word] for word in sorted(words, key=position)}

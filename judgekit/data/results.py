@@ -114,10 +114,10 @@ def result(
     taken: TakenNames = ONLY_OURS,
     run: str | None = None,
 ) -> dict[str, Any]:
-    """Build a row of OUT: the row's own columns, then `OURS`; a number that JSON can't hold becomes null.
+    """Build a row of OUT: the input row's own columns, then `OURS`. An infinite number or NaN becomes null.
 
-    An own column with a `taken` name becomes `row.NAME`, whatever it holds. `record` is that of a verdict or
-    a comparison, None if the row couldn't be judged. If the `run` has a name, a column holds it.
+    An own column with a `taken` name becomes `row.NAME`. `record` is that of a verdict or a comparison, None
+    if the row couldn't be judged. A column holds the name of the `run`, if it has one.
     """
     judged = record or {}
     verdict = judged.get("verdict", UNDETERMINED)
@@ -139,12 +139,12 @@ def result(
         "fingerprint": fingerprint,
         "judged": record,
     }
-    ours = _finite({name: values.get(name) for name in OURS})
+    ours = _without_infinities({name: values.get(name) for name in OURS})
     columns = {}
-    for name, value in _finite(row.columns).items():
+    for name, value in _without_infinities(row.columns).items():
         if name == "id" and taken.id_column == "id":
             continue
-        columns[_free_name(name, taken, row.columns)] = value
+        columns[_choose_free_name(name, taken, row.columns)] = value
     for name, word in (judged.get(VARIANTS) or {}).items():
         columns[variant_column(name)] = word
     if run is not None:
@@ -158,6 +158,7 @@ def variant_column(name: str) -> str:
 
 
 def _scores_of_subjects(comparison: Mapping[str, Any]) -> dict[str, float] | None:
+    """Map the letters of the compared texts to their scores; None if no text has one."""
     scores = {}
     for subject in comparison["subjects"]:
         if subject["score"] is not None:
@@ -166,15 +167,19 @@ def _scores_of_subjects(comparison: Mapping[str, Any]) -> dict[str, float] | Non
 
 
 def _deciding_models(comparison: Mapping[str, Any]) -> str | None:
-    models: dict[str, None] = {}
+    """Name the models of the tier that decided, each once; None if no tier did."""
+    models: dict[str, None] = {}  # a dict keeps the order
     for answer in comparison["rounds"]:
         if answer["tier"] == comparison["judge_tier"]:
             models[answer["model"]] = None
     return ", ".join(models) or None
 
 
-def _free_name(name: str, taken: TakenNames, columns: Mapping[str, Any]) -> str:
-    """Return the name for an input column in OUT: its own, or `row.NAME` if that's taken."""
+def _choose_free_name(name: str, taken: TakenNames, columns: Mapping[str, Any]) -> str:
+    """Choose the name of an input column in OUT: its own, or `row.NAME` if that's taken.
+
+    If the input has a column `row.NAME`, too, it becomes `row.row.NAME`, and so on.
+    """
     free_name = name
     while free_name in taken or (free_name != name and free_name in columns):
         free_name = f"row.{free_name}"
@@ -184,7 +189,10 @@ def _free_name(name: str, taken: TakenNames, columns: Mapping[str, Any]) -> str:
 def judge_named(columns: Mapping[str, Any]) -> str:
     """Name the judge of a row of OUT by rubric, mode and model; "" if the row has no record of ours."""
     judged = columns.get("judged")
-    if not isinstance(judged, dict) or not str(judged.get("schema")).startswith("judgekit/"):
+    if not isinstance(judged, dict):
+        return ""
+    is_ours = str(judged.get("schema")).startswith("judgekit/")
+    if not is_ours:
         return ""
     rubric = judged.get("rubric") or {}
     parts = [
@@ -212,10 +220,11 @@ class Ids:
         if self._table is not None:
             return _add_to(self._table, name, number)
         first_number = self._numbers.setdefault(name, number)
-        if first_number != number:
+        is_repeated = first_number != number
+        if is_repeated:
             return first_number
-        if len(self._numbers) > _MOST_IN_MEMORY:
-            self._table = _temporary(
+        if len(self._numbers) > _MOST_IN_MEMORY:  # from now on, ids go to a file
+            self._table = _open_temporary(
                 "CREATE TABLE ids (id TEXT PRIMARY KEY, number INTEGER) WITHOUT ROWID"
             )
             self._table.executemany("INSERT INTO ids VALUES (?, ?)", self._numbers.items())
@@ -228,11 +237,13 @@ class Ids:
 
 
 def _add_to(table: sqlite3.Connection, name: str, number: int) -> int | None:
+    """Insert an id. If the table already has it, returns the number of its row, else None."""
     try:
         table.execute("INSERT INTO ids VALUES (?, ?)", (name, number))
-    except sqlite3.IntegrityError:
-        row = table.execute("SELECT number FROM ids WHERE id = ?", (name,)).fetchone()
-        return int(row[0])
+    except sqlite3.IntegrityError:  # the id is the primary key
+        query = "SELECT number FROM ids WHERE id = ?"
+        (first_number,) = table.execute(query, (name,)).fetchone()
+        return int(first_number)
     return None
 
 
@@ -256,9 +267,9 @@ class Results:
         return None
 
     def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
-        """Return the verdict's word if OUT has one for this row and this fingerprint.
+        """Return the verdict that OUT already has for a row with this id and content, else None.
 
-        Returns None for an undetermined row or one with an error, since these are judged again.
+        Also returns None for an undetermined row or one with an error, since these are judged again.
         """
 
     def count_earlier(self) -> int:
@@ -268,7 +279,7 @@ class Results:
     def add(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """Seal a row built by `result`, write it whole or not at all, and return it; raises `InputError`."""
         row = seals.sealed_row(columns, self._key)
-        self._write(_line(row).decode().removesuffix("\n"))
+        self._write(_dump_line(row).decode().removesuffix("\n"))
         return row
 
     def write_out(self) -> None:
@@ -319,7 +330,7 @@ class _File(Results):
         with ExitStack() as opened:
             self._stamp_file = _stamp_file_of(os.path.realpath(out))
             opened.enter_context(hold_alone(str(self._path), self.name))
-            self._rows = _temporary(_ROWS)
+            self._rows = _open_temporary(_ROWS)
             opened.callback(self._rows.close)
             try:
                 if not fresh:
@@ -359,11 +370,11 @@ class _File(Results):
         self._check_table()
         self._note_lines(self._again_file, in_again_file=True)
         self._note_lines(self._part, in_again_file=False)
-        unsealed = self._unsealed()
+        unsealed = self._count_unsealed()
         if unsealed and not trust:
             raise seals.refused(self.name, unsealed)
 
-    def _unsealed(self) -> int:
+    def _count_unsealed(self) -> int:
         """Count the rows of OUT that this user's key didn't seal."""
         count = self._rows.execute(
             "SELECT count(*) FROM rows WHERE start IS NOT NULL AND NOT sealed"
@@ -377,6 +388,7 @@ class _File(Results):
             return self._kept(row_id, fingerprint)
 
     def _kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
+        """Note a row's position in the input. Returns its verdict in OUT; None if it's to be judged."""
         self._rows_met += 1
         key = id_key(row_id)
         self._rows.execute(_NOTE_PLACE, (key, self._rows_met))
@@ -397,18 +409,19 @@ class _File(Results):
 
     def add(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         row = seals.sealed_row(columns, self._key)
-        self._append(row, _line(row))
+        self._append(row, _dump_line(row))
         return row
 
     def _append(self, row: Mapping[str, Any], raw: bytes) -> None:
+        """Write the line of a row, whole or not at all, and note its position; raises `InputError`."""
         try:
-            self._begin()
+            self._prepare_files()
             start = os.lseek(self._descriptor, 0, os.SEEK_END)
             written = 0
             try:
                 written = os.write(self._descriptor, raw)
             finally:
-                if written < len(raw):
+                if written < len(raw):  # the disk is full, or the user pressed Ctrl-C
                     os.ftruncate(self._descriptor, start)
         except OSError as error:
             raise self._write_error(error) from None
@@ -430,7 +443,7 @@ class _File(Results):
 
     def _put_in_order(self) -> None:
         """Put the lines in the order of the input, each once and sealed."""
-        self._clean()
+        self._clean_end()
         if os.fstat(self._descriptor).st_size > self._end:
             self._note_lines(self._part, in_again_file=False, start=self._end)
         if not self._is_in_order():
@@ -450,9 +463,9 @@ class _File(Results):
         return True
 
     def _write_table(self, writer: TableWriter, *, is_changed: bool) -> None:
-        """Write OUT from the lines, unless it holds exactly these."""
+        """Write OUT from the lines, unless it already holds exactly these rows."""
         time_of_lines = self._part.stat().st_mtime_ns
-        if not is_changed and self._written() == time_of_lines and self._is_as_written():
+        if not is_changed and self._time_written() == time_of_lines and self._is_own_file():
             return
         tables.write_table(
             writer, self._part, self._path, OURS, self._schema, left_out=self._left_out
@@ -472,17 +485,18 @@ class _File(Results):
         with suppress(OSError), self._part.open("rb") as file:
             for start, size in lines:
                 file.seek(start)
-                row, _ = _read(file.read(size))
-                counts[judge_named(row or {}) or "no judge"] += 1
+                row, _ = _parse_line(file.read(size))
+                judge = judge_named(row or {})
+                counts[judge or "no judge"] += 1
         return counts
 
-    def _written(self) -> int:
+    def _time_written(self) -> int:
         """Return the time when OUT was written, in nanoseconds; 0 if it doesn't exist."""
         if self._path.exists():
             return self._path.stat().st_mtime_ns
         return 0
 
-    def _is_as_written(self) -> bool:
+    def _is_own_file(self) -> bool:
         """Whether OUT is the very file that this user wrote: a clone's file may have the same time."""
         try:
             file = self._stamp_file
@@ -493,25 +507,28 @@ class _File(Results):
     def _stamp(self) -> str:
         """Describe OUT's present state and the columns it leaves out; raises `OSError`."""
         stamp = repr(environment.stamp(str(self._path)))
-        return f"{stamp} without {','.join(self._left_out)}" if self._left_out else stamp
+        if self._left_out:
+            return f"{stamp} without {','.join(self._left_out)}"
+        return stamp
 
     def _check_table(self) -> None:
-        """Raise `UsageError` for a CSV or Parquet file with rows that aren't in the part file."""
-        written_at = self._written()
-        if self._writer is None or not written_at:
+        """Raise `UsageError` if OUT is a table, and may hold rows that the part file doesn't."""
+        written_at = self._time_written()
+        is_table = self._writer is not None
+        if not is_table or not written_at:
             return
         if not self._part.exists():
             problem = f"there, but without {self._part.name} no row of it can be kept"
-        elif written_at > self._part.stat().st_mtime_ns and not self._holds_the_lines():
+        elif written_at > self._part.stat().st_mtime_ns and not self._equals_lines():
             problem = f"changed since judgekit wrote it from {self._part.name}"
         else:
             return
         remedy = "move it away, choose another --out, or lose it with --fresh"
         raise UsageError(f"{self.name}: {problem}; {remedy}")
 
-    def _holds_the_lines(self) -> bool:
+    def _equals_lines(self) -> bool:
         """Whether OUT equals the table made from the lines. Times can't tell, because a copy has new ones."""
-        assert self._writer is not None  # noqa: S101 - as it was asked before
+        assert self._writer is not None, "the caller has checked it"  # noqa: S101
         try:
             with tempfile.TemporaryDirectory() as folder:
                 table = Path(folder) / f"table{self._path.suffix}"
@@ -536,8 +553,9 @@ class _File(Results):
             for number, line in enumerate(bounded_lines(file, _LONGEST), 1):
                 raw = _NO_RESULT if line is None else line  # None stands for a line that's too long
                 is_ended = line is None or raw.endswith(b"\n")
-                row, is_torn = _read(raw)
-                begins_like_ours = raw[:2] == b'{"'[: len(raw)]
+                row, is_torn = _parse_line(raw)
+                # Our lines begin with `{"`; the writer may have been killed after the first character.
+                begins_like_ours = raw.startswith(b'{"') or raw == b"{"
                 if is_torn and not is_ended and begins_like_ours:
                     break  # the last line is unfinished: its writer was killed
                 if row is None and raw.strip():
@@ -548,7 +566,7 @@ class _File(Results):
                     raise UsageError(f"{encodable(str(path))}: {problem}; {remedy}")
                 size = file.tell() - start
                 if not is_ended:
-                    size += 1  # for the line break that `_clean` will add
+                    size += 1  # for the line break that `_clean_end` will add
                 if row is not None:
                     self._refuse_other_run(row)
                     self._note(row, in_again_file=in_again_file, start=start, size=size)
@@ -559,7 +577,8 @@ class _File(Results):
     def _refuse_other_run(self, row: Mapping[str, Any]) -> None:
         """Raise `UsageError` for a row of a run with another name; a run without one continues any file."""
         other = row.get(RUN)
-        if self._run is None or other is None or other == self._run:
+        may_continue = self._run is None or other is None or other == self._run
+        if may_continue:
             return
         problem = f"it has rows of the run {short_line(str(other), _JUDGE_CHARS)!r}"
         raise UsageError(f"{self.name}: {problem}; choose another --out, or lose them with --fresh")
@@ -578,7 +597,7 @@ class _File(Results):
         }
         self._rows.execute(_NOTE, values)
 
-    def _clean(self) -> None:
+    def _clean_end(self) -> None:
         """Cut off a torn last line, or add its missing line break; empty the files for a fresh run."""
         if self._has_written:
             return
@@ -591,10 +610,11 @@ class _File(Results):
         elif size < self._end:  # the last line's missing break was counted in
             os.write(self._descriptor, b"\n")
 
-    def _begin(self) -> None:
+    def _prepare_files(self) -> None:
+        """Before the first row is written, move the lines of rows to be judged again to their own file."""
         if self._has_written:
             return
-        self._clean()
+        self._clean_end()
         query = "SELECT 1 FROM rows WHERE again AND NOT in_again_file LIMIT 1"
         is_one_judged_again = self._rows.execute(query).fetchone() is not None
         if is_one_judged_again:
@@ -622,7 +642,7 @@ class _File(Results):
                     source.seek(start)
                     line = source.read(size)
                     if self._key and not sealed:  # the user trusts this row
-                        line = _line(seals.sealed_row(json.loads(line), self._key))
+                        line = _dump_line(seals.sealed_row(json.loads(line), self._key))
                     file.write(line)
                     is_sealed = bool(self._key) or sealed
                     self._rows.execute(_NOTE_MOVE, (new_start, len(line), is_sealed, row_id))
@@ -740,20 +760,25 @@ def hold_alone(path: str, name: str, option: str = "--out") -> Iterator[None]:
         yield
 
 
-def _temporary(table: str) -> sqlite3.Connection:
-    """Open a database with a table, in a file that SQLite removes when it's closed or the process dies."""
+def _open_temporary(table: str) -> sqlite3.Connection:
+    """Open a database with a table, in a file that SQLite removes when it's closed or the process dies.
+
+    `table` is the SQL statement that creates the table.
+    """
+    # For the path "", SQLite makes a temporary file.
     database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
     database.execute(table)
     database.execute("BEGIN")
     return database
 
 
-def _line(row: Mapping[str, Any]) -> bytes:
+def _dump_line(row: Mapping[str, Any]) -> bytes:
+    """Write a row as a line of JSON in UTF-8; half a surrogate pair, which that can't hold, becomes "?"."""
     return json.dumps(row, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
 
 
-def _read(raw: bytes) -> tuple[dict[str, Any] | None, bool]:
-    """Parse a line into a row of OUT (None for any other line); the flag says if it isn't JSON."""
+def _parse_line(raw: bytes) -> tuple[dict[str, Any] | None, bool]:
+    """Parse a line into a row of OUT, None for any other line; the flag says if it isn't JSON."""
     try:
         row = json.loads(raw)
     except (ValueError, RecursionError):
@@ -764,11 +789,12 @@ def _read(raw: bytes) -> tuple[dict[str, Any] | None, bool]:
     return (row if is_ours else None), False
 
 
-def _finite(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
+def _without_infinities(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
+    """Replace infinite numbers and NaN by None, at any depth, because JSON can't hold them."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
+        return {name: _without_infinities(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_finite(item) for item in value]
+        return [_without_infinities(item) for item in value]
     return value

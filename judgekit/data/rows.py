@@ -69,10 +69,10 @@ class RowFiles:
                     return replace(cls.at(root), name=path)
                 if system.get_file_info(root).is_file:
                     return cls(path, [root], system)
-                below = _listed(system, root)
+                below = _list_remote_files(system, root)
             elif stat.S_ISDIR(Path(file_of(path)).stat().st_mode):
                 root = path
-                below = _files_below(path)
+                below = _list_local_files(path)
             else:
                 return cls(path, [path])
             names = sorted(name for name in below if _has_rows(name))
@@ -94,20 +94,25 @@ class RowFiles:
         return io.BufferedReader(self.system.open_input_file(path))
 
     def rows(self) -> Stream:
-        before = 0
+        """Yield the rows of all files, numbered through."""
+        rows_before = 0  # in the files before this one
         for path in self.paths:
-            number = 0
+            last_number = 0
             with self.opened(path) as file:
                 for row in rows_in(file, path, self.reading):
-                    number = max(number, row.number)
-                    yield self.numbered(row, before, path)
-            before += number
+                    last_number = max(last_number, row.number)
+                    yield self.numbered(row, rows_before, path)
+            rows_before += last_number
 
     def numbered(
         self, row: DataRow | UnreadableRow, before: int, path: str
     ) -> DataRow | UnreadableRow:
-        """Renumber a file's row for the whole dataset, in which `before` rows precede the file."""
-        number = row.number and row.number + before
+        """Renumber a file's row for the whole dataset, in which `before` rows precede the file.
+
+        If there are several files, an unreadable row also names its file.
+        """
+        is_header = row.number == 0
+        number = 0 if is_header else row.number + before
         if isinstance(row, UnreadableRow) and len(self.paths) > 1:
             return row._replace(number=number, problem=f"{row.problem} ({encodable(path)})")
         return row._replace(number=number)
@@ -131,7 +136,7 @@ def _is_local(system: FileSystem) -> bool:
     return isinstance(system, LocalFileSystem)
 
 
-def _listed(system: FileSystem, root: str) -> list[str]:
+def _list_remote_files(system: FileSystem, root: str) -> list[str]:
     """List the files below a folder of another file system, as paths relative to it."""
     from pyarrow.fs import FileSelector  # noqa: PLC0415 - the extra
 
@@ -142,7 +147,7 @@ def _listed(system: FileSystem, root: str) -> list[str]:
     return names
 
 
-def _files_below(folder: str) -> list[str]:
+def _list_local_files(folder: str) -> list[str]:
     """List the files below a folder, as paths relative to it; links are neither listed nor followed."""
     names = []
     for base, _, files in os.walk(folder, onerror=_raise):
@@ -158,7 +163,7 @@ def _raise(error: OSError) -> None:
 
 
 def _has_rows(name: str) -> bool:
-    """Whether a file's name is one for rows, and neither it nor a folder above it is hidden."""
+    """Whether a file has an ending for rows in folders, and neither it nor a folder above it is hidden."""
     is_hidden = any(part.startswith((".", "_")) for part in name.split("/"))
     source = find_source(name)
     return source is not None and source.is_of_folders and not is_hidden
@@ -279,16 +284,17 @@ def _rows_of_stdin(stdin: BinaryIO, reading: Reading) -> Stream:
     file = open_as_utf_8(stdin, name, reading)
     head = head_of(file).removeprefix(codecs.BOM_UTF8).lstrip()
     first_line, line_end, _ = head.partition(b"\n")
-    goes_on = bool(line_end) and first_line.strip() == b"{"
-    source = JSON_DOCUMENT if head.startswith(b"[") or goes_on else JSON_LINES
+    is_list = head.startswith(b"[")
+    is_object_of_several_lines = bool(line_end) and first_line.strip() == b"{"
+    source = JSON_DOCUMENT if is_list or is_object_of_several_lines else JSON_LINES
     yield from source.reader.read(file, name, reading)
 
 
 @contextmanager
 def _readable(name: str) -> Iterator[None]:
-    """Turn read errors of the system and pyarrow into `InputError`; a `ValueError` is a NUL in the path."""
+    """Turn errors of the system and of pyarrow while reading the input `name` into `InputError`."""
     try:
         yield
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError) as error:  # a path with a NUL is a `ValueError`
         why = getattr(error, "strerror", None) or short_line(str(error), 200)
         raise InputError(f"{name}: cannot be read ({why})") from None

@@ -39,7 +39,10 @@ MANY_ROWS = 1_000
 
 
 def kind_of(subject: Document | ComparisonInput) -> tuple[int, int] | None:
-    """Return the key by which judges are shared: for texts to compare, their number and how many differ."""
+    """Return the key by which subjects share a judge.
+
+    It's None for a document; for texts to compare, it's their number and the number of different ones.
+    """
     if isinstance(subject, Document):
         return None
     return (len(subject.files), len(subject.distinct))
@@ -51,7 +54,10 @@ def judges(
     request: JudgeRequest,
     adapt: Callable[[Any], Any] = lambda judge: judge,
 ) -> Callable[[Document | ComparisonInput], Any]:
-    """Return a function that finds a subject's judge: one for each kind, changed by `adapt`."""
+    """Return a function that finds the judge of a subject, and makes it the first time.
+
+    There's one judge for each kind of subject (`kind_of`); `adapt` changes it after it's made.
+    """
     judges_by_kind = {}
 
     def judge_of(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds
@@ -97,7 +103,10 @@ async def judgements(
     is_ready: bool = False,
     adapt: Callable[[Any], Any] = lambda judge: judge,
 ) -> AsyncGenerator[tuple[PendingRow, Any], None]:
-    """Yield each row with its verdict or comparison, or None; `adapt` changes the judges."""
+    """Judge rows in this process, and yield each with its verdict or comparison (None if it can't be judged).
+
+    `adapt` changes the judges. `is_ready` says that the rows can be read without waiting.
+    """
     async with aclosing(open_gateway(environment.environ())) as gateway:
         make_judge = judges(gateway, project, request, adapt)
         judges_by_kind: dict[tuple[int, int] | None, Any] = {}
@@ -154,7 +163,7 @@ async def judged_rows(
         async for row, record in stream:
             yield run.on_record(row, record)
     if run.gave_up:
-        raise run.problem_of_all()
+        raise run.error_of_given_up()
     if run.problem:
         raise run.problem
 
@@ -185,17 +194,19 @@ def by_engine(
     is_ready: bool = False,
 ) -> Runner:
     """Build a runner that lets the engine judge rows, and judges the remaining ones in this process."""
-    thing = "document" if task == "judge" else "comparison"
+    subject_key = "document" if task == "judge" else "comparison"
 
     def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
         carried = client.carried(str(project))
+        # All rows share the beginning of the body, so it's made only once.
         shared = json.dumps({**carried, "wish": request.model_dump()}).removesuffix("}")
 
         def body(row: PendingRow) -> bytes:
-            subject = json.dumps(row.subject and row.subject.body())
-            return f'{shared}, "{thing}": {subject}}}'.encode()
+            subject = None if row.subject is None else row.subject.body()
+            return f'{shared}, "{subject_key}": {json.dumps(subject)}}}'.encode()
 
         def judgeable() -> Iterator[PendingRow]:
+            """Yield the rows with something to judge, and finish the others."""
             for row in rows:
                 if row.subject is None:
                     on_record(row, None)

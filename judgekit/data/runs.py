@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from judgekit.data.dataset import unreadable
+from judgekit.data.dataset import unreadable_error
 from judgekit.data.results import Results, result
 from judgekit.data.sources import DataRow, UnreadableRow
 from judgekit.errors import ConfigError, FailureKind
@@ -86,11 +86,12 @@ class Tally:
             if isinstance(ours, Counter | set):
                 ours.update(theirs)
             elif isinstance(ours, str | bool):  # before the sum, because a bool is an int, too
-                setattr(self, part.name, ours or theirs)
+                is_set = bool(ours)
+                setattr(self, part.name, ours if is_set else theirs)
             else:  # a number, or `Deciders`
                 setattr(self, part.name, ours + theirs)
 
-    def taken(self) -> Tally:
+    def take_counts(self) -> Tally:
         """Take the counts since the last call, and start again from zero."""
         counted = Tally()
         counted.add(self)
@@ -133,23 +134,29 @@ class DatasetRun(Tally):
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def pending(self) -> Iterator[PendingRow]:
-        """Yield the rows that aren't kept, including those that can't be judged."""
+        """Yield the rows without a verdict in OUT, also those that can't be judged.
+
+        After an unreadable row no more rows are yielded: the rest is read only to count such rows, and
+        `problem` becomes the error. Ends early when the run is stopped.
+        """
         first_bad = None
         bad = 0
         for row in self.dataset:
             if self.stopped.is_set():
                 return
             if isinstance(row, UnreadableRow):
-                first_bad = first_bad or row
+                if first_bad is None:
+                    first_bad = row
                 bad += 1
             elif first_bad is None and self._take(row):
                 yield row
         if first_bad is not None:
-            self.problem = unreadable(self.dataset.name, first_bad, bad - 1)
+            self.problem = unreadable_error(self.dataset.name, first_bad, bad - 1)
 
     def _take(self, pending: PendingRow) -> bool:
-        """Count a row as kept or at work; returns True if it's to be judged."""
-        return self.keep(pending) is None and self.start()
+        """Count a row as kept or at work; True if it's to be judged."""
+        is_kept = self.keep(pending) is not None
+        return not is_kept and self.start()
 
     def keep(self, pending: PendingRow) -> str | None:
         """Count a row as kept if OUT has its verdict, and return that; None if it's to be judged."""
@@ -164,15 +171,16 @@ class DatasetRun(Tally):
     def start(self) -> bool:
         """Count a row as at work; returns False, and counts none, if the money is spent."""
         with self._lock:
-            if self._spends_all():
+            if self._is_money_spent():
                 return False
             self._at_work += 1
             return True
 
-    def _spends_all(self) -> bool:
+    def _is_money_spent(self) -> bool:
+        """Whether the judged rows, and those at work at their mean cost, reach the limit; sets `is_spent`."""
         if self.max_cost_usd is not None:
-            complete = self.judged - self.unpriced
-            mean = self.spent_usd / complete if complete else 0.0
+            priced_rows = self.judged - self.unpriced
+            mean = self.spent_usd / priced_rows if priced_rows else 0.0
             expected = self.spent_usd + self._at_work * mean
             if expected >= self.max_cost_usd * (1 - INEXACT):
                 self.is_spent = True
@@ -230,15 +238,23 @@ class DatasetRun(Tally):
         if not failures:  # nothing was sent
             return
         self.sent += 1
-        kinds = {failure["kind"] if failure else None for failure in failures}
-        if kinds <= _REFUSALS or (kinds <= _WRONG and self._is_told_alike(failures[0]["message"])):
+        kinds = {failure["kind"] if failure else None for failure in failures}  # None: it succeeded
+        if kinds <= _REFUSALS:
+            is_refused = True
+        elif kinds <= _WRONG:
+            is_refused = self._is_same_refusal(failures[0]["message"])
+        else:
+            is_refused = False
+        if is_refused:
             self.refused += 1
-            self.refusal = self.refusal or error
+            if not self.refusal:
+                self.refusal = error
 
-    def _is_told_alike(self, message: str) -> bool:
+    def _is_same_refusal(self, message: str) -> bool:
         """Whether a request is refused in the first one's words; else the row's own text may be the cause."""
-        words = _NUMBERS.sub("N", message)
-        self.refused_words = self.refused_words or words
+        words = _NUMBERS.sub("N", message)  # such as the length of the text
+        if not self.refused_words:
+            self.refused_words = words
         return words == self.refused_words
 
     def doubled_note(self) -> str | None:
@@ -255,12 +271,13 @@ class DatasetRun(Tally):
             self.gave_up = True
             self.stopped.set()
 
-    def problem_of_all(self) -> ConfigError:
+    def error_of_given_up(self) -> ConfigError:
         """Build the error that says why the run was given up."""
         why = f"the first {self.sent} rows that were sent failed alike: {self.refusal}"
         return ConfigError(f"stopped: {why}; mend that, and run the same again to go on")
 
     def _count(self, row: DataRow, word: str) -> None:
+        """Count a verdict, and its pair with the row's label if there's one."""
         self.verdict_counts[word] += 1
         label = self.expected(row)
         if label is not None:

@@ -46,14 +46,15 @@ def fingerprint_of(judged: str) -> Fingerprint:
 
 
 def is_of(written: str, judged: Fingerprint) -> bool:
-    """Whether the fingerprint written in a row of OUT matches the one to judge now."""
-    what = what_of(written)
-    return bool(what) and what in judged
+    """Whether the fingerprint in a row of OUT is that of the content to judge now, in either form."""
+    content_hash = what_of(written)
+    return bool(content_hash) and content_hash in judged
 
 
 def what_of(written: str) -> str:
-    """Cut the seal off a row's fingerprint."""
-    return written.partition(".")[0]
+    """Cut the seal off a row's fingerprint, `HASH.SEAL`; only the hash of the content is left."""
+    content_hash, _, _ = written.partition(".")
+    return content_hash
 
 
 def state_key() -> str | None:
@@ -64,7 +65,7 @@ def state_key() -> str | None:
     named = environment.environ().get(VARIABLE, "")
     if named:
         key = named.strip()
-        problem = _weakness_of(key)
+        problem = _describe_weakness(key)
         if problem:
             raise ConfigError(f"{problem}; use {_SHORTEST} or more random ones", key=VARIABLE)
         return key
@@ -76,7 +77,7 @@ def state_key() -> str | None:
     except OSError:
         return None
     key = kept.decode("utf-8", "replace").strip()
-    problem = _weakness_of(key)
+    problem = _describe_weakness(key)
     if problem:
         remedy = "delete the file, and the next run makes a new key"
         raise ConfigError(f"{problem}; {remedy}", path=path)
@@ -88,7 +89,7 @@ def state_key() -> str | None:
     return key
 
 
-def _weakness_of(key: str) -> str:
+def _describe_weakness(key: str) -> str:
     """Say why a key can be guessed; "" if it doesn't look weak."""
     if len(key) < _SHORTEST:
         return f"expected at least {_SHORTEST} characters, got {len(key)}"
@@ -101,36 +102,45 @@ def _weakness_of(key: str) -> str:
 def seal_of(key: str, kind: str, content: object) -> str:
     """Compute the seal of a JSON value; no two kinds of things have the same seal."""
     text = json.dumps([kind, content], ensure_ascii=True, sort_keys=True, default=repr)
-    return hmac.new(key.encode("utf-8", "surrogateescape"), text.encode(), "sha256").hexdigest()[
-        :_SEAL_CHARS
-    ]
+    code = hmac.new(key.encode("utf-8", "surrogateescape"), text.encode(), "sha256")
+    return code.hexdigest()[:_SEAL_CHARS]
 
 
 def is_valid(key: str | None, kind: str, content: object, seal: str | None) -> bool:
-    return bool(key and seal) and hmac.compare_digest(seal_of(key or "", kind, content), seal or "")
+    """Whether a seal is that of the content under this key; False without a key or a seal."""
+    if not key or not seal:
+        return False
+    return hmac.compare_digest(seal_of(key, kind, content), seal)
 
 
 def sealed_row(row: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-    """Add a seal to the fingerprint of a row of OUT, if there's a key."""
-    return _sealed(row, key, "line", _line_content(row))
+    """Add a seal to the fingerprint of a row of OUT. Without a key, the fingerprint stays without a seal."""
+    return _add_seal(row, key, "line", _line_content(row))
 
 
 def is_row_valid(row: Mapping[str, Any], key: str | None) -> bool:
+    """Whether a row of OUT has this key's seal, so that nobody else wrote or changed it."""
     return is_valid(key, "line", _line_content(row), _seal_in(row))
 
 
 def sealed_cells(cells: Mapping[str, Any], key: str | None) -> dict[str, Any]:
     """Seal a row of a Parquet file, as `sealed_row` does for a line."""
-    return _sealed(cells, key, "cells", _cells_content(cells))
+    return _add_seal(cells, key, "cells", _cells_content(cells))
 
 
 def are_cells_valid(cells: Mapping[str, Any], key: str | None) -> bool:
+    """Whether a row of a Parquet file has this key's seal."""
     return is_valid(key, "cells", _cells_content(cells), _seal_in(cells))
 
 
-def _sealed(row: Mapping[str, Any], key: str | None, kind: str, content: object) -> dict[str, Any]:
-    seal = f".{seal_of(key, kind, content)}" if key else ""
-    return {**row, FINGERPRINT: what_of(str(row[FINGERPRINT])) + seal}
+def _add_seal(
+    row: Mapping[str, Any], key: str | None, kind: str, content: object
+) -> dict[str, Any]:
+    """Copy a row with the seal of its content behind the fingerprint; without a key, it gets no seal."""
+    fingerprint = what_of(str(row[FINGERPRINT]))
+    if key:
+        fingerprint += f".{seal_of(key, kind, content)}"
+    return {**row, FINGERPRINT: fingerprint}
 
 
 def _seal_in(row: Mapping[str, Any]) -> str:
@@ -146,7 +156,7 @@ def _line_content(row: Mapping[str, Any]) -> list[str]:
     """
     others = {name: value for name, value in row.items() if name != FINGERPRINT}
     text = json.dumps(others, ensure_ascii=False, sort_keys=True)
-    return [_what_in(row), _as_written(text)]
+    return [_hash_in(row), _encodable(text)]
 
 
 def _cells_content(cells: Mapping[str, Any]) -> list[Any]:
@@ -157,37 +167,39 @@ def _cells_content(cells: Mapping[str, Any]) -> list[Any]:
     """
     filled = []
     for name, value in cells.items():
-        text = _text(value)
+        text = _cell_text(value)
         if name != FINGERPRINT and text is not None:
-            filled.append([_as_written(name), text])
-    return [_what_in(cells), sorted(filled)]
+            filled.append([_encodable(name), text])
+    return [_hash_in(cells), sorted(filled)]
 
 
-def _what_in(row: Mapping[str, Any]) -> str:
+def _hash_in(row: Mapping[str, Any]) -> str:
+    """Return the hash in a row's fingerprint, "" if the row has none."""
     return what_of(str(row.get(FINGERPRINT) or ""))
 
 
-def _text(value: object) -> str | None:
+def _cell_text(value: object) -> str | None:
+    """Convert a cell to a text that stays the same when its column gets a wider type; None if it's empty."""
     if value is None:
         return None
     if isinstance(value, str):
         text = value
     else:
         text = json.dumps(value, ensure_ascii=False, default=str)
-    text = _as_written(text)
+    text = _encodable(text)
     whole = _WHOLE_NUMBER.fullmatch(text)  # a column of numbers with a fraction holds 5 as 5.0
     return whole[1] if whole else text
 
 
-def _as_written(text: str) -> str:
+def _encodable(text: str) -> str:
     """Replace lone surrogates, as writing to a file does."""
     return text.encode("utf-8", "replace").decode()
 
 
 def refused(name: str, unsealed: int, thing: str = "row", things: str = "rows") -> UsageError:
     """Build the error for state that this user's key didn't seal; nothing has been sent yet."""
-    do = "does" if unsealed == 1 else "do"
-    problem = f"{counted(unsealed, thing, things)} {do} not verify"
+    verb = "does" if unsealed == 1 else "do"
+    problem = f"{counted(unsealed, thing, things)} {verb} not verify"
     why = f"edited, or written by an earlier version, by another user or under another {VARIABLE}"
     remedy = "keep them as they are with --trust-results, or judge all again with --fresh"
     return UsageError(f"{name}: {problem} ({why}); nothing was sent; {remedy}")

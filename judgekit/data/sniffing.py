@@ -168,11 +168,11 @@ def find_delimiter(head: bytes, usual: str, name: str) -> str:
         .decode("utf-8", "replace")
         .strip("\r")
     )
-    if not first or _cells(first, usual) > 1:
+    if not first or _count_cells(first, usual) > 1:
         return usual
     others = []
     for other in _DELIMITERS:
-        if other != usual and _cells(first, other) > 1:
+        if other != usual and _count_cells(first, other) > 1:
             others.append(other)
     if len(others) > 1:
         got = " and ".join(_DELIMITERS[other] for other in others)
@@ -183,7 +183,7 @@ def find_delimiter(head: bytes, usual: str, name: str) -> str:
     return others[0] if others else usual
 
 
-def _cells(line: str, delimiter: str) -> int:
+def _count_cells(line: str, delimiter: str) -> int:
     if delimiter not in line:
         return 1
     try:

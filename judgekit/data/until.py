@@ -47,7 +47,7 @@ class UntilRun:
         self.answer = Answer(job.condition, len(job.rows))
 
     def __call__(self) -> None:
-        """Judge rows. Those at work when the answer is certain are finished, since they're paid for."""
+        """Judge rows in waves. Rows at work when the answer is certain are finished: they're paid for."""
         self._note_kept()
         pending = self._pending()
         while True:
@@ -55,10 +55,11 @@ class UntilRun:
             first = next(pending, None)
             if first is None:
                 return
-            self._job.runner(chain([first], islice(pending, size - 1)), self._on_record)
+            wave = chain([first], islice(pending, size - 1))
+            self._job.runner(wave, self._on_record)
 
     def _note_kept(self) -> None:
-        """Note the verdicts that OUT has already, in the order of the input, which OUT keeps."""
+        """Note the verdicts that OUT already has. Rows are passed in the input's order, which OUT keeps."""
         for row in self._job.rows:
             word = self._work.keep(row)
             place = self._places.get(id_key(row.row_id))
@@ -67,8 +68,13 @@ class UntilRun:
                 self.answer.note(place, word)
 
     def _pending(self) -> Iterator[PendingRow]:
+        """Yield the rows that OUT doesn't have yet, in the random order, until the condition is settled.
+
+        Also ends when the run is stopped, or the money is spent.
+        """
         for place, row in enumerate(self._order):
-            if self.answer.holds is not None or self._work.stopped.is_set():
+            is_settled = self.answer.holds is not None
+            if is_settled or self._work.stopped.is_set():
                 return
             if place in self._kept:
                 continue
@@ -102,6 +108,7 @@ def draw_order(rows: Sequence[PendingRow], draws: Draws) -> list[PendingRow]:
 
 
 def _open_draws(job: UntilJob) -> Draws:
+    """Return the source of random numbers: with OUT, a second run draws the same order again."""
     key = require_key("--until draws its rows")
     if job.out is None:
         return Draws(key, new_nonce())

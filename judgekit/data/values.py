@@ -75,7 +75,7 @@ def plain_value(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - whateve
 
 
 def _simple_value(value: object) -> str | int | float | None:
-    """Convert a value without parts; None for any other."""
+    """Convert a text, number, date, duration or bytes; None for a value of any other type."""
     if isinstance(value, str):
         if encodable(value) != value:
             raise NoJsonValueError("expected text, got half of a surrogate pair")
@@ -98,6 +98,7 @@ def _simple_value(value: object) -> str | int | float | None:
 
 
 def _text_of(raw: bytes) -> str:
+    """Decode bytes as UTF-8; if they aren't, encode them as Base64."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -106,11 +107,13 @@ def _text_of(raw: bytes) -> str:
 
 def _value_of_object(value: object, depth: int) -> Any:  # noqa: ANN401 - as above
     """Convert an object of a class: a model, a dataclass, or a number or array of NumPy."""
+    is_class = isinstance(value, type)  # not an object of one
     if is_dataclass(value) and not isinstance(value, type):
         return plain_value(asdict(value), depth + 1)
+    # The methods with which pydantic, NumPy and others convert their objects.
     for name in ("model_dump", "tolist", "item", "to_dict"):
         convert = getattr(value, name, None)
-        if not callable(convert) or isinstance(value, type):
+        if not callable(convert) or is_class:
             continue
         try:
             converted = convert()
@@ -127,6 +130,7 @@ def _value_of_object(value: object, depth: int) -> Any:  # noqa: ANN401 - as abo
 
 
 def _name_of(key: object) -> str:
+    """Convert a key to the name of a column, which JSON wants as text."""
     name = key if isinstance(key, str) else str(plain_value(key))
     if encodable(name) != name:
         raise NoJsonValueError("expected text as a name, got half of a surrogate pair")

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 ROWS = 32  # in a block
 _CHARS = 1_000_000  # in a block's texts
-_TRIED = 500  # rows whose cells are checked against their column's type at once
+_CHECKED_AT_ONCE = 500  # rows whose cells are checked against their column's type at once
 _PAUSES = (5.0, 15.0, 45.0)  # seconds before each retry of a row whose provider is down
 _DOWN = {
     FailureKind.CONNECTION,
@@ -51,7 +51,7 @@ _DOWN = {
     FailureKind.RATE_LIMIT,
 }
 _LAST_SECONDS = 1.2  # to finish rows being judged when a run is stopped
-_LOOK = 0.2
+_POLL_SECONDS = 0.2
 
 
 @dataclass
@@ -78,7 +78,10 @@ def check(
     types: Mapping[str, pa.DataType],
     wanted: frozenset[int],
 ) -> Checked:
-    """Read a file as far as it would be judged, and note the rows whose ids have the `wanted` digests."""
+    """Read a file's rows up to the dataset's limit, and check them.
+
+    Notes the rows whose ids have one of the digests in `wanted`. `types` are the columns' types in the input.
+    """
     checked = Checked()
     ids = parts.Digests(wanted)
     unchecked = []
@@ -88,7 +91,8 @@ def check(
         for row in replace(dataset, rows=rows_in(file, path, files.reading), ids=lambda: ids):
             checked.count += 1
             if isinstance(row, UnreadableRow):
-                checked.first_unreadable = checked.first_unreadable or row
+                if checked.first_unreadable is None:
+                    checked.first_unreadable = row
                 checked.unreadable += 1
                 continue
             cells = result(
@@ -99,7 +103,7 @@ def check(
             unchecked.append(cells)
             if row.subject is not None:
                 checked.kinds.setdefault(runners.kind_of(row.subject), row.subject)
-            if len(unchecked) == _TRIED:
+            if len(unchecked) == _CHECKED_AT_ONCE:
                 checked.misfits |= tables.misfits(unchecked, types)
                 unchecked.clear()
     checked.misfits |= tables.misfits(unchecked, types)
@@ -117,7 +121,7 @@ class Block(NamedTuple):
 
 
 def blocks(run: DatasetRun, number: int) -> Iterator[Block]:
-    """Yield the rows that aren't kept, a few at a time; raises `InputError` for an unreadable one."""
+    """Yield blocks of the rows to judge, for run `number`; raises `InputError` for an unreadable row."""
     rows = []
     size = 0
     for row in run.pending():
@@ -125,18 +129,19 @@ def blocks(run: DatasetRun, number: int) -> Iterator[Block]:
         if row.subject:
             size += sum(len(file.text) for file in row.subject.files)
         if len(rows) == ROWS or size > _CHARS:
-            yield _block(rows, run, number)
+            yield _make_block(rows, run, number)
             rows = []
             size = 0
     if run.problem:
         raise run.problem
     if rows or run.kept:
-        yield _block(rows, run, number)
+        yield _make_block(rows, run, number)
 
 
-def _block(rows: list[PendingRow], run: DatasetRun, number: int) -> Block:
+def _make_block(rows: list[PendingRow], run: DatasetRun, number: int) -> Block:
+    """Build a block for run `number`; one without rows has no file, but counts the kept rows."""
     name = f"part-{number:04d}-{rows[0].row.number:012d}.parquet" if rows else ""
-    return Block(name, rows, kept=run.taken())
+    return Block(name, rows, kept=run.take_counts())
 
 
 class JudgedBlock(NamedTuple):
@@ -206,6 +211,7 @@ class Worker:
             return running.run(running.inside(partial(self._judge, block)))
 
     async def _judge(self, block: Block) -> JudgedBlock:
+        """Judge a block in the event loop; when the run is stopped, its rows get a last moment to finish."""
         if self._beats is None:  # it needs the event loop, which runs only now
             self._beats = asyncio.create_task(self._client.beats())
         self._blocks_begun += 1
@@ -218,13 +224,14 @@ class Worker:
             tasks.add(asyncio.create_task(self._judge_row(pending, run, written)))
         deadline = None  # for rows under way when the run is stopped
         while tasks:
-            _, tasks = await asyncio.wait(tasks, timeout=_LOOK)
-            if self._client.is_stopped:
-                if deadline is None:
-                    deadline = time.monotonic() + _LAST_SECONDS
-                if time.monotonic() > deadline or self._client.lost:
-                    for task in tasks:
-                        task.cancel()
+            _, tasks = await asyncio.wait(tasks, timeout=_POLL_SECONDS)
+            if not self._client.is_stopped:
+                continue
+            if deadline is None:
+                deadline = time.monotonic() + _LAST_SECONDS
+            if time.monotonic() > deadline or self._client.lost:
+                for task in tasks:
+                    task.cancel()
         has_new_rows = len(collected.rows) > len(written)
         if has_new_rows:
             write = partial(
@@ -235,28 +242,35 @@ class Worker:
             raise self._client.lost
         return JudgedBlock(
             name=block.name if collected.rows else "",
-            tally=run.taken(),
+            tally=run.take_counts(),
             worker=self._name,
             blocks_begun=self._blocks_begun,
             is_over=self._client.is_over,
         )
 
     def _read_written(self, name: str) -> dict[str, Record | None]:
-        """Read a block's records by id, in case a worker wrote the file and then died."""
+        """Read a block's records by id, in case a worker wrote the file and then died.
+
+        A row that couldn't be judged has the record None. Rows that this user's key didn't seal are ignored.
+        """
         if not name or not self._job.folder.exists(name):
             return {}
         key = seals.state_key()
         records: dict[str, Record | None] = {}
         for row in self._job.folder.rows(name):
-            if key is None or seals.are_cells_valid(row, key):
-                record = row["judged"]
-                records[id_key(row["id"])] = record and json.loads(record)
+            if key is not None and not seals.are_cells_valid(row, key):
+                continue
+            judged = row["judged"]
+            records[id_key(row["id"])] = json.loads(judged) if judged else None
         return records
 
     async def _judge_row(
         self, row: PendingRow, run: DatasetRun, written: Mapping[str, Record | None]
     ) -> None:
-        """Judge a row and pass its record to the run, unless the run ends before."""
+        """Judge a row and pass its record to the run; rows in `written` are already judged.
+
+        Does nothing if the run ends before the row's turn.
+        """
         key = id_key(row.row_id)
         if key in written:
             run.on_record(row, written[key])
@@ -295,11 +309,15 @@ class Worker:
 
 
 def _is_final(record: Record) -> bool:
-    """Whether a row needn't be tried again soon, since its provider wasn't down."""
-    return record["verdict"] != UNDETERMINED or not _DOWN.intersection(_failures(record)[-1:])
+    """Whether a row needn't be tried again soon: it has a verdict, or its last failure would come back."""
+    if record["verdict"] != UNDETERMINED:
+        return True
+    failures = _failures(record)
+    was_provider_down = bool(failures) and failures[-1] in _DOWN
+    return not was_provider_down
 
 
 def _failures(record: Record | None) -> list[str]:
-    """List the reasons why calls about a row failed, in order."""
+    """List the reasons why calls about a row failed, in order; empty for a row without a record."""
     rounds = record["rounds"] if record else ()
     return [round_["failure"]["kind"] for round_ in rounds if round_["failure"]]

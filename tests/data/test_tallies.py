@@ -19,7 +19,7 @@ def test_decision_models_of_several_workers_are_named_together() -> None:
     other.deciders.add(verdict("large", {"probabilities": {}}))
     both = Tally()
     for part in (one, other):
-        both.add(pickle.loads(pickle.dumps(part.taken())))
+        both.add(pickle.loads(pickle.dumps(part.take_counts())))
     (note,) = both.deciders.notes("judge")
     assert "small, large alone" in note
     assert one.deciders.notes("judge") == []

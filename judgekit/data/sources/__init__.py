@@ -62,9 +62,11 @@ class Reading:
         self._made: set[str] = set()
 
     def remark(self, text: str) -> None:
-        if self._listener is not None and text not in self._made:
-            self._made.add(text)
-            self._listener(text)
+        """Pass a remark to the listener, unless it was made before."""
+        if self._listener is None or text in self._made:
+            return
+        self._made.add(text)
+        self._listener(text)
 
 
 class SourceReader(Protocol):

@@ -49,6 +49,7 @@ class _Unpacked(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Unpack the next bytes into a buffer; returns their number, 0 at the end."""
         view = memoryview(buffer).cast("B")
         try:
             piece = self._file.read1(len(view))
@@ -75,6 +76,7 @@ class _Recoded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Write the next bytes, in UTF-8, into a buffer; returns their number, 0 at the end."""
         view = memoryview(buffer).cast("B")
         is_end = False
         while not self._rest and not is_end:

@@ -79,8 +79,8 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
             # Excel also writes cleared rows below the table; between other rows, an empty one counts.
             cleared += 1
             continue
-        for place in range(number - cleared, number):
-            yield DataRow(place, _named(names, [""] * len(names)))
+        for cleared_number in range(number - cleared, number):
+            yield DataRow(cleared_number, _named(names, [""] * len(names)))
         cleared = 0
         if problem is None and outputs is not None:
             yield from _rows_of_outputs(outputs, number, row)
@@ -91,13 +91,18 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def _rows_of_outputs(outputs: OutputColumns, number: int, row: dict[str, str]) -> Iterator[DataRow]:
-    first = (number - 1) * len(outputs.outputs) + 1
-    for place, columns in enumerate(outputs.rows(list(row.values())), first):
-        yield DataRow(place, columns)
+    """Split line `number` of a table with several outputs a line into a row for each output."""
+    first_number = (number - 1) * len(outputs.outputs) + 1
+    cells = list(row.values())
+    for row_number, columns in enumerate(outputs.rows(cells), first_number):
+        yield DataRow(row_number, columns)
 
 
 def _find_delimiter(file: BinaryIO, name: str, reading: Reading) -> str:
-    """Find the delimiter of a file; raises `InputError` for a file of another kind."""
+    """Return the delimiter that the user named, or else find it in the header, with a remark if it's unusual.
+
+    Raises `InputError` for a file of another kind.
+    """
     head = sniffing.head_of(file)
     sniffing.refuse_others(head, name)
     if reading.delimiter is not None:
@@ -124,13 +129,15 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
+        """Return the next line; raises `csv.Error` if it makes the row too long."""
         if self._again:
             line = self._again.popleft()
         else:
             line = self._decoded(next(self._lines))
         self._row.append(line)
         self._size += len(line)
-        if not line or self._size > MAX_BYTES:
+        is_line_too_long = not line  # `_decoded` returns "" for it
+        if is_line_too_long or self._size > MAX_BYTES:
             raise csv.Error(TOO_LONG)
         return line
 
@@ -146,11 +153,13 @@ class _Lines:
         return raw.decode("utf-8", "surrogateescape")
 
     def begin(self) -> None:
-        self.line += len(self._row) or 1
+        """Begin a new row: its first line follows the last line of the row before."""
+        self.line += len(self._row) or 1  # before the first row, none has been read
         self._row = []
         self._size = 0
 
     def give_back(self) -> None:
+        """Put all lines of a row except the first back, to be read again."""
         self._again.extendleft(reversed(self._row[1:]))
         del self._row[1:]
 
@@ -165,11 +174,15 @@ class _Lines:
 
 def _is_separator_line(cells: Sequence[str]) -> bool:
     """Whether a line is Excel's `sep=;` above the header, which names the delimiter."""
-    return cells[0].startswith("sep=") and len(cells[0]) + len(cells) - 1 == len("sep=;")
+    if not cells[0].startswith("sep="):
+        return False
+    # If `;` is the delimiter, the line is split there into two cells: it counts as a character, too.
+    delimiters = len(cells) - 1
+    return len(cells[0]) + delimiters == len("sep=;")
 
 
 def _named(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
-    """Map columns to the cells of a row; raises `CellError`."""
+    """Map columns to the cells of a row; raises `CellError` for a wrong number of cells or a broken text."""
     cells = without_blank_end(cells, len(names))
     if len(cells) != len(names):
         raise CellError(f"expected {len(names)} cells, as many as the header has, got {len(cells)}")

@@ -62,7 +62,7 @@ def _samples(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
 
 def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, file: BinaryIO, name: str) -> bytes:
     """Unpack a sample; raises `CellError` if it's damaged or too long, `InputError` without pyarrow."""
-    try:
+    try:  # one byte more than allowed shows that it's too long
         with archive.open(entry) as unpacked:
             raw = unpacked.read(MAX_BYTES + 1)
     except NotImplementedError:
@@ -77,13 +77,14 @@ def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, file: BinaryIO, na
 
 
 def _unpack_zstandard(entry: zipfile.ZipInfo, file: BinaryIO, name: str) -> bytes:
+    """Unpack a file that `zipfile` can't, because it's compressed with Zstandard."""
     parquet_module(name, "such a log")
     import pyarrow as pa  # noqa: PLC0415 - an extra
 
     file.seek(entry.header_offset)
     header = file.read(_HEADER_BYTES)
-    lengths = _LENGTHS.unpack(header[-_LENGTHS.size :])
-    file.seek(sum(lengths), 1)
+    name_length, extra_length = _LENGTHS.unpack(header[-_LENGTHS.size :])
+    file.seek(name_length + extra_length, 1)  # from here
     packed = file.read(entry.compress_size)
     try:
         with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as unpacked:

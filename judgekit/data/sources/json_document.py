@@ -56,6 +56,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def _describe(error: ValueError) -> str:
+    """Say why a text isn't JSON, with the line if it's known."""
     if isinstance(error, json.JSONDecodeError):
         return f"line {error.lineno}: {error.msg}"
     return "it isn't UTF-8, or has a number of thousands of digits"
@@ -63,8 +64,8 @@ def _describe(error: ValueError) -> str:
 
 def _is_json_lines(raw: bytes) -> bool:
     """Whether the first two lines with anything in them are each a whole JSON object."""
-    lines = itertools.islice((line for line in raw.split(b"\n") if line.strip()), 2)
-    for line in lines:
+    filled_lines = (line for line in raw.split(b"\n") if line.strip())
+    for line in itertools.islice(filled_lines, 2):
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
@@ -82,18 +83,22 @@ def _find_rows(document: object, name: str) -> Sequence[Any]:
         raise InputError(f"{name}: expected {_LISTED}, got one value")
     rows = presets.find_rows(document)
     if rows is None:
-        rows = _rows_of_split_table(document) or _rows_of_columns(document)
+        rows = _rows_of_split_table(document)
+        if not rows:  # a split table without rows may be something else
+            rows = _rows_of_columns(document)
     if rows is not None:
         return rows
-    lists = {}
+    lists: dict[str, list[Any]] = {}
     for key, value in document.items():
-        is_list = isinstance(value, list) and any(isinstance(item, dict) for item in value)
+        has_objects = isinstance(value, list) and any(isinstance(item, dict) for item in value)
         # A conversation or sources are a list, too: then the object is a row.
-        if is_list and not columns.is_list_of_row(key):
+        if has_objects and not columns.is_list_of_row(key):
             lists[key] = value
     if len(lists) == 1:
-        return next(iter(lists.values()))
-    if not lists and any(map(columns.is_usual_name, document)):
+        (only_list,) = lists.values()
+        return only_list
+    is_row = any(map(columns.is_usual_name, document))
+    if not lists and is_row:
         return [document]
     got = f"{counted(len(lists), 'list', 'lists')} ({', '.join(lists)})" if lists else "none"
     raise InputError(f"{name}: expected {_LISTED}, got {got}; keep one list, {_REMEDY}")
@@ -105,10 +110,12 @@ def _rows_of_split_table(document: Mapping[str, Any]) -> list[dict[str, Any]] | 
     data = document.get("data")
     if not isinstance(names, list) or not isinstance(data, list):
         return None
-    are_names = all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
-    are_rows = all(isinstance(cells, list) and len(cells) == len(names) for cells in data)
-    if not are_names or not are_rows:
+    are_texts = all(isinstance(name, str) for name in names)
+    if not are_texts or len(set(names)) < len(names):
         return None
+    for cells in data:
+        if not isinstance(cells, list) or len(cells) != len(names):
+            return None
     return [dict(zip(names, cells, strict=True)) for cells in data]
 
 
@@ -118,12 +125,17 @@ def _rows_of_columns(document: Mapping[str, Any]) -> list[dict[str, Any]] | None
     `{"text": {"0": "a", "1": "b"}}` and `{"0": {"text": "a"}, "1": {"text": "b"}}`; None for anything else.
     """
     tables = list(document.values())
-    if not tables or not all(isinstance(table, dict) and table for table in tables):
+    are_filled_objects = all(isinstance(table, dict) and table for table in tables)
+    if not tables or not are_filled_objects:
         return None
-    if all(key.isdecimal() for key in document):
+    are_rows = all(key.isdecimal() for key in document)
+    if are_rows:
         return tables
-    numbers = list(tables[0])
-    is_table = all(key.isdecimal() for key in numbers)
-    if not is_table or any(list(table) != numbers for table in tables):
+    numbers = list(tables[0])  # of the rows, which are the same in each column
+    are_numbers = all(key.isdecimal() for key in numbers)
+    if not are_numbers or any(list(table) != numbers for table in tables):
         return None
-    return [{name: document[name][number] for name in document} for number in numbers]
+    rows = []
+    for number in numbers:
+        rows.append({name: cells[number] for name, cells in document.items()})
+    return rows

@@ -34,16 +34,18 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 def read_lines(lines: Iterable[bytes | None]) -> Stream:
     """Yield the rows in lines; None stands for a line that's too long.
 
-    Lines may be whole documents exported by another tool, if the first one is.
+    If the first line is a whole document that another tool exported, the others may be, too, and each yields
+    all its rows.
     """
     number = 0
     are_documents = True
     for line_number, line in enumerate(lines, 1):
         raw = line
-        if raw is not None and line_number == 1:
-            raw = raw.removeprefix(BOM)
-        if raw is not None and not raw.strip():
-            continue
+        if raw is not None:
+            if line_number == 1:
+                raw = raw.removeprefix(BOM)
+            if not raw.strip():
+                continue
         number += 1
         try:
             row = read_object(raw)
@@ -54,9 +56,9 @@ def read_lines(lines: Iterable[bytes | None]) -> Stream:
         if rows is None:
             are_documents = False
             rows = [row]
-        for place, columns in enumerate(rows, number):
-            yield DataRow(place, columns)
-        number += len(rows) - 1
+        for row_number, columns in enumerate(rows, number):
+            yield DataRow(row_number, columns)
+        number += len(rows) - 1  # the first one is counted already
 
 
 def read_object(raw: bytes | None) -> dict[str, Any]:
@@ -80,6 +82,7 @@ def read_object(raw: bytes | None) -> dict[str, Any]:
         raise CellError("expected a shorter number, got one of thousands of digits") from None
     except RecursionError:
         raise CellError(too_deep()) from None
+    # Counting characters is fast, and spares most rows the slow checks.
     may_be_deep = text.count("[") + text.count("{") > MAX_DEPTH
     may_have_surrogates = "\\ud" in text or "\\uD" in text
     return check_object(value, may_be_deep=may_be_deep, may_have_surrogates=may_have_surrogates)
@@ -88,7 +91,10 @@ def read_object(raw: bytes | None) -> dict[str, Any]:
 def check_object(
     value: object, *, may_be_deep: bool = True, may_have_surrogates: bool = True
 ) -> dict[str, Any]:
-    """Check that a value is a row, and return it; raises `CellError` for any other."""
+    """Check that a value is a row, and return it; raises `CellError` for any other.
+
+    A caller who knows that it can't be deep, or has no surrogates, may skip these slow checks.
+    """
     if may_be_deep and _is_deep(value):
         raise CellError(too_deep())
     if not isinstance(value, dict):

@@ -18,10 +18,12 @@ _PIECE = 1_000_000  # bytes read at a time from a line that's too long to keep
 def bounded_lines(file: BinaryIO, most: int) -> Iterator[bytes | None]:
     """Yield the lines of a file with their ends, and None for a line of more than `most` bytes."""
     while line := file.readline(most):
-        if len(line) < most or line.endswith(b"\n"):
+        is_whole = len(line) < most or line.endswith(b"\n")
+        if is_whole:
             yield line
             continue
-        while (rest := file.readline(_PIECE)) and not rest.endswith(b"\n"):
+        # Skip the rest of the line, piece by piece.
+        while (piece := file.readline(_PIECE)) and not piece.endswith(b"\n"):
             pass
         yield None
 

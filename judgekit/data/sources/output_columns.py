@@ -46,20 +46,16 @@ class OutputColumns(NamedTuple):
         """Name each column differently: those of an output have its number."""
         names = self.names[: self.variables]
         for number, output in enumerate(self.outputs, 1):
-            names += [f"{number}. {self.names[place]}" for place in range(output.place, output.end)]
+            for name in self.names[output.place : output.end]:
+                names.append(f"{number}. {name}")
         return names
 
     def rows(self, cells: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield a row for each output, as promptfoo has it in JSON."""
         variables = dict(zip(self.names, cells[: self.variables], strict=False))
         for output in self.outputs:
-            details = dict(
-                zip(
-                    self.names[output.place + 1 : output.end],
-                    cells[output.place + 1 : output.end],
-                    strict=True,
-                )
-            )
+            behind_output = slice(output.place + 1, output.end)
+            details = dict(zip(self.names[behind_output], cells[behind_output], strict=True))
             yield {
                 "provider": {"id": output.model},
                 "prompt": _fill(output.prompt, variables),
@@ -74,33 +70,45 @@ def find_outputs(names: Sequence[str]) -> OutputColumns | None:
     places = [place for place in range(len(names)) if _has_output(names, place)]
     if not places:
         return None
+    ends = [*places[1:], len(names)]  # an output's columns end where the next output begins
     outputs = []
-    for place, end in zip(places, [*places[1:], len(names)], strict=True):
+    for place, end in zip(places, ends, strict=True):
         title = _TITLE.fullmatch(names[place])
-        model, prompt = ("", names[place]) if title is None else title.groups()
-        outputs.append(Output(place, end, model, prompt))
-    return OutputColumns(list(names), places[0], outputs)
+        if title is None:
+            outputs.append(Output(place, end, model="", prompt=names[place]))
+        else:
+            model, prompt = title.groups()
+            outputs.append(Output(place, end, model, prompt))
+    return OutputColumns(list(names), variables=places[0], outputs=outputs)
 
 
 def _has_output(names: Sequence[str], place: int) -> bool:
-    """Whether a column has outputs, by the columns behind it."""
+    """Whether a column has outputs, by the names of the columns behind it."""
     if names[place] in _DETAILS:
         return False
-    return any(tuple(names[place + 1 :][: len(behind)]) == behind for behind in _BEHIND)
+    names_behind = tuple(names[place + 1 :])
+    return any(names_behind[: len(details)] == details for details in _BEHIND)
 
 
 def _read_output(cell: str, details: Mapping[str, str]) -> str | None:
-    """Read a model's output without its status; None if it's an error."""
+    """Read a model's output without its status; None if it's an error.
+
+    The status is in a column of its own, or in brackets before the output.
+    """
     status = details.get("Status")
     if status is None:
         mark = _STATUS.match(cell)
-        status = mark[1] if mark else ""
-        cell = cell[mark.end() :] if mark else cell
+        if mark:
+            status = mark[1]
+            cell = cell[mark.end() :]
     return None if status == _ERROR else cell
 
 
 def _fill(prompt: str, variables: Mapping[str, str]) -> dict[str, str]:
-    """Fill the prompt's template; a prompt that's known by its name alone stays one."""
+    """Fill the prompt's template from a test's variables.
+
+    A prompt without any place for these is only a name (`label`), and has no text (`raw`).
+    """
     if variables and "{{" not in prompt:
         return {"label": prompt}
     filled = _HOLE.sub(lambda hole: variables.get(hole[1], hole[0]), prompt)

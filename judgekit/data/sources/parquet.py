@@ -53,6 +53,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 def _row_of(
     number: int, names: Sequence[str], cells: Sequence[Any] | None
 ) -> DataRow | UnreadableRow:
+    """Build a row from its cells; it's unreadable if one of them is, or if it's too long (None)."""
     if cells is None:
         return UnreadableRow(number, "", f"expected a shorter row; {TOO_LONG}")
     row = dict(zip(names, cells, strict=True))
@@ -87,12 +88,15 @@ def _cells(batch: pa.RecordBatch) -> Iterator[Sequence[Any] | None]:
     if _unpacked_bytes(batch.columns) <= MAX_BYTES:
         yield from zip(*map(plain_cells, batch.columns), strict=True)
         return
-    for number in range(batch.num_rows):
-        row = batch.slice(number, 1)
-        if _unpacked_bytes(row.columns) <= MAX_BYTES:
-            yield [plain_cells(column)[0] for column in row.columns]
-        else:
+    for index in range(batch.num_rows):
+        row = batch.slice(index, 1)
+        if _unpacked_bytes(row.columns) > MAX_BYTES:
             yield None
+            continue
+        cells = []
+        for column in row.columns:
+            cells += plain_cells(column)  # exactly one
+        yield cells
 
 
 def _unpacked_bytes(columns: Iterable[pa.Array]) -> int:

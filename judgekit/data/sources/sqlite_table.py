@@ -39,13 +39,14 @@ def check(file: BinaryIO, name: str, reading: Reading) -> None:
 
 
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
-    del file, reading
+    """Yield the rows of the table that `name` means; raises `InputError` for a damaged database."""
+    del file, reading  # the same
     try:
         with closing(_connect(name)) as connection:
             table = _choose_table(connection, name)
             quoted = table.replace('"', '""')
             cursor = connection.execute(f'SELECT * FROM "{quoted}"')  # noqa: S608 - the name of a table
-            names = [column[0] for column in cursor.description]
+            names = [column_name for column_name, *_ in cursor.description]
             for number, values in enumerate(cursor, 1):
                 try:
                     yield DataRow(number, _make_row(names, values))
@@ -56,7 +57,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def _connect(name: str) -> sqlite3.Connection:
-    """Open a database read-only."""
+    """Open a database read-only, so that its schema can't run code; raises `InputError` for an address."""
     path, _ = split_table(name)
     if "://" in path:
         raise InputError(f"{name}: a database is read on this machine; fetch the file")
@@ -68,13 +69,14 @@ def _connect(name: str) -> sqlite3.Connection:
 
 
 def _decode(raw: bytes) -> str:
+    """Decode a text; bytes that aren't UTF-8 become surrogates, which `check_text` reports later."""
     return raw.decode("utf-8", "surrogateescape")
 
 
 def _choose_table(connection: sqlite3.Connection, name: str) -> str:
     """Find the table that a name means; raises `InputError` if there's none, or several fit."""
     path, wanted = split_table(name)
-    tables = [str(row[0]) for row in connection.execute(_TABLES)]
+    tables = [str(table) for (table,) in connection.execute(_TABLES)]
     if wanted in tables:
         return wanted
     if not wanted and len(tables) == 1:

@@ -46,6 +46,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def _read_rows(sheet: ReadOnlyWorksheet) -> Stream:
+    """Yield the rows below the header, which is the first row with anything in it."""
     names: list[str] | None = None
     number = 0
     cleared = 0  # empty rows since the last row with content; below the table they don't count
@@ -65,8 +66,8 @@ def _read_rows(sheet: ReadOnlyWorksheet) -> Stream:
         if is_blank:
             cleared += 1
             continue
-        for place in range(number - cleared, number):
-            yield DataRow(place, dict.fromkeys(names))
+        for cleared_number in range(number - cleared, number):
+            yield DataRow(cleared_number, dict.fromkeys(names))
         cleared = 0
         try:
             yield DataRow(number, _make_row(names, cells))
@@ -126,8 +127,8 @@ def _choose_sheet(workbook: Workbook, name: str, reading: Reading) -> ReadOnlyWo
     if wanted or not sheets:
         problem = f"no sheet {escaped(wanted)}; it has the sheets {listed}"
         raise InputError(f"{escaped(path)}: {problem}; name one as FILE::SHEET")
-    shown = [sheet for sheet in sheets.values() if sheet.sheet_state == "visible"]
-    sheet = (shown or list(sheets.values()))[0]
+    visible_sheets = [sheet for sheet in sheets.values() if sheet.sheet_state == "visible"]
+    sheet = next(iter(visible_sheets or sheets.values()))
     if len(sheets) > 1:
         title = escaped(sheet.title)
         reading.remark(f"{path}: the sheet {title} is read (FILE::SHEET names another of {listed})")
@@ -135,7 +136,7 @@ def _choose_sheet(workbook: Workbook, name: str, reading: Reading) -> ReadOnlyWo
 
 
 def _without_warnings(sheet: ReadOnlyWorksheet) -> Iterator[Sequence[Any]]:
-    """Yield the cells of rows; a date that's invalid in Excel, too, comes as it's shown there."""
+    """Yield the cells of each row, without openpyxl's warnings about dates that are invalid in Excel, too."""
     rows = sheet.iter_rows(values_only=True)
     while True:
         with warnings.catch_warnings():

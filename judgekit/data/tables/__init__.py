@@ -49,7 +49,7 @@ class ResultsTable(NamedTuple):
 
     def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield each row with its size in bytes, the size first."""
-        yield from _lines(self.part)
+        yield from _read_lines(self.part)
 
 
 class TableWriter(Protocol):
@@ -117,14 +117,14 @@ def write_table(
     schema: pa.Schema | None,
     left_out: Collection[str] = (),
 ) -> None:
-    """Write the rows of a JSON Lines file as a table; raises `OSError`.
+    """Write the rows of a JSON Lines file (`part`) as a table; raises `OSError`.
 
-    `ours` are the columns after a row's own ones, and some may be `left_out`; `scores` becomes a column for
-    each score. Nested values and `judged` become JSON text. In Parquet a column keeps its type in `schema` if
-    all cells fit it. Otherwise it gets the type that all its values share, or becomes text.
+    `ours` are the columns that follow a row's own ones; those in `left_out` aren't written. `scores` becomes
+    a column for each score, and nested values become JSON text. In Parquet a column keeps its type in
+    `schema` if all cells fit it. Otherwise it gets the type that all its values share, or becomes text.
     """
     columns = ColumnKinds(ours)
-    for _, row in _lines(part):
+    for _, row in _read_lines(part):
         columns.add(row)
     kinds, renamed = columns.named()
     kinds = {name: held for name, held in kinds.items() if name not in left_out}
@@ -143,7 +143,8 @@ class ColumnTypeError(Exception):
         self.column = column
 
 
-def _lines(part: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _read_lines(part: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the size of each line in bytes, and its row."""
     with part.open("rb") as file:
         for line in file:
             yield len(line), json.loads(line)
@@ -159,19 +160,23 @@ class ColumnKinds:
     scores: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, row: Mapping[str, Any]) -> None:
+        """Note the kind of each value in a row."""
         for name, value in row.items():
             kinds_by_name = self.ours if name in self.our_names else self.own
-            kinds_by_name.setdefault(name, set()).add(_kind(value))
-        for name, value in _scores(row).items():
-            self.scores.setdefault(name, set()).add(_kind(value))
+            kinds_by_name.setdefault(name, set()).add(_kind_of(value))
+        for name, value in _score_columns(row).items():
+            self.scores.setdefault(name, set()).add(_kind_of(value))
 
     def update(self, other: ColumnKinds) -> None:
-        _merge(self.own, other.own)
-        _merge(self.ours, other.ours)
-        _merge(self.scores, other.scores)
+        _merge_kinds(self.own, other.own)
+        _merge_kinds(self.ours, other.ours)
+        _merge_kinds(self.scores, other.scores)
 
     def named(self) -> tuple[dict[str, set[str]], dict[str, str]]:
-        """Return each column's kinds, in order, and new names for those called like a score."""
+        """Return each column's kinds in the order of columns, and the new names of some columns.
+
+        A row's own column that's called like a score becomes `row.NAME`.
+        """
         renamed = {}
         for name in self.own.keys() & self.scores.keys():
             new = name
@@ -191,12 +196,12 @@ class ColumnKinds:
         return kinds, renamed
 
 
-def _merge(kinds_by_name: dict[str, set[str]], others: Mapping[str, set[str]]) -> None:
+def _merge_kinds(kinds_by_name: dict[str, set[str]], others: Mapping[str, set[str]]) -> None:
     for name, kinds in others.items():
         kinds_by_name.setdefault(name, set()).update(kinds)
 
 
-def _scores(row: Mapping[str, Any]) -> dict[str, Any]:
+def _score_columns(row: Mapping[str, Any]) -> dict[str, Any]:
     """Map the names of score columns to a row's scores."""
     scores = row.get("scores")
     if isinstance(scores, dict):
@@ -210,7 +215,7 @@ def cells_of(row: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, An
     for name, value in row.items():
         if name != "scores":
             own[renamed.get(name, name)] = value
-    return own | _scores(row)
+    return own | _score_columns(row)
 
 
 def cell_of(value: object) -> str:
@@ -219,12 +224,14 @@ def cell_of(value: object) -> str:
 
 
 def text_of(value: object) -> str:
+    """Return a text as it is, and any other value as JSON."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)
 
 
-def _kind(value: object) -> str:
+def _kind_of(value: object) -> str:
+    """Name the kind of column that can hold a value; "" for None, which every column can hold."""
     match value:
         case None:
             return ""
@@ -233,7 +240,8 @@ def _kind(value: object) -> str:
         case int():
             if abs(value) <= _EXACT:
                 return "int"
-            return "long" if -_LONG <= value < _LONG else "text"
+            fits_into_64_bits = -_LONG <= value < _LONG
+            return "long" if fits_into_64_bits else "text"
         case float():
             return "float"
         case _:
@@ -241,14 +249,17 @@ def _kind(value: object) -> str:
 
 
 def _arrow_type(kinds: set[str]) -> pa.DataType:
+    """Choose the narrowest type that holds all of a column's kinds of values; text if there are none."""
     import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
-    held = kinds - {""}
-    if held and held <= {"int", "long"}:
+    kinds = kinds - {""}  # every type can hold a missing value
+    if not kinds:
+        return pa.string()
+    if kinds <= {"int", "long"}:
         return pa.int64()
-    if held and held <= {"int", "float"}:
+    if kinds <= {"int", "float"}:
         return pa.float64()
-    if held == {"bool"}:
+    if kinds == {"bool"}:
         return pa.bool_()
     return pa.string()
 
@@ -279,11 +290,15 @@ def batch_of(
     arrays = []
     for column in schema:
         values = [cells.get(column.name) for cells in cells_by_row]
-        arrays.append(_array(values, column, is_of_input=column.name in given))
+        arrays.append(_make_array(values, column, is_of_input=column.name in given))
     return pa.record_batch(arrays, schema)
 
 
-def _array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa.Array:
+def _make_array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa.Array:
+    """Convert a column's values to an array; a column of the input must keep each value exactly.
+
+    Raises `ColumnTypeError` if the type of such a column can't.
+    """
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     from judgekit.data.arrow import plain_cells  # noqa: PLC0415 - the help needs only the table of formats
@@ -296,7 +311,9 @@ def _array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa.Arra
         try:
             array = pa.array(values, column.type)
         except (pa.ArrowException, ValueError, TypeError):
-            array = pa.array(values, pa.string()).cast(column.type)
+            array = pa.array(values, pa.string()).cast(
+                column.type
+            )  # such as a date, which is text in JSON
         if plain_cells(array) == values:  # they differ if, say, a duration was in another unit
             return array
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
@@ -312,7 +329,7 @@ def misfits(rows: Sequence[Mapping[str, Any]], types: Mapping[str, pa.DataType])
     for name, kind in types.items():
         values = [row.get(name) for row in rows]
         try:
-            _array(values, pa.field(name, kind), is_of_input=True)
+            _make_array(values, pa.field(name, kind), is_of_input=True)
         except ColumnTypeError:
             misfits.add(name)
     return misfits

@@ -24,6 +24,7 @@ def check(name: str) -> None:
 
 
 def write(table: ResultsTable, target: Path) -> None:
+    """Write a table, again without a column's type in the input whenever a cell doesn't fit it."""
     types = dict(table.types)
     while True:
         try:
