@@ -30,7 +30,7 @@ from judgekit.config.yamlfile import Strict, Text, problems
 from judgekit.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 Layer: TypeAlias = dict[str, Any]
 
@@ -38,21 +38,23 @@ MOST_ROOTS = 50  # each prompt looks at all of them
 MOST_JURORS = 7
 
 
-def _as_word(value: object) -> object:
+def _say_as_word(value: object) -> object:
+    """Turn true and false, which YAML makes of `on` and `off`, into these words."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return value
 
 
-def _in_list(value: object) -> object:
+def _wrap_in_list(value: object) -> object:
+    """Put a single text into a list."""
     return [value] if isinstance(value, str) else value
 
 
-Consent: TypeAlias = Annotated[Literal["off", "on", "project"], BeforeValidator(_as_word)]
+Consent: TypeAlias = Annotated[Literal["off", "on", "project"], BeforeValidator(_say_as_word)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=3600)]
 
 
-def _pattern(text: str) -> str:
+def _check_pattern(text: str) -> str:
     from judgekit.config.patterns import parse  # noqa: PLC0415 - most configurations name no files
 
     try:
@@ -62,19 +64,20 @@ def _pattern(text: str) -> str:
     return text
 
 
-def _own_folder(text: str) -> str:
-    if not (Path(text).is_absolute() or text.startswith("~")):
+def _check_own_folder(text: str) -> str:
+    is_anywhere = Path(text).is_absolute() or text.startswith("~")
+    if not is_anywhere:
         raise ValueError("expected an absolute path, or one that begins with ~")
     return text
 
 
-Glob: TypeAlias = Annotated[Text, AfterValidator(_pattern)]
-OwnFolder: TypeAlias = Annotated[Text, AfterValidator(_own_folder)]
+Glob: TypeAlias = Annotated[Text, AfterValidator(_check_pattern)]
+OwnFolder: TypeAlias = Annotated[Text, AfterValidator(_check_own_folder)]
 _NAMES = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MOST_JURORS}
 Jurors: TypeAlias = Annotated[
     list[Text],
     Field(min_length=1, max_length=MOST_JURORS),
-    BeforeValidator(_in_list),
+    BeforeValidator(_wrap_in_list),
     WithJsonSchema({"anyOf": [{"type": "string"}, _NAMES]}),
 ]
 
@@ -156,13 +159,15 @@ class DepthRule(Strict):
         return self
 
 
-def _or_a_word(schema: dict[str, Any]) -> None:
+def _allow_word(schema: dict[str, Any]) -> None:
+    """Change the JSON schema of a list of rules so that a word may stand for one."""
     rules = {"type": schema.pop("type"), "items": schema.pop("items")}
     schema["anyOf"] = [{"enum": ["off", "usual"]}, rules]
 
 
-def _in_rules(value: object) -> object:
-    """Turn a word into the rules it stands for; the word of a variable comes in a list."""
+def _expand_rules(value: object) -> object:
+    """Turn a word ("off" or "usual") into the rules it stands for; rules stay as they are."""
+    # The value of a variable has been split into a list.
     if isinstance(value, list) and len(value) == 1:
         word = value[0]
     else:
@@ -189,7 +194,7 @@ class GateConfig(Strict):
     upstream: list[Text] = []
     review: Literal["peers"] | None = None
     depth: Annotated[
-        list[DepthRule], BeforeValidator(_in_rules), Field(json_schema_extra=_or_a_word)
+        list[DepthRule], BeforeValidator(_expand_rules), Field(json_schema_extra=_allow_word)
     ] = []
     depth_limit: Literal["tiers", "panel", "peers"] = "tiers"
 
@@ -281,11 +286,12 @@ class Config(Strict):
 
 
 def _variable(*parts: object) -> str:
-    """Return the name of the variable that sets a key of a section."""
+    """Return the name of the environment variable for a key of a section: JUDGEKIT_SECTION_KEY."""
     return "_".join(("JUDGEKIT", *map(str, parts))).upper()
 
 
-def _keys_by_variable() -> dict[str, tuple[str, str, object]]:
+def _list_variables() -> dict[str, tuple[str, str, object]]:
+    """Map the name of each variable to the section, key and default of its setting."""
     keys = {}
     for section in KEYS:
         fields = type(getattr(Config(), section)).model_fields
@@ -295,38 +301,47 @@ def _keys_by_variable() -> dict[str, tuple[str, str, object]]:
 
 
 # Each variable with its section, key and default.
-VARIABLES = _keys_by_variable()
+VARIABLES = _list_variables()
 _MODEL_VARIABLES = "JUDGEKIT_QUICK_MODEL, JUDGEKIT_DEEP_MODEL and JUDGEKIT_TIEBREAKER_MODEL"
 
 
 @cache
 def _read_user_only_settings() -> dict[str, Any]:
-    """Return the settings that projects may not make; `project.toml` explains them."""
+    """Read the tables of settings that projects may not make, or only within limits.
+
+    `project.toml` explains them.
+    """
     return environment.table(__file__, "project.toml")
 
 
 def user_file() -> Path:
+    """Return the path of the user's own configuration."""
     return Path(environment.SETTINGS.path())
 
 
 def project_file(project: Path) -> Path:
+    """Return the path of a project's configuration."""
     return project / ".judgekit" / "config.yaml"
 
 
 def sources(project: Path | None) -> list[Path]:
-    """Return every file that can change the configuration, whether it exists or not."""
+    """List the files that can change the configuration, whether they exist or not."""
     if project is None:
         return [user_file()]
     return list(map(Path, environment.configuration_files(str(project))))
 
 
 def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Config:
-    """Load the effective configuration for `project`; raises `ConfigError` naming place and key."""
+    """Load the configuration that's in force for `project`; without one, the user's own.
+
+    Variables win over the project's files, which count only within the user's limits, and these win over
+    the user's file. Raises `ConfigError` naming the file or variable and the key.
+    """
     variables = _variables(environ)
     merged = user = _merge(_read(user_file()), variables)
     if project is not None:
         merged = _merge(user, _within_limits(_read_project(project), user))
-        # Fix these: a variable mustn't undo the project's additions, or redirect its questions.
+        # Final by now, whatever a variable says: consent, and what the project added to these.
         for section, key in (*CONSENTS, ("judge", "author_family"), ("judge", "independence")):
             variables.get(section, {}).pop(key, None)
     config = Config.model_validate(_merge(merged, variables))
@@ -360,7 +375,7 @@ def explain_off(project: Path) -> str:
 
 
 class Setting(NamedTuple):
-    """A key with its effective value, and the file or variable that sets it ("": none, it's the default)."""
+    """A key with the value that's in force, and the file or variable it comes from ("" for a default)."""
 
     key: str
     value: object
@@ -369,7 +384,7 @@ class Setting(NamedTuple):
 
 
 def explained(project: Path) -> list[Setting]:
-    """List every effective setting in `project`; raises `ConfigError` as `load` does."""
+    """List every setting that's in force in `project`; raises `ConfigError` as `load` does."""
     variables = _variables()
     user = _read(user_file())
     default = Config().model_dump()
@@ -439,30 +454,39 @@ def _flat(layer: Layer) -> Layer:
 
 
 def wrong(section: str, key: str, problem: str, project: Path | None) -> ConfigError:
-    """Build the error about a well-typed but unusable value, naming the file or variable that sets it."""
+    """Build the error about a setting whose value can't be used, naming the file or variable that sets it."""
     variable = _variable(section, key)
     if environment.environ().get(variable):
         return ConfigError(problem, key=variable)
-    for path in (project_file(project) if project else None, user_file()):
-        if path is not None and key in _read(path).get(section, {}):
+    paths = [user_file()]
+    if project:
+        paths.insert(0, project_file(project))
+    for path in paths:
+        if key in _read(path).get(section, {}):
             return _make_error(path, f"{section}.{key}", problem)
     return ConfigError(problem, key=f"{section}.{key}")
 
 
 def user_roots(environ: Mapping[str, str] | None = None) -> list[str] | None:
-    """Return the roots that the user names, which may be anywhere; None if the user names none."""
+    """Read the roots that the user's own configuration names; None if it names none.
+
+    Unlike a project's, they may be anywhere.
+    """
     layer = _merge(_read(user_file()), _variables(environ))
     roots: list[str] | None = layer.get("retrieval", {}).get("roots")
     return roots
 
 
 def names_models(config: Config) -> bool:
-    """Whether a user's own configuration names models: if so, a project's don't count."""
+    """Whether a user's configuration names models. If it does, those that a project names don't count."""
     return any(config.judge.tiers.model_dump().values())
 
 
 def tiers_of_project(project: Path | None) -> frozenset[TierName]:
-    """Return the tiers whose model a project's files name: not the user's choice, so no model is added."""
+    """List the tiers whose models a project's files name.
+
+    Such models aren't the user's choice, so no others are added to them.
+    """
     if project is None or names_models(load(None)):
         return frozenset()
     models = _read_project(project).get("judge", {}).get("tiers", {})
@@ -470,94 +494,121 @@ def tiers_of_project(project: Path | None) -> frozenset[TierName]:
 
 
 def _read(path: Path) -> Layer:
+    """Read the keys that are set in a configuration's file; {} if there's no file."""
     if not path.is_file():
         return {}
     return yamlfile.read(path, Config, most=yamlfile.CONFIG_BYTES).model_dump(exclude_unset=True)
 
 
 def _read_project(project: Path) -> Layer:
-    """Read a project's files, and check that they only set what projects may set."""
+    """Read a project's configuration, over that of another tool's memories.
+
+    A project may have been cloned, so it may not set everything: no key that's the user's alone, no path
+    outside of the project, and no model that no provider profile lists. Raises `ConfigError` for these.
+    """
     path = project_file(project)
-    errors = []
     layer = _read(path) if yamlfile.check_own(path, project) else {}
-    for key, what in _read_user_only_settings()["users"].items():
-        section, _, rest = key.partition(".")
-        if section in layer and (not rest or rest in layer[section]):
-            problem = f"only the user's configuration may {what}; move this key to your own file"
-            errors.append(_make_error(path, key, problem))
-    rubrics = {}
-    paths = [("retrieval.roots", root) for root in layer.get("retrieval", {}).get("roots", [])]
+    rubric_files = {}
     for section in ("judge", "retrieval", "gate"):
         name = layer.get(section, {}).get("rubric", "")
         if name.endswith((".yaml", ".yml")):
-            rubrics[section] = name
-            paths.append((f"{section}.rubric", name))
+            rubric_files[section] = name
+    problems_by_key = [
+        *_check_user_only_keys(layer),
+        *_check_paths(layer, rubric_files, project),
+        *_check_models(layer),
+    ]
+    if problems_by_key:
+        raise ConfigError.of([_make_error(path, key, problem) for key, problem in problems_by_key])
+    for section, name in rubric_files.items():
+        yamlfile.check_own(project / name, project)
+        layer[section]["rubric"] = str(project.resolve() / name)
+    return _merge(_read_memory_config(project), layer)
+
+
+def _check_user_only_keys(layer: Layer) -> Iterator[tuple[str, str]]:
+    """Yield the key and the problem of each setting that only a user may make."""
+    for key, effect in _read_user_only_settings()["users"].items():
+        section, _, name = key.partition(".")
+        is_whole_section = not name
+        if section in layer and (is_whole_section or name in layer[section]):
+            problem = f"only the user's configuration may {effect}; move this key to your own file"
+            yield key, problem
+
+
+def _check_paths(
+    layer: Layer, rubric_files: Mapping[str, str], project: Path
+) -> Iterator[tuple[str, str]]:
+    """Yield the key and the problem of each path that leads out of a project."""
+    paths = [("retrieval.roots", root) for root in layer.get("retrieval", {}).get("roots", [])]
+    paths += [(f"{section}.rubric", name) for section, name in rubric_files.items()]
     for key, name in paths:
+        # A home folder, a drive or an alias such as claude:auto, and a path that no system takes.
         is_odd = name.startswith("~") or ":" in name or "\0" in name
         if is_odd or not (project / name).resolve().is_relative_to(project.resolve()):
-            problem = "outside the project; only the user's configuration may name such a path"
-            errors.append(_make_error(path, key, problem))
+            yield key, "outside the project; only the user's configuration may name such a path"
+
+
+def _check_models(layer: Layer) -> Iterator[tuple[str, str]]:
+    """Yield the key and the problem of each tier with a model that no provider profile lists."""
     for tier, models in layer.get("judge", {}).get("tiers", {}).items():
-        if models and not _listed_models().issuperset(models):
+        if models and not _list_models_of_profiles().issuperset(models):
             problem = (
                 "no provider profile lists this model; choose a listed one (judgekit provider list)"
             )
             problem += ", or name it in the user's configuration"
-            errors.append(_make_error(path, f"judge.tiers.{tier}", problem))
-    if errors:
-        raise ConfigError.of(errors)
-    for section, name in rubrics.items():
-        yamlfile.check_own(project / name, project)
-        layer[section]["rubric"] = str(project.resolve() / name)
-    return _merge(_memory_config(project), layer)
+            yield f"judge.tiers.{tier}", problem
 
 
 def list_reviewers(project: Path) -> list[str]:
-    """List `gate.reviewers` from a project's own file; variables and other files don't count."""
+    """Read `gate.reviewers` from a project's own file alone, since variables and other files don't count."""
     reviewers: list[str] = _read(project_file(project)).get("gate", {}).get("reviewers", [])
     return reviewers
 
 
 def _make_error(path: Path, key: str, problem: str) -> ConfigError:
-    """Build the error about a well-typed key that isn't allowed there."""
+    """Build the error about a key that is valid by itself, but not allowed or not usable in this file."""
     line = yamlfile.line_of(yamlfile.load_yaml(path), tuple(key.split(".")))
     return ConfigError(problem, path=path, line=line, key=key)
 
 
 def _within_limits(theirs: Layer, user: Layer) -> Layer:
-    """Combine a project's layer with the user's limits and consent, which take precedence."""
+    """Return a copy of a project's layer in which nothing goes beyond the user's limits and consent."""
     bounded = _merge({}, theirs)
     defaults = Config().model_dump()
     rules = _read_user_only_settings()
     for section, keys in rules["limits"].items():
-        wanted = bounded.get(section, {})
-        for key in wanted.keys() & keys:
+        settings = bounded.get(section, {})
+        for key in settings.keys() & keys:
+            # If more of it means that more is sent, the default is the limit of a user who sets none.
             limit = defaults[section][key] if key in rules["sending"] else None
             limit = user.get(section, {}).get(key, limit)
-            if limit is not None and (wanted[key] is None or wanted[key] > limit):
-                wanted[key] = limit
+            is_beyond = limit is not None and (settings[key] is None or settings[key] > limit)
+            if is_beyond:
+                settings[key] = limit
     for section, key in CONSENTS:
-        wanted = bounded.setdefault(section, {})
+        settings = bounded.setdefault(section, {})
         consent = user.get(section, {}).get(key, "off")
-        wanted[key] = wanted.get(key, "off") if consent == "project" else consent
+        settings[key] = settings.get(key, "off") if consent == "project" else consent
     _limit_judge(bounded.get("judge", {}), user.get("judge", {}))
     _limit_gate(bounded.setdefault("gate", {}), user.get("gate", {}))
     if user.get("escalate", {}).get("issues") != "project":  # more issues than the user agreed to
         bounded["escalate"].pop("rejects", None)
     retrieval = bounded["retrieval"]
-    allowed = user.get("retrieval", {}).get("tiers", ["quick"])
+    allowed_tiers = user.get("retrieval", {}).get("tiers", ["quick"])
     if "tiers" in retrieval:
-        retrieval["tiers"] = [tier for tier in retrieval["tiers"] if tier in allowed] or allowed
+        tiers = [tier for tier in retrieval["tiers"] if tier in allowed_tiers]
+        retrieval["tiers"] = tiers or allowed_tiers
     return bounded
 
 
 def _limit_judge(judge: Layer, user: Layer) -> None:
-    """Restrict a project's `judge` settings to the limits of the user's."""
-    # A larger margin sends more opinions up, a smaller one makes close ones final.
+    """Change a project's `judge` settings so that they stay within the limits of the user's."""
+    # A project may not have one: a larger margin costs calls, and a smaller one makes close verdicts final.
     judge.pop("margin", None)
     if user.get("independence") == "require":
         judge["independence"] = "require"
-    if user.get("criteria", "together") == "together":  # no more calls
+    if user.get("criteria", "together") == "together":  # asking about each takes more calls
         judge.pop("criteria", None)
     if any(user.get("tiers", {}).values()):
         judge.pop("tiers", None)
@@ -566,24 +617,27 @@ def _limit_judge(judge: Layer, user: Layer) -> None:
             judge["tiers"][tier] = models[:1]
     # A project can add families, but never remove any.
     if user.get("author_family") and "author_family" in judge:
-        words = f"{user['author_family']},{judge['author_family'] or ''}".split(",")
+        both = f"{user['author_family']},{judge['author_family'] or ''}"
         families = {}
-        for word in reversed(list(map(str.strip, words))):
-            if word and word.casefold() != "none":
-                families[word.casefold()] = word
+        # From the end, so that of two spellings the first one, the user's, is kept.
+        for family in reversed(both.split(",")):
+            name = family.strip()
+            if name and name.casefold() != "none":
+                families[name.casefold()] = name
         joined = ", ".join(reversed(families.values()))
         judge["author_family"] = joined or user["author_family"]
 
 
 def _limit_gate(gate: Layer, user: Layer) -> None:
-    """Drop a project's `gate` settings if the user's own are stricter."""
-    # A project's depth is weighed against the user's; asking for none changes nothing.
+    """Drop a project's `gate` settings that the user's own are stricter than."""
+    # Depths are weighed against the user's later on; a project that asks for none leaves the user's alone.
     for key in ("depth", "review"):
         if not gate.get(key):
             gate.pop(key, None)
-    for key, strict in (("mode", "blocking"), ("undetermined", "block")):
-        # A clone mustn't let pass what holds up the user's pushes.
-        if user.get(key) == strict:
+    for key, strictest in (("mode", "blocking"), ("undetermined", "block")):
+        if (
+            user.get(key) == strictest
+        ):  # a clone may not let a push pass that the user wants held up
             gate.pop(key, None)
 
 
@@ -607,9 +661,9 @@ def _variables(environ: Mapping[str, str] | None = None) -> Layer:
         value = environ.get(name)
         if not value:
             continue
-        what = _read_user_only_settings()["users"].get(f"{section}.{key}")
-        if what:
-            raise ConfigError(f"no variable may {what}", key=name)
+        effect = _read_user_only_settings()["users"].get(f"{section}.{key}")
+        if effect:
+            raise ConfigError(f"no variable may {effect}", key=name)
         if isinstance(default, TierModels):
             raise ConfigError(f"models are named by {_MODEL_VARIABLES}", key=name)
         keys = layer.setdefault(section, {})
@@ -629,25 +683,26 @@ def _variables(environ: Mapping[str, str] | None = None) -> Layer:
 # we do not becomes the nearest that we do.
 
 
-def _nearest(least: float, most: float) -> AfterValidator:
+def _limit_to(least: float, most: float) -> AfterValidator:
+    """Make a validator that turns a number outside of these limits into the nearest one inside."""
     return AfterValidator(lambda number: max(least, min(number, most)))
 
 
-_UpTo20: TypeAlias = Annotated[int, _nearest(0, 20)]
-_Pool: TypeAlias = Annotated[int, _nearest(1, 30)]
-_Timeout: TypeAlias = Annotated[FiniteFloat, _nearest(0.1, 3600.0)]
+_UpTo20: TypeAlias = Annotated[int, _limit_to(0, 20)]
+_Pool: TypeAlias = Annotated[int, _limit_to(1, 30)]
+_Timeout: TypeAlias = Annotated[FiniteFloat, _limit_to(0.1, 3600.0)]
 _SCORERS = {"title_tags": "keyword", "fts5_bm25": "fts5"}
 
 
 def _at(key: str) -> Any:  # noqa: ANN401 - as pydantic types a field
     """Declare a field for a dotted key of the section `retrieval`, or of the whole file."""
     path = key.split(".")
-    places = AliasChoices(AliasPath("retrieval", *path), AliasPath(*path))
-    return Field(None, validation_alias=places)
+    aliases = AliasChoices(AliasPath("retrieval", *path), AliasPath(*path))
+    return Field(None, validation_alias=aliases)
 
 
 class _MemoryConfig(Strict, extra="ignore"):
-    """Fields that we have too are called as ours are."""
+    """The other tool's settings. Those that we have, too, are named as ours are."""
 
     retrieval: dict[str, Any] = {}
     their_judge: dict[str, Any] | None = _at("judge")
@@ -673,8 +728,8 @@ class _Listing(Strict, extra="ignore"):
     models: dict[str, str | None] = {}
 
 
-def _memory_config(project: Path) -> Layer:
-    """Read these settings as a configuration layer: only the keys in the file, under our names."""
+def _read_memory_config(project: Path) -> Layer:
+    """Read the other tool's settings as a layer of ours, with the keys in its file; {} without one."""
     path = project / environment.MEMORY / environment.MEMORY_CONFIG
     # A clone's store may be a link; a project can't speak for files elsewhere.
     is_inside = path.parent.resolve().is_relative_to(project.resolve())
@@ -689,13 +744,13 @@ def _memory_config(project: Path) -> Layer:
     if theirs.dual_verification:
         retrieval["rubric"] = "memory-two-criteria"
     layer: Layer = {"retrieval": retrieval}
-    if theirs.model is not None and theirs.model in _listed_models():
+    if theirs.model is not None and theirs.model in _list_models_of_profiles():
         layer["judge"] = {"tiers": {"quick": theirs.model}}
     return layer
 
 
-def _listed_models() -> set[str]:
-    """Return all models listed in provider profiles: a project may choose among them."""
+def _list_models_of_profiles() -> set[str]:
+    """List the models in all provider profiles, which are those that a project may choose."""
     models = set[str]()
     for path in files.profile_files():
         listing = yamlfile.read(path, _Listing, version_key="provider")

@@ -34,22 +34,20 @@ MOST_NODES = (
     1_000_000  # of a document after expanding its aliases: no file without aliases has as many
 )
 MOST_LEVELS = 50  # nested lists and mappings: a parser's time grows with their square
-# A mapping inside the outermost one.
+# A key, and behind it the indent of the mapping inside it.
 _NESTED = re.compile(r"(?m)^[^\s#-].*+\n(?: *+(?:#.*)?\n)*+( +)[^\s#-]")
+# A quoted part of a parser's message, with the blank before it.
 _QUOTED = re.compile(r""" (["'])(?!<|[,\]}]')(?:(?!\1).)*(?:\1|$)""")
 
 
 def parsed(text: str, path: Path | None = None) -> Any:  # noqa: ANN401 - any YAML
-    """Parse a YAML 1.2 text; raises `ConfigError` if it isn't valid."""
+    """Parse a YAML 1.2 text; raises `ConfigError` if it isn't valid, with the line if `path` is given."""
     try:
         return _yaml().load(text)
     except (YAMLError, ValueError) as error:  # ValueError: a number of too many digits, no such day
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", str(error))
-        if path and mark:
-            line = mark.line + 1
-        else:
-            line = None
+        line = mark.line + 1 if path and mark else None
         raise ConfigError(f"{_rephrase(problem)}; correct the YAML", path=path, line=line) from None
 
 
@@ -75,12 +73,14 @@ class _Composer(Composer):
 
     def __init__(self, loader: Any = None) -> None:  # noqa: ANN401 - the loader of ruamel
         super().__init__(loader)
-        self.warn_double_anchors = False  # YAML allows them, and a warning each is for no user
-        self._sizes: dict[int, int] = {}  # of lists and mappings, by the id of a node that is kept
+        self.warn_double_anchors = False  # YAML allows them, and no user needs a warning about each
+        # The number of values in each list and mapping, by the id of its node. Nodes live as long as this.
+        self._sizes: dict[int, int] = {}
 
     def compose_sequence_node(self, anchor: Any) -> Any:  # noqa: ANN401 - the nodes of ruamel
         node = super().compose_sequence_node(anchor)
-        return self._measured(node, node.value)
+        self._check_size(node, node.value)
+        return node
 
     def compose_mapping_node(self, anchor: Any) -> Any:  # noqa: ANN401 - the nodes of ruamel
         node = super().compose_mapping_node(anchor)
@@ -89,9 +89,11 @@ class _Composer(Composer):
                 raise MarkedYAMLError(
                     problem="a list or mapping as a key", problem_mark=key.start_mark
                 )
-        return self._measured(node, [value for _, value in node.value])
+        self._check_size(node, [value for _, value in node.value])
+        return node
 
-    def _measured(self, node: Any, values: Sequence[Any]) -> Any:  # noqa: ANN401 - the nodes of ruamel
+    def _check_size(self, node: Any, values: Sequence[Any]) -> None:  # noqa: ANN401 - the nodes of ruamel
+        """Note the size of a list or mapping; raises `MarkedYAMLError` if its aliases make it too large."""
         size = 1
         for value in values:
             size += self._sizes.get(id(value), 1)
@@ -99,10 +101,10 @@ class _Composer(Composer):
         if size > MOST_NODES:
             problem = f"aliases that expand to more than {MOST_NODES:,} values"
             raise MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
-        return node
 
 
 def _yaml() -> YAML:
+    """Make a parser that keeps comments, and takes time in proportion to a text's length."""
     yaml = YAML(pure=True)
     yaml.Scanner = _Scanner
     yaml.Composer = _Composer
@@ -126,17 +128,24 @@ def _rephrase(problem: str | None) -> str:
 
 
 def put(path: Path, section: str, key: str, value: object) -> None:
-    """Set `key` in a `section` of a YAML file, as `edited` does; raises `ConfigError` if it cannot."""
+    """Set `key` in a `section` of a YAML file, and keep its comments and layout.
 
-    def put_in(data: dict[str, Any]) -> None:
+    Raises `ConfigError` for a layout in which that isn't possible, and if the file can't be written.
+    """
+
+    def set_key(data: dict[str, Any]) -> None:
         data[section] = data.get(section) or {}
         data[section][key] = value
 
-    change(path, put_in, f"set it to {value} by hand", key)
+    change(path, set_key, f"set it to {value} by hand", key)
 
 
 def change(path: Path, change: Callable[[Any], None], instead: str, key: str) -> None:
-    """Apply a `change` to a YAML file's mapping; raises `ConfigError` with what to do `instead`."""
+    """Apply a `change` to the mapping in a YAML file; a file that doesn't exist yet is created.
+
+    Raises `ConfigError` about `key` if the file can't be read, edited or written. If its layout is why, the
+    error says what to do `instead`.
+    """
     text = path.read_bytes().decode() if path.exists() else ""
     parsed(text, path)
     try:
@@ -146,7 +155,7 @@ def change(path: Path, change: Callable[[Any], None], instead: str, key: str) ->
             f"cannot edit a file with this layout; {instead}", path=path, key=key
         ) from None
     try:
-        # The user's own may be linked.
+        # A user may keep the configuration elsewhere, and link to it.
         if path.absolute().is_relative_to(environment.config_home()):
             path = path.resolve()
         outputs.make_folder(str(path.parent), mode=0o777)
@@ -156,36 +165,40 @@ def change(path: Path, change: Callable[[Any], None], instead: str, key: str) ->
 
 
 def edited(text: str, change: Callable[[Any], None]) -> str:
-    """Return YAML after a `change`: comments, order, quotes, line ends stay. Raises `ConfigError`."""
+    """Apply a `change` to the data of a YAML text, and return the new text.
+
+    Comments, order, quotes and line ends stay. Raises `ConfigError` for a layout that can't be kept.
+    """
     lines = lines_of(text)
     yaml = _yaml()
     yaml.preserve_quotes = yaml.brace_single_entry_mapping_in_flow_sequence = True
-    yaml.width = len(text) + 4096
+    yaml.width = len(text) + 4096  # so that no line is broken
     yaml.explicit_start = "---" in lines
-    written = io.StringIO()
+    output = io.StringIO()
     changed = []
-    empty = "" if parsed(text) is not None else "{}"  # for a text of comments
-    with suppress(
-        YAMLError, ValueError, TypeError, AttributeError, LookupError
-    ):  # also: no mapping
-        data, indent, offset = load_yaml_guess_indent("\n".join([*lines, empty]), yaml=yaml)
-        if empty:
+    is_empty = parsed(text) is None  # nothing but comments, perhaps
+    mapping = "{}" if is_empty else ""
+    # Other errors than the parser's mean that the text isn't a mapping, or not one that can be changed so.
+    with suppress(YAMLError, ValueError, TypeError, AttributeError, LookupError):
+        data, indent, offset = load_yaml_guess_indent("\n".join([*lines, mapping]), yaml=yaml)
+        if is_empty:
             data.fa.set_block_style()
         nested = _NESTED.search("\n".join(lines))
         yaml.indent(len(nested[1]) if nested else 2, indent or 2, offset or 0)
         change(data)
-        yaml.dump(data, written)
-        if parsed(written.getvalue()) == data:
-            changed = lines_of(written.getvalue())
+        yaml.dump(data, output)
+        if parsed(output.getvalue()) == data:
+            changed = lines_of(output.getvalue())
     if not changed:
         raise ConfigError("cannot edit a file with this layout; change it by hand")
-    # Keep the comments behind removed lines, too.
-    comments = _comments(lines) - _comments(changed)
+    # The parser drops comments with the lines they follow. They're kept, at the end.
+    lost_comments = _count_comments(lines) - _count_comments(changed)
     line_end = "\r\n" if "\r\n" in text else "\n"
-    return line_end.join([*changed, *comments.elements(), ""])
+    return line_end.join([*changed, *lost_comments.elements(), ""])
 
 
-def _comments(lines: Iterable[str]) -> Counter[str]:
+def _count_comments(lines: Iterable[str]) -> Counter[str]:
+    """Count the lines that are comments, by their text."""
     return Counter(line for line in map(str.strip, lines) if line.startswith("#"))
 
 

@@ -50,18 +50,20 @@ Model = TypeVar("Model", bound=BaseModel)
 def read(
     path: Path, model: type[Model], *, version_key: str | None = None, most: int = MAX_BYTES
 ) -> Model:
-    """Read the file at `path`, of `most` bytes, as a `model`; the same content is validated only once.
+    """Read the file at `path`, of at most `most` bytes, into a `model`.
 
-    A file without the key `version_key` isn't of this kind, whatever else is wrong with it. Raises
-    `ConfigError` naming file, line, key, the expected value and the remedy, for each problem.
+    The same content is validated only once. If `version_key` is given, a file without that key is refused as
+    one of another kind, whatever else is wrong with it. Raises `ConfigError` with the file, line, key,
+    expected value and remedy of each problem.
     """
-    data: Model = _validated(_content(path, most), path, model, version_key)
+    data: Model = _validate(_read_bytes(path, most), path, model, version_key)
     return data
 
 
 @lru_cache(256)
-def _validated(raw: bytes, path: Path, model: type[Model], version_key: str | None) -> Model:
-    data = _parsed(raw, path)
+def _validate(raw: bytes, path: Path, model: type[Model], version_key: str | None) -> Model:
+    """Parse and validate a file's content; see `read`."""
+    data = _parse(raw, path)
     if version_key is not None and version_key not in data:
         raise ConfigError(
             f"not a {version_key} file: add the key {version_key!r} first", path=path, line=1
@@ -70,10 +72,10 @@ def _validated(raw: bytes, path: Path, model: type[Model], version_key: str | No
         return model.model_validate(data)
     except ValidationError as error:
         errors = []
-        wrong = problems(error.errors(include_url=False), data, model)
-        for fault in islice(wrong, MOST_ERRORS + 1):
-            line = line_of(data, fault.location)
-            errors.append(ConfigError(fault.text, path=path, line=line, key=fault.key))
+        found = problems(error.errors(include_url=False), data, model)
+        for problem in islice(found, MOST_ERRORS + 1):  # the one more says that there are more
+            line = line_of(data, problem.location)
+            errors.append(ConfigError(problem.text, path=path, line=line, key=problem.key))
         errors.sort(key=lambda error: error.line or 0)
         raise ConfigError.of(errors) from None
 
@@ -102,12 +104,15 @@ def read_lines(path: Path, model: type[Model]) -> list[Model]:
 
 def load_yaml(path: Path) -> dict[str, Any]:
     """Load the mapping in a YAML 1.2 file (or JSON, by its name); raises `ConfigError` if it isn't one."""
-    return deepcopy(_parsed(_content(path, MAX_BYTES), path))
+    # A copy, since the data of bundled files is shared.
+    return deepcopy(_parse(_read_bytes(path, MAX_BYTES), path))
 
 
-def _content(path: Path, most: int) -> bytes:
+def _read_bytes(path: Path, most: int) -> bytes:
+    """Read a regular file of at most `most` bytes; raises `ConfigError`."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a device may have no end, a pipe no beginning
+        # A device may never end, and a pipe may never begin.
+        if not stat.S_ISREG(path.stat().st_mode):
             raise ConfigError("no regular file", path=path)
         with path.open("rb", buffering=0) as file:
             raw = file.read(most + 1)
@@ -120,12 +125,19 @@ def _content(path: Path, most: int) -> bytes:
 
 @cache
 def _bundled() -> dict[str, dict[str, Any]]:
-    """Return the data in bundled files by the SHA-256 of their bytes: a parser would take 0.2 s."""
+    """Read the data of all bundled YAML files, by the SHA-256 of their bytes.
+
+    It was compiled into one JSON file, since a YAML parser would take 0.2 s.
+    """
     found: dict[str, dict[str, Any]] = json.loads(files.COMPILED.read_bytes())
     return found
 
 
-def _parsed(raw: bytes, path: Path) -> dict[str, Any]:
+def _parse(raw: bytes, path: Path) -> dict[str, Any]:
+    """Parse the mapping in a file's content: YAML, or JSON by the file's name; an empty file is {}.
+
+    Raises `ConfigError`.
+    """
     data = _bundled().get(hashlib.sha256(raw).hexdigest())
     if data is not None:
         return data
@@ -135,13 +147,14 @@ def _parsed(raw: bytes, path: Path) -> dict[str, Any]:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
     if path.suffix == ".json":
         try:
-            data = json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_members)
+            data = json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_make_object)
         except RecursionError:
             raise ConfigError("nested too deeply to read; correct the JSON", path=path) from None
+        except json.JSONDecodeError as error:
+            problem = f"{error.msg}; correct the JSON"
+            raise ConfigError(problem, path=path, line=error.lineno) from None
         except ValueError as error:
-            line = error.lineno if isinstance(error, json.JSONDecodeError) else None
-            why = getattr(error, "msg", error)
-            raise ConfigError(f"{why}; correct the JSON", path=path, line=line) from None
+            raise ConfigError(f"{error}; correct the JSON", path=path) from None
     else:
         from judgekit.config import yaml_text  # noqa: PLC0415 - bundled files need no parser
 
@@ -153,35 +166,43 @@ def _parsed(raw: bytes, path: Path) -> dict[str, Any]:
     return data or {}
 
 
-def _members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = {}
+def _make_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Make the dict of a JSON object; raises `ValueError` if a key is there twice."""
+    members = {}
     for key, value in pairs:
-        if key in found:
+        if key in members:
             raise ValueError(f"duplicate key {json.dumps(key)}")
-        found[key] = value
-    return found
+        members[key] = value
+    return members
 
 
 def line_of(data: object, location: Location) -> int | None:
-    """Return the line (from 1) of the deepest part of `location` that's in the file."""
+    """Find the line (from 1) of a key or item, or else of the deepest part of its location that exists.
+
+    `data` is what the YAML parser returned, which knows its lines; None for any other data.
+    """
     line: int | None = None
     for part in location:
-        marks = getattr(getattr(data, "lc", None), "data", None) or {}
-        if part not in marks:
+        line_data = getattr(data, "lc", None)
+        lines_by_part = getattr(line_data, "data", None) or {}
+        if part not in lines_by_part:
             break
-        line = marks[part][0] + 1
-        data = data[part]  # type: ignore[index]  # `marks` has the part, so `data` is a container
+        line = lines_by_part[part][0] + 1
+        data = data[part]  # type: ignore[index]  # it has lines of parts, so it's a container
     return line
 
 
 def check_own(path: Path, project: Path) -> bool:
-    """Whether a project's file exists; raises `ConfigError` for a link on the way, a pipe or a device."""
+    """Whether a file exists in a project itself, without a link to somewhere else.
+
+    Raises `ConfigError` if the file or a folder above it is a link, and if it's a pipe or a device.
+    """
     step = project
     mode = 0
     for part in path.relative_to(project).parts:
         step /= part
         try:
-            mode = step.lstat().st_mode
+            mode = step.lstat().st_mode  # of a link, not of the file it leads to
         except (FileNotFoundError, NotADirectoryError):
             return False
         except (OSError, ValueError) as error:
@@ -196,13 +217,14 @@ def check_own(path: Path, project: Path) -> bool:
 
 
 class Problem(NamedTuple):
-    """A problem in data: its place, in the data's own keys, and the expected value."""
+    """A problem in data: its location, in the data's own keys, and a text that says what's expected."""
 
     location: Location
     text: str
 
     @property
     def key(self) -> str:
+        """The location as a dotted key."""
         return ".".join(map(str, self.location))
 
     def __str__(self) -> str:
@@ -225,6 +247,7 @@ def _faults() -> dict[str, Any]:
 
 
 def problem(errors: Sequence[ErrorDetails], data: object) -> Problem:
+    """Rephrase the first of pydantic's errors about `data`; see `problems`."""
     return next(problems(errors, data))
 
 
@@ -236,21 +259,24 @@ def problems(
     If several kinds of value are possible, all the expected ones are named. The value may not be the reader's
     to see, since a file of a clone can lead to another one, so only its kind is named.
     """
-    # A misspelt key explains a missing one, so it comes first.
-    details = sorted(errors, key=lambda each: each["type"] != "extra_forbidden")
-    left = [(error, _find_data_parts(error, data)) for error in details]
+    # Unknown keys come first: a misspelt key explains a missing one.
+    sorted_errors = sorted(errors, key=lambda error: error["type"] != "extra_forbidden")
+    # Pairs of an error and the indexes of those parts of its location that are keys of the data.
+    remaining = [(error, _find_data_parts(error, data)) for error in sorted_errors]
     misspelt = set()  # locations of keys that are there, but spelt differently
-    while left:
-        same = _list_alternatives([error for error, _ in left], left[0][1])
-        alternatives = [left[number] for number in same]
-        left = [pair for number, pair in enumerate(left) if number not in same]
-        first, place = max(alternatives, key=lambda pair: len(pair[1]))
-        deepest = [error for error, other_place in alternatives if len(other_place) == len(place)]
+    while remaining:
+        _, parts_of_first = remaining[0]
+        same_value = _list_alternatives([error for error, _ in remaining], parts_of_first)
+        alternatives = [remaining[number] for number in same_value]
+        remaining = [pair for number, pair in enumerate(remaining) if number not in same_value]
+        # The kind of value that was read furthest is the one that was meant.
+        first, parts = max(alternatives, key=lambda pair: len(pair[1]))
+        deepest = [error for error, other in alternatives if len(other) == len(parts)]
         expected = _join_expectations(deepest)
         kind = first["type"]
         context = first.get("ctx", {})
-        location = tuple(first["loc"][part] for part in place)
-        if kind == "union_tag_invalid":
+        location = tuple(first["loc"][part] for part in parts)
+        if kind == "union_tag_invalid":  # such as 'task': the key that says which kind it is
             location += tuple(_QUOTED.findall(context["discriminator"])[-1:])
         inner_error = context.get("error")
         if isinstance(inner_error, WrongValuesError):
@@ -259,16 +285,17 @@ def problems(
             continue
         text = expected + _describe_actual(first)
         if kind == "extra_forbidden":
-            key = _similar(location[-1], _list_keys(model, location[:-1]))
+            key = _find_similar(location[-1], _list_keys(model, location[:-1]))
             if key:
                 misspelt.add((*location[:-1], key))
                 text = f"unknown key; did you mean {key}?"
                 yield Problem(location, text)
                 continue
-        guess = _similar(context.get("tag", first["input"]), _QUOTED.findall(expected))
+        guess = _find_similar(context.get("tag", first["input"]), _QUOTED.findall(expected))
         if guess:
             text += f"; did you mean {guess}?"
-        if kind != "missing" or location not in misspelt:
+        is_explained = kind == "missing" and location in misspelt
+        if not is_explained:
             yield Problem(location, text)
 
 
@@ -283,21 +310,24 @@ def _join_expectations(errors: Iterable[ErrorDetails]) -> str:
 
 
 def _describe_actual(error: ErrorDetails) -> str:
-    """Return ", got" and the kind of the actual value, or "" if the expectation says enough."""
+    """Describe the actual value by its kind, as ", got a number"; "" if the expectation says enough."""
     kind = error["type"]
     value = error["input"]
     table = _faults()["got"]
     if kind in table["never"] or error["msg"].startswith(_VALUE_ERROR):
         return ""
-    is_right_kind = kind in table["of_another_kind"] and not isinstance(value, bool | None)
-    if is_right_kind or isinstance(value, bytes):
+    has_right_kind = kind in table["of_another_kind"] and not isinstance(value, bool | None)
+    if has_right_kind or isinstance(value, bytes):
         return ""
     return f", got {kind_of(value)}"
 
 
-def _similar(value: object, words: Sequence[str]) -> str | None:
-    word = value[:60] if isinstance(value, str) else ""
-    return next(iter(difflib.get_close_matches(word, words, 1)), None)
+def _find_similar(value: object, words: Sequence[str]) -> str | None:
+    """Find the word that a text is most like, as in a typing error; None if there's none like it."""
+    if not isinstance(value, str):
+        return None
+    matches = difflib.get_close_matches(value[:60], words, n=1)
+    return matches[0] if matches else None
 
 
 def _list_keys(model: object, location: Location) -> list[str]:
@@ -328,6 +358,7 @@ def _list_models(kind: object) -> list[type[BaseModel]]:
 
 
 def problem_in(text: str | bytes, error: ValidationError) -> Problem:
+    """Rephrase the first of pydantic's errors about a JSON text."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -336,35 +367,44 @@ def problem_in(text: str | bytes, error: ValidationError) -> Problem:
 
 
 def _find_data_parts(error: ErrorDetails, data: object) -> list[int]:
-    """List the parts of an error's location that are keys of `data` or missing there; others name types."""
-    place = []
+    """List the parts of an error's location, by index, that are keys of `data` or missing there.
+
+    The other parts are names of types: pydantic puts the one that it tried into the location.
+    """
+    indexes = []
     location = error["loc"]
-    for position, part in enumerate(location):
+    for index, part in enumerate(location):
         try:
-            data = data[part]  # type: ignore[index]  # where it is no container it has no parts
+            data = data[part]  # type: ignore[index]  # what isn't a container has no parts
         except (LookupError, TypeError):
-            if position < len(location) - 1 or error["type"] != "missing":
+            is_missing_key = index == len(location) - 1 and error["type"] == "missing"
+            if not is_missing_key:
                 continue
-        place.append(position)
-    return place
+        indexes.append(index)
+    return indexes
 
 
-def _list_alternatives(details: Sequence[ErrorDetails], place: Sequence[int]) -> list[int]:
-    """List the errors about the same value as the first: at least one for each kind it could be."""
-    first = details[0]["loc"]
-    for part in set(range(len(first))) - set(place):
-        same = []
-        kinds = set()
-        for number, error in enumerate(details):
-            if error["loc"][:part] == first[:part]:
-                same.append(number)
-                kinds.add(error["loc"][part : part + 1])
-        if len(kinds) > 1:
-            return same
+def _list_alternatives(errors: Sequence[ErrorDetails], data_parts: Sequence[int]) -> list[int]:
+    """List the errors, by index, about the same value as the first one: an error for each type it could be.
+
+    They share the parts of their locations up to one that names a type (so isn't in `data_parts`).
+    """
+    first = errors[0]["loc"]
+    for part in set(range(len(first))) - set(data_parts):
+        same_value = []
+        types = set()
+        for number, error in enumerate(errors):
+            location = error["loc"]
+            if location[:part] == first[:part]:
+                same_value.append(number)
+                types.add(location[part : part + 1])
+        if len(types) > 1:
+            return same_value
     return [0]
 
 
 def _describe_expectation(error: ErrorDetails) -> str:
+    """Say in plain words what an error expected, such as "expected a number from 0 to 1"."""
     kind = error["type"]
     message = error["msg"]
     context = error.get("ctx", {})
@@ -373,13 +413,14 @@ def _describe_expectation(error: ErrorDetails) -> str:
     message = message.removeprefix("Input should be ")
     if message in {"an object", "a valid array"}:  # of JSON
         return "expected an object" if message == "an object" else "expected a list"
-    if words := _faults()["words"].get(kind):
-        figures = dict(context)
+    words = _faults()["words"].get(kind)
+    if words:
+        limits = dict(context)
         for key, value in context.items():
             if isinstance(value, float):
-                figures[key] = f"{value:g}"
-        return str(words.format(**figures))
-    family, _, _ = kind.partition("_")
+                limits[key] = f"{value:g}"
+        return str(words.format(**limits))
+    family, _, _ = kind.partition("_")  # such as `float` of `float_parsing`
     return f"expected {_faults()['kinds'].get(family, message)}"
 
 
