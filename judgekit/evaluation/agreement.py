@@ -180,10 +180,9 @@ def settle(plan: Plan, strong_verdicts: StrongVerdicts) -> Settled:
         walk = _Walk(group, plan.promise, strong_verdicts)
         if group.is_apart:
             found = walk.settle_apart()
+            budget -= plan.promise.budget(len(found.final))  # the other group has the rest
         else:
             found = walk.settle_within(budget)
-        if group.is_apart:
-            budget -= plan.promise.budget(len(found.final))
         final |= found.final
         counted |= found.counted
     return Settled(frozenset(final), frozenset(counted))
@@ -208,7 +207,8 @@ class _Walk:
         disagreements = 0
         queues = _Queues(group.opinions)
         while (opinion := queues.next()) is not None:
-            if opinion.draw >= group.rate:
+            is_sampled = opinion.draw < group.rate
+            if not is_sampled:
                 if self._is_unknown(opinion):
                     final.append(opinion.row)
                 continue
@@ -276,6 +276,7 @@ class _Queues:
         self._latest[outcome].append(disagrees)
 
     def _rank(self, outcome: Outcome) -> tuple[float, float]:
+        """Rank a queue by the share of its latest sampled rows that disagreed, then by its surest opinion."""
         latest = self._latest[outcome]
         disagreements = sum(latest) + _PRIOR_ROWS * _PRIOR_DISAGREEMENT
         sureness = self._queues[outcome][0].sureness
@@ -288,10 +289,11 @@ def _surest_first(opinion: FirstOpinion) -> tuple[float, float]:
 
 @functools.lru_cache(maxsize=4096)
 def most_sampled(budget: int, rate: float, level: float) -> int:
-    """Compute the most disagreements a sample may show if at most `budget` are outside it; -1 for none.
+    """Compute the most disagreements a sample may show for it to be credible that `budget` are outside it.
 
-    If `budget` + 1 are outside, a sample at this rate shows so few with a probability of at most `level`:
-    P(X <= c) for X from the binomial distribution of c + budget + 1 trials.
+    If there were one more outside, a sample at this rate would show so few, c, with a probability of at most
+    `level`: P(X <= c) for X from the binomial distribution of c + budget + 1 trials. Returns -1 if not even
+    a sample without disagreements is enough.
     """
     if budget < 0:
         return -1
@@ -328,8 +330,10 @@ def choose_rate(budget: int, level: float) -> float:
         allowed = most_sampled(budget, rate, level)
         if allowed < 0:
             return 0.0
-        disagreements = (allowed + 0.5) / rate
-        return (1 - rate) * math.pow(disagreements, _GROWTH)
+        # Half a disagreement more, since the walk ends between the last allowed one and the next.
+        disagreements_in_all = (allowed + 0.5) / rate
+        spared_share = 1 - rate
+        return spared_share * math.pow(disagreements_in_all, _GROWTH)
 
     return max(_RATES, key=expected_gain)
 

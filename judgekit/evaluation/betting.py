@@ -80,6 +80,7 @@ def least_total(numbers: Sequence[int], count: int, largest: int, level: float =
 
 
 def _refute(numbers: Sequence[int], count: int, most: int, level: float) -> bool:
+    """Whether bets on these numbers, in this order, refute that their total is at most `most`."""
     bets = Bets(count, most, level)
     for number in numbers:
         bets.add(number)

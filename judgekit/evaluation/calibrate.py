@@ -79,6 +79,7 @@ class Chain(NamedTuple):
         return {"least_margin": value}
 
     def is_wrong(self, sample: Sample) -> bool:
+        """Whether the opinion that the gate would make final is wrong about a sample."""
         if self.stands is not None:
             return sample.label != "accept"
         if self.leans:
@@ -547,6 +548,7 @@ def _names_for_all(
 def _choose_for_rankings(
     ranked_cases: Sequence[RankedCase], tiers: Sequence[TierName], promise: Promise
 ) -> _Choice:
+    """Learn the rules for cases with several subjects, and find how each would end with and without them."""
     rules = choose_rules([case.sample() for case in ranked_cases], tiers, promise)
     with_gates = [case.walk(rules.finality) for case in ranked_cases]
     without_gates = [case.walk(None) for case in ranked_cases]
@@ -559,6 +561,7 @@ def _choose_for_samples(
     promise: Promise,
     usual_rules: EscalationRules,
 ) -> _Choice:
+    """Learn the rules for samples, and find how each would end with and without them."""
     rules = choose_rules(labelled, tiers, promise)
     gated_rules = replace(usual_rules, finality=rules.finality)
     with_gates = [walk(sample, gated_rules) for sample in labelled]

@@ -344,6 +344,7 @@ def read_collection(folder: Path, *, scoped: bool = False) -> Collection:
 
 
 def _check_scopes(path: Path, items: Iterable[CollectionQuery]) -> None:
+    """Check that every id names a scope, as `SCOPE/NAME`; raises `InputError`."""
     for item in items:
         if not item.id.partition("/")[2]:
             problem = f"{path}: id: expected SCOPE/NAME, got {item.id!r}"

@@ -141,6 +141,7 @@ def parse_condition(text: str, task: Literal["judge", "compare"], option: str) -
 
 
 def read_share(text: str, option: str) -> Fraction:
+    """Read a share from 0 to 1, such as 0.9 or 9/10; raises `UsageError` naming the option."""
     try:
         share = Fraction(text)
     except (ValueError, ZeroDivisionError):

@@ -78,6 +78,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         case: Case,
         state: JudgingState[Document],
     ) -> None:
+        """Ask the tiers about a case; raises `UnaskedError` if no model may be asked about it."""
         await super().ask_tiers(judge, case, state)
         if not state.turns:
             raise UnaskedError(case, str(state.refused))
@@ -173,6 +174,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return Recorded(calls=calls, scores=scores)
 
     def compare_with_label(self, case: Case, record: Verdict) -> Iterator[Tried]:
+        """Yield the judge's verdict beside the case's label."""
         yield Tried(
             case.id,
             self.mode,

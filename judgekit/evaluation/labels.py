@@ -181,6 +181,7 @@ def read_winners(counts: Mapping[str, int], most: int = LEAST_TEXTS) -> dict[str
 
 
 def _by_preference(numbers: Mapping[str, float], _most: int) -> dict[str, str]:
+    """Read numbers as preferences: negative for A, positive for B, 0 for a tie. {} if none is negative."""
     if all(number >= 0 for number in numbers.values()):
         return {}
     letters = {}

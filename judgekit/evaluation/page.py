@@ -142,6 +142,7 @@ class Section(NamedTuple):
 
 
 def shown(cell: str | float | Cell | None) -> str:
+    """Format a value for a cell: numbers with at most three decimals, and "-" for None."""
     if isinstance(cell, Cell):
         return cell.text
     if isinstance(cell, float):
@@ -228,6 +229,7 @@ def plain(template: Path, **values: object) -> str:
 
 
 def _templates() -> Environment:
+    """Load the templates of pages. Texts are escaped, and a name that's undefined is an error."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - for pages alone
 
     loader = FileSystemLoader(Path(__file__).parent)

@@ -127,6 +127,7 @@ def _view_answer(outcome: Outcome, judge: JudgeReport, case: Case | None) -> Row
 
 
 def _confusion_section(judge: JudgeReport) -> Section:
+    """Build the section that counts a judge's answers for each label."""
     counts: dict[str, dict[str, int]] = {}
     for pair in judge.confusion:
         counts.setdefault(pair.label, {})[pair.said] = pair.count
@@ -135,6 +136,7 @@ def _confusion_section(judge: JudgeReport) -> Section:
 
 
 def _reliability_curve(title: str, probabilities: Probabilities) -> Chart:
+    """Draw the share that was relevant over the confidence with which it was said to be."""
     points = []
     for group in probabilities.bins:
         share = Interval(group.relevant, low=group.relevant, high=group.relevant)
@@ -250,6 +252,7 @@ def _describe_kpis(kpis: Sequence[Kpi]) -> str:
 
 
 def _kpi_table(evidence: Evidence) -> Table:
+    """Build the table of KPIs with their values, intervals and limits."""
     rows = []
     for measure in [*kpi.measure(evidence), *kpi.reliance(evidence)]:
         limit = measure.limit

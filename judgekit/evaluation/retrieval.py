@@ -84,6 +84,7 @@ class SearchableCollection:
         self.index.close()
 
     def _find(self, text: str, profile: Profile, pool: int) -> list[Candidate]:
+        """Search the index as `judgekit search` would, or as a prompt would if the pool is small."""
         self.index.profile = profile
         is_quick = pool < bm25.POOL
         languages = terms.choose_languages(
@@ -161,6 +162,7 @@ def _gains(ranking: Iterable[str], grades: Mapping[str, int]) -> list[int]:
 
 
 def _discounted_gain(gains: Iterable[int]) -> float:
+    """Calculate the discounted cumulative gain (DCG) of results with these gains, best result first."""
     total = 0.0
     for place, gain in enumerate(gains, 1):
         if gain > 0:
@@ -399,6 +401,7 @@ def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]]) -> None
 
 @contextmanager
 def _written(path: Path) -> Iterator[None]:
+    """Turn a failure to write the file into a `UsageError` that names the option."""
     try:
         yield
     except OSError as error:

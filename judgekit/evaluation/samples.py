@@ -77,7 +77,7 @@ def asked(cases: Sequence[Case]) -> Asked:
 
 
 def by_tier(case: Case) -> dict[TierName, Recorded]:
-    """Return the tiers' recorded answers about a case, without other judges'."""
+    """Map each tier to its recorded answer about a case; answers of other judges are left out."""
     recorded = {}
     for tier in TIERS:
         if tier in case.judges:
@@ -114,7 +114,10 @@ class _Answer(NamedTuple):
         return self.recorded.answered or self.recorded.model
 
     def source(self, *, tells_fractions: bool) -> ScoreSource:
-        """Return the way the answer was read, inferred from its numbers in an older record."""
+        """Tell how the answer's scores were read. Older records don't say, so it's inferred from the numbers.
+
+        With `tells_fractions`, the model gave fractional scores somewhere, so its whole ones are expectations.
+        """
         if self.recorded.read is not None:
             return self.recorded.read
         if self.samples == 1 and self.recorded.probabilities is not None:
@@ -160,8 +163,9 @@ def usual_ways(cases: Sequence[Case]) -> Ways:
         usual_models.setdefault(tier, {})[model] = usual_model
     apart_by_case = [set[TierName]() for _ in cases]
     for answer, source in zip(answers, sources, strict=True):
-        is_read_so = source == usual_sources[answer.tier][answer.recorded.model]
-        if not is_read_so or answer.answered != usual_models[answer.tier][answer.recorded.model]:
+        usual_source = usual_sources[answer.tier][answer.recorded.model]
+        usual_model = usual_models[answer.tier][answer.recorded.model]
+        if source != usual_source or answer.answered != usual_model:
             apart_by_case[answer.number].add(answer.tier)
     return Ways(usual_sources, usual_models, [frozenset(tiers) for tiers in apart_by_case])
 
@@ -186,9 +190,11 @@ class Sample(NamedTuple):
     binary: bool = False
 
     def outcome(self, tier: TierName) -> Outcome | None:
+        """Return a tier's outcome; None if it wasn't asked, or has none."""
         return self.voices.get(tier, FAILED).outcome
 
     def is_wrong(self, tier: TierName) -> bool:
+        """Whether a tier is wrong about the label; having no outcome is wrong, too."""
         if self.wrong is not None:
             return tier in self.wrong
         outcome = self.outcome(tier)
@@ -198,9 +204,13 @@ class Sample(NamedTuple):
         return agrees(self.label, outcome, binary=self.binary)
 
     def is_measured_by(self, tier: TierName) -> bool:
-        """Whether a tier's disagreement counts against others: its tie over a win may not."""
-        tied = self.stands and self.outcome(tier) == "improve" and tier not in self.ties
-        return not tied or self.label == "improve"
+        """Whether a tier's disagreement counts against others.
+
+        It doesn't if the tier calls a pair a tie, where a win may stand against that, and the label is a win.
+        """
+        is_tie = self.outcome(tier) == "improve" and tier not in self.ties
+        may_be_overruled = self.stands and is_tie
+        return not may_be_overruled or self.label == "improve"
 
     def united(self, tier: TierName) -> Outcome | None:
         """Return a tier's outcome; None also for a divided jury, which ends nothing."""

@@ -157,6 +157,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return Recorded(calls=calls, keep=keep, unjudged=unjudged)
 
     def compare_with_label(self, case: Case, record: Selection) -> Iterator[Tried]:
+        """Yield the judge's decision about each candidate beside the case's label."""
         label = case.right(self.mode)
         assert isinstance(label, list)  # noqa: S101 - a case of a rubric lists the ids to keep
         for decision in record.decisions:

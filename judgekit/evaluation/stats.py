@@ -295,6 +295,8 @@ def kappas(pairs: Sequence[Pair]) -> tuple[Interval | None, Interval | None]:
 def _kappa_interval(
     pairs: Sequence[Pair], distance: Mapping[Pair, float] | None
 ) -> Interval | None:
+    """Estimate the interval of Cohen's kappa by resampling the pairs."""
+
     def figure(places: Sequence[int]) -> float | None:
         return kappa(Counter(pairs[place] for place in places), distance)
 

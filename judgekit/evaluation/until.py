@@ -48,6 +48,7 @@ class Answer:
             self._count(self._waiting.pop(self.count))
 
     def _count(self, word: str) -> None:
+        """Count one more row, and note whether the condition is certain to hold, or not to, by now."""
         number = self.condition.count_row(word)
         self._numbers.append(number)
         self._least += number.least

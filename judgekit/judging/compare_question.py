@@ -68,6 +68,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
     def _questionnaire(
         self, rubric: CompareRubric, part: str, order: str, endpoint: Endpoint | None
     ) -> Questionnaire:
+        """Build the questionnaire about one pair of texts, shown in the `order` of their letters."""
         names = dict(zip(order, POINTS, strict=True))
         names_and_hashes = {
             name: self.subject.file(letter).sha256 for letter, name in names.items()

@@ -116,6 +116,7 @@ def _typed_questions(
 
 
 def _typed_question(name: str, question: TypedQuestion) -> DecisionQuestion:
+    """Translate a question into the form that decision models take."""
     if question.kind == "predicate":
         return DecisionQuestion(name, "predicate", question.ideal)
     options = []
@@ -130,6 +131,7 @@ def _typed_question(name: str, question: TypedQuestion) -> DecisionQuestion:
 
 
 def _state_of(questionnaire: Questionnaire, fence: Fence) -> State:
+    """Build the part of a request that all of its questions share."""
     return State(
         system=questionnaire.guarded_system(fence),
         context=questionnaire.context(fence),

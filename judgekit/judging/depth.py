@@ -66,6 +66,7 @@ def _fits_path(rule: DepthRule, path: str) -> bool:
 
 
 def _fits_people(rule: DepthRule, signatures: Sequence[str]) -> bool:
+    """Whether one of a change's authors matches the rule; a rule without authors fits all."""
     if not rule.authors:
         return True
     for pattern in rule.authors:

@@ -42,6 +42,7 @@ def table_html(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _cell(value: object) -> str:
+    """Format a value for a cell of a table; None is an empty cell."""
     if value is None:
         return ""
     if isinstance(value, float):

@@ -67,6 +67,7 @@ def make_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def _summarise(verdict: Verdict) -> dict[str, Any]:
+    """Pick the values of a verdict that a row of a notebook's table shows."""
     return {
         "id": verdict.name,
         "verdict": verdict.verdict,

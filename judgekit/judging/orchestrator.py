@@ -229,6 +229,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return replace(self, settings=settings)
 
     def session(self) -> Session:
+        """Open a session for the calls of one judgement, with its limits of time and cost."""
         return Session(
             gateway=self.gateway,
             timeout=self.settings.timeout,

@@ -202,6 +202,7 @@ def compare_agent_text(rubric: CompareRubric) -> str:
 def _agent_text(
     texts: Prompt, instructions: str, questions: Sequence[str], rules: Sequence[str]
 ) -> str:
+    """Join the instructions for an agent that does the judging itself."""
     return "\n\n".join(
         [texts.system, instructions, "\n".join(questions), *rules, _WORDS["agent_fence"]]
     )

@@ -230,6 +230,7 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
     async def _ask(
         self, endpoint: Endpoint, session: Session, questionnaire: Questionnaire, sample: int
     ) -> Answer[Value]:
+        """Ask one endpoint, and read the answer's value; without an answer it's None."""
         asker = ASKERS[kind_of(endpoint)]
         answer = await asker.ask(session, endpoint, questionnaire, sample)
         value = None
@@ -256,6 +257,7 @@ def hash_words(
 def _hash_words(
     question: type[AskedQuestion[Any, Any, Any, Any]], settings: JudgeSettings, kind: ModelKind
 ) -> str:
+    """Hash everything that models of a kind are told, so that a change of the words changes the hash."""
     asker = ASKERS[kind]
     model = example_of(kind)
     fence = Fence("nonce")

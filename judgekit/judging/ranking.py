@@ -100,6 +100,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         return turn.answer
 
     def opinion(self, samples: Sequence[Sequence[Opinion | None]]) -> dict[str, Opinion]:
+        """Map the letters of the texts to a model's opinions of them; only the first sample counts."""
         opinions = {}
         for letter, opinion in zip(self.letters, samples[0], strict=True):
             if opinion:
@@ -151,6 +152,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
     """Ranks subjects by their scores; a model listed several times in a tier is asked as often."""
 
     def note_refusal_and_cuts(self, state: JudgingState[ComparisonInput]) -> None:
+        """Refuse the comparison if its texts lack an input that the rubric needs."""
         ComparisonJudge.note_refusal_and_cuts(self, state)
         tier = next(iter(self.models_by_tier), None)
         if tier is not None and not state.refused:

@@ -184,6 +184,7 @@ class ReplyFile:
 
 
 def _close(connection: sqlite3.Connection, opened_by: int) -> None:
+    """Close a connection, unless it's a copy that a fork made of the parent's."""
     if opened_by != os.getpid():
         _inherited.append(connection)
         return

@@ -118,6 +118,7 @@ class _RaisedFinding:
         return not self.dropped and family not in self.by
 
     def record(self) -> ReviewedFinding:
+        """Build the record of a finding, which is upheld if it's confirmed, or quoted by two models."""
         confirmed = [family for family, check in self.checks.items() if check.holds]
         refuted = [family for family, check in self.checks.items() if not check.holds]
         was_raised_twice = bool(self.finding.quote) and len(self.by) > 1

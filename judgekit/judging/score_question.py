@@ -70,6 +70,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     def _questionnaire(
         self, rubric: ScoreRubric, part: str, endpoint: Endpoint | None
     ) -> Questionnaire:
+        """Build the questionnaire about a document: a question for each dimension of the rubric."""
         files = self.subject.visible_files(self.limits, endpoint)
         claims_dimension = claims.claims_dimension(rubric)
         questions = {}

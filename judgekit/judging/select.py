@@ -165,6 +165,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
 
 
 def _redacted(candidate: PromptCandidate) -> PromptCandidate:
+    """Return a copy of a candidate with the secrets in its texts replaced."""
     return replace(
         candidate,
         title=redact.words(candidate.title),

@@ -123,6 +123,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return self._questionnaire(self.rubric, key, context)
 
     def _questionnaire(self, rubric: SelectRubric, key: CallKey, context: Context) -> Questionnaire:
+        """Build the questionnaire about one candidate, with the rubric's worked examples as earlier turns."""
         questions = {}
         for name, text in rubric.criteria.items():
             questions[name] = TypedQuestion(getattr(text, self.mode))
