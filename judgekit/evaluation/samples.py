@@ -114,7 +114,7 @@ class _Answer(NamedTuple):
         return self.recorded.answered or self.recorded.model
 
     def source(self, *, tells_fractions: bool) -> ScoreSource:
-        """Tell how the answer's scores were read. Older records don't say, so it's inferred from the numbers.
+        """Tell how the answer's scores were read; in older records it's inferred from the numbers.
 
         With `tells_fractions`, the model gave fractional scores somewhere, so its whole ones are expectations.
         """

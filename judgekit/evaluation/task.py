@@ -244,7 +244,7 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
         return {part: opinion.outcome for part, opinion in evidence.items()}
 
     def samples(self, case: Case, apart: Collection[TierName] = ()) -> Iterator[Sample]:
-        """Yield the labelled parts of a case with tiers' evidence, without the margins of tiers in `apart`."""
+        """Yield a case's labelled parts with the tiers' evidence, without the margins of tiers in `apart`."""
         evidence_by_tier = {}
         for tier, recorded in by_tier(case).items():
             evidence_by_tier[tier] = self.evidence(case, recorded)
