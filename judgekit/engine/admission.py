@@ -72,44 +72,44 @@ class AdmissionMiddleware:
         self.leaving = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on to the application while its holder has room, or answer with a refusal."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        size = _read_body_size(headers)
+        body_bytes = _read_body_size(headers)
         is_counted = scope["path"] not in self._always
         try:
             holder = ""
             if scope["path"] not in self._free:
                 holder = await self._authenticate(headers)
                 scope[HOLDER] = holder
-            self._check_room(size, holder, is_counted=is_counted)
+            self._check_room(body_bytes, holder, is_counted=is_counted)
         except _RefusedError as refusal:
             await refusal.response()(scope, receive, send)
             return
-        requests = 1 if is_counted else 0
-        self.requests += requests
-        self.inside[holder] += requests
-        self._bytes[holder] += size
+        count = 1 if is_counted else 0
+        self.requests += count
+        self.inside[holder] += count
+        self._bytes[holder] += body_bytes
         try:
             await self._app(scope, receive, send)
         finally:
-            self.inside[holder] -= requests
-            self._bytes[holder] -= size
+            self.inside[holder] -= count
+            self._bytes[holder] -= body_bytes
 
     async def _authenticate(self, headers: Mapping[bytes, bytes]) -> str:
-        """Return the name of the token's holder; raises `_RefusedError`."""
-        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        bearer = ""
+        """Return the name of the token's holder; raises `_RefusedError` for an unknown token, or without."""
+        scheme, _, credentials = headers.get(b"authorization", b"").partition(b" ")
+        token = ""
         if scheme.lower() == b"bearer":
-            bearer = token.decode("latin-1").strip()
+            token = credentials.decode("latin-1").strip()
         try:
-            answer = self._holder_of(bearer)
+            answer = self._holder_of(token)
             holder = await answer if isawaitable(answer) else answer
         except StoreError as error:
-            raise _RefusedError(
-                error.status, error.wire_name, str(error), error.retry_after
-            ) from None
+            message = str(error)
+            raise _RefusedError(error.status, error.wire_name, message, error.retry_after) from None
         except JudgekitError as error:
             self._log.fault(error)
             problem = "the server cannot read its token file"
@@ -129,24 +129,30 @@ class AdmissionMiddleware:
             return
         if self.leaving:
             raise _RefusedError(503, "leaving", "the engine is stopping")
-        waiting = self._describe_load(size, holder)
-        if waiting is not None:
-            raise _RefusedError(503, "busy", f"{waiting} are already waiting", 1)
+        load = self._describe_load(size, holder)
+        if load is not None:
+            raise _RefusedError(503, "busy", f"{load} are already waiting", 1)
 
     def _describe_load(self, size: int, holder: str) -> str | None:
         """Describe what fills the engine, if a body of this size has no room; None if it has."""
-        inside = self.inside.total()
-        total = self._bytes.total()
-        requests = self.inside[holder] if holder else 0
-        bytes_of_holder = self._bytes[holder] if holder else 0
-        if inside >= self._most:
-            return f"{inside} requests"
-        if total + size > MOST_BYTES:
-            return f"{total // 1_000_000} MB of requests"
-        if requests and requests + 1 > self._most - inside - 1:
-            return f"{requests} of your requests"
-        if bytes_of_holder and bytes_of_holder + size > MOST_BYTES - total - size:
-            return f"{bytes_of_holder // 1_000_000} MB of your requests"
+        requests = self.inside.total()
+        total_bytes = self._bytes.total()
+        if requests >= self._most:
+            return f"{requests} requests"
+        if total_bytes + size > MOST_BYTES:
+            return f"{total_bytes // 1_000_000} MB of requests"
+        if not holder:
+            return None
+        # With this request, a holder may have as much inside as there's room left for the others. The first
+        # one is always let in.
+        own_requests = self.inside[holder]
+        free_requests = self._most - (requests + 1)
+        if own_requests and own_requests + 1 > free_requests:
+            return f"{own_requests} of your requests"
+        own_bytes = self._bytes[holder]
+        free_bytes = MOST_BYTES - (total_bytes + size)
+        if own_bytes and own_bytes + size > free_bytes:
+            return f"{own_bytes // 1_000_000} MB of your requests"
         return None
 
 
@@ -160,6 +166,7 @@ class _RefusedError(Exception):
         self._retry_after = retry_after
 
     def response(self) -> Response:
+        """Build the answer, which also tells the client when to ask again, if that helps."""
         # The connection is closed, since the rest of the request is never read.
         headers = {"content-type": "application/json", "connection": "close"}
         if self._status == HTTPStatus.SERVICE_UNAVAILABLE:
@@ -176,9 +183,9 @@ def _read_body_size(headers: Mapping[bytes, bytes]) -> int:
 
 
 def error_body(wire_name: str, message: str, exit_code: int = 70) -> bytes:
-    return json.dumps(
-        {"error": {"kind": wire_name, "message": message, "exit_code": exit_code}}
-    ).encode()
+    """Build the body of an answer that's an error; a client exits with `exit_code`."""
+    error = {"kind": wire_name, "message": message, "exit_code": exit_code}
+    return json.dumps({"error": error}).encode()
 
 
 class Token(Strict):
@@ -203,9 +210,11 @@ def read_tokens(rows: Iterable[object]) -> tuple[list[Token], list[str]]:
 
 
 def _name_row(row: object) -> str:
-    """Name a row for a person, damaged or not."""
-    name = row.get("name", "") if isinstance(row, dict) else ""
-    return short_line(str(name), _MOST_NAME) or "a row without a name"
+    """Name a row of the tokens for a person, damaged or not."""
+    name = ""
+    if isinstance(row, dict):
+        name = short_line(str(row.get("name", "")), _MOST_NAME)
+    return name or "a row without a name"
 
 
 class Tokens:
@@ -216,14 +225,16 @@ class Tokens:
 
     def all(self) -> list[Token]:
         """Return the tokens. A damaged row lets nobody in, but doesn't lock anybody else out."""
-        return read_tokens(self.rows())[0]
+        tokens, _ = read_tokens(self.rows())
+        return tokens
 
     def damaged(self) -> list[str]:
         """Return the names of damaged rows."""
-        return read_tokens(self.rows())[1]
+        _, damaged = read_tokens(self.rows())
+        return damaged
 
     def rows(self) -> list[Any]:
-        """Read the stored rows, including damaged ones; raises `ConfigError`."""
+        """Read the stored rows, including damaged ones; raises `ConfigError` if the file holds no rows."""
         try:
             return _ROWS.validate_json(self.path.read_bytes())
         except FileNotFoundError:
@@ -238,28 +249,30 @@ class Tokens:
         """Create a token for `name`; it's shown only once. Raises `UsageError` if `name` has one already."""
         token = _PREFIX + secrets.token_urlsafe(_BYTES)
         try:
-            made = Token(name=name, sha256=sha256_of(token), created=datetime.now(UTC))
+            stored_token = Token(name=name, sha256=sha256_of(token), created=datetime.now(UTC))
         except ValidationError:
             raise UsageError(f"{name!r}: expected letters, digits, and . _ @ - in a name") from None
         with self._change_rows() as rows:
             if name in map(_name_row, rows):
                 raise UsageError(f"{name} has a token; revoke it first")
-            rows.append(made.model_dump(mode="json"))
+            rows.append(stored_token.model_dump(mode="json"))
         return token
 
     def revoke(self, name: str) -> None:
+        """Remove the token of `name`, damaged or not; raises `UsageError` if there's none."""
         with self._change_rows() as rows:
-            left = [row for row in rows if _name_row(row) != name]
-            if len(left) == len(rows):
+            other_rows = [row for row in rows if _name_row(row) != name]
+            if len(other_rows) == len(rows):
                 raise UsageError(f"{name} has no token; see judgekit serve token list")
-            rows[:] = left
+            rows[:] = other_rows
 
     def holder(self, token: str) -> str | None:
+        """Return the name of a token's holder, or None if the token is unknown."""
         # Comparing hashes takes time that depends on them, but an attacker can't make use of it.
         sha256 = sha256_of(token)
-        for known in self.all():
-            if known.sha256 == sha256:
-                return known.name
+        for known_token in self.all():
+            if known_token.sha256 == sha256:
+                return known_token.name
         return None
 
     @contextmanager

@@ -43,42 +43,46 @@ _ERRORS: dict[str, type[Exception]] = {
 
 def value(response: Response) -> Any:  # noqa: ANN401 - any JSON
     """Return the JSON of an answer; raises the error that this process would raise, or `NoEngine`."""
-    answer = _json(response.read())
+    answer = _parse_json(response.read())
     if response.status != _OK:
-        raise _error(answer)
+        raise _make_error(answer)
     return answer
 
 
 def events(response: Response) -> Iterator[dict[str, Any]]:
     """Yield the objects of a response that arrives in lines; raises as `value` does, or if it's cut off."""
     if response.status != _OK:
-        raise _error(_json(response.read()))
-    rest = b""
-    last = ""
+        raise _make_error(_parse_json(response.read()))
+    unfinished_line = b""
+    last_name = ""
     for piece in chain(response.pieces, [b"\n"]):
-        *lines, rest = (rest + piece).split(b"\n")
-        for line in filter(None, lines):
-            event = _json(line)
-            last = event.get("event", "")
-            if last == "error":
-                raise _error(event)
+        *lines, unfinished_line = (unfinished_line + piece).split(b"\n")
+        for line in lines:
+            if not line:
+                continue
+            event = _parse_json(line)
+            last_name = event.get("event", "")
+            if last_name == "error":
+                raise _make_error(event)
             yield event
-    if last != "end":
+    if last_name != "end":
         raise EngineLost("lost the engine: its response ended too early")
 
 
-def _error(answer: Any) -> Exception:  # noqa: ANN401 - any JSON
+def _make_error(answer: Any) -> Exception:  # noqa: ANN401 - any JSON
+    """Build the error that an answer describes; `NoEngine` if it's not one of the caller's mistakes."""
     error = answer.get("error") if isinstance(answer, dict) else None
     if not isinstance(error, dict):
         return NoEngine("the engine returned an error without a message")
     error_class = _ERRORS.get(str(error.get("kind")), NoEngine)
     message = str(error.get("message"))
-    if error_class is ConfigError:
-        return ConfigError.of([*map(ConfigError, message.split("\n"))])
+    if error_class is ConfigError:  # it has a line for each problem
+        return ConfigError.of([ConfigError(line) for line in message.split("\n")])
     return error_class(message)
 
 
-def _json(text: bytes) -> Any:  # noqa: ANN401 - any JSON
+def _parse_json(text: bytes) -> Any:  # noqa: ANN401 - any JSON
+    """Parse an answer of the engine; raises `EngineLost` if it isn't JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -96,7 +100,11 @@ def many(
     warn: Callable[[str], None],
     in_order: bool = True,
 ) -> None:
-    """Run an operation on the engine for each of `things`, `in_order` or not; `locally` does the rest."""
+    """Run an operation on the engine for each of `things`, with `at_once` requests at a time.
+
+    `on_answer` gets each thing with its answer, in the order of the things if `in_order`, else as they come.
+    If the engine goes away, `locally` does the things without an answer.
+    """
     try:
         with client.connect_or_start() as connection:
             place = connection.place
@@ -104,19 +112,19 @@ def many(
         warn(f"{reason}; continuing in this process")
         locally(things, on_answer)
         return
-    most = AHEAD * at_once if in_order else at_once
-    rest = iter(things)
+    most_open = AHEAD * at_once if in_order else at_once
+    remaining = iter(things)
     questions = _Questions(place, f"/v1/{operation}", body, at_once)
     try:
-        for thing in rest:
+        for thing in remaining:
             questions.ask(thing)
-            while len(questions.open) >= most or questions.has_answers():
+            while len(questions.open) >= most_open or questions.has_answers():
                 questions.hand_on(on_answer, in_order=in_order)
         while questions.open:
             questions.hand_on(on_answer, in_order=in_order)
     except _EngineGone:
         warn("the engine refused the request or stopped; continuing in this process")
-        locally(chain(questions.open.values(), rest), on_answer)
+        locally(chain(questions.open.values(), remaining), on_answer)
     finally:
         questions.close()
 
@@ -156,12 +164,15 @@ class _Questions(Generic[Thing]):
         return not self._answered.empty()
 
     def hand_on(self, on_answer: Callable[[Thing, Any], object], *, in_order: bool) -> None:
-        """Pass each answer on in turn; raises the first that's an error."""
+        """Wait for an answer, and pass on those whose turn it is; raises the first that's an error.
+
+        `in_order`, an answer waits for those to earlier things.
+        """
         number, answer = self._answered.get()
         self._answers[number] = answer
-        while True:
-            turns = self.open if in_order else self._answers
-            number = next(iter(turns), -1)
+        while self._answers:
+            candidates = self.open if in_order else self._answers
+            number = min(candidates)  # numbers rise with the order of the things
             if number not in self._answers:
                 return
             answer = self._answers.pop(number)
@@ -180,8 +191,12 @@ class _Questions(Generic[Thing]):
             self._waiting.put(None)
 
     def _work(self) -> None:
-        while (waiting := self._waiting.get()) is not None:
-            number, thing = waiting
+        """Ask about one waiting thing after the other, until `close` puts None there."""
+        while True:
+            question = self._waiting.get()
+            if question is None:
+                return
+            number, thing = question
             self._answered.put((number, self._answer(thing)))
 
     def _answer(self, thing: Thing) -> Any:  # noqa: ANN401 - any JSON
@@ -191,7 +206,7 @@ class _Questions(Generic[Thing]):
             try:
                 return ask()
             except EngineBusy as busy:
-                if not busy.retry_after:
+                if not busy.retry_after:  # it's leaving
                     raise
             return _retry_while_busy(ask, self._over)
         except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
@@ -200,6 +215,7 @@ class _Questions(Generic[Thing]):
             return error
 
     def _post(self, body: bytes) -> Any:  # noqa: ANN401 - any JSON
+        """Send a request, and return its answer; raises `NoEngine`, also if `close` aborts it."""
         with Connection(self._place) as connection:
             self._connections.add(connection)
             try:
@@ -214,11 +230,11 @@ def _retry_while_busy(ask: Callable[[], Any], over: threading.Event) -> Any:  # 
     """Call `ask` again as long as the engine asks for pauses, or until `over` is set."""
     from judgekit.providers import retrying  # noqa: PLC0415 - seldom needed
 
-    def passes(failure: Exception, _: int) -> bool:
-        return isinstance(failure, EngineBusy) and bool(failure.retry_after)
+    def may_pass(failure: Exception, _: int) -> bool:
+        return isinstance(failure, EngineBusy) and failure.retry_after > 0
 
     tries = retrying.Tries(inf, (_BUSY_PAUSE,), longest=_BUSY_PAUSE)
     over.wait(_BUSY_PAUSE)
     return retrying.call_in_thread(
-        ask, tries, passes=passes, seconds=_BUSY_SECONDS, sleep=over.wait
+        ask, tries, passes=may_pass, seconds=_BUSY_SECONDS, sleep=over.wait
     )

@@ -61,7 +61,7 @@ class FileBody(Strict):
     alias: str = Field(default="", alias="shown", max_length=4096)
 
 
-def _files(bodies: list[FileBody]) -> tuple[documents.File, ...]:
+def _make_files(bodies: list[FileBody]) -> tuple[documents.File, ...]:
     return tuple(documents.File(**body.model_dump()) for body in bodies)
 
 
@@ -82,7 +82,7 @@ class DocumentBody(Strict):
     def document(self) -> documents.Document:
         task = documents.TaskDescription(self.description, self.acceptance, self.reference)
         author = documents.Author(**self.author.model_dump())
-        return documents.Document(_files(self.files), self.task_id, task, author, self.commit)
+        return documents.Document(_make_files(self.files), self.task_id, task, author, self.commit)
 
 
 class ComparisonBody(Strict):
@@ -91,7 +91,7 @@ class ComparisonBody(Strict):
     authors: list[Annotated[str, StringConstraints(max_length=64)] | None] = []
 
     def comparison(self) -> documents.ComparisonInput:
-        return documents.ComparisonInput(self.prompt, _files(self.files), tuple(self.authors))
+        return documents.ComparisonInput(self.prompt, _make_files(self.files), tuple(self.authors))
 
 
 class Carried(Strict):
@@ -115,9 +115,11 @@ class RequestBody(Carried):
     request: JudgeRequest = Field(default=AS_CONFIGURED, alias="wish")
 
     def judge_request(self) -> JudgeRequest:
-        """Return the request, with the rubric's path as the caller means it: from the folder it works in."""
+        """Return the request, with the path of a rubric taken from the caller's folder, not the engine's."""
         rubric = self.request.rubric
-        if rubric is None or not rubric.endswith((".yaml", ".yml")):
+        if rubric is None:
+            return self.request
+        if not rubric.endswith((".yaml", ".yml")):  # the id of a rubric
             return self.request
         return self.request.model_copy(update={"rubric": str(Path(self.cwd) / rubric)})
 
@@ -173,13 +175,14 @@ def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddl
     app.include_router(router)
     say_errors(app, log)
 
-    def holder_of(bearer: str) -> str | None:
+    def find_holder(bearer: str) -> str | None:
+        """Return "" for the engine's token, which has no holder, and None for any other."""
         if secrets.compare_digest(bearer.encode(), token.encode()):
             return ""
         return None
 
     if token:
-        admission = AdmissionMiddleware(app, log, holder_of)
+        admission = AdmissionMiddleware(app, log, find_holder)
     else:
         admission = AdmissionMiddleware(app, log)
     app.state.service = service
@@ -192,13 +195,14 @@ async def health(request: Request) -> dict[str, object]:
     """Report the engine's state: version, process, readiness, requests, memory."""
     service = request.app.state.service
     admission = request.app.state.admission
-    ready = service.ready.is_set() and not service.failure
+    # Preparation also ends if it fails.
+    is_ready = service.ready.is_set() and not service.failure
     return {
         "protocol": PROTOCOL,
         "version": __version__,
         "pid": os.getpid(),
         "since": service.since.isoformat(timespec="seconds"),
-        "ready": ready,
+        "ready": is_ready,
         "failure": service.failure or None,
         "leaving": admission.leaving,
         "requests": admission.requests,
@@ -209,12 +213,15 @@ async def health(request: Request) -> dict[str, object]:
 
 @router.post("/stop")
 async def stop(request: Request, body: StopBody | None = None) -> Response:
-    request.app.state.service.stop(body.idle_seconds if body else 0)
+    """Leave at once, or after some idle seconds."""
+    idle_seconds = body.idle_seconds if body else 0
+    request.app.state.service.stop(idle_seconds)
     return Response(b'{"leaving":true}', 202, media_type=JSON)
 
 
 @router.post("/judge")
 async def judge(request: Request, body: JudgeBody) -> Response:
+    """Judge a document, and answer with its verdict."""
     service: Service = request.app.state.service
 
     async def work() -> bytes:
@@ -227,6 +234,7 @@ async def judge(request: Request, body: JudgeBody) -> Response:
 
 @router.post("/compare")
 async def compare(request: Request, body: CompareBody) -> Response:
+    """Compare texts, and answer with the comparison."""
     service: Service = request.app.state.service
 
     async def work() -> bytes:
@@ -240,45 +248,53 @@ async def compare(request: Request, body: CompareBody) -> Response:
 
 @router.post("/task")
 async def task(request: Request, body: JudgeBody) -> Response:
+    """Judge a task, and answer with its verdict and notes for the user."""
+
     def work() -> bytes:
         folder = body.folder or Path(body.cwd)
         verdict, notes = tasks.judge_task(body.document.document(), folder, body.judge_request())
-        return _json(
-            {
-                "verdict": verdict.record(),
-                "notes": [*notes, *github.notify_and_open_issues([verdict], folder)],
-            }
-        )
+        notes = [*notes, *github.notify_and_open_issues([verdict], folder)]
+        return _json({"verdict": verdict.record(), "notes": notes})
 
     return await _answer_in_thread(request, body, work)
 
 
 @router.post("/search")
 async def search(request: Request, body: SearchBody) -> Response:
+    """Search the documents, and answer with the results."""
     query = body.model_dump(exclude={"environ", "cwd", "client"})
-    return await _answer_in_thread(
-        request, body, lambda: retrieval.search(**query).model_dump_json().encode()
-    )
+
+    def work() -> bytes:
+        return retrieval.search(**query).model_dump_json().encode()
+
+    return await _answer_in_thread(request, body, work)
 
 
 @router.post("/select")
 async def select(request: Request, body: SelectBody) -> Response:
+    """Choose the candidates that fit a prompt, and answer with their indexes.
+
+    If nobody could choose, the answer is the reason.
+    """
+
     def judge_candidates() -> bytes:
         candidates = []
-        for sent in body.candidates:
-            fields = sent.model_dump(exclude={"text"}) | {"tags": tuple(sent.tags)}
+        for candidate_body in body.candidates:
+            fields = candidate_body.model_dump(exclude={"text"})
+            fields["tags"] = tuple(candidate_body.tags)
             candidate = Candidate(**fields, updated=0.0)  # models aren't told when it was changed
-            candidate.text = sent.text
+            candidate.text = candidate_body.text
             candidates.append(candidate)
         payload = {"transcript_path": body.transcript_path}
         project = body.project or body.cwd
         choice = retrieval.judged_hook(body.prompt, candidates, body.parts, payload, project)
         if isinstance(choice, str):
             return _json({"nobody": choice})
-        places = {id(candidate): place for place, candidate in enumerate(candidates)}
+        # By identity: two candidates may be equal.
+        indexes = {id(candidate): index for index, candidate in enumerate(candidates)}
         answer: dict[str, Any] = {
-            "kept": [places[id(candidate)] for candidate in choice.kept],
-            "undecided": [places[id(candidate)] for candidate in choice.undecided],
+            "kept": [indexes[id(candidate)] for candidate in choice.kept],
+            "undecided": [indexes[id(candidate)] for candidate in choice.undecided],
             "degraded": choice.selection.degraded,
             "only_drops": choice.only_drops,
         }
@@ -296,28 +312,29 @@ async def gate(request: Request, body: GateBody) -> Response:
     service: Service = request.app.state.service
     await service.usable()
     loop = asyncio.get_running_loop()
-    events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+    events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()  # None ends it
 
-    def tell(event: str, **keys: Any) -> None:  # noqa: ANN401 - any JSON
-        loop.call_soon_threadsafe(events.put_nowait, {"event": event, **keys})
+    def send_event(name: str, **fields: Any) -> None:  # noqa: ANN401 - any JSON
+        """Pass an event from the thread that judges to the event loop that answers."""
+        loop.call_soon_threadsafe(events.put_nowait, {"event": name, **fields})
 
     def work() -> None:
         def on_verdict(row: Mapping[str, Any]) -> None:
-            tell("passed", **row)
+            send_event("passed", **row)
 
         def on_start(begin: Mapping[str, Any]) -> None:
-            tell("begin", **begin)
+            send_event("begin", **begin)
 
         run = Run(body.mode, on_verdict, on_start, body.run)
         updates = [RefUpdate(*update) for update in body.updates]
         try:
             repository = Repository(Path(body.cwd))
             report = push.judge_push(repository, updates, body.remote, body.url, body.base, run)
-            tell("end", **report._asdict())
+            send_event("end", **report._asdict())
         except Exception as error:  # noqa: BLE001 - the boundary: the client learns it
-            tell("error", **json.loads(bytes(answer_to(error).body)))
+            send_event("error", **json.loads(bytes(answer_to(error).body)))
 
-    async def lines() -> AsyncIterator[bytes]:
+    async def yield_lines() -> AsyncIterator[bytes]:
         with on_behalf_of(body):
             task = asyncio.create_task(in_thread(service.gateway, work))
         task.add_done_callback(lambda _: events.put_nowait(None))
@@ -326,14 +343,14 @@ async def gate(request: Request, body: GateBody) -> Response:
                 try:
                     event = await asyncio.wait_for(events.get(), ALIVE_SECONDS)
                 except TimeoutError:
-                    event = {"event": "alive"}
+                    event = {"event": "alive"}  # otherwise the client would take it for a hang
                 if event is None:
                     return
                 yield _json(event) + b"\n"
         finally:
             task.cancel()
 
-    return StreamingResponse(lines(), media_type=LINES)
+    return StreamingResponse(yield_lines(), media_type=LINES)
 
 
 async def done(
@@ -341,17 +358,18 @@ async def done(
 ) -> Response:
     """Answer with the JSON of `work`, once the engine is ready; cancel it if the caller disconnects."""
 
-    async def working() -> bytes:
+    async def work_once_ready() -> bytes:
         await request.app.state.service.usable()
         with on_behalf_of(carried):
             return await work()
 
-    async def hung_up() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
+    async def wait_for_disconnect() -> None:
+        message = await request.receive()
+        while message["type"] != "http.disconnect":
+            message = await request.receive()
 
-    task = asyncio.create_task(working())
-    watcher = asyncio.create_task(hung_up())
+    task = asyncio.create_task(work_once_ready())
+    watcher = asyncio.create_task(wait_for_disconnect())
     try:
         await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
@@ -364,17 +382,20 @@ async def done(
 
 
 async def _answer_in_thread(request: Request, body: Carried, work: Callable[[], bytes]) -> Response:
-    return await done(request, body, lambda: in_thread(request.app.state.service.gateway, work))
+    """Answer with the JSON of `work`, which runs in a thread and uses the engine's gateway to models."""
+    gateway = request.app.state.service.gateway
+    return await done(request, body, lambda: in_thread(gateway, work))
 
 
 @contextmanager
 def on_behalf_of(carried: Carried) -> Iterator[None]:
-    before = caller.set(carried.client)
+    """Use the environment of a request's sender, and wait in its turn for models, while inside."""
+    token = caller.set(carried.client)
     try:
         with Brought(carried.environ):
             yield
     finally:
-        caller.reset(before)
+        caller.reset(token)
 
 
 def _json(value: object) -> bytes:
@@ -391,7 +412,7 @@ _EXPECTED = (JudgekitError, RequestValidationError, HTTPException)
 
 
 def say_errors(app: FastAPI, log: Log) -> None:
-    """Have an application answer for errors; faults of its own are noted in the log."""
+    """Let an application answer every error with its name and message; unexpected ones are also logged."""
 
     async def respond(_: Request, error: Exception) -> Response:
         if not isinstance(error, _EXPECTED):
@@ -433,12 +454,17 @@ def answer_to(error: Exception) -> Response:
 
 
 def _find_body_problem(error: RequestValidationError) -> tuple[str, str]:
-    """Return the name and the line of the first problem in a request's body."""
-    sent = {}
+    """Return the error's name for clients, and a line about the first problem in a request."""
+    # `problem` tells keys from types by the data. Only the body's is at hand here; of the query and the
+    # headers it gets the wrong keys alone.
+    fields: dict[Any, Any] = {}
     for detail in error.errors():
-        location = detail["loc"]
-        sent[location[0]] = dict.fromkeys(location[1:])
-    first = problem(error.errors(), sent | {"body": error.body})
-    where = ".".join(str(part) for part in first.location[1:]) or _NO_BODY
+        part, *keys = detail["loc"]  # such as body, document, files, 0, path
+        fields[part] = dict.fromkeys(keys)
+    fields["body"] = error.body
+    first = problem(error.errors(), fields)
+    keys_in_part = first.location[1:]
+    key = ".".join(str(key) for key in keys_in_part) or _NO_BODY
     is_too_long = error.errors()[0]["type"].endswith("too_long")
-    return "size" if is_too_long else InputError.wire_name, f"{where}: {first.text}"
+    wire_name = "size" if is_too_long else InputError.wire_name
+    return wire_name, f"{key}: {first.text}"

@@ -16,7 +16,7 @@ from judgekit import environment, programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Self, TypeVar
 
     Value = TypeVar("Value")
@@ -39,7 +39,6 @@ _HEALTH = "/v1/health"
 _NO_HTTP = "lost the engine: its response is not HTTP"
 # Provider clients read these from their own process, not from arguments, so one engine serves callers with
 # the same values.
-# callers with the same values.
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 SHARED = (
     *(*_PROXIES, *map(str.lower, _PROXIES)),
@@ -126,34 +125,18 @@ class EngineAddress:
 
 
 def find(*, make: bool = False) -> EngineAddress | None:
-    """Find the address of the caller's engine, or None if no folder can be trusted; `make` creates it."""
-    global _own_code  # noqa: PLW0603 - `functools.cache` would have to be imported
+    """Find the address of the caller's engine, or None if no folder can be trusted.
+
+    With `make`, the first possible folder is created.
+    """
+    code = _identify_code()
     environ = environment.environ()
-    if not _own_code:
-        package = os.path.dirname(os.path.realpath(environment.__file__))
-        if os.path.isdir(os.path.join(package, "_bundled")):
-            stamp = ""
-        else:
-            stamp = _stamp(package)
-        version = f"{environment.__version__}\0{package}\0{stamp}"
-        _own_code = environment.checksum(os.fsencode(version))[:12]
-    key = "\0".join(
-        [os.path.expanduser("~"), *[f"{name}={environ.get(name, '')}" for name in SHARED]]
-    )
+    shared_values = [f"{name}={environ.get(name, '')}" for name in SHARED]
+    key = "\0".join([os.path.expanduser("~"), *shared_values])
     compat_key = environment.checksum(key.encode("utf-8", "surrogateescape"))[:12]
-    runtime = environ.get("XDG_RUNTIME_DIR", "")
-    temporary = environ.get("TMPDIR", "")
-    if os.path.isabs(runtime) and private(runtime):
-        folders = [os.path.join(runtime, "judgekit")]
-    else:
-        folders = []
-    folders.append(environment.ENGINES.path())
-    if os.name != "nt":
-        bases = (temporary if os.path.isabs(temporary) else "/tmp", "/tmp")  # noqa: S108 - looked at before it is used
-        folders += [os.path.join(base, f"judgekit-{os.getuid()}") for base in bases]
-    for folder in folders:
-        place = EngineAddress(folder, compat_key, _own_code)
-        if len(os.fsencode(place.socket)) > MAX_PATH:
+    for folder in _list_folders(environ):
+        address = EngineAddress(folder, compat_key, code)
+        if len(os.fsencode(address.socket)) > MAX_PATH:
             continue
         if make:
             try:
@@ -161,8 +144,38 @@ def find(*, make: bool = False) -> EngineAddress | None:
             except OSError:  # a read-only home, a full disk
                 continue
         if private(folder):
-            return place
+            return address
     return None
+
+
+def _identify_code() -> str:
+    """Return a fingerprint of this judgekit: its version, its folder, and a checkout's sources."""
+    global _own_code  # noqa: PLW0603 - `functools.cache` would have to be imported
+    if not _own_code:
+        package = os.path.dirname(os.path.realpath(environment.__file__))
+        is_installed = os.path.isdir(os.path.join(package, "_bundled"))
+        stamp = "" if is_installed else _stamp(package)
+        version = f"{environment.__version__}\0{package}\0{stamp}"
+        _own_code = environment.checksum(os.fsencode(version))[:12]
+    return _own_code
+
+
+def _list_folders(environ: Mapping[str, str]) -> list[str]:
+    """List the folders that an engine's socket may be in, the best first; they needn't exist."""
+    folders = []
+    runtime = environ.get("XDG_RUNTIME_DIR", "")
+    if os.path.isabs(runtime) and private(runtime):
+        folders.append(os.path.join(runtime, "judgekit"))
+    folders.append(environment.ENGINES.path())
+    if os.name == "nt":
+        return folders
+    # A home's path may be too long for a socket.
+    name = f"judgekit-{os.getuid()}"
+    temporary = environ.get("TMPDIR", "")
+    if os.path.isabs(temporary):
+        folders.append(os.path.join(temporary, name))
+    folders.append(os.path.join("/tmp", name))  # noqa: S108 - looked at before it is used
+    return folders
 
 
 def private(folder: str) -> bool:
@@ -171,22 +184,29 @@ def private(folder: str) -> bool:
         state = os.lstat(folder)
     except OSError:
         return False
-    own = os.name == "nt" or (state.st_uid == os.getuid() and not state.st_mode & 0o077)
-    return own and stat.S_ISDIR(state.st_mode)
+    if not stat.S_ISDIR(state.st_mode):
+        return False
+    if os.name == "nt":
+        return True
+    is_open_to_others = state.st_mode & 0o077 != 0
+    return state.st_uid == os.getuid() and not is_open_to_others
 
 
 def _stamp(package: str) -> str:
-    """Return a fingerprint of a checkout's sources."""
-    count = size = newest = 0
-    for folder, folders, files in os.walk(package):
-        folders[:] = [name for name in folders if "." not in name and name != "__pycache__"]
-        for name in files:
+    """Return a fingerprint of a checkout's sources: it changes whenever one of them is edited."""
+    count = 0
+    size = 0
+    newest_ns = 0
+    for folder, subfolders, names in os.walk(package):
+        # Changing the list in place keeps `os.walk` out of folders without sources.
+        subfolders[:] = [name for name in subfolders if "." not in name and name != "__pycache__"]
+        for name in names:
             if name.endswith(".py"):
                 state = os.stat(os.path.join(folder, name))
-                count = count + 1
-                size = size + state.st_size
-                newest = max(newest, state.st_mtime_ns)
-    return f"{count} {size} {newest}"
+                count += 1
+                size += state.st_size
+                newest_ns = max(newest_ns, state.st_mtime_ns)
+    return f"{count} {size} {newest_ns}"
 
 
 class Response:
@@ -197,6 +217,7 @@ class Response:
         self.pieces = pieces
 
     def read(self) -> bytes:
+        """Wait for the whole body."""
         return b"".join(self.pieces)
 
 
@@ -208,21 +229,22 @@ class Connection:
     """
 
     def __init__(self, place: EngineAddress | None = None) -> None:
+        """Connect to the engine at `place`, or else to the caller's own."""
         place = place or find()
         if place is None:
             raise NoEngine("no private folder for the engine's socket")
-        none = f"no engine at {place.socket}"
+        problem = f"no engine at {place.socket}"
         if not private(place.folder):
-            raise NoEngine(f"{none} (its folder is not private)")
+            raise NoEngine(f"{problem} (its folder is not private)")
         self.place = place
         self._token = ""
-        unix = hasattr(_socket, "AF_UNIX") and not os.path.exists(place.address_file)
-        self._socket = _socket.socket(
-            _socket.AF_UNIX if unix else _socket.AF_INET, _socket.SOCK_STREAM
-        )
+        # Without Unix sockets (on Windows), an engine writes its port and its token into a file.
+        is_unix = hasattr(_socket, "AF_UNIX") and not os.path.exists(place.address_file)
+        family = _socket.AF_UNIX if is_unix else _socket.AF_INET
+        self._socket = _socket.socket(family, _socket.SOCK_STREAM)
         try:
             self._socket.settimeout(CONNECT_SECONDS)
-            if unix:
+            if is_unix:
                 self._socket.connect(place.socket)
             else:
                 with open(place.address_file, encoding="ascii", newline="\n") as file:
@@ -230,10 +252,10 @@ class Connection:
                 self._socket.connect(("127.0.0.1", int(port)))
         except (OSError, ValueError) as error:
             self.close()
-            raise NoEngine(f"{none} ({type(error).__name__})") from None
-        if unix and not ours(self._socket):
+            raise NoEngine(f"{problem} ({type(error).__name__})") from None
+        if is_unix and not ours(self._socket):
             self.close()
-            raise NoEngine(f"{none} (another user's process answers there)")
+            raise NoEngine(f"{problem} (another user's process answers there)")
 
     def close(self) -> None:
         self._socket.close()
@@ -242,7 +264,7 @@ class Connection:
         """Abort a request that another thread is waiting for, which raises `EngineLost` there."""
         try:
             self._socket.shutdown(_socket.SHUT_RDWR)
-        except OSError:  # it has hung up already
+        except OSError:  # the engine has hung up already
             return
 
     def __enter__(self) -> Self:
@@ -252,36 +274,43 @@ class Connection:
         self.close()
 
     def ask(self, method: str, path: str, body: bytes = b"", *, seconds: float) -> Response:
-        """Return the response once its status arrives, in `seconds`; raises `EngineBusy` or `EngineLost`."""
+        """Send a request, and return the response once its head has arrived, its body perhaps not yet.
+
+        Raises `EngineBusy` if the engine refuses it, and `EngineLost` without an HTTP response in `seconds`.
+        """
         deadline = time.monotonic() + seconds
-        silence_s = LOOK_SECONDS if path != _HEALTH else seconds
+        # A health check must not wait for a health check.
+        silence_s = seconds if path == _HEALTH else LOOK_SECONDS
         try:
             self._socket.settimeout(max(0.001, seconds))
             self._socket.sendall(self._make_request_head(method, path, len(body)) + body)
         except OSError as error:
             raise EngineLost(f"the engine closed the connection ({type(error).__name__})") from None
-        text = b""
-        while b"\r\n\r\n" not in text:
+        received = b""
+        while b"\r\n\r\n" not in received:
             piece = self._receive(deadline, silence_s)
-            if not piece or len(text) > _CHUNK:
-                raise EngineLost(_NO_HTTP if text else "the engine stopped before it responded")
-            text += piece
-        head, _, begin_of_body = text.partition(b"\r\n\r\n")
+            if not piece or len(received) > _CHUNK:
+                problem = _NO_HTTP if received else "the engine stopped before it responded"
+                raise EngineLost(problem)
+            received += piece
+        head, _, start_of_body = received.partition(b"\r\n\r\n")
         status, headers = _read_head(head)
         length = headers.get("content-length")
-        expected = int(length) if length else None
-        response = Response(status, self._yield_body(begin_of_body, expected, deadline, silence_s))
+        body_bytes = int(length) if length else None
+        pieces = self._yield_body(start_of_body, body_bytes, deadline, silence_s)
+        response = Response(status, pieces)
         if status == _BUSY:
-            raise _busy(response, headers)
+            raise _make_busy_error(response, headers)
         return response
 
     def _make_request_head(self, method: str, path: str, length: int) -> bytes:
-        token = ""
+        """Build the request line and the headers of a request with a body of `length` bytes."""
+        authorization = ""
         if self._token:
-            token = f"Authorization: Bearer {self._token}\r\n"
+            authorization = f"Authorization: Bearer {self._token}\r\n"
         # The server closes an HTTP/1.0 connection after its answer, so nothing is chunked.
         head = (
-            f"{method} {path} HTTP/1.0\r\nHost: judgekit\r\n{token}"
+            f"{method} {path} HTTP/1.0\r\nHost: judgekit\r\n{authorization}"
             f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
         )
         return head.encode("ascii")
@@ -289,121 +318,147 @@ class Connection:
     def _yield_body(
         self, piece: bytes, length: int | None, deadline: float, silence_s: float
     ) -> Iterator[bytes]:
-        """Yield the body as it arrives; raises `EngineLost` if it's too long or ends too early."""
-        have = len(piece)
+        """Yield the body as it arrives, beginning with `piece`; None means that its `length` is unknown.
+
+        Raises `EngineLost` if it's too long or ends too early.
+        """
+        received = len(piece)
         while True:
-            if have > _MOST_ANSWER:
+            if received > _MOST_ANSWER:
                 raise EngineLost("lost the engine: its response is too long")
             if piece:
                 yield piece
-            if have == length:
-                break
+            if received == length:
+                return
             piece = self._receive(deadline, silence_s)
             if not piece:
                 break
-            have += len(piece)
-        if length not in (None, have):
+            received += len(piece)
+        if length is not None:
             raise EngineLost("lost the engine: its response ended too early")
 
     def _receive(self, deadline: float, silence_s: float) -> bytes:
-        """Return the next bytes, b"" if the engine hung up; raises `EngineLost` after the deadline."""
-        while (now := time.monotonic()) < deadline:
+        """Return the next bytes, or b"" if the engine hung up.
+
+        After `silence_s` without any, check whether the engine is healthy, and go on waiting. Raises
+        `EngineLost` if it isn't, or after the deadline.
+        """
+        while True:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
+                break
             try:
-                self._socket.settimeout(min(deadline - now, silence_s))
+                self._socket.settimeout(min(remaining_s, silence_s))
                 return self._socket.recv(_CHUNK)
             except TimeoutError:
-                left = deadline - time.monotonic()
-            except OSError:  # reset: it was killed
+                remaining_s = deadline - time.monotonic()
+            except OSError:  # reset: the engine was killed
                 return b""
-            if left > 0:
-                try:
-                    health(self.place, min(left, HEALTH_SECONDS))
-                except EngineBusy:
-                    continue
-                except NoEngine:
-                    break
+            if remaining_s <= 0:
+                break
+            try:
+                health(self.place, min(remaining_s, HEALTH_SECONDS))
+            except EngineBusy:
+                continue
+            except NoEngine:
+                break
         raise EngineLost("lost the engine: it did not respond in time")
 
 
 def _read_head(head: bytes) -> tuple[int, dict[str, str]]:
-    """Parse the status and the headers of a response; the headers' names become lower case."""
-    first, *lines = head.decode("latin-1").split("\r\n")
+    """Parse the status and the headers of a response; the headers' names become lower case.
+
+    Raises `EngineLost` if it isn't HTTP.
+    """
+    status_line, *header_lines = head.decode("latin-1").split("\r\n")
     headers = {}
-    for line in lines:
+    for line in header_lines:
         name, _, value = line.partition(":")
         headers[name.lower()] = value.strip()
-    version, _, status = first[: len("HTTP/1.1 200")].partition(" ")
-    length = headers.get("content-length", "")
+    version_and_status = status_line[: len("HTTP/1.1 200")]  # without the phrase, such as OK
+    version, _, status = version_and_status.partition(" ")
     if not version.startswith("HTTP/1.") or not status.isdecimal():
         raise EngineLost(_NO_HTTP)
+    length = headers.get("content-length", "")
     if length and not length.isdecimal():
         raise EngineLost(_NO_HTTP)
     return int(status), headers
 
 
-def _busy(response: Response, headers: dict[str, str]) -> EngineBusy:
-    """Build the error for a refusal; the hook reads its message without a JSON parser."""
-    _, _, rest = response.read().partition(b'"message": "')
-    message = rest.partition(b'"')[0].decode(errors="replace")
+def _make_busy_error(response: Response, headers: dict[str, str]) -> EngineBusy:
+    """Build the error for a refusal, with its message and the seconds until the next try."""
+    # Importing a JSON parser would slow down the prompt hook.
+    _, _, after_key = response.read().partition(b'"message": "')
+    raw_message, _, _ = after_key.partition(b'"')
+    message = raw_message.decode(errors="replace")
     retry_after = 0.0
-    wait = headers.get("retry-after", "")
-    if wait.replace(".", "", 1).isdecimal():
-        retry_after = float(wait)
+    seconds = headers.get("retry-after", "")
+    if seconds.replace(".", "", 1).isdecimal():
+        retry_after = float(seconds)
     return EngineBusy(message or "it is too busy, or stopping", retry_after)
 
 
 def ours(connection: _socket.socket) -> bool:
     """Whether the process at the other end of a Unix socket runs as this user, as far as we can tell."""
+    # Both systems answer with a structure whose second field is the user, each field with 4 bytes.
     try:
-        if sys.platform == "linux":
-            # Pid, uid, gid.
-            raw = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
-        elif sys.platform == "darwin":
-            raw = connection.getsockopt(0, 1, 76)  # SOL_LOCAL, LOCAL_PEERCRED: version, uid, groups
+        if sys.platform == "linux":  # pid, uid, gid
+            credentials = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+        elif sys.platform == "darwin":  # SOL_LOCAL, LOCAL_PEERCRED: version, uid, groups
+            credentials = connection.getsockopt(0, 1, 76)
         else:
             return True  # the folder's permissions protect it
     except OSError:
         return False
-    return int.from_bytes(raw[4:8], sys.byteorder) == os.getuid()
+    user = int.from_bytes(credentials[4:8], sys.byteorder)
+    return user == os.getuid()
 
 
 def health(place: EngineAddress | None, seconds: float) -> bytes:
+    """Return the engine's state as JSON; raises `NoEngine` if it doesn't answer in time."""
     with Connection(place) as connection:
         return connection.ask("GET", _HEALTH, seconds=seconds).read()
 
 
 def start(place: EngineAddress | None) -> int | None:
-    """Start a detached engine. Returns the process, which ends once the engine listens or fails, or None."""
+    """Start an engine that survives this process. Returns the id of its starter, or None if that fails.
+
+    The starter is a child process that ends once the engine listens, or can't.
+    """
     if place is None or not sys.executable:
         return None
-    kept = {}
+    environ = {}
     for name, text in environment.environ().items():
         if name in (*_HANDED_ON, *SHARED):
-            kept[name] = text
-    kept.setdefault("MALLOC_ARENA_MAX", "2")  # glibc would keep memory for each of its threads
+            environ[name] = text
+    environ.setdefault("MALLOC_ARENA_MAX", "2")  # glibc would keep memory for each of its threads
     words = programs.python("judgekit.engine.server", place.folder, place.compat_key, place.code)
     try:
         if os.name != "nt":
             null_streams = []
-            for number in range(3):
-                null_streams.append((os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0))
-            return os.posix_spawn(sys.executable, words, kept, file_actions=null_streams)
+            for descriptor in range(3):  # standard input, output and errors
+                null_streams.append((os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0))
+            return os.posix_spawn(sys.executable, words, environ, file_actions=null_streams)
         import subprocess  # noqa: PLC0415 - not needed elsewhere
 
         detached = 0x00000008 | 0x00000200  # DETACHED_PROCESS, CREATE_NEW_PROCESS_GROUP
         null = subprocess.DEVNULL
         return subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            words, env=kept, stdin=null, stdout=null, stderr=null, creationflags=detached
+            words, env=environ, stdin=null, stdout=null, stderr=null, creationflags=detached
         ).pid
     except OSError:
         return None
 
 
 def start_for_later() -> int | None:
-    """Start an engine without waiting for it; raises `NoEngine` if that failed recently."""
+    """Start an engine without waiting for it. Returns the id of its starter, or None if that fails.
+
+    Raises `NoEngine` if an engine that was started recently isn't listening yet.
+    """
     place = find(make=True)
     if place is None:
         return None
+    # An engine that listens removes this file.
     try:
         age = abs(time.time() - os.stat(place.tried).st_mtime)  # the clock may have been set back
     except OSError:
@@ -414,7 +469,7 @@ def start_for_later() -> int | None:
     try:
         os.close(os.open(place.tried, os.O_WRONLY | os.O_CREAT, 0o600))
         os.utime(place.tried)
-    except OSError:  # a full disk: it could not listen, either
+    except OSError:  # a full disk: the engine couldn't listen, either
         return None
     return start(place)
 
@@ -424,31 +479,35 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
     place = find()
     end = time.monotonic() + seconds
     starter: int | None = None
-    ended: int | None = TAKEN
+    exit_code: int | None = TAKEN  # as if a starter had found no place: so one is started
     while True:
         try:
             return Connection(place)
         except NoEngine as error:
-            if ended not in (None, TAKEN) or time.monotonic() > end:
+            has_failed = exit_code not in (None, TAKEN)
+            if has_failed or time.monotonic() > end:
                 raise NoEngine(f"the engine could not start ({error})") from None
-        if ended == TAKEN:
+        if exit_code == TAKEN:
             if starter is None:
                 place = find(make=True)
             else:  # the other engine is just starting, or just leaving
                 time.sleep(_TAKEN_POLL)
             starter = start(place)
         time.sleep(_POLL)
-        ended = 1 if starter is None else _exit_code(starter)
+        exit_code = 1 if starter is None else _exit_code(starter)
 
 
 def _exit_code(process: int) -> int | None:
+    """Return the exit code of a child process, or None while it's running (and always on Windows)."""
     if os.name == "nt":
         return None
     try:
-        ended, status = os.waitpid(process, os.WNOHANG)
+        ended_process, status = os.waitpid(process, os.WNOHANG)
     except OSError:  # somebody else has waited for it
         return 0
-    return os.waitstatus_to_exitcode(status) if ended else None
+    if not ended_process:
+        return None
+    return os.waitstatus_to_exitcode(status)
 
 
 def call(
@@ -464,13 +523,15 @@ def call(
 ) -> Value:
     """Run an operation on the engine, and return the result of `read` on its response.
 
-    If that fails, `locally` does it, and `warn` gets a line unless the user has switched the engine off.
+    If there's no engine, or `use` is False, return the result of `locally` instead. `warn` gets a line about
+    it, unless the user has switched the engine off.
     """
     try:
-        if not (use and wanted()):
+        if not use or not wanted():
             raise EngineOff("no engine is wanted")
         with begin() as connection:
-            return read(connection.ask("POST", f"/v1/{operation}", body(), seconds=seconds))
+            response = connection.ask("POST", f"/v1/{operation}", body(), seconds=seconds)
+            return read(response)
     except NoEngine as error:
         reason = error
     if warn is not None and not isinstance(reason, EngineOff):
@@ -496,6 +557,7 @@ def carried(project: str | None = None, *, git: bool = False) -> dict[str, objec
 def wanted() -> bool:
     """Whether the environment allows the engine; recordings and `-v` need the caller's own process."""
     environ = environment.environ()
-    if any(environ.get(f"JUDGEKIT_{name}", "").strip() for name in ("REPLAY", "RECORD", "VERBOSE")):
-        return False
+    for name in ("JUDGEKIT_REPLAY", "JUDGEKIT_RECORD", "JUDGEKIT_VERBOSE"):
+        if environ.get(name, "").strip():
+            return False
     return environ.get("JUDGEKIT_ENGINE", "").strip().lower() not in ("0", "false", "no", "off")

@@ -79,6 +79,7 @@ class Service:
             await asyncio.to_thread(secret_search.load)  # any judging needs this first
 
     async def usable(self) -> None:
+        """Wait until everything is loaded; raises `NotReady` if that failed."""
         await self.ready.wait()
         if self.failure:
             raise NotReady(f"not ready: {self.failure}")
@@ -86,31 +87,39 @@ class Service:
     async def judge(self, project: Path | None, request: JudgeRequest) -> DocumentJudge:
         """Return the judge for the current caller's environment; raises `ConfigError` or `UsageError`."""
         make = partial(service.document_judge, self.gateway, project, request)
-        judge, _ = await self._kept(make, project, request)
+        judge, _ = await self._make_or_reuse(make, project, request)
         return judge
 
     async def comparison_judge(
         self, texts: ComparisonInput, project: Path | None, request: JudgeRequest
     ) -> PairJudge | RankingJudge:
+        """Return the judge for comparing so many texts; raises `ConfigError` or `UsageError`."""
         make = partial(service.comparison_judge, self.gateway, texts, project, request)
-        return await self._kept(make, project, request, len(texts.files), len(texts.distinct))
+        counts = (len(texts.files), len(texts.distinct))
+        return await self._make_or_reuse(make, project, request, *counts)
 
-    async def _kept(
+    async def _make_or_reuse(
         self,
         make: Callable[[], Value],
         project: Path | None,
         request: JudgeRequest,
         *numbers: int,
     ) -> Value:
+        """Return the result of `make`, or one of the last seconds that was made in the same circumstances.
+
+        These are the project, the request and its `numbers`, the caller's environment, and the files of the
+        configuration.
+        """
         variables = frozenset(
             (name, value) for name, value in environment.environ().items() if name not in _PASSING
         )
         key = (project, request, variables, _stamp(project, request), numbers)
         now = time.monotonic()
-        for old, (task, made) in list(self.kept.items()):
-            failed = task.done() and (task.cancelled() or task.exception() is not None)
-            if now - made > SECONDS or (failed and old == key):
-                del self.kept[old]  # with the keys in it
+        for old_key, (task, made_at) in list(self.kept.items()):
+            has_failed = task.done() and (task.cancelled() or task.exception() is not None)
+            is_old = now - made_at > SECONDS
+            if is_old or (has_failed and old_key == key):
+                del self.kept[old_key]  # and with it the API keys that the environment holds
         if key not in self.kept:
             # In a thread, with this caller's environment: it reads files and asks local servers for models.
             self.kept[key] = asyncio.create_task(asyncio.to_thread(make)), now
@@ -127,8 +136,10 @@ class Service:
         for models in judge.models_by_tier.values():
             providers |= {(model.profile.provider, model.api_base or "") for model in models}
         # Judges with the same limit and providers share their turns.
-        pace = self._paces.setdefault((limit, *sorted(providers)), Pace(limit))
-        async with pace.turn():
+        key = (limit, *sorted(providers))
+        if key not in self._paces:
+            self._paces[key] = Pace(limit)
+        async with self._paces[key].turn():
             return await judge.judge(subject)
 
 
@@ -162,15 +173,15 @@ def _list_names(folder: str) -> list[str]:
 
 
 def rss_bytes() -> int:
-    """Return the memory of this process, or the most it ever had."""
+    """Return the memory of this process; on macOS the most it ever had, on Windows 0."""
     with suppress(OSError), open("/proc/self/statm", encoding="ascii", newline="\n") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        _, resident_pages, *_ = file.read().split()
+        return int(resident_pages) * os.sysconf("SC_PAGE_SIZE")
     with suppress(ImportError):
         import resource  # noqa: PLC0415 - not on Windows
 
-        return resource.getrusage(
-            resource.RUSAGE_SELF
-        ).ru_maxrss  # in bytes on macOS, the only other system
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return usage.ru_maxrss  # in bytes on macOS, the only other system
     return 0
 
 
@@ -189,7 +200,7 @@ class ThreadGateway:
             self._gateway.complete(endpoint, request), self._loop
         )
         self._calls.add(call)
-        if self._is_back:  # looked at only now, so that none is missed
+        if self._is_back:  # looked at only now: `take_back` may have missed this call
             call.cancel()
         try:
             return await asyncio.wrap_future(call)
@@ -199,6 +210,7 @@ class ThreadGateway:
     async def aclose(self) -> None: ...
 
     def take_back(self) -> None:
+        """Cancel the flow's calls, those that it still makes included."""
         self._is_back = True
         for call in list(self._calls):
             call.cancel()
@@ -207,10 +219,10 @@ class ThreadGateway:
 async def in_thread(gateway: Gateway, work: Callable[[], Value]) -> Value:
     """Run `work` in a thread with this gateway; its calls are cancelled along with the caller."""
     loop = asyncio.get_running_loop()
-    lent = ThreadGateway(gateway, loop)
+    thread_gateway = ThreadGateway(gateway, loop)
     context = copy_context()
-    context.run(borrowed.set, lent)
+    context.run(borrowed.set, thread_gateway)
     try:
         return await loop.run_in_executor(_threads, context.run, work)
     finally:
-        lent.take_back()
+        thread_gateway.take_back()

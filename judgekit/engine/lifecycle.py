@@ -37,16 +37,29 @@ _LOOK = 10  # ticks of 0.1 s between two looks around
 
 
 def settings(protocol: type[asyncio.Protocol], drain_seconds: int, **more: Any) -> uvicorn.Config:  # noqa: ANN401 - uvicorn's own
-    more |= dict.fromkeys(("access_log", "proxy_headers", "server_header"), False)
-    more |= {"log_config": None, "timeout_graceful_shutdown": drain_seconds}
-    return uvicorn.Config("", loop="asyncio", http=protocol, ws="none", lifespan="off", **more)
+    """Build uvicorn's settings for a server that logs nothing itself; its application is set later."""
+    return uvicorn.Config(
+        "",
+        http=protocol,
+        timeout_graceful_shutdown=drain_seconds,
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        log_config=None,
+        **more,
+    )
 
 
 class _Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Close a connection of another user at once."""
         super().connection_made(transport)
         peer = transport.get_extra_info("socket")
-        if peer and peer.family == getattr(_socket, "AF_UNIX", None) and not client.ours(peer):
+        is_unix = peer and peer.family == getattr(_socket, "AF_UNIX", None)
+        if is_unix and not client.ours(peer):
             transport.abort()
 
 
@@ -56,75 +69,84 @@ class Engine(uvicorn.Server):
         super().__init__(settings(_Protocol, DRAIN_SECONDS, **more))
         self._engine_lock = engine_lock
         self._log = log
-        self._asked = time.monotonic()
-        self._seen = 0
-        self._why = "stopped by a signal"
-        self._idle = _LONGEST
-        self._door: AdmissionMiddleware
+        self._last_request_at = time.monotonic()
+        self._requests_seen = 0
+        self._reason = "stopped by a signal"
+        self._idle_limit_s = _LONGEST
+        self._admission: AdmissionMiddleware
 
     async def live(self) -> None:
         """Serve requests until it's time to leave."""
         lock = self._engine_lock
         service = Service(self.leave)
-        self.config.app = self._door = create_app(service, self._log, token=lock.token)
+        self._admission = create_app(service, self._log, token=lock.token)
+        self.config.app = self._admission
         preparing = asyncio.create_task(self._prepare(service))
         await self.serve([lock.listener])
         preparing.cancel()
         await service.gateway.aclose()
-        self._log.add(f"gone: {self._why}")
+        self._log.add(f"gone: {self._reason}")
 
     async def _prepare(self, service: Service) -> None:
+        """Load all that judging needs; then ask the engines of other versions to leave."""
         await service.prepare()
-        if service.failure:  # the next one may fare better, but don't try one for every prompt
+        if service.failure:
             self._log.add(f"not ready: {service.failure}")
-            self._idle = _SUCCEEDED
+            # Leave soon, since the next engine may fare better. This file keeps prompts from starting one
+            # each.
+            self._idle_limit_s = _SUCCEEDED
             await asyncio.to_thread(Path(self._engine_lock.place.tried).touch, 0o600)
             return
         self._log.add(f"ready, {rss_bytes() // 1_000_000} MB")
         try:
-            minutes = (await asyncio.to_thread(configuration.load, None)).engine.idle_minutes
+            config = await asyncio.to_thread(configuration.load, None)
+            minutes = config.engine.idle_minutes
         except JudgekitError:  # reported with each request
             minutes = configuration.EngineConfig().idle_minutes
-        self._idle = min(self._idle, minutes * 60)
+        self._idle_limit_s = min(self._idle_limit_s, minutes * 60)
         await asyncio.to_thread(process.dismiss, self._engine_lock.place, _SUCCEEDED)
 
     async def on_tick(self, counter: int) -> bool:
+        """Look around now and then; uvicorn calls this ten times a second."""
         if counter % _LOOK == 0 and not self.should_exit:
             self.look_around()
         return await super().on_tick(counter)
 
     def look_around(self) -> None:
-        """Check whether it's time to leave: idle, too large, or its socket gone."""
+        """Leave if the engine is idle or too large, or its socket is gone, but not while it has requests."""
         now = time.monotonic()
-        inside = self._door.inside.total()
-        if inside or self._door.requests != self._seen:
-            self._seen = self._door.requests
-            self._asked = now
-        if inside:
+        requests_inside = self._admission.inside.total()
+        if requests_inside or self._admission.requests != self._requests_seen:
+            self._requests_seen = self._admission.requests
+            self._last_request_at = now
+        if requests_inside:
             return
-        if now - self._asked > self._idle:
+        memory = rss_bytes()
+        if now - self._last_request_at > self._idle_limit_s:
             self._leave("idle")
-        elif (rss := rss_bytes()) > MOST_RSS:
-            self._leave(f"grown to {rss // 1_000_000} MB")
+        elif memory > MOST_RSS:
+            self._leave(f"grown to {memory // 1_000_000} MB")
         elif self._engine_lock.taken_away():
             self._leave("its socket is gone")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let another engine take over at once, and finish running requests."""
-        self._log.add(f"stopping: {self._why}; {self._door.inside.total()} requests to finish")
-        self._door.leaving = True
+        requests = self._admission.inside.total()
+        self._log.add(f"stopping: {self._reason}; {requests} requests to finish")
+        self._admission.leaving = True
         self._engine_lock.leave()
         await asyncio.sleep(_LATECOMERS)
         await super().shutdown(sockets)
 
     def leave(self, idle_seconds: float = 0) -> None:
+        """Leave at once, or once the engine has been idle for so many seconds."""
         if idle_seconds:
-            self._idle = min(self._idle, idle_seconds)
+            self._idle_limit_s = min(self._idle_limit_s, idle_seconds)
         else:
             self._leave("asked to stop")
 
-    def _leave(self, why: str) -> None:
-        self._why = why
+    def _leave(self, reason: str) -> None:
+        self._reason = reason
         self.should_exit = True
 
 

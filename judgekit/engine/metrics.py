@@ -42,20 +42,22 @@ class Metrics:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on to the application, and count it by its route and the answer's status."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         status = 0
 
-        async def noting(message: Message) -> None:
+        async def send_and_note_status(message: Message) -> None:
             nonlocal status
-            status = message.get("status", status)
+            status = message.get("status", status)  # only the first message of an answer has one
             await send(message)
 
         with self._inside.track_inprogress():
-            await self._app(scope, receive, noting)
-        # Named by the route: the paths of strangers are no labels.
-        self._requests.labels(getattr(scope.get("route"), "path", "other"), str(status)).inc()
+            await self._app(scope, receive, send_and_note_status)
+        # Count by route, not by path: strangers could ask for any number of paths.
+        route = getattr(scope.get("route"), "path", "other")
+        self._requests.labels(route, str(status)).inc()
 
     def text(self) -> bytes:
         """Return the figures as Prometheus reads them."""
@@ -63,11 +65,10 @@ class Metrics:
 
     def count(self, verdict: Verdict) -> None:
         """Add a verdict to the counts of verdicts, rounds, seconds and cost."""
-        self._verdicts.labels(
-            verdict.verdict, f"{verdict.rubric.id}@{verdict.rubric.version}"
-        ).inc()
+        rubric = f"{verdict.rubric.id}@{verdict.rubric.version}"
+        self._verdicts.labels(verdict.verdict, rubric).inc()
         self._seconds.observe(verdict.duration_ms / 1000)
         self._cost.inc(verdict.cost_usd or 0)
-        for row in verdict.rounds:
-            failure = row.failure.kind.value if row.failure else ""
-            self._rounds.labels(row.tier, failure).inc()
+        for round_ in verdict.rounds:
+            failure = round_.failure.kind.value if round_.failure else ""
+            self._rounds.labels(round_.tier, failure).inc()

@@ -48,7 +48,7 @@ class EngineLock(NamedTuple):
 
     def taken_away(self) -> bool:
         """Whether clients can't find the engine any more."""
-        return _mark(self.entrance) != self.mark
+        return _identify_file(self.entrance) != self.mark
 
     def leave(self) -> None:
         """Make room for the next engine; from now on the lock says that this one finishes its requests."""
@@ -60,6 +60,7 @@ class EngineLock(NamedTuple):
                 os.rename(self.place.lock, f"{self.place.stem}.{os.getpid()}.leaving")
 
     def end(self) -> None:
+        """Remove the engine's files, once its requests are finished."""
         self.leave()
         with suppress(OSError):
             os.unlink(f"{self.place.stem}.{os.getpid()}.leaving")
@@ -69,14 +70,14 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
     """Become the engine of `place`, and listen; None if another process is. Raises `OSError`."""
     if not client.private(place.folder):
         raise PermissionError(f"{place.folder} is not private")
-    held = take_lock(place.lock)
-    if held is None:
+    lock = take_lock(place.lock)
+    if lock is None:
         return None
     listener = None
     token = "" if unix else secrets.token_urlsafe(32)
-    before = os.umask(0o077)
+    previous_umask = os.umask(0o077)  # the socket is this user's only, from the beginning
     try:
-        os.ftruncate(held, 0)  # of an engine that died here
+        os.ftruncate(lock, 0)  # it may hold the process id of an engine that died
         if unix:
             Path(place.socket).unlink(missing_ok=True)
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -84,34 +85,34 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
             listener.listen(_BACKLOG)
         else:
             listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
-            outputs.write_atomically(
-                place.address_file, f"{listener.getsockname()[1]} {token}\n", private=True
-            )
+            _, port = listener.getsockname()
+            outputs.write_atomically(place.address_file, f"{port} {token}\n", private=True)
     except OSError:
         if listener is not None:
             listener.close()
-        os.close(held)
+        os.close(lock)
         raise
     finally:
-        os.umask(before)
+        os.umask(previous_umask)
     entrance = place.socket if unix else place.address_file
-    return EngineLock(place, held, listener, entrance, _mark(entrance), token)
+    return EngineLock(place, lock, listener, entrance, _identify_file(entrance), token)
 
 
 def take_lock(path: str) -> int | None:
     """Take the lock at a path for good, and return its descriptor; None if another process has it."""
     for _ in range(_TRIES):
-        held = locks.take(path)
-        if held is None:
+        descriptor = locks.take(path)
+        if descriptor is None:
             return None
-        if _is_still_at(path, held):
-            return held
-        # It was removed between opening and locking, so the next engine locks a different file
-        os.close(held)
+        if _is_still_at(path, descriptor):
+            return descriptor
+        # The file was removed between opening and locking it, so the next engine would lock a new file.
+        os.close(descriptor)
     return None
 
 
-def _mark(path: str) -> tuple[int, int]:
+def _identify_file(path: str) -> tuple[int, int]:
+    """Return a file's device and inode, which another file at the same path doesn't have; -1 if it's gone."""
     try:
         state = os.lstat(path)
     except OSError:
@@ -120,8 +121,9 @@ def _mark(path: str) -> tuple[int, int]:
 
 
 def _is_still_at(path: str, descriptor: int) -> bool:
+    """Whether an open file is still the one at its path."""
     state = os.fstat(descriptor)
-    return _mark(path) == (state.st_dev, state.st_ino)
+    return _identify_file(path) == (state.st_dev, state.st_ino)
 
 
 class Running(NamedTuple):
@@ -132,49 +134,61 @@ class Running(NamedTuple):
 
 def engines(place: EngineAddress) -> list[Running]:
     """List the engines of all versions, ours first, leaving ones last; remove files of dead ones."""
-    found: dict[int, Running] = {}
+    engine_by_process: dict[int, Running] = {}
     stem = f"engine-{place.compat_key}-"
-    for ending in (
-        ".lock",
-        ".leaving",
-    ):  # in this order, so that one that starts leaving in between isn't missed
-        for path in sorted(Path(place.folder).glob(f"{stem}*{ending}")):
-            code = path.name.removeprefix(stem).partition(".")[0]
-            other = EngineAddress(place.folder, place.compat_key, code)
-            leaving = ending == ".leaving"
+    # In this order, so that an engine that starts leaving in between isn't missed.
+    for suffix in (".lock", ".leaving"):
+        is_leaving = suffix == ".leaving"
+        for path in sorted(Path(place.folder).glob(f"{stem}*{suffix}")):
+            code, _, _ = path.name.removeprefix(stem).partition(".")
+            address = EngineAddress(place.folder, place.compat_key, code)
             with suppress(OSError):
-                held = take_lock(str(path))
-                if held is None:
-                    if process := _process(path):
-                        found[process] = Running(other, process, leaving)
+                lock = take_lock(str(path))
+                if lock is None:  # the engine has it, so it's alive
+                    process = _read_process_id(path)
+                    if process is not None:
+                        engine_by_process[process] = Running(address, process, is_leaving)
                     continue
-                if leaving:
+                if is_leaving:
                     path.unlink()
-                elif other.code != place.code:
-                    for kind in ("sock", "port", "log", "log.1", "tried", "lock"):
-                        Path(f"{other.stem}.{kind}").unlink(missing_ok=True)
-                os.close(held)
-    return sorted(found.values(), key=lambda each: (each.leaving, each.place.code != place.code))
+                elif address.code != place.code:
+                    _remove_files(address)
+                os.close(lock)
+
+    def rank(engine: Running) -> tuple[bool, bool]:
+        return engine.leaving, engine.place.code != place.code
+
+    return sorted(engine_by_process.values(), key=rank)
 
 
-def _process(path: Path) -> int | None:
+def _remove_files(address: EngineAddress) -> None:
+    for suffix in ("sock", "port", "log", "log.1", "tried", "lock"):
+        Path(f"{address.stem}.{suffix}").unlink(missing_ok=True)
+
+
+def _read_process_id(lock: Path) -> int | None:
+    """Read an engine's process id from its lock; None if the lock is gone, or empty for too long."""
     end = time.monotonic() + _SIGN_SECONDS
     while time.monotonic() < end:
         try:
-            return int(path.read_bytes())
+            return int(lock.read_bytes())
         except FileNotFoundError:
             return None
-        except ValueError:
-            time.sleep(_POLL)  # it is just beginning
+        except ValueError:  # an engine that's just starting hasn't written it yet
+            time.sleep(_POLL)
     return None
 
 
 def running() -> list[Running]:
+    """List the caller's engines of all versions."""
     place = client.find()
-    return [] if place is None else engines(place)
+    if place is None:
+        return []
+    return engines(place)
 
 
 def dismiss(place: EngineAddress, idle_seconds: float) -> None:
+    """Ask the engines of other versions to leave once they've been idle for so many seconds."""
     for engine in engines(place):
         if not engine.leaving and engine.place.code != place.code:
             with suppress(client.NoEngine):
@@ -182,17 +196,21 @@ def dismiss(place: EngineAddress, idle_seconds: float) -> None:
 
 
 def _ask_to_leave(place: EngineAddress, seconds: float, idle_seconds: float = 0) -> None:
+    """Ask an engine to leave, at once or when it's idle; raises `NoEngine` without an answer in `seconds`."""
     with client.Connection(place) as connection:
         body = f'{{"idle_seconds": {idle_seconds:g}}}'.encode()
         connection.ask("POST", "/v1/stop", body, seconds=seconds).read()
 
 
 def health(place: EngineAddress) -> dict[str, Any] | None:
+    """Return an engine's state, or None if it doesn't answer with one."""
     try:
-        found = json.loads(client.health(place, ANSWER_SECONDS))
+        state = json.loads(client.health(place, ANSWER_SECONDS))
     except (client.NoEngine, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    if not isinstance(state, dict):
+        return None
+    return state
 
 
 def start(seconds: float) -> Running | None:
@@ -204,27 +222,27 @@ def start(seconds: float) -> Running | None:
     except client.NoEngine:
         return None
     while time.monotonic() < end:
-        found = health(place)
-        if found is not None and (found["ready"] or found["failure"]):
-            if found["ready"]:
-                return Running(place, found["pid"], leaving=False)
+        state = health(place)
+        if state is not None and state["ready"]:
+            return Running(place, state["pid"], leaving=False)
+        if state is not None and state["failure"]:
             return None
         time.sleep(_POLL)
     return None
 
 
 def stop(engine: Running, *, at_once: bool = False) -> bool:
-    """End an engine, by force if it doesn't answer or `at_once`; False if it continues its work."""
-    try:
-        if not (at_once or engine.leaving):
+    """End an engine, by force if it doesn't answer or `at_once`; False if it's still finishing its work."""
+    if not at_once and not engine.leaving:
+        try:
             _ask_to_leave(engine.place, ANSWER_SECONDS)
-    except client.NoEngine:
-        at_once = True
+        except client.NoEngine:
+            at_once = True
     if at_once:
         with suppress(OSError):
             os.kill(engine.process, getattr(signal, "SIGKILL", signal.SIGTERM))
     end = time.monotonic() + END_SECONDS
-    while engine.process in [each.process for each in engines(engine.place)]:
+    while any(other.process == engine.process for other in engines(engine.place)):
         if time.monotonic() > end:
             return False
         time.sleep(_POLL)
@@ -242,29 +260,33 @@ class Log(logging.Handler):
     def add(self, text: str) -> None:
         """Write one line, with the time and the process, unless the same line was just written."""
         now = time.monotonic()
-        if now - self._written.get(text, -AGAIN_SECONDS) < AGAIN_SECONDS:
+        recent_texts = {}
+        for old_text, written_at in self._written.items():
+            if now - written_at < AGAIN_SECONDS:
+                recent_texts[old_text] = written_at
+        if text in recent_texts:
             return
-        kept = {}
-        for old, at in self._written.items():
-            if now - at < AGAIN_SECONDS:
-                kept[old] = at
-        self._written = kept | {text: now}
-        line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {os.getpid()} {text}\n"
+        self._written = recent_texts | {text: now}
+        utc = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        line = f"{utc} {os.getpid()} {text}\n"
         with suppress(OSError):
-            # A folder that somebody has removed is not made again.
+            # This fails if somebody has removed the folder; `append` would make it again.
             os.stat(os.path.dirname(self._path))
             outputs.append(self._path, line, MAX_BYTES)
 
     def fault(self, error: BaseException) -> None:
+        """Write the kind of an error and the line that raised it; its message may quote texts."""
+        position = ""
         frames = traceback.extract_tb(error.__traceback__)
         if frames:
-            line = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}"
-        else:
-            line = ""
-        self.add(f"fault: {type(error).__name__}{line}")
+            innermost = frames[-1]
+            position = f" at {os.path.basename(innermost.filename)}:{innermost.lineno}"
+        self.add(f"fault: {type(error).__name__}{position}")
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Write a message of another library, without its arguments, which may quote texts."""
         if record.exc_info and record.exc_info[1]:
             self.fault(record.exc_info[1])
-        else:
-            self.add(f"{record.name}: {short_line(str(record.msg).partition(chr(10))[0], 200)}")
+            return
+        first_line, _, _ = str(record.msg).partition("\n")
+        self.add(f"{record.name}: {short_line(first_line, 200)}")

@@ -64,13 +64,14 @@ class StoreTokens(Tokens):
 
     @contextmanager
     def _change_rows(self) -> Iterator[list[Any]]:
-        before = self.rows()
-        rows = list(before)
+        """Lend the rows of tokens to a caller that changes the list; then store what it added or removed."""
+        stored_rows = self.rows()
+        rows = list(stored_rows)
         yield rows
         for row in rows:
-            if row not in before:
+            if row not in stored_rows:
                 self._database.add_token(row["name"], row["sha256"], row["created"])
-        for row in before:
+        for row in stored_rows:
             if row not in rows:
                 self._database.remove_token(row["name"])
 
@@ -91,6 +92,7 @@ class _Meter:
         self.usd = 0.0
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Complete a request, and add its cost, if it's known; a failed call may cost something, too."""
         try:
             reply = await self._gateway.complete(endpoint, request)
         except GatewayError as error:
@@ -116,20 +118,23 @@ class Replica:
         self._text = settings.ledger.text
         self._budget = budget
         self.tokens = StoreTokens(database)
-        self._turns = asyncio.Semaphore(CONNECTIONS)
-        self._reading: asyncio.Task[None] | None = None
-        self._holders: dict[str, str] = {}
-        self._damaged: list[str] = []  # tokens
-        # Endings that the store couldn't record yet.
-        self._endings: deque[Callable[[], str]] = deque(maxlen=_MOST_ENDINGS)
-        self._read = -TOKEN_SECONDS
+        self._free_connections = asyncio.Semaphore(CONNECTIONS)
+        self._reading_task: asyncio.Task[None] | None = None
+        self._holder_by_sha256: dict[str, str] = {}
+        self._damaged: list[str] = []  # names of tokens
+        # Calls that end an attempt, which the store couldn't record yet.
+        self._unrecorded_endings: deque[Callable[[], str]] = deque(maxlen=_MOST_ENDINGS)
+        self._tokens_read_at = -TOKEN_SECONDS  # never yet
         self._failure = ""
 
     async def run_in_thread(
-        self, work: Callable[[], Value], turns: asyncio.Semaphore | None = None
+        self, work: Callable[[], Value], free_connections: asyncio.Semaphore | None = None
     ) -> Value:
-        """Run `work` with the store in a thread; a cancelled caller still waits for its end."""
-        async with turns or self._turns:
+        """Run `work`, which uses the store, in a thread, once a connection is free for it.
+
+        A caller that's cancelled meanwhile still waits until `work` has ended.
+        """
+        async with free_connections or self._free_connections:
             task = asyncio.ensure_future(running.run_in_thread(work))
             try:
                 return await asyncio.shield(task)
@@ -146,7 +151,7 @@ class Replica:
             yield
         finally:
             beating.cancel()
-            # Otherwise a beat could come after the leave.
+            # Wait for it: otherwise a beat could come after the leave.
             await asyncio.gather(beating, return_exceptions=True)
             with suppress(JudgekitError):
                 await self._catch_up()
@@ -155,78 +160,78 @@ class Replica:
             self._pulse.close()
 
     async def _beat(self) -> None:
-        tidied = time.monotonic()
-        turns = asyncio.Semaphore()
+        """Report this replica as alive again and again, and tidy the store now and then; log failures."""
+        tidied_at = time.monotonic()
+        own_connection = asyncio.Semaphore()
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             try:
-                await self.run_in_thread(partial(self._pulse.beat, self.id), turns)
+                await self.run_in_thread(partial(self._pulse.beat, self.id), own_connection)
                 await self._catch_up()
-                if time.monotonic() - tidied > _TIDY_SECONDS:
-                    tidied = time.monotonic()
+                if time.monotonic() - tidied_at > _TIDY_SECONDS:
+                    tidied_at = time.monotonic()
                     await self.run_in_thread(self.database.tidy)
             except JudgekitError as error:
                 self._log.add(str(error))
 
     async def _catch_up(self) -> None:
-        while self._endings:
-            ending = self._endings.popleft()
+        """Record the ends of attempts that the store couldn't record before; raises if it still can't."""
+        while self._unrecorded_endings:
+            ending = self._unrecorded_endings.popleft()
             try:
                 await self.run_in_thread(ending)
             except BaseException:
-                self._endings.append(ending)
+                self._unrecorded_endings.append(ending)
                 raise
 
     async def look(self) -> None:
         """Read the tokens, at most once a second; raises `StoreError` while that fails."""
-        if time.monotonic() - self._read > TOKEN_SECONDS:
-            if self._reading is None:
-                self._reading = asyncio.create_task(self._read_tokens())
-            await asyncio.shield(self._reading)  # a caller that hangs up leaves it to the others
+        if time.monotonic() - self._tokens_read_at > TOKEN_SECONDS:
+            if self._reading_task is None:
+                self._reading_task = asyncio.create_task(self._read_tokens())
+            # Other callers may be waiting for it, too, so a caller that hangs up doesn't cancel it.
+            await asyncio.shield(self._reading_task)
         if self._failure:
             raise StoreError(self._failure)
 
     async def _read_tokens(self) -> None:
+        """Read the tokens, and remember a failure for those who ask next."""
         try:
             tokens, damaged = read_tokens(await self.run_in_thread(self.tokens.rows))
-            self._holders = {each.sha256: each.name for each in tokens}
+            self._holder_by_sha256 = {token.sha256: token.name for token in tokens}
             self._failure = ""
             if damaged != self._damaged:
-                self._log.add(
-                    f"these rows of tokens are none, and let nobody in: {', '.join(damaged)}"
-                )
+                names = ", ".join(damaged)
+                self._log.add(f"these rows of tokens are none, and let nobody in: {names}")
             self._damaged = damaged
         except JudgekitError as error:
             self._log.add(str(error))
             self._failure = "the store does not answer; try again"
         finally:
-            self._read = time.monotonic()
-            self._reading = None
+            self._tokens_read_at = time.monotonic()
+            self._reading_task = None
 
     async def holder(self, token: str) -> str | None:
+        """Return the name of a token's holder, or None if it's unknown; raises `StoreError`."""
         await self.look()
-        return self._holders.get(sha256_of(token))
+        return self._holder_by_sha256.get(sha256_of(token))
 
     async def answer(
         self, who: str, key: str | None, body: str, judge: DocumentJudge, judged: Judged
     ) -> bytes:
-        """Answer a request: by `judged`, or with the answer stored under `key`; raises `StoreError`.
+        """Answer a request: with the answer stored under `key`, or else by judging; raises `StoreError`.
 
-        A stored answer is committed before it's returned, so every attempt returns the same one.
+        An answer is stored before it's returned, so every attempt at the request returns the same one.
         """
-        own = uuid.uuid4().hex
-        if key is None:
-            name = own
-        else:
-            name = f"client:{key}"
-        attempt = Attempt(who, name, sha256_of(body), own, self.id)
+        attempt_id = uuid.uuid4().hex
+        # Without a key, a request can't be told from a repetition: it's always a new one.
+        name = attempt_id if key is None else f"client:{key}"
+        attempt = Attempt(who, name, sha256_of(body), attempt_id, self.id)
+        seconds = judge.settings.timeout + _SLACK
+        reserved_usd = 0.0
         if self._budget:
-            usd = judge.settings.max_cost_usd or 0.0
-        else:
-            usd = 0.0
-        claim = partial(
-            self.database.claim, attempt, judge.settings.timeout + _SLACK, usd, self._budget
-        )
+            reserved_usd = judge.settings.max_cost_usd or 0.0
+        claim = partial(self.database.claim, attempt, seconds, reserved_usd, self._budget)
         meter = _Meter(judge.gateway)
         ending = None
         try:
@@ -234,23 +239,20 @@ class Replica:
             stored = await self.run_in_thread(claim)
             if stored is not None:
                 return stored.encode()
-            if judge.cache is None:
-                cache = None
-            else:
-                cache = ReplyCache(self.database)
+            # Share kept replies with the other replicas.
+            cache = None if judge.cache is None else ReplyCache(self.database)
             verdict = await judged(replace(judge, gateway=meter, cache=cache))
             # Recorded as a task's verdict, not a gate's, until its client says so.
-            line = verdict_line(verdict, text=self._text, of_task=True).model_copy(
-                update={"project": SERVED}
-            )
+            line = verdict_line(verdict, text=self._text, of_task=True)
+            line = line.model_copy(update={"project": SERVED})
             answer = verdict.model_dump_json(by_alias=True)
             ending = partial(self.database.finish_attempt, attempt, meter.usd, answer, line)
             stored = await self._retry_in_thread(ending)
         except BaseException:
-            # Retries get the stored verdict or can start at once, and the cost is on record.
-            self._endings.append(
-                ending or partial(self.database.finish_attempt, attempt, meter.usd, None, None)
-            )
+            if ending is None:  # there's no answer: give up, but record the cost
+                ending = partial(self.database.finish_attempt, attempt, meter.usd, None, None)
+            # Once it's recorded, a repetition gets the stored verdict, or can start at once.
+            self._unrecorded_endings.append(ending)
             with suppress(JudgekitError):
                 await self._catch_up()
             raise
@@ -263,15 +265,15 @@ class Replica:
         # The pause that a failure suggests to clients doesn't bind this loop.
         tries = retrying.Tries(inf, (_AGAIN_SECONDS,), keeps_to_request=False)
 
-        def passes(failure: Exception, _: int) -> bool:
+        def may_pass(failure: Exception, _: int) -> bool:
             return isinstance(failure, StoreError)
 
-        return await retrying.call(
-            partial(self.run_in_thread, work), tries, passes=passes, seconds=_SURELY_SECONDS
-        )
+        call = partial(self.run_in_thread, work)
+        return await retrying.call(call, tries, passes=may_pass, seconds=_SURELY_SECONDS)
 
 
-def _budget(settings: Config) -> Budget | None:
+def _read_budget(settings: Config) -> Budget | None:
+    """Return the configured budget, None if there's none; raises `ConfigError` if it can't be kept."""
     server = settings.server
     limit = settings.judge.max_cost_usd
     if server.budget_usd is None:
@@ -289,7 +291,7 @@ def _budget(settings: Config) -> Budget | None:
 
 def joined(settings: Config, log: Log) -> Replica | None:
     """Join the configured store as a replica; None without a store; raises `ConfigError`."""
-    budget = _budget(settings)
+    budget = _read_budget(settings)
     if settings.server.store is None:
         return None
     database = Database(settings.server.store)

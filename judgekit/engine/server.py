@@ -27,7 +27,7 @@ _FAULT = 70  # of sysexits.h: unavailable, cannot create, software
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the engine in a new process; return in the starter's process as soon as it listens."""
+    """Run the engine in a new process; return an exit code in the starter's process as soon as it listens."""
     if os.name != "nt":
         # A reader that waits for the end of a pipe must not wait for the engine's.
         os.closerange(3, _MOST_DESCRIPTORS)
@@ -44,7 +44,8 @@ def main(arguments: Sequence[str]) -> int:
     if engine_lock is None:
         return TAKEN
     if os.name != "nt":
-        if os.fork():
+        is_starter = os.fork() != 0
+        if is_starter:
             return 0
         os.setsid()
     log = process.Log(place.log)
@@ -62,7 +63,8 @@ def main(arguments: Sequence[str]) -> int:
         code = _FAULT
     finally:
         engine_lock.end()
-        os._exit(code)  # at once: threads that nobody waits for, and a hundred megabytes to tidy
+        # At once: there are threads that nobody waits for, and a hundred megabytes that needn't be freed.
+        os._exit(code)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ A token is checked before a request's body is read.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from contextlib import suppress
 from http import HTTPStatus
 from itertools import chain
@@ -141,10 +142,7 @@ def create_team_app(
     app.state.service = service
     app.state.metrics = metrics
     app.state.project = project
-    if isinstance(tokens, Replica):
-        app.state.replica = tokens
-    else:
-        app.state.replica = None
+    app.state.replica = tokens if isinstance(tokens, Replica) else None
     return metrics
 
 
@@ -209,7 +207,7 @@ async def judge(
         verdict = await judge_document()
         if unknown_fields == records.READS_ON:
             return verdict
-        # Clients of earlier versions refuse a verdict with an extra field.
+        # Clients of earlier versions refuse a verdict with fields that they don't know.
         record = json.loads(verdict)
         records.drop_later_fields(record)
         return json.dumps(record, ensure_ascii=False).encode()
@@ -219,32 +217,34 @@ async def judge(
         judge = await service.judge(state.project, judge_request)
         settings = judge.settings
         if limits.rubric_sha256 not in (None, settings.loaded.sha256):
-            there = f"is a different rubric on this server: {settings.loaded.sha256}"
-            raise local.OtherRubricError(f"{settings.loaded.rubric.ref} {there}")
+            problem = f"is a different rubric on this server: {settings.loaded.sha256}"
+            raise local.OtherRubricError(f"{settings.loaded.rubric.ref} {problem}")
         check_prices(settings.models_by_tier, limits.max_cost_usd, asked=True)
         costs = [cost for cost in (settings.max_cost_usd, limits.max_cost_usd) if cost is not None]
-        limited = judge.with_settings(
+        limited_judge = judge.with_settings(
             timeout=min(settings.timeout, limits.deadline or settings.timeout),
-            max_cost_usd=min(costs, default=None),
+            max_cost_usd=min(costs) if costs else None,
         )
         document = body.document.document()
 
-        async def judged(judge: DocumentJudge) -> Verdict:
+        async def judge_and_count(judge: DocumentJudge) -> Verdict:
             verdict = await service.judged(judge, document)
             state.metrics.count(verdict)
             return verdict
 
-        if replica is not None:
-            # Use the text as it was sent: other versions would serialise it differently.
-            sent = (await request.body()).decode("utf-8", "surrogateescape")
-            return await replica.answer(who, idempotency_key, sent, limited, judged)
-        return (await judged(limited)).model_dump_json(by_alias=True).encode()
+        if replica is None:
+            verdict = await judge_and_count(limited_judge)
+            return verdict.model_dump_json(by_alias=True).encode()
+        # The text as it was sent identifies a request: other versions would serialise it differently.
+        text = (await request.body()).decode("utf-8", "surrogateescape")
+        return await replica.answer(holder, idempotency_key, text, limited_judge, judge_and_count)
 
-    # A local client's environment and folder are here the server's own; holders take turns.
+    # Judge in the server's own environment and folder, not a client's. Each holder of a token is a caller,
+    # and the callers take turns.
+    holder = request.scope[HOLDER]
     environ = dict(environment.environ())
-    who = request.scope[HOLDER]
-    holder = local.Carried(environ=environ, cwd=str(Path.cwd()), client=who)
-    return await local.done(request, holder, work)
+    carried = local.Carried(environ=environ, cwd=str(Path.cwd()), client=holder)
+    return await local.done(request, carried, work)
 
 
 @router.post("/ledger")
@@ -252,16 +252,19 @@ def keep(request: Request, body: LinesBody) -> Kept:
     """Take lines of a client's ledger, each once; labels and overrides get the name of the token's holder."""
     replica = request.app.state.replica
     holder = request.scope[HOLDER]
-    raws = (json.dumps(line).encode() for line in body.lines)
-    sent, refused = store.sort_out(raws, store.misplaced if replica is None else refusal)
-    records = [signed(record, holder) for record in sent]
+    raw_lines = [json.dumps(line).encode() for line in body.lines]
+    why_not = store.misplaced if replica is None else refusal
+    accepted, reasons = store.sort_out(raw_lines, why_not)
+    records = [signed(record, holder) for record in accepted]
     if replica is not None:
         replica.database.add(records, holder)
     else:
-        for name in dict.fromkeys(record.project for record in records):
-            of_project = [record for record in records if record.project == name]
-            Ledger(store.home() / name, name).add(*of_project)
-    return Kept(taken=len(records), refused=refused)
+        records_by_project = defaultdict(list)
+        for record in records:
+            records_by_project[record.project].append(record)
+        for project, records_of_project in records_by_project.items():
+            Ledger(store.home() / project, project).add(*records_of_project)
+    return Kept(taken=len(records), refused=reasons)
 
 
 @router.get(
@@ -281,18 +284,19 @@ def lines(
 ) -> StreamingResponse:
     """Return the lines of the team's ledger, one JSON object a line."""
     wanted = LineFilter(since=store.point(since), project=None if project == "all" else project)
-    # By the text that a line has: lines are not parsed here.
-    mark = b"" if kind == "all" else f'"judgekit/{kind}@'.encode()
+    # Lines aren't parsed here: a line of this kind has this text in it, and every line has "".
+    text_of_kind = b"" if kind == "all" else f'"judgekit/{kind}@'.encode()
     replica: Replica | None = request.app.state.replica
 
-    def parts() -> Iterator[bytes]:
+    def yield_parts() -> Iterator[bytes]:
+        """Yield the lines in parts of equal size; only the last part may be shorter, or empty."""
         buffer = bytearray()
         if replica is not None:
-            raws = replica.database.lines(wanted.since, wanted.project)
+            raw_lines = replica.database.lines(wanted.since, wanted.project)
         else:
-            raws = (entry.raw for entry in store.entries([store.home()], wanted))
-        for raw in raws:
-            if mark not in raw:
+            raw_lines = (entry.raw for entry in store.entries([store.home()], wanted))
+        for raw in raw_lines:
+            if text_of_kind not in raw:
                 continue
             buffer += raw + b"\n"
             while len(buffer) >= _PART:
@@ -302,6 +306,6 @@ def lines(
 
     # If it fails before anything is sent, the client gets an error of its own. Later, the connection ends
     # without the last chunk, so that the client knows that lines are missing.
-    rest = parts()
-    first = next(rest)
-    return StreamingResponse(chain([first], rest), media_type=local.LINES)
+    parts = yield_parts()
+    first_part = next(parts)
+    return StreamingResponse(chain([first_part], parts), media_type=local.LINES)

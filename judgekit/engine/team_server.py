@@ -9,6 +9,7 @@ import ssl
 import time
 from contextlib import nullcontext, suppress
 from http import HTTPStatus
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,26 +67,27 @@ _DESCRIPTORS = 4096  # for connections, calls to providers and files
 class PatientProtocol(H11Protocol):
     """uvicorn's protocol with timeouts; uvicorn itself waits forever."""
 
-    _looking: asyncio.TimerHandle | None = None
+    _next_look: asyncio.TimerHandle | None = None
     _state: object = None
     since = 0.0  # when its state changed last
-    _owing: float | None = None  # since when the client has something to read
+    _unread_since: float | None = None  # None while the client has nothing to read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to watch a connection; if there are too many, close the one that's been idle longest."""
         super().connection_made(transport)
         self._look()
-        if len(self.connections) > MOST_CONNECTIONS:
-            open_ = []
-            for connection in self.connections:
-                if (
-                    isinstance(connection, PatientProtocol)
-                    and not connection.transport.is_closing()
-                ):
-                    open_.append(connection)
-            idle = [connection for connection in open_ if connection.is_idle()]
-            if idle and len(open_) > MOST_CONNECTIONS:
-                longest_idle = min(idle, key=lambda connection: connection.since)
-                longest_idle.transport.abort()
+        if len(self.connections) <= MOST_CONNECTIONS:
+            return
+        open_connections = []
+        for connection in self.connections:
+            if not isinstance(connection, PatientProtocol):
+                continue
+            if not connection.transport.is_closing():
+                open_connections.append(connection)
+        idle_connections = [connection for connection in open_connections if connection.is_idle()]
+        if idle_connections and len(open_connections) > MOST_CONNECTIONS:
+            longest_idle = min(idle_connections, key=lambda connection: connection.since)
+            longest_idle.transport.abort()
 
     def is_idle(self) -> bool:
         """Whether no request is being answered."""
@@ -94,12 +96,14 @@ class PatientProtocol(H11Protocol):
         return cycle is None or cycle.response_complete  # type: ignore[redundant-expr]
 
     def resume_writing(self) -> None:
+        """Start the time for reading anew: the client has read a part of its answer."""
         super().resume_writing()
-        self._owing = None
+        self._unread_since = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
+        """Stop watching the connection."""
+        if self._next_look is not None:
+            self._next_look.cancel()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
@@ -124,16 +128,20 @@ class PatientProtocol(H11Protocol):
         if state != self._state:
             self._state = state
             self.since = now
-        if self.transport.get_write_buffer_size():
-            self._owing = self._owing or now
-        else:
-            self._owing = None
+        has_unread_answer = self.transport.get_write_buffer_size() > 0
+        if not has_unread_answer:
+            self._unread_since = None
+        elif self._unread_since is None:
+            self._unread_since = now
+        # There's no limit while the client waits for its answer.
         limits = {h11.IDLE: HEAD_SECONDS, h11.SEND_BODY: BODY_SECONDS}
-        unsent = now - self.since > limits.get(self.conn.their_state, float("inf"))
-        if unsent or (self._owing is not None and now - self._owing > WRITE_SECONDS):
+        limit = limits.get(self.conn.their_state, inf)
+        sends_too_slowly = now - self.since > limit
+        unread_s = 0.0 if self._unread_since is None else now - self._unread_since
+        if sends_too_slowly or unread_s > WRITE_SECONDS:
             self.transport.abort()
             return
-        self._looking = self.loop.call_later(_LOOK, self._look)
+        self._next_look = self.loop.call_later(_LOOK, self._look)
 
 
 def serve(
@@ -151,36 +159,40 @@ def serve(
     folder = environment.SERVER.make()
     log = Log(str(Path(folder) / "log"))
     replica = joined(settings, log)
-    if not (user_tokens() if replica is None else replica.tokens).all():
+    tokens = user_tokens() if replica is None else replica.tokens
+    if not tokens.all():
         raise ConfigError(
             "there is no token yet; create one with: judgekit serve token create NAME"
         )
-    loader.configured_rubric("judge", settings.judge.rubric, project)
-    models_by_tier, who = panel.resolve_panel(settings, project)
+    loader.configured_rubric(
+        "judge", settings.judge.rubric, project
+    )  # raises if there's no such rubric
+    models_by_tier, description = panel.resolve_panel(settings, project)
     if not models_by_tier:
-        raise ConfigError(f"no model to judge with: {who}")
+        raise ConfigError(f"no model to judge with: {description}")
     check_prices(models_by_tier, settings.judge.max_cost_usd, project, asked=False)
-    listener = _listener(host, port)
+    listener = _open_listener(host, port)
     scheme = "https" if certificate else "http"
-    name = f"[{host}]" if ":" in host else host
-    url = f"{scheme}://{name}:{listener.getsockname()[1]}"
+    host_in_url = f"[{host}]" if ":" in host else host  # an IPv6 address
+    actual_port = listener.getsockname()[1]  # the system chooses one for port 0
+    url = f"{scheme}://{host_in_url}:{actual_port}"
     tls = {"ssl_certfile": certificate, "ssl_keyfile": key}
     server = uvicorn.Server(lifecycle.settings(PatientProtocol, DRAIN_SECONDS, **tls))
 
-    async def live() -> None:
+    async def run_server() -> None:
         service = Service()
         logging.getLogger().addHandler(log)  # or uvicorn's errors would go to stderr
         server.config.app = create_team_app(service, log, replica or user_tokens(), project)
         await service.prepare()  # it never raises: its failure is the answer to each request
         try:
             async with nullcontext() if replica is None else replica.living():
-                begun(f"judging at {url}: {who}")
+                begun(f"judging at {url}: {description}")
                 await server.serve([listener])
         finally:
             await service.gateway.aclose()
 
     with listener:
-        asyncio.run(live())
+        asyncio.run(run_server())
 
 
 def _check_tls(host: str, certificate: Path | None, key: Path | None) -> None:
@@ -190,34 +202,38 @@ def _check_tls(host: str, certificate: Path | None, key: Path | None) -> None:
     if certificate is not None:
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-        except OSError:  # among them errors of TLS
+        except OSError:  # errors of TLS are among them
             raise ConfigError(
                 f"{certificate}, {key}: no certificate and its key; expected PEM"
             ) from None
     elif not is_loopback(host):
+        problem = "without TLS others on the network could read tokens and texts"
         remedy = "give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a TLS proxy"
-        raise UsageError(
-            f"{host}: without TLS others on the network could read tokens and texts; {remedy}"
-        )
+        raise UsageError(f"{host}: {problem}; {remedy}")
 
 
-def _listener(host: str, port: int) -> socket.socket:
+def _open_listener(host: str, port: int) -> socket.socket:
+    """Listen on the first address of a host; raises `ConfigError` if that's impossible."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, place = found[0]
-        listener = socket.create_server(place[:2], family=family, backlog=512)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = addresses[0]
+        host_and_port = address[:2]  # an IPv6 address has two more parts
+        listener = socket.create_server(host_and_port, family=family, backlog=512)
     except OSError as error:
         problem = f"cannot listen on {host}:{port} ({error.strerror or error})"
         raise ConfigError(f"{problem}; choose another --host or --port") from None
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)  # connections inherit it
+    _raise_descriptor_limit()
+    return listener
+
+
+def _raise_descriptor_limit() -> None:
+    """Let this process open more files and connections, as far as the system allows."""
     with suppress(ImportError, ValueError):  # Windows; a system that allows fewer
         import resource  # noqa: PLC0415 - not on Windows
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        # A negative limit is none.
         if 0 <= soft < _DESCRIPTORS:
-            if hard < 0:
-                most = _DESCRIPTORS
-            else:
-                most = min(hard, _DESCRIPTORS)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    return listener
+            wanted = _DESCRIPTORS if hard < 0 else min(hard, _DESCRIPTORS)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -82,14 +82,14 @@ def engine(
     log, lock = Log(place.log), take()
     os.pwrite(lock.lock, b"%d\n" % os.getpid(), 0)
     found = Engine(lock, log)
-    found._door = AdmissionMiddleware(_nothing, log)
-    found._idle = 60.0
+    found._admission = AdmissionMiddleware(_nothing, log)
+    found._idle_limit_s = 60.0
     return found
 
 
 def leaves(engine: Engine) -> str:
     engine.look_around()
-    return engine._why if engine.should_exit else ""
+    return engine._reason if engine.should_exit else ""
 
 
 def test_it_leaves_when_it_has_been_idle_for_long_enough(
@@ -97,13 +97,13 @@ def test_it_leaves_when_it_has_been_idle_for_long_enough(
 ) -> None:
     clock.now += 59
     assert leaves(engine) == ""
-    engine._door.requests += 1  # came and went between two looks
+    engine._admission.requests += 1  # came and went between two looks
     clock.now += 59
     assert leaves(engine) == ""
-    engine._door.inside[""] = 1
+    engine._admission.inside[""] = 1
     clock.now += 10_000
     assert leaves(engine) == ""
-    engine._door.inside.clear()
+    engine._admission.inside.clear()
     clock.now += 30
     monkeypatch.setattr(time, "time", lambda: 1e9)  # that clock may jump
     assert leaves(engine) == ""
@@ -120,9 +120,9 @@ def test_it_leaves_when_it_has_grown_or_cannot_be_found_or_is_told_to(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(lifecycle, "rss_bytes", lambda: lifecycle.MOST_RSS + 1)
-        engine._door.inside[""] = 1
+        engine._admission.inside[""] = 1
         assert leaves(engine) == ""
-        engine._door.inside.clear()
+        engine._admission.inside.clear()
         assert leaves(engine).startswith("grown to ")
     engine.should_exit = False
     assert leaves(engine) == ""
@@ -130,7 +130,7 @@ def test_it_leaves_when_it_has_grown_or_cannot_be_found_or_is_told_to(
     assert leaves(engine) == "its socket is gone"
     engine.should_exit = False
     engine.leave()
-    assert (engine.should_exit, engine._why) == (True, "asked to stop")
+    assert (engine.should_exit, engine._reason) == (True, "asked to stop")
 
 
 def test_what_a_judging_needs_is_there_before_anybody_asks_and_how_long_is_the_users_to_say(
@@ -154,13 +154,13 @@ def test_what_a_judging_needs_is_there_before_anybody_asks_and_how_long_is_the_u
     config.parent.mkdir()
     for minutes, seconds in (("0.5", 30.0), ("-1", 900.0)):
         config.write_text(f"engine: {{idle_minutes: {minutes}}}\n")
-        engine._idle = 86_400
+        engine._idle_limit_s = 86_400
         asyncio.run(run())
-        assert (steps, engine._idle) == (["models", True], seconds)
+        assert (steps, engine._idle_limit_s) == (["models", True], seconds)
         steps.clear()
     monkeypatch.setattr(litellm, "loaded", fails)  # leaves soon, and is not started at every prompt
     asyncio.run(run())
-    assert engine._idle == 30
+    assert engine._idle_limit_s == 30
     assert Path(place.tried).exists()
     assert "not ready: ImportError: no litellm" in Path(place.log).read_text()
 
