@@ -116,7 +116,7 @@ class _Answer(NamedTuple):
     def source(self, *, tells_fractions: bool) -> ScoreSource:
         """Tell how the answer's scores were read; in older records it's inferred from the numbers.
 
-        With `tells_fractions`, the model gave fractional scores elsewhere: its whole ones are expectations, too.
+        With `tells_fractions`, the model gave fractional scores elsewhere: its whole ones are means, too.
         """
         if self.recorded.read is not None:
             return self.recorded.read
