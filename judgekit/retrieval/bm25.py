@@ -100,45 +100,50 @@ class _Entry:
 def match(
     opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool = False
 ) -> list[Candidate]:
-    """Return the best matches of any of `parts`, rated, best first.
+    """Return the best matches of any of the parts of a query, rated, best first.
 
     An entry gets the confidence of the part it answers best. A `quick` search is for a prompt: it scores
-    fewer hits, by their terms alone, and in a large store it leaves frequent terms to the scoring. That
-    hardly changes what gets injected.
+    fewer hits, by their terms alone, and in a large store it doesn't look up frequent terms. That hardly
+    changes which memories a prompt gets.
     """
     return merge_parts(match_parts(opened, parts, pool, quick=quick))
 
 
 def merge_parts(hits_by_part: Sequence[tuple[Part, list[Candidate]]]) -> list[Candidate]:
-    """Return the hits of all parts, each entry once, best first."""
-    rated: list[Candidate] = []
+    """Return the hits of all parts, best first; of an entry's hits, the most confident one."""
+    all_hits: list[Candidate] = []
     for _, hits in hits_by_part:
-        rated += hits
-    if len(hits_by_part) > 1:
-        rated.sort(key=lambda hit: -hit.confidence)
-    unique: dict[str, Candidate] = {}
-    for hit in rated:
-        unique.setdefault(hit.place, hit)
-    return list(unique.values())
+        all_hits += hits
+    if len(hits_by_part) > 1:  # those of a single part are in order
+        all_hits.sort(key=lambda hit: -hit.confidence)
+    best_by_place: dict[str, Candidate] = {}
+    for hit in all_hits:
+        if hit.place not in best_by_place:
+            best_by_place[hit.place] = hit
+    return list(best_by_place.values())
 
 
 def match_parts(
     opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool = False
 ) -> list[tuple[Part, list[Candidate]]]:
-    """Return the best matches of each part that's searched, rated, best first."""
-    terms_by_text: dict[str, Term] = {}
+    """Return pairs of a part and its best matches, rated, best first; [] if nothing matches any part.
+
+    A quick search may leave out parts that only have frequent terms.
+    """
+    term_by_text: dict[str, Term] = {}
     for part in parts:
-        terms_by_text.update({term.text: term for term in part.terms})
-    terms = list(terms_by_text.values())
+        for term in part.terms:
+            term_by_text[term.text] = term
+    terms = list(term_by_text.values())
     for number, term in enumerate(terms):
         _look_up(opened, number, term)
     likeliest_by_part = _choose_entries(opened, parts, pool, quick=quick)
-    numbers: set[int] = set()
+    entry_numbers: set[int] = set()
     for _, likeliest in likeliest_by_part:
-        numbers |= likeliest
-    if not numbers:
+        entry_numbers |= likeliest
+    if not entry_numbers:
         return []
-    entries = _read_entries(opened, terms, sorted(numbers))
+    entries = _read_entries(opened, terms, sorted(entry_numbers))
     patterns = list_patterns(terms)
     _count(opened, entries, patterns)
     leading = LEADING
@@ -155,7 +160,10 @@ def match_parts(
 def _choose_entries(
     opened: Index, parts: Sequence[Part], pool: int, *, quick: bool
 ) -> list[tuple[Part, set[int]]]:
-    """Order the parts by their rarest terms, and choose the likeliest entries for each."""
+    """Return pairs of a part and the numbers of its likeliest entries, the part with the rarest term first.
+
+    The parts share the `pool`, the number of entries to score, but each gets a few.
+    """
     part_count = len(parts) or 1
     pool = max(pool // part_count, min(pool, LEAST))
     enough = _ENOUGH * pool
@@ -166,16 +174,18 @@ def _choose_entries(
         most = QUICK_POSTINGS // part_count
 
     def count_rarest(part: Part) -> int:
+        """Return the count of a part's rarest term; one that occurs nowhere is of no use."""
         return min([term.count or opened.size for term in part.terms])
 
     postings: Postings = {}
     likeliest_by_part = []
     for part in sorted(parts, key=count_rarest):
-        if quick and sum(map(len, postings.values())) > QUICK_POSTINGS:
-            break  # all that's left are parts with frequent terms only
-        worth = _weigh_entries(opened, part.terms, postings, enough, most)
-        likeliest = sorted(worth, key=worth.__getitem__, reverse=True)[:pool]
-        likeliest_by_part.append((part, set(map(int, likeliest))))
+        occurrences = sum(map(len, postings.values()))
+        if quick and occurrences > QUICK_POSTINGS:
+            break  # the remaining parts have frequent terms only
+        weight_by_entry = _weigh_entries(opened, part.terms, postings, enough, most)
+        heaviest_first = sorted(weight_by_entry, key=weight_by_entry.__getitem__, reverse=True)
+        likeliest_by_part.append((part, set(map(int, heaviest_first[:pool]))))
     return likeliest_by_part
 
 
@@ -188,17 +198,18 @@ def _rate(
     *,
     quick: bool,
 ) -> list[Candidate]:
-    """Turn entries into rated hits of one part, best first."""
+    """Turn entries into rated hits of one part, best first. The sections of `leading` long ones are read."""
     saturation = opened.profile.bm25["k1"] + 1
     hits = [_score(entry, part, saturation) for entry in entries]
     _add_passages(opened, part, hits, entries, patterns, leading)
-    best = max([hit.bm25 for hit in hits], default=0.0) or 1.0
+    best = max([hit.bm25 for hit in hits], default=0.0) or 1.0  # 1, so as not to divide by 0
     for hit in hits:
         hit.score = hit.bm25 / best
     if not quick:
-        pairs = zip(hits, entries, strict=True)
-        _add_likeness(opened, sorted(pairs, key=lambda pair: -pair[0].bm25))
-    prompt_part = part if quick else None
+        pairs = list(zip(hits, entries, strict=True))
+        pairs.sort(key=lambda pair: -pair[0].bm25)
+        _add_likeness(opened, pairs)
+    prompt_part = part if quick else None  # only prompts may be mere talk
     return confidence.order(hits, part.terms, opened.size, opened.profile, prompt_part)
 
 
@@ -224,22 +235,29 @@ def _score(entry: _Entry, part: Part, saturation: float) -> Candidate:
 
 def make_candidate(opened: Index, row: Sequence[Any]) -> Candidate:
     """Build the candidate for a row of the index's table `file`, given as the values of `COLUMNS`."""
-    name, title, category, joined_tags, path, updated, status = row
+    entry_id, title, category, joined_tags, path, updated, status = row
     tags = tuple([tag for tag in joined_tags.split(",") if tag])
-    hit = Candidate(name, title, category, tags, updated, opened.root, path, opened.profile.kind)
+    kind = opened.profile.kind
+    hit = Candidate(entry_id, title, category, tags, updated, opened.root, path, kind)
     hit.status = status or ""
     return hit
 
 
 def _look_up(opened: Index, number: int, term: Term) -> None:
-    """Set a term's number, count (or an upper bound) and rarity."""
+    """Set a term's number, its rarity, and the number of entries that have it.
+
+    That number is an upper bound, because an entry may have several of the term's forms.
+    """
     count = 0
     for phrase in term.phrases:
         if phrase == term.prefix:
-            last = phrase + "\U0010ffff"
-            (longer,) = opened.connection.execute(_STARTING, (phrase, last)).fetchone()
-            count += int(longer)
+            end = (
+                phrase + "\U0010ffff"
+            )  # the last character: all words with this prefix sort before it
+            (prefix_count,) = opened.connection.execute(_STARTING, (phrase, end)).fetchone()
+            count += int(prefix_count)
         else:
+            # No more entries have the whole phrase than have its rarest stem.
             stems = phrase.split()
             counts = index_file.frequencies(opened.connection, stems)
             count += min([counts.get(stem, 0) for stem in stems], default=0)
@@ -255,10 +273,10 @@ def _weigh_entries(
 ) -> dict[str, float]:
     """Map the entries that contain the rarest terms to the summed rarity of these terms.
 
-    Terms are looked up until they have `enough` occurrences, and further ones while the sum stays below
-    `most`. `postings` caches the look-ups.
+    Terms are looked up, the rarest first, until they have `enough` occurrences, and further ones while the
+    sum is at most `most`. `postings` caches the look-ups.
     """
-    worth: dict[str, float] = {}
+    weight_by_entry: dict[str, float] = {}
     occurrences = 0
     for term in sorted(terms, key=lambda term: term.count):
         if occurrences >= enough and occurrences + term.count > most:
@@ -270,32 +288,36 @@ def _weigh_entries(
             (numbers,) = opened.connection.execute(_MATCHES, (term.expression,)).fetchone()
             postings[term.number] = numbers.split(",") if numbers else []
         for entry in postings[term.number]:
-            worth[entry] = worth.get(entry, 0.0) + term.rarity
-    return worth
+            weight_by_entry[entry] = weight_by_entry.get(entry, 0.0) + term.rarity
+    return weight_by_entry
 
 
 def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int, _Entry]:
-    """Read entries by number. Of a long one only some stems are read; FTS5 is asked about the other terms."""
+    """Read entries by number. Of a very long one, only the beginning is read.
+
+    FTS5 then tells which of the terms are anywhere in it: they're its `indexed_terms`.
+    """
     execute = opened.connection.execute
     entries = {}
-    cut = []
+    cut_numbers = []
     has_languages = opened.version >= index_file.LANGUAGES_VERSION
     has_sections = opened.version >= index_file.SECTIONS_VERSION
     query = _ENTRIES_IN % (
         "language" if has_languages else _LANGUAGE_BEFORE,
         "sections" if has_sections else _SECTIONS_BEFORE,
     )
-    for row in execute(f"{query}({','.join(map(str, numbers))})").fetchall():
-        number, title, tags, body, parts, is_damaged, language, section_count = row[
-            :_LEADING_COLUMNS
-        ]
+    joined_numbers = ",".join(map(str, numbers))
+    for row in execute(f"{query}({joined_numbers})").fetchall():
+        leading_columns = row[:_LEADING_COLUMNS]
+        number, title, tags, body, parts, is_damaged, language, section_count = leading_columns
         columns = [title, tags, body, parts]
         hit = make_candidate(opened, row[_LEADING_COLUMNS:])
         hit.damaged = bool(is_damaged)
         hit.text = f"{title} {body}"
         hit.wording = confidence.Wording(hit.text)
         hit.passage = " ".join(columns)
-        hit.length = sum([column.count(" ") + (column != "") for column in columns])
+        # A column of three words has two spaces; an empty one has no word.
+        hit.length = sum([column.count(" ") + 1 for column in columns if column])
         entry = _Entry(number, hit, columns)
         entries[number] = entry
         entry.has_stop_words = language != ""
@@ -304,9 +326,10 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
         if entry.is_cut:
             (sizes,) = execute("SELECT sz FROM text_docsize WHERE id = ?", (number,)).fetchone()
             hit.length = _add_up(sizes)
-            cut.append(number)
-    if cut:
-        query = f"{_MATCHES_IN}({','.join(map(str, cut))})"
+            cut_numbers.append(number)
+    if cut_numbers:
+        joined_numbers = ",".join(map(str, cut_numbers))
+        query = f"{_MATCHES_IN}({joined_numbers})"
         for term in terms:
             for (number,) in execute(query, (term.expression,)).fetchall():
                 entries[number].indexed_terms.add(term.number)
@@ -314,12 +337,15 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
 
 
 def _add_up(sizes: bytes) -> int:
-    """Add up numbers in FTS5's encoding: seven bits a byte, most significant first."""
+    """Add up numbers in FTS5's encoding: seven bits a byte, most significant first.
+
+    The highest bit of a byte says that more bytes of the same number follow.
+    """
     total = 0
     value = 0
     for byte in sizes:
-        value = value << 7 | byte & 0x7F
-        is_last_of_number = byte < 0x80  # noqa: PLR2004 - the bit that says that more bytes follow
+        value = value << 7 | byte & 0x7F  # append the byte's lower seven bits
+        is_last_of_number = byte < 0x80  # noqa: PLR2004 - the highest bit isn't set
         if is_last_of_number:
             total += value
             value = 0
@@ -330,47 +356,57 @@ def _count(opened: Index, entries: dict[int, _Entry], patterns: Sequence[Pattern
     """Set each entry's term frequencies, their places, and the damping for its length."""
     profile = opened.profile
     bm25 = profile.bm25
+    padding = bm25["padding"]
     totals = index_file.frequencies(opened.connection, [index_file.TOTAL])
-    average = totals.get(index_file.TOTAL, 0) / (opened.size or 1) + bm25["padding"] or 1
+    word_count = totals.get(index_file.TOTAL, 0)  # of all entries
+    average_length = word_count / (opened.size or 1) + padding
+    if not average_length:  # don't divide by it
+        average_length = 1
     for entry in entries.values():
         _count_in_entry(entry, patterns, profile)
-        length = (entry.candidate.length + bm25["padding"]) / average
-        entry.damping = bm25["k1"] * (1 - bm25["b"] + bm25["b"] * length)
+        relative_length = (entry.candidate.length + padding) / average_length
+        entry.damping = bm25["k1"] * (1 - bm25["b"] + bm25["b"] * relative_length)
 
 
 def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile) -> None:
-    """Count the terms in an entry, and note their places in its body if it has sections."""
+    """Set the frequencies of the terms in an entry, each occurrence weighted by its column.
+
+    If the entry has sections, the places of the terms in its body are noted, too.
+    """
     entry.frequencies.clear()
     entry.title_frequencies.clear()
     entry.body_places.clear()
     title, tags, body, parts = entry.columns
     # Columns are separated by a line break, so that no phrase can match across two of them.
     text = f" {title} \n {tags} \n {parts} \n {body} "
-    tags_start = len(title) + 3
+    tags_start = len(title) + 3  # two spaces and the line break
     parts_start = tags_start + len(tags) + 3
     body_start = parts_start + len(parts) + 3
     weights = profile.weights
     frequencies = entry.frequencies
     for pattern in patterns:
         number, needle, _ = pattern
-        if needle not in text:  # cheaper than the call, and usually true
+        if needle not in text:  # most patterns aren't, and this is cheaper than the call
             continue
         for place, weight in find_pattern(text, pattern, profile.bm25["prefix"]):
             if place >= body_start:
-                worth = weights["body"] * weight
+                weighted = weights["body"] * weight
                 if entry.section_count:
                     occurrence = (place - body_start - 1, weight)
                     entry.body_places.setdefault(number, []).append(occurrence)
             elif place >= parts_start:
-                worth = weights["parts"] * weight
+                weighted = weights["parts"] * weight
             else:
-                worth = weights["title" if place < tags_start else "tags"] * weight
-                known = entry.title_frequencies.get(number, 0.0)
-                entry.title_frequencies[number] = known + worth
+                column = "title" if place < tags_start else "tags"
+                weighted = weights[column] * weight
+                frequency_before = entry.title_frequencies.get(number, 0.0)
+                entry.title_frequencies[number] = frequency_before + weighted
                 entry.title_terms.add(number)
-            frequencies[number] = frequencies.get(number, 0.0) + worth
+            frequencies[number] = frequencies.get(number, 0.0) + weighted
+    # The other terms that FTS5 reported are in the part of the body that wasn't read.
     for number in entry.indexed_terms:
-        frequencies.setdefault(number, weights["body"])
+        if number not in frequencies:
+            frequencies[number] = weights["body"]
 
 
 def _add_passages(
@@ -385,81 +421,96 @@ def _add_passages(
 
     Other long entries count as if none of their sections contained anything from the query.
     """
-    long_pairs = [pair for pair in zip(hits, entries, strict=True) if pair[1].section_count]
+    long_pairs = []
+    for hit, entry in zip(hits, entries, strict=True):
+        if entry.section_count:
+            long_pairs.append((hit, entry))
     if not long_pairs:
         return
     long_pairs.sort(key=lambda pair: -pair[0].bm25)
-    leading = long_pairs[:most]
-    _read_sections(opened, [entry for _, entry in leading], patterns)
-    lengths = [passage.length for _, entry in leading for passage in entry.passages or ()]
-    average = sum(lengths) / (len(lengths) or 1) + opened.profile.bm25["padding"] or 1
-    for hit, entry in long_pairs[most:]:
+    leading_pairs = long_pairs[:most]
+    other_pairs = long_pairs[most:]
+    _read_sections(opened, [entry for _, entry in leading_pairs], patterns)
+    lengths: list[int] = []
+    for _, entry in leading_pairs:
+        lengths += [passage.length for passage in entry.passages or ()]
+    average_length = sum(lengths) / (len(lengths) or 1) + opened.profile.bm25["padding"]
+    if not average_length:  # don't divide by it
+        average_length = 1
+    for hit, entry in other_pairs:
         hit.bm25 /= 1 + PASSAGE
         hit.passage = _join_columns(entry, 0, _BEGINNING_CHARS)
-    for hit, entry in leading:
-        _add_best_passage(hit, entry, part, opened.profile, average)
+    for hit, entry in leading_pairs:
+        _add_best_passage(hit, entry, part, opened.profile, average_length)
 
 
 def _read_sections(opened: Index, entries: Sequence[_Entry], patterns: Sequence[Pattern]) -> None:
     """Read the sections of entries, and the parts of their bodies that weren't read yet."""
-    unread = [entry for entry in entries if entry.passages is None]
-    if not unread:
+    unread_entries = [entry for entry in entries if entry.passages is None]
+    if not unread_entries:
         return
     from judgekit.retrieval import passages  # noqa: PLC0415 - many stores have short entries only
 
-    passages_by_entry = passages.read_passages(opened, [entry.number for entry in unread])
-    for entry in unread:
+    numbers = [entry.number for entry in unread_entries]
+    passages_by_entry = passages.read_passages(opened, numbers)
+    for entry in unread_entries:
         if entry.is_cut:
-            query = (_MAX_BODY + 1, entry.number)
-            (rest,) = opened.connection.execute(_BODY_FROM, query).fetchone()
-            entry.columns[_BODY] += rest
+            values = (_MAX_BODY + 1, entry.number)  # SQLite counts characters from 1
+            (unread_body,) = opened.connection.execute(_BODY_FROM, values).fetchone()
+            entry.columns[_BODY] += unread_body
             entry.indexed_terms.clear()
             _count_in_entry(entry, patterns, opened.profile)
             entry.is_cut = False
         entry.passages = passages_by_entry.get(entry.number, [])
-        # A heading's words occur in the body as well.
-        found_patterns = [pattern for pattern in patterns if pattern[0] in entry.body_places]
-        passages.count_in_passages(
-            entry.passages, entry.body_places, found_patterns, opened.profile
-        )
+        # A heading's words occur in the body as well, so the other patterns match no heading.
+        body_patterns = []
+        for pattern in patterns:
+            term_number, _, _ = pattern
+            if term_number in entry.body_places:
+                body_patterns.append(pattern)
+        passages.count_in_passages(entry.passages, entry.body_places, body_patterns, opened.profile)
 
 
 def _add_best_passage(
     hit: Candidate, entry: _Entry, part: Part, profile: Profile, average: float
 ) -> None:
-    """Combine the BM25 of a hit's entry and its best section, and set the features its confidence needs."""
+    """Combine the BM25 of a hit's entry and its best section, and make that section the hit's passage.
+
+    A second section is named if it's nearly as good and doesn't overlap.
+    """
     from judgekit.retrieval import passages  # noqa: PLC0415 - many stores have short entries only
 
     sections = entry.passages or []
     scores = _score_passages(sections, entry, part, profile, average)
-    best = max(scores, default=0.0)
-    hit.bm25 = (hit.bm25 + PASSAGE * best) / (1 + PASSAGE)
+    best_score = max(scores, default=0.0)
+    hit.bm25 = (hit.bm25 + PASSAGE * best_score) / (1 + PASSAGE)
     # Sections that match only because of their entry's title aren't named.
-    numbers = [number for number, passage in enumerate(sections) if passage.frequencies]
-    numbers.sort(key=lambda number: -scores[number])
+    numbers = [number for number, section in enumerate(sections) if section.frequencies]
     if not numbers:
         return
-    passage = sections[numbers[0]]
-    hit.sections = [passages.name_section(passage, numbers[0], hit.title)]
-    for number in numbers[1:]:
+    numbers.sort(key=lambda number: -scores[number])
+    best_number, *other_numbers = numbers
+    best = sections[best_number]
+    hit.sections = [passages.name_section(best, best_number, hit.title)]
+    for number in other_numbers:
         other = sections[number]
-        is_apart = other.start >= passage.end or other.end <= passage.start
-        if is_apart and scores[number] >= SECOND * best:
+        overlaps = other.start < best.end and other.end > best.start
+        if not overlaps and scores[number] >= SECOND * best_score:
             hit.sections.append(passages.name_section(other, number, hit.title))
             break
     hit.matched = set(hit.titled)
     hit.headed = set()
     for index, term in enumerate(part.terms):
-        if term.number in passage.frequencies:
+        if term.number in best.frequencies:
             hit.matched.add(index)
-        if term.number in passage.title_terms:
+        if term.number in best.title_terms:
             hit.headed.add(index)
-    hit.passage_length = passage.length
-    hit.passage = _join_columns(entry, passage.start, passage.end, passage.titles)
+    hit.passage_length = best.length
+    hit.passage = _join_columns(entry, best.start, best.end, best.titles)
 
 
 def _join_columns(entry: _Entry, start: int, end: int, titles: str = "") -> str:
-    """Join an entry's titles and tags, those of a section, and some characters of its body."""
+    """Join an entry's title and tags, the headings of a section, and some characters of its body."""
     title, tags, body, _ = entry.columns
     return " ".join([title, tags, titles, body[start:end]])
 
@@ -471,30 +522,39 @@ def _score_passages(
     profile: Profile,
     average: float,
 ) -> list[float]:
-    """Return the BM25 of each section, with the titles and tags of its entry."""
+    """Return the BM25 of each section; the title and tags of its entry count as its own.
+
+    `average` is the mean length of sections, in words.
+    """
     terms = []
     for term in part.terms:
         if term.number in entry.frequencies:
-            terms.append((term.number, term.rarity, entry.title_frequencies.get(term.number, 0.0)))
+            title_frequency = entry.title_frequencies.get(term.number, 0.0)
+            terms.append((term.number, term.rarity, title_frequency))
     k1 = profile.bm25["k1"]
     b = profile.bm25["b"]
     padding = profile.bm25["padding"]
     scores = []
     for passage in passages:
-        damping = k1 * (1 - b + b * (passage.length + padding) / average)
+        relative_length = (passage.length + padding) / average
+        damping = k1 * (1 - b + b * relative_length)
         score = 0.0
-        for number, rarity, in_titles in terms:
-            frequency = passage.frequencies.get(number, 0.0) + in_titles
+        for number, rarity, title_frequency in terms:
+            frequency = passage.frequencies.get(number, 0.0) + title_frequency
             score += rarity * frequency * (k1 + 1) / (frequency + damping)
         scores.append(score)
     return scores
 
 
 def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> None:
-    """Move hits up that resemble the best ones, that is, share their most typical words."""
+    """Raise the scores of hits that share the typical words of the best ones. `ranked` has the best first."""
     feedback = opened.profile.feedback
-    best = ranked[: min(int(feedback["entries"]), len(ranked) // 2)]
-    if not best or not best[0][0].bm25:
+    best_count = min(int(feedback["entries"]), len(ranked) // 2)
+    best = ranked[:best_count]
+    if not best:
+        return
+    first_hit, _ = best[0]
+    if not first_hit.bm25:
         return
     if not all(entry.has_stop_words for _, entry in best):
         return  # the words they share may as well be `the` and `of`
@@ -504,21 +564,22 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
         words = set(" ".join(entry.columns).split())
         weight = sum([weight for word, weight in typical_words.items() if word in words])
         likenesses.append(weight / (1 + entry.damping))
-    most = max(likenesses)
-    if not most:
+    highest_likeness = max(likenesses)
+    if not highest_likeness:
         return
-    share = feedback["share"]
+    share = feedback["share"]  # of the likeness in the new score
     for (hit, entry), likeness in zip(ranked, likenesses, strict=True):
         if entry.has_stop_words:
-            hit.score = (1 - share) * hit.score + share * likeness / most
+            hit.score = (1 - share) * hit.score + share * likeness / highest_likeness
 
 
 def _list_subject_words(hit: Candidate, entry: _Entry) -> list[str]:
-    """List the words that show a hit's subject: those of its section, or of the start of its columns."""
+    """List the first words of a hit's section, or of each column, which usually show its subject."""
     if hit.sections:
         return hit.passage.split()[:_BEGINNING]
     words: list[str] = []
     for column in entry.columns:
+        # Don't split a long column whole: its last piece is what's left of it, and dropped.
         words += column.split(" ", _BEGINNING)[:_BEGINNING]
     return words
 
@@ -526,23 +587,27 @@ def _list_subject_words(hit: Candidate, entry: _Entry) -> list[str]:
 def _find_typical_words(
     opened: Index, best: Sequence[tuple[Candidate, _Entry]]
 ) -> dict[str, float]:
-    """Weigh the words that are frequent in the best hits and rare in the store."""
+    """Map the words that are frequent in the best hits and rare in the store to their weights."""
     profile = opened.profile
     total = sum(hit.bm25 for hit, _ in best)
     shares: dict[str, float] = {}
     for hit, entry in best:
         length = hit.passage_length or hit.length
-        share = hit.bm25 / (total * (length + profile.bm25["padding"]))
+        share = hit.bm25 / (
+            total * (length + profile.bm25["padding"])
+        )  # that each of its words adds
         for word in _list_subject_words(hit, entry):
             shares[word] = shares.get(word, 0.0) + share
     words = [word for word in shares if len(word) > 1 and not has_runs(word)]
     words = words[:_MOST_WORDS]
     rarities = {}
     for word, count in index_file.frequencies(opened.connection, words).items():
-        if count > 1:
+        if count > 1:  # a word in a single entry is no sign of likeness
             rarities[word] = confidence.rarity(count, opened.size, profile.background, common=False)
-    typical = sorted(
-        ((shares[word] * rarity, word) for word, rarity in rarities.items()), reverse=True
-    )
-    most_typical = typical[: int(profile.feedback["words"])]
-    return {word: worth * rarities[word] for worth, word in most_typical}
+    ranked_words = [(shares[word] * rarity, word) for word, rarity in rarities.items()]
+    ranked_words.sort(reverse=True)
+    word_count = int(profile.feedback["words"])
+    weights = {}
+    for typicality, word in ranked_words[:word_count]:
+        weights[word] = typicality * rarities[word]
+    return weights

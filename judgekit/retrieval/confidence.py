@@ -169,18 +169,23 @@ class Candidate:
 
     def name_section(self) -> str:
         """Return the headings of the best section; "" if there's none, or if it's the title."""
-        if not self.sections or self.sections[0].heading == self.title:
+        if not self.sections:
             return ""
-        return self.sections[0].heading
+        heading = self.sections[0].heading
+        return "" if heading == self.title else heading
 
     def add_line(self, path: str) -> str:
-        """Add the line of the best section to a path of this hit, if it's known."""
-        if self.sections and self.sections[0].line:
-            return f"{path}:{self.sections[0].line}"
-        return path
+        """Add the line of the best section to a path of this hit (`notes.md:12`), if it's known."""
+        if not self.sections:
+            return path
+        line = self.sections[0].line
+        return f"{path}:{line}" if line else path
 
     def shown(self) -> dict[str, Any]:
-        """Build its JSON for search results, with printable texts; numbers that don't exist are null."""
+        """Build the JSON of this candidate for search results, with printable texts.
+
+        Numbers are null if a user's program didn't give them.
+        """
         is_from_program = self.kind == COMMAND
         shown: dict[str, Any] = {
             "id": encodable(self.id),
@@ -203,10 +208,10 @@ class Candidate:
             shown["alike"] = len(self.alike)
             shown["alike_paths"] = [encodable(hit.path) for hit in self.alike]
         if self.sections:
-            best, *others = [section.shown() for section in self.sections]
-            shown |= best
-            if others:
-                shown["also"] = others
+            best_section, *other_sections = [section.shown() for section in self.sections]
+            shown |= best_section
+            if other_sections:
+                shown["also"] = other_sections
         return shown
 
     def describe_age(self, now: float | None = None) -> str:
@@ -214,7 +219,8 @@ class Candidate:
         if now is None:
             now = time.time()
         days = (now - self.updated) / _DAY
-        if days <= OLD_DAYS or self.updated < _EARLIEST:
+        is_unknown = self.updated < _EARLIEST
+        if is_unknown or days <= OLD_DAYS:
             return ""
         months = round(days / _MONTH)
         if months < _MONTHS_SAID:
@@ -262,45 +268,55 @@ def choose_shown(
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Choose the candidates that a prompt gets in full, and those only mentioned, without asking a model.
 
-    `inject` is "tiered" (by confidence) or "top_k" (the first ones). With `hint_on_zero` the rest is
-    mentioned even if nothing is worth it.
+    `inject` is "tiered" (by confidence) or "top_k" (the first ones). With `hint_on_zero`, all others are
+    mentioned if otherwise nothing would be shown at all.
     """
     usable = in_force(candidates)
     if inject == "top_k":
-        sound = [candidate for candidate in usable if not candidate.damaged]
-        return sound[:max_inject], []
-    sure = [candidate for candidate in usable if candidate.confidence_label == INJECTED_LABEL]
-    injected = sure[:max_inject]
-    rest = [candidate for candidate in usable if candidate not in injected]
-    mentioned = [candidate for candidate in rest if candidate.worth_mentioning]
+        readable = [candidate for candidate in usable if not candidate.damaged]
+        return readable[:max_inject], []
+    confident = [candidate for candidate in usable if candidate.confidence_label == INJECTED_LABEL]
+    injected = confident[:max_inject]
+    others = [candidate for candidate in usable if candidate not in injected]
+    mentioned = [candidate for candidate in others if candidate.worth_mentioning]
     if hint_on_zero and not injected and not mentioned:
-        return [], rest
+        return [], others
     return injected, mentioned
 
 
 def rarity(matches: int, documents: int, background: Mapping[str, float], *, common: bool) -> float:
-    """Return the inverse document frequency of a term, smoothed by an imagined collection."""
-    imagined = background["documents"]
-    having = matches + imagined * background["common" if common else "plain"]
-    return log(1 + (documents + imagined - having + 0.5) / (having + 0.5))
+    """Return the inverse document frequency of a term that `matches` of a store's `documents` have.
+
+    In a small store this would depend on chance. So an imagined collection is added, in which a term occurs
+    in a usual share of the documents.
+    """
+    imagined_documents = background["documents"]
+    usual_share = background["common"] if common else background["plain"]
+    all_documents = documents + imagined_documents
+    all_matches = matches + imagined_documents * usual_share
+    return log(1 + (all_documents - all_matches + 0.5) / (all_matches + 0.5))
 
 
 def measure_nearness(words: Sequence[str], tokens: Iterable[str]) -> float:
-    """Return the share of neighbouring query `words` within `NEAR` tokens of each other in `tokens`, 0..1."""
+    """Return the share of neighbouring query `words` that occur near each other in `tokens`, 0..1.
+
+    Near means at most `NEAR` tokens apart. A single word has no neighbour: 0.
+    """
     if len(words) <= 1:
         return 0.0
-    numbers = {word: number for number, word in enumerate(words)}
-    last_place: dict[int, int] = {}  # in `tokens`, by the number of a word
+    number_by_word = {word: number for number, word in enumerate(words)}
+    last_places: dict[int, int] = {}  # in `tokens`, by the number of a word
     near_pairs = set()  # each by the number of its first word
     for place, token in enumerate(tokens):
-        number = numbers.get(token)
+        number = number_by_word.get(token)
         if number is None:
             continue
-        last_place[number] = place
+        last_places[number] = place
         for neighbour in (number - 1, number + 1):
-            if neighbour in last_place and place - last_place[neighbour] <= NEAR:
+            if neighbour in last_places and place - last_places[neighbour] <= NEAR:
                 near_pairs.add(min(number, neighbour))
-    return min(len(near_pairs) / min(len(words) - 1, PAIRS), 1.0)
+    pair_count = min(len(words) - 1, PAIRS)
+    return min(len(near_pairs) / pair_count, 1.0)
 
 
 def order(
@@ -315,23 +331,26 @@ def order(
     Hits of a `prompt_part` may come from mere talk. Without one the terms are those of a search, which always
     asks for something.
     """
-    floor = profile.noise_floor * max([hit.bm25 for hit in hits], default=0.0)
-    kept = fold_alike([hit for hit in hits if hit.bm25 >= floor])
-    rate(kept, terms, size, profile)
-    best = max([hit.score for hit in kept], default=0.0) or 1
-    recent = time.time() - profile.recent_days * 86_400
-    priorities = {name: place for place, name in enumerate(profile.categories)}
+    best_bm25 = max([hit.bm25 for hit in hits], default=0.0)
+    floor = profile.noise_floor * best_bm25
+    ranked = fold_alike([hit for hit in hits if hit.bm25 >= floor])
+    rate(ranked, terms, size, profile)
+    best_score = max([hit.score for hit in ranked], default=0.0) or 1  # 1, so as not to divide by 0
+    recent = time.time() - profile.recent_days * _DAY
+    # The first category of the profile is the most important one.
+    priorities = {name: number for number, name in enumerate(profile.categories)}
 
     def rank(hit: Candidate) -> tuple[float, ...]:
+        """Return the key to sort by; of equal scores, the category decides, then the age."""
         is_out_of_force = hit.status != ""
-        score = round(hit.score / best + SURE * hit.confidence, _DIGITS)
+        score = round(hit.score / best_score + SURE * hit.confidence, _DIGITS)
         priority = priorities.get(hit.category, len(priorities))
         is_old = hit.updated < recent
         return is_out_of_force, -score, priority, is_old, -hit.updated
 
-    kept.sort(key=rank)
-    _settle(kept, prompt_part, profile)
-    return kept
+    ranked.sort(key=rank)
+    _finish_confidences(ranked, prompt_part, profile)
+    return ranked
 
 
 def rate(
@@ -346,20 +365,23 @@ def rate(
     """
     rarities = [term.rarity for term in terms]
     first_phrases = [term.phrases[0] for term in terms]
-    words = list(dict.fromkeys(phrase for phrase in first_phrases if " " not in phrase))
+    single_words = [phrase for phrase in first_phrases if " " not in phrase]
+    words = list(dict.fromkeys(single_words))  # each once
     titled_anywhere = set().union(*[hit.titled | hit.headed for hit in hits])
-    most_titled = _add_rarities(rarities, titled_anywhere)
+    titles_weight = _add_rarities(rarities, titled_anywhere)
+    query_weight = sum(rarities) or 1  # 1, so as not to divide by 0
     evidences = [_weigh_evidence(hit, rarities, profile) for hit in hits]
     rival_evidences = _find_rivals(hits, evidences)
     for hit, evidence in zip(hits, evidences, strict=True):
         rivals = rival_evidences[frozenset(hit.matched)]  # this includes its own evidence
-        if hit.status:
+        if hit.status:  # but not that of an entry out of force
             rivals = [*rivals, evidence]
-        silent = max(documents - len(rivals), 0) + profile.background["documents"]
-        others = max(sum(map(exp, rivals)) - exp(evidence), 0.0)
-        odds = evidence - log(others + silent)
+        # Entries without evidence have a likelihood ratio of 1 each, so their number is their sum.
+        without_evidence = max(documents - len(rivals), 0) + profile.background["documents"]
+        with_evidence = max(sum(map(exp, rivals)) - exp(evidence), 0.0)
+        odds = evidence - log(with_evidence + without_evidence)
         has_several_terms = len(hit.matched) >= SEVERAL_TERMS
-        as_good = sum([other > evidence - SAME_EVIDENCE for other in rivals])
+        as_good = sum([rival > evidence - SAME_EVIDENCE for rival in rivals])
         if not has_several_terms:
             as_good += 1
         features = {
@@ -368,12 +390,12 @@ def rate(
             "near": 0.0,
             "alone": 1 / as_good,
         }
-        if most_titled:
-            features["titled"] = _weigh_titles(hit, rarities) / most_titled
+        if titles_weight:
+            features["titled"] = _weigh_titles(hit, rarities) / titles_weight
         if has_several_terms:
             text = hit.passage or hit.text
             features["near"] = measure_nearness(words, text[:NEAR_CHARS].split())
-        features["coverage"] = _add_rarities(rarities, hit.matched) / (sum(rarities) or 1)
+        features["coverage"] = _add_rarities(rarities, hit.matched) / query_weight
         hit.features = features
         _set_confidence(hit, combine(profile.confidence, features), profile)
 
@@ -385,16 +407,23 @@ def estimate_request(hits: Sequence[Candidate], part: Part, profile: Profile) ->
 
 
 def describe_request(likeliest: Candidate, part: Part) -> dict[str, float]:
-    """Compute the features that tell a request from talk, from the likeliest hit of a prompt's part."""
+    """Compute the features that tell a request from talk, from the likeliest hit of a prompt's part.
+
+    The module's docstring explains them.
+    """
+    statements = log(part.sentences) if part.is_statement else 0.0
+    matched = min(_count_uncommon(likeliest, part), MOST_MATCHED)
     return {
         "parts": log(part.count),
-        "statements": log(part.sentences) if part.is_statement else 0.0,
-        "matched": float(min(_count_uncommon(likeliest, part), MOST_MATCHED)),
+        "statements": statements,
+        "matched": float(matched),
     }
 
 
 def _count_uncommon(hit: Candidate, part: Part) -> int:
-    return sum([not part.terms[place].common for place in hit.matched])
+    """Count the terms of a part that a hit has, without the language's common words."""
+    matched_terms = [part.terms[number] for number in hit.matched]
+    return sum([not term.common for term in matched_terms])
 
 
 def combine(coefficients: Mapping[str, float], features: Mapping[str, float]) -> float:
@@ -405,16 +434,19 @@ def combine(coefficients: Mapping[str, float], features: Mapping[str, float]) ->
     return 1 / (1 + exp(-logit))
 
 
-def _settle(ranked: Sequence[Candidate], prompt_part: Part | None, profile: Profile) -> None:
+def _finish_confidences(
+    ranked: Sequence[Candidate], prompt_part: Part | None, profile: Profile
+) -> None:
     """Multiply confidences by the probability of a request, and make them agree with the order.
 
-    A first hit that stands out is at least mentioned.
+    If the first hit is far ahead of the others, it's mentioned whatever its confidence.
     """
     request = 1.0
     if prompt_part is not None and ranked:
         request = estimate_request(ranked, prompt_part, profile)
-    in_order = in_force(ranked)  # the others come last whatever their confidence
-    for hit, confidence in zip(in_order, level([hit.confidence for hit in in_order]), strict=True):
+    hits_in_force = in_force(ranked)  # the others come last whatever their confidence
+    levelled = level([hit.confidence for hit in hits_in_force])
+    for hit, confidence in zip(hits_in_force, levelled, strict=True):
         hit.confidence = confidence
     for hit in ranked:
         if prompt_part is not None:
@@ -437,8 +469,12 @@ def level(confidences: Iterable[float]) -> list[float]:
     for confidence in confidences:
         total = confidence
         count = 1
-        while pools and pools[-1][0] / pools[-1][1] < total / count:
-            total_before, count_before = pools.pop()
+        while pools:
+            total_before, count_before = pools[-1]
+            is_in_order = total_before / count_before >= total / count
+            if is_in_order:
+                break
+            pools.pop()
             total += total_before
             count += count_before
         pools.append((total, count))
@@ -449,18 +485,22 @@ def level(confidences: Iterable[float]) -> list[float]:
 
 
 def _stands_out(ranked: Sequence[Candidate], part: Part) -> bool:
-    """Whether a part's first hit is far ahead of the others, by two words or by the one that matters."""
-    first = ranked[0]
+    """Whether a part's first hit is far ahead of the others, and has enough in common with the part.
+
+    That's two uncommon words, or one in its title that makes up most of what the part says.
+    """
+    first, *others = ranked
     if first.status:
         return False
     if _count_uncommon(first, part) < SEVERAL_TERMS:
-        is_titled = any(not part.terms[place].common for place in first.titled)
-        if not is_titled or first.features["coverage"] < ONE_WORD:
+        has_uncommon_title_word = any(not part.terms[number].common for number in first.titled)
+        if not has_uncommon_title_word or first.features["coverage"] < ONE_WORD:
             return False
-    return all(first.bm25 >= AHEAD * hit.bm25 for hit in ranked[1:])
+    return all(first.bm25 >= AHEAD * hit.bm25 for hit in others)
 
 
 def _add_rarities(rarities: Sequence[float], numbers: Iterable[int]) -> float:
+    """Add up the rarities of the terms with these numbers."""
     return sum([rarities[number] for number in numbers])
 
 
@@ -471,12 +511,12 @@ def _weigh_titles(hit: Candidate, rarities: Sequence[float]) -> float:
 
 
 def _weigh_evidence(hit: Candidate, rarities: Sequence[float], profile: Profile) -> float:
-    """Add up the rarities of an entry's terms; one in the body alone counts less."""
+    """Add up the rarities of an entry's terms; one in the body alone counts less, mostly in a long body."""
     length = hit.passage_length or hit.length
-    chance = log(length / LONG) if length > LONG else 0.0
+    discount = log(length / LONG) if length > LONG else 0.0  # a long body has some words by chance
     body_terms = hit.matched - hit.titled - hit.headed
-    in_body = [max(rarities[number] - chance, 0.0) for number in body_terms]
-    return _weigh_titles(hit, rarities) + profile.confidence["body_share"] * sum(in_body)
+    in_body = sum([max(rarities[number] - discount, 0.0) for number in body_terms])
+    return _weigh_titles(hit, rarities) + profile.confidence["body_share"] * in_body
 
 
 def _find_rivals(
@@ -488,34 +528,39 @@ def _find_rivals(
     """
     evidences_by_terms: dict[frozenset[int], list[float]] = {}
     for hit, evidence in zip(hits, evidences, strict=True):
-        of_terms = evidences_by_terms.setdefault(frozenset(hit.matched), [])
+        matched = frozenset(hit.matched)
+        if matched not in evidences_by_terms:
+            evidences_by_terms[matched] = []
         if not hit.status:
-            of_terms.append(evidence)
+            evidences_by_terms[matched].append(evidence)
     rivals: dict[frozenset[int], list[float]] = {}
     for matched in evidences_by_terms:
         rivals[matched] = []
-        for other, other_evidences in evidences_by_terms.items():
-            if not matched.isdisjoint(other):
+        for other_matched, other_evidences in evidences_by_terms.items():
+            if not matched.isdisjoint(other_matched):
                 rivals[matched] += other_evidences
     return rivals
 
 
 def _set_confidence(hit: Candidate, confidence: float, profile: Profile) -> None:
     """Set a hit's confidence and its label; a damaged hit never gets the label "high"."""
+    labels = profile.labels
     hit.confidence = confidence
     if hit.damaged:
-        hit.confidence = min(hit.confidence, profile.labels["medium"])
-    hit.confidence_label = label_of(hit.confidence, profile.labels)
+        hit.confidence = min(confidence, labels["medium"])
+    hit.confidence_label = label_of(hit.confidence, labels)
     if hit.damaged and hit.confidence_label == "high":  # both labels may begin at the same value
         hit.confidence_label = "medium"
-    hit.worth_mentioning = hit.confidence >= profile.labels["mention"]
+    hit.worth_mentioning = hit.confidence >= labels["mention"]
 
 
 def label_of(confidence: float, labels: Mapping[str, float]) -> str:
     """Return the label of a confidence; `labels` maps each label to the least confidence for it."""
     if confidence >= labels["high"]:
         return "high"
-    return "medium" if confidence >= labels["medium"] else "low"
+    if confidence >= labels["medium"]:
+        return "medium"
+    return "low"
 
 
 def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
@@ -524,22 +569,23 @@ def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
     A hit stays if it has a term of the query that the newer one lacks, since the query tells them apart. The
     order doesn't change.
     """
-    leaders: list[tuple[Candidate, set[str]]] = []  # with the terms of the query that each has
-    folded: set[int] = set()
-    for hit in sorted(hits, key=lambda hit: -hit.updated):
+    kept_hits: list[tuple[Candidate, set[str]]] = []  # with the terms of the query that each has
+    folded_ids: set[int] = set()
+    newest_first = sorted(hits, key=lambda hit: -hit.updated)
+    for hit in newest_first:
         if hit.part is None or hit.damaged:  # its text isn't known
             continue
-        terms = {hit.part.terms[place].text for place in hit.matched}
-        for newer, newer_terms in leaders:
+        terms = {hit.part.terms[number].text for number in hit.matched}
+        for newer, newer_terms in kept_hits:
             if newer.status != hit.status or not terms <= newer_terms:
                 continue
             if _says_the_same(newer, hit, same_terms=terms == newer_terms):
                 _add_to(newer, hit)
-                folded.add(id(hit))
+                folded_ids.add(id(hit))
                 break
         else:
-            leaders.append((hit, terms))
-    return [hit for hit in hits if id(hit) not in folded]
+            kept_hits.append((hit, terms))
+    return [hit for hit in hits if id(hit) not in folded_ids]
 
 
 def unfold(hits: Iterable[Candidate]) -> list[Candidate]:
@@ -553,8 +599,8 @@ def unfold(hits: Iterable[Candidate]) -> list[Candidate]:
 def _says_the_same(newer: Candidate, older: Candidate, *, same_terms: bool) -> bool:
     """Whether the newer text only adds to the older one, or most words of both are the same.
 
-    The latter counts only if both have the `same_terms` of the query: they may be about two different
-    servers.
+    The latter counts only if both have the `same_terms` of the query. Otherwise they may be about two
+    different servers, of which the query names one.
     """
     shorter, longer = sorted((newer.length, older.length))
     if shorter < LEAST_KEPT * longer:
@@ -592,6 +638,7 @@ class Wording:
 
     @property
     def words(self) -> set[str]:
+        """The different words of the text, split when they're first needed."""
         if self._words is None:
             self._words = set(self.text.split())
         return self._words
@@ -605,14 +652,18 @@ class Wording:
         return overlap
 
     def _compare_words(self, older: Wording) -> Overlap:
+        """Compare this text with an older one by their different words; a text without any has no overlap."""
         if not _may_say_the_same(self.text, older.text):
+            return _NO_OVERLAP
+        if not self.words:
             return _NO_OVERLAP
         in_both = len(self.words & older.words)
         in_either = len(self.words) + len(older.words) - in_both
-        keeps_all = in_both == len(older.words)
+        keeps_all_words = in_both == len(older.words)
+        is_mostly_older = in_both >= LEAST_KEPT * len(self.words)
         return Overlap(
-            is_alike=in_both >= SAME_WORDS * in_either > 0,
-            is_addition=keeps_all and in_both >= LEAST_KEPT * len(self.words) > 0,
+            is_alike=in_both >= SAME_WORDS * in_either,
+            is_addition=keeps_all_words and is_mostly_older,
         )
 
 
@@ -620,22 +671,23 @@ def _may_say_the_same(newer: str, older: str) -> bool:
     """Quickly check whether most of a sample of the older text's words are in the newer one."""
     older_text = f" {older} "
     newer_text = f" {newer} "
-    missing = 0
+    missing_count = 0
     for number in range(_SAMPLED):
+        # Take the next whole word, with a space on both sides, from evenly spread places.
         start = older_text.find(" ", number * len(older) // _SAMPLED)
         end = older_text.find(" ", start + 1)
         word = older_text[start : end + 1]
         if word not in newer_text and not word.isspace():
-            missing += 1
-            if missing > _MOST_MISSING:
+            missing_count += 1
+            if missing_count > _MOST_MISSING:
                 return False
     return True
 
 
-def _add_to(leader: Candidate, hit: Candidate) -> None:
-    """Fold a hit into one that says the same; that one gets the highest confidence of both."""
-    leader.alike = (*leader.alike, hit, *hit.alike)
-    if hit.confidence > leader.confidence:
-        leader.confidence = hit.confidence
-        leader.confidence_label = hit.confidence_label
-        leader.worth_mentioning = hit.worth_mentioning
+def _add_to(newer: Candidate, hit: Candidate) -> None:
+    """Fold a hit into a newer one that says the same, which gets the higher confidence of both."""
+    newer.alike = (*newer.alike, hit, *hit.alike)
+    if hit.confidence > newer.confidence:
+        newer.confidence = hit.confidence
+        newer.confidence_label = hit.confidence_label
+        newer.worth_mentioning = hit.worth_mentioning

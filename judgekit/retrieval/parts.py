@@ -73,9 +73,13 @@ class _Vocabulary:
         self._terms_by_token: dict[str, list[Term]] = {}
 
     def look_up(self, token: str) -> list[Term]:
+        """Return the terms of a token. A term that another token has as well is the same object."""
         if token not in self._terms_by_token:
-            new_terms = terms.make_terms(token, *self.languages)
-            shared_terms = [self.terms.setdefault(term.text, term) for term in new_terms]
+            shared_terms = []
+            for term in terms.make_terms(token, *self.languages):
+                if term.text not in self.terms:
+                    self.terms[term.text] = term
+                shared_terms.append(self.terms[term.text])
             self._terms_by_token[token] = shared_terms
         return self._terms_by_token[token]
 
@@ -87,20 +91,23 @@ def parse(prompt: str, *languages: Language) -> list[Part]:
     """
     excerpt = terms.excerpt(prompt, HEAD, TAIL)
     vocabulary = _Vocabulary(terms.choose_language(excerpt, languages))
-    parts: dict[tuple[str, ...], Part] = {}
-    sentences = 0
+    part_by_terms: dict[tuple[str, ...], Part] = {}
+    sentence_count = 0
     for text in _sentences(excerpt):
-        parts_of_sentence = _cut_sentence(text.split(), vocabulary)
-        sentences += bool(parts_of_sentence)
-        for part in parts_of_sentence:
-            # Of several parts with the same terms, only the first one is searched.
-            parts.setdefault(tuple(term.text for term in part.terms), part)
+        sentence_parts = _cut_sentence(text.split(), vocabulary)
+        if sentence_parts:
+            sentence_count += 1
+        for part in sentence_parts:
+            key = tuple([term.text for term in part.terms])
+            if key not in part_by_terms:  # parts with the same terms would find the same
+                part_by_terms[key] = part
         if len(vocabulary.terms) >= MAX_TERMS:
             break
-    for part in parts.values():
+    parts = list(part_by_terms.values())
+    for part in parts:
         part.count = len(parts)
-        part.sentences = sentences
-    return list(parts.values())
+        part.sentences = sentence_count
+    return parts
 
 
 def whole(prompt: str, *languages: Language) -> list[Part]:
@@ -110,7 +117,10 @@ def whole(prompt: str, *languages: Language) -> list[Part]:
 
 
 def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
-    """Return the sentence, or the windows of a long one, then its clauses, or their windows."""
+    """Cut a sentence, given as its words with their punctuation, into parts: itself, then its clauses.
+
+    Instead of a long sentence or clause, its overlapping windows are parts. Without any term there's none.
+    """
     clauses = _split_clauses(pieces, vocabulary)
     sentence: list[_Word] = []
     for clause in clauses:
@@ -118,25 +128,36 @@ def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
     if not sentence:
         return []
     parts = []
-    windows = []
-    is_statement = pieces[-1].rstrip(_CLOSING).endswith(_STOPS)
+    windows = []  # passages of the sentence
+    last_piece = pieces[-1]
+    is_statement = last_piece.rstrip(_CLOSING).endswith(_STOPS)
     if _is_short(sentence):
         # Its text includes the words at both ends that aren't terms.
         parts.append(Part(" ".join(pieces), _terms_in(sentence), is_statement=is_statement))
     else:
         windows = _list_windows(sentence)
     for clause in clauses:
-        if CLAUSE <= len(clause) < len(sentence):
-            windows += [clause] if _is_short(clause) else _list_windows(clause)
+        is_whole_sentence = len(clause) == len(sentence)
+        if len(clause) < CLAUSE or is_whole_sentence:
+            continue
+        if _is_short(clause):
+            windows.append(clause)
+        else:
+            windows += _list_windows(clause)
     for window in windows:
-        text = " ".join(pieces[window[0].place : window[-1].place + 1])
+        start = window[0].place
+        end = window[-1].place + 1
+        text = " ".join(pieces[start:end])
         parts.append(Part(text, _terms_in(window), is_statement=is_statement))
     return parts
 
 
 def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Word]]:
-    """Return the words of each clause: it ends at a joining word (`and`, `or`) or a pause."""
-    clauses: list[list[_Word]] = [[]]
+    """Return the words of each clause that have terms. A clause ends at `and` or `or`, or at a comma.
+
+    The list of a clause without terms is empty.
+    """
+    clauses: list[list[_Word]] = [[]]  # the words go to the last one
     for place, piece in enumerate(pieces):
         for token in terms.tokens(piece):
             token_terms = vocabulary.look_up(token)
@@ -152,63 +173,83 @@ def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Wor
 
 
 def _split_run(place: int, token: str, run_terms: list[Term]) -> list[_Word]:
-    """Split a token of Hangul, or of a script without spaces (it may be a whole sentence), into words."""
+    """Make words of a token in Hangul, or in a script without spaces between words.
+
+    A token of Hangul is one word. One without spaces may be a whole sentence, so two pairs of characters
+    count as a word.
+    """
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
 
     if not scripts.is_unspaced(token):
         return [_Word(place, run_terms, is_cut=True)]
     words = []
     for start in range(0, len(run_terms), PAIRS):
-        words.append(_Word(place, run_terms[start : start + PAIRS], is_cut=True))
+        word_terms = run_terms[start : start + PAIRS]
+        words.append(_Word(place, word_terms, is_cut=True))
     return words
 
 
 def _terms_in(words: list[_Word]) -> list[Term]:
-    by_text: dict[str, Term] = {}
+    """List the terms of some words, each once."""
+    term_by_text: dict[str, Term] = {}
     for word in words:
         for term in word.terms:
-            by_text[term.text] = term
-    return list(by_text.values())
+            term_by_text[term.text] = term
+    return list(term_by_text.values())
 
 
 def _is_short(words: list[_Word]) -> bool:
+    """Whether some words are few enough to be searched together, by their number of terms.
+
+    A word that was cut has many terms, its pieces, and counts once.
+    """
     whole_words = [word for word in words if not word.is_cut]
     if len(whole_words) == len(words):
         return len(_terms_in(words)) <= WHOLE
-    cut_words = {word.terms[0].text for word in words if word.is_cut}
-    return len(_terms_in(whole_words)) + len(cut_words) <= WHOLE
+    different_cut_words = {word.terms[0].text for word in words if word.is_cut}
+    return len(_terms_in(whole_words)) + len(different_cut_words) <= WHOLE
 
 
 def _list_windows(words: list[_Word]) -> list[list[_Word]]:
-    """List overlapping windows of `WINDOW` words, each `STEP` words after the one before."""
+    """List overlapping windows of `WINDOW` words, each `STEP` words after the one before.
+
+    The last window, which reaches the end, may be shorter.
+    """
     last_start = max(len(words) - WINDOW, 0)
-    return [words[start : start + WINDOW] for start in range(0, last_start + STEP, STEP)]
+    starts = range(0, last_start + STEP, STEP)
+    return [words[start : start + WINDOW] for start in starts]
 
 
 def _sentences(text: str) -> Iterator[str]:
-    """Yield the sentences, lines and items of a text, then the lines of code and logs in it."""
+    """Yield the sentences, lines and items of a text, then the lines of code and logs in it.
+
+    Some of them may be empty.
+    """
     if not text.isascii():
         text = text.translate(_SPACED)
-    pasted = []
+    pasted_lines = []
     is_fenced = False
     for line in text.split("\n"):
         if line.lstrip().startswith(("```", "~~~")):
             is_fenced = not is_fenced
-        elif is_fenced or line.startswith(("    ", "\t")) or _is_code(line):
-            pasted.append(line)
-        else:
-            sentence: list[str] = []
-            for word in line.split():
-                is_mark = word in _MARKS
-                if not is_mark:
-                    sentence.append(word)
-                if is_mark or word.rstrip(_CLOSING).endswith(_ENDS):
-                    yield " ".join(sentence)
-                    sentence = []
-            yield " ".join(sentence)
-    yield from pasted
+            continue
+        is_indented = line.startswith(("    ", "\t"))
+        if is_fenced or is_indented or _is_code(line):
+            pasted_lines.append(line)
+            continue
+        sentence: list[str] = []
+        for word in line.split():
+            is_mark = word in _MARKS  # of an item, or a dash between two thoughts
+            if not is_mark:
+                sentence.append(word)
+            if is_mark or word.rstrip(_CLOSING).endswith(_ENDS):
+                yield " ".join(sentence)
+                sentence = []
+        yield " ".join(sentence)
+    yield from pasted_lines
 
 
 def _is_code(line: str) -> bool:
-    signs = len(line) - len(line.translate(_WITHOUT_SIGNS))
-    return signs > _CODE * len(line)
+    """Whether more than a fifth of a line's characters are signs and digits, as in code and logs."""
+    sign_count = len(line) - len(line.translate(_WITHOUT_SIGNS))
+    return sign_count > _CODE * len(line)

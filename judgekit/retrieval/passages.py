@@ -50,7 +50,7 @@ class Passage:
 
 
 def read_passages(opened: Index, numbers: Iterable[int]) -> dict[int, list[Passage]]:
-    """Read the sections of entries, in order, by the entries' numbers."""
+    """Map the numbers of entries to their sections, in order; entries without sections are left out."""
     passages: dict[int, list[Passage]] = {}
     query = _SECTIONS_IN % ",".join(map(str, numbers))
     heading = ""
@@ -60,8 +60,9 @@ def read_passages(opened: Index, numbers: Iterable[int]) -> dict[int, list[Passa
         if new_heading is not None:  # only the first of several sections below a heading has it
             heading = new_heading
             titles = new_titles
-        passage = Passage(line, start, end, words, heading, titles)
-        passages.setdefault(number, []).append(passage)
+        if number not in passages:
+            passages[number] = []
+        passages[number].append(Passage(line, start, end, words, heading, titles))
     return passages
 
 
@@ -71,45 +72,49 @@ def count_in_passages(
     patterns: Sequence[Pattern],
     profile: Profile,
 ) -> None:
-    """Count the terms in each section of an entry; `places` are those in the entry's body."""
+    """Count the terms in each section of an entry; `places` are those in the entry's body.
+
+    Sections may overlap, and are in the order of their starts and their ends.
+    """
     body_weight = profile.weights["body"]
     for number, occurrences in places.items():
-        first = 0
+        first = 0  # the first section that doesn't end before the place
         for place, weight in sorted(occurrences):
             while first < len(passages) and passages[first].end <= place:
                 first += 1
-            following = first
-            while following < len(passages) and passages[following].start <= place:
-                frequencies = passages[following].frequencies
+            current = first
+            while current < len(passages) and passages[current].start <= place:
+                frequencies = passages[current].frequencies
                 frequencies[number] = frequencies.get(number, 0.0) + body_weight * weight
-                following += 1
+                current += 1
     titles = None
-    counts: dict[int, float] = {}
+    title_frequencies: dict[int, float] = {}
     for passage in passages:
-        if passage.titles != titles:  # of pieces and windows it's the same again and again
+        if passage.titles != titles:  # the sections cut from one long text have the same
             titles = passage.titles
-            counts = _count_in_titles(titles, patterns, profile)
-        for number, worth in counts.items():
-            passage.frequencies[number] = passage.frequencies.get(number, 0.0) + worth
+            title_frequencies = _count_in_titles(titles, patterns, profile)
+        for number, title_frequency in title_frequencies.items():
+            frequency_before = passage.frequencies.get(number, 0.0)
+            passage.frequencies[number] = frequency_before + title_frequency
             passage.title_terms.add(number)
 
 
 def _count_in_titles(
     titles: str, patterns: Sequence[Pattern], profile: Profile
 ) -> dict[int, float]:
-    """Weigh the occurrences of each term in the headings of a section."""
-    counts: dict[int, float] = {}
+    """Map the numbers of terms to the weight of their occurrences in the headings of a section."""
+    frequencies: dict[int, float] = {}
     text = f" {titles} "
     for pattern in patterns:
         number, needle, _ = pattern
         if needle in text:
-            occurrences = find_pattern(text, pattern, profile.bm25["prefix"])
-            weight = sum([weight for _, weight in occurrences])
-            counts[number] = counts.get(number, 0.0) + profile.weights["title"] * weight
-    return counts
+            matches = find_pattern(text, pattern, profile.bm25["prefix"])
+            weight = profile.weights["title"] * sum([match_weight for _, match_weight in matches])
+            frequencies[number] = frequencies.get(number, 0.0) + weight
+    return frequencies
 
 
 def name_section(passage: Passage, number: int, title: str) -> FoundSection:
     """Build the section to show: its headings, without the one that's the title of the whole text."""
-    beginning = f"{title}{JOINED}"
-    return FoundSection(number, passage.heading.removeprefix(beginning), passage.line)
+    title_prefix = f"{title}{JOINED}"
+    return FoundSection(number, passage.heading.removeprefix(title_prefix), passage.line)

@@ -28,44 +28,57 @@ _MEMORIES = """SELECT path, id, title FROM file WHERE live = 1 AND problem IS NU
 def suggest(
     notes: Sequence[str], pin_by_note: dict[str, str], roots: Iterable[str], profiles: Profiles
 ) -> list[str]:
-    """Return the notes; each about a pin that names nothing suggests the nearest name, if one is near."""
+    """Return the notes. Those about a pin that names no memory also suggest the nearest name, if one is near.
+
+    `pin_by_note` maps these notes to their pins.
+    """
     if pin_by_note.keys().isdisjoint(notes):
         return list(notes)
     path_by_name: dict[str, str] = {}
     for root in roots:
-        for path, *names in _list_memories(root, profiles):
-            stem = path.rpartition("/")[2].rpartition(".")[0]
-            for name in (path, path.rpartition(".")[0], stem, *names):
-                path_by_name.setdefault(_comparable(name), path)
+        for path, entry_id, title in _list_memories(root, profiles):
+            path_without_ending, _, _ = path.rpartition(".")
+            _, _, stem = path_without_ending.rpartition("/")
+            for name in (path, path_without_ending, stem, entry_id, title):
+                comparable_name = _comparable(name)
+                if comparable_name not in path_by_name:
+                    path_by_name[comparable_name] = path
     pairs_by_name = {name: _pair_letters(name) for name in path_by_name}
-    suggested = []
+    lines = []
     for note in notes:
-        near = []
+        line = note
         if note in pin_by_note:
-            near = _find_nearest(_comparable(pin_by_note[note]), pairs_by_name)
-        suggested.append(f"{note}; did you mean {path_by_name[near[0]]!r}?" if near else note)
-    return suggested
+            nearest_name = _find_nearest(_comparable(pin_by_note[note]), pairs_by_name)
+            if nearest_name is not None:
+                line = f"{note}; did you mean {path_by_name[nearest_name]!r}?"
+        lines.append(line)
+    return lines
 
 
-def _find_nearest(pin: str, pairs_by_name: dict[str, set[str]]) -> list[str]:
-    """Find the name nearest to a pin; an empty list if none is near."""
+def _find_nearest(pin: str, pairs_by_name: dict[str, set[str]]) -> str | None:
+    """Find the name nearest to a pin; None if none is near.
+
+    Only the names that share most pairs of letters are compared in full, which takes long.
+    """
     pairs = _pair_letters(pin)
-    likely = sorted(pairs_by_name, key=lambda name: -len(pairs & pairs_by_name[name]))
-    return difflib.get_close_matches(pin, likely[:_MOST_COMPARED], n=1)
+    likeliest_first = sorted(pairs_by_name, key=lambda name: -len(pairs & pairs_by_name[name]))
+    matches = difflib.get_close_matches(pin, likeliest_first[:_MOST_COMPARED], n=1)
+    return matches[0] if matches else None
 
 
 def _pair_letters(name: str) -> set[str]:
-    return {name[place : place + 2] for place in range(len(name) - 1)}
+    """Return the different pairs of neighbouring letters in a name."""
+    return {name[start : start + 2] for start in range(len(name) - 1)}
 
 
 def _comparable(name: str) -> str:
-    """Return a name in lower case, with spaces for the signs between its words."""
+    """Return a name's beginning in lower case, with spaces for all signs except `/` and `.`."""
     spaced = [char if char.isalnum() or char in "/." else " " for char in name[:_MOST_LETTERS]]
     return "".join(spaced).casefold()
 
 
 def _list_memories(root: str, profiles: Profiles) -> list[tuple[str, str, str]]:
-    """Return the path, the id and the title of each memory that can be pinned."""
+    """List the path, the id and the title of each memory that can be pinned; none if the index is damaged."""
     try:
         with closing(index.open_index(root, profiles, patience=_PATIENCE)) as opened:
             return opened.connection.execute(_MEMORIES, (_MOST_MEMORIES,)).fetchall()
@@ -73,5 +86,8 @@ def _list_memories(root: str, profiles: Profiles) -> list[tuple[str, str, str]]:
         _, entries, _ = scan.entries(root, profiles)
     except sqlite.DatabaseError:  # the search reports it
         return []
-    sound = [(path, entry) for path, entry in entries if entry.problem is None]
-    return [(path, entry.id, entry.title) for path, entry in sound[:_MOST_MEMORIES]]
+    memories = []
+    for path, entry in entries:
+        if entry.problem is None:
+            memories.append((path, entry.id, entry.title))
+    return memories[:_MOST_MEMORIES]

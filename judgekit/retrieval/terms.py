@@ -66,7 +66,10 @@ def stems(text: str, language: Language) -> list[str]:
 
 
 def _index_forms(word: str, language: Language) -> tuple[str, ...]:
-    """List the indexed forms of a folded word: its stem, or its pieces in scripts that are cut."""
+    """List the indexed forms of a folded word: its stem (none for a stop word).
+
+    A word in a script without spaces between words, or in Hangul, has a form for each of its pieces.
+    """
     if not language.cuts_scripts or not has_runs(word):
         word_stem = stem_of(word, language)
         return (word_stem,) if word_stem else ()
@@ -94,11 +97,15 @@ def stem_of(word: str, language: Language) -> str:
 
 
 def cut_endings(word: str, steps: Sequence[Endings]) -> str:
-    """Remove a word's endings: each step replaces the longest one that leaves enough letters."""
+    """Remove a word's endings: each step replaces the longest one that leaves enough letters.
+
+    A word with digits or signs is returned as it is.
+    """
     if not word.isalpha():
         return word
-    for least, longest, replacements in steps:
-        for length in range(min(longest, len(word) - least), 0, -1):
+    for least_letters, longest_ending, replacements in steps:
+        longest = min(longest_ending, len(word) - least_letters)
+        for length in range(longest, 0, -1):
             replacement = replacements.get(word[-length:])
             if replacement is not None:
                 word = word[:-length] + replacement
@@ -122,6 +129,7 @@ class _Bare(dict[int, str]):
     """
 
     def __missing__(self, code: int) -> str:
+        """Remove the accents of a character that's met for the first time, and remember the result."""
         import unicodedata  # noqa: PLC0415 - most prompts do without
 
         if len(self) >= _MOST_BARE:
@@ -137,9 +145,10 @@ _BARE = _Bare()
 
 def words(text: str) -> list[str]:
     """Return the runs of letters and digits in a text."""
-    if text.isascii():  # by a table: ten times as fast, and most texts are ASCII
+    if text.isascii():  # most texts are, and a table is ten times as fast
         return text.translate(_SPACED).split()
-    return "".join(char if char.isalnum() else " " for char in text).split()
+    spaced = [char if char.isalnum() else " " for char in text]
+    return "".join(spaced).split()
 
 
 def split_words(text: str) -> list[str]:
@@ -155,7 +164,9 @@ def _may_have_signs(text: str) -> bool:
     """Whether a text may have words such as `C#`, `C++` and `.NET`."""
     if "#" in text or "++" in text or text.startswith("."):
         return True
-    return "." in text and any(start in text for start in _BEFORE_DOT)
+    if "." not in text:
+        return False
+    return any(char_and_dot in text for char_and_dot in _BEFORE_DOT)
 
 
 def has_runs(word: str) -> bool:
@@ -186,10 +197,13 @@ def unspread(text: str) -> str:
 
 
 def stem(word: str) -> str:
-    """Return the stem of a lower-case word; one with characters other than a-z and 0-9 is its own stem."""
+    """Return the stem of a lower-case English word, by the Snowball algorithm ("Porter2").
+
+    A word with characters other than a-z and 0-9 is its own stem.
+    """
     if len(word) <= _PAIR or not _LETTERS.issuperset(word):
         return word
-    if word in _WHOLE:
+    if word in _WHOLE:  # an exception, with its stem
         return _WHOLE[word]
     if "y" in word:
         word = _mark_consonants(word)
@@ -198,12 +212,13 @@ def stem(word: str) -> str:
     if word in _AS_THEY_ARE:
         return word
     word = _strip_ed_and_ing(word, r1)
-    ends_in_consonant_and_y = word[-1] in "yY" and word[-2:-1] not in _VOWELS
-    if len(word) > _PAIR and ends_in_consonant_and_y:
-        word = word[:-1] + "i"
+    ends_in_y = word[-1] in "yY"
+    letter_before = word[-2:-1]
+    if len(word) > _PAIR and ends_in_y and letter_before not in _VOWELS:
+        word = word[:-1] + "i"  # `cry` has the stem of `cries`
     for rules in _STEPS:
         word = _replace_ending(word, rules, r1, r2)
-    return _strip_last_letter(word, r1, r2).lower()
+    return _strip_last_letter(word, r1, r2).lower()  # a Y that's a consonant is a y again
 
 
 def _mark_consonants(word: str) -> str:
@@ -216,27 +231,38 @@ def _mark_consonants(word: str) -> str:
 
 
 def _find_regions(word: str) -> tuple[int, int]:
-    """Find the starts of R1, behind the first consonant after a vowel, and of R2, the same within R1."""
+    """Find the starts of R1, behind the first consonant after a vowel, and of R2, the same within R1.
+
+    Endings are only removed inside these regions, so that enough of the word is left.
+    """
     shape = word.translate(_SHAPE)
-    r1 = next((len(start) for start in _R1_STARTS if word.startswith(start)), 0)
+    r1 = 0
+    for exception in _R1_STARTS:
+        if word.startswith(exception):
+            r1 = len(exception)
+            break
     if not r1:
         r1 = _find_region(shape, 0)
     return r1, _find_region(shape, r1)
 
 
 def _find_region(shape: str, start: int) -> int:
+    """Find the place behind the first vowel and consonant (`vc`) of a word's shape; its end without any."""
     place = shape.find("vc", start)
     return len(shape) if place < 0 else place + 2
 
 
 def _strip_plural(word: str) -> str:
+    """Remove the ending of a plural: `classes` becomes `class`, and `ties` becomes `tie`."""
     if word.endswith("sses"):
         return word[:-2]
     if word.endswith(("ied", "ies")):
-        return word[:-2] if len(word) > len("lies") else word[:-1]
+        is_short = len(word) <= len("ties")  # these keep their `e`
+        return word[:-1] if is_short else word[:-2]
     if word[-1] == "s" and not word.endswith(("us", "ss")):
-        has_vowel_before = "v" in word.translate(_SHAPE)[:-2]
-        if has_vowel_before:
+        shape = word.translate(_SHAPE)
+        has_earlier_vowel = "v" in shape[:-2]  # not only the one before the `s`, as in `gas`
+        if has_earlier_vowel:
             return word[:-1]
     return word
 
@@ -244,25 +270,31 @@ def _strip_plural(word: str) -> str:
 def _replace_ending(
     word: str, rules: Sequence[tuple[str, str, bool, str]], r1: int, r2: int
 ) -> str:
-    """Apply the first rule whose ending a word has; stemmer.toml explains the rules."""
-    for ending, instead, is_in_r2, before in rules:
+    """Apply the first rule whose ending a word has; stemmer.toml explains the rules.
+
+    The ending stays if it's outside the rule's region, or behind another letter than the rule allows.
+    """
+    for ending, replacement, is_for_r2, letters_before in rules:
         if word.endswith(ending):
-            rest = word[: -len(ending)]
-            is_in_region = len(rest) >= (r2 if is_in_r2 else r1)
-            if is_in_region and (not before or rest[-1] in before):
-                return rest + instead
+            beginning = word[: -len(ending)]
+            region_start = r2 if is_for_r2 else r1
+            is_in_region = len(beginning) >= region_start
+            if is_in_region and (not letters_before or beginning[-1] in letters_before):
+                return beginning + replacement
             return word
     return word
 
 
 def _strip_last_letter(word: str, r1: int, r2: int) -> str:
-    """Remove an `e`, or the second `l`, that a word's sound doesn't need."""
-    rest = word[:-1]
-    is_in_r2 = len(rest) >= r2
-    if word[-1] == "e" and (is_in_r2 or (len(rest) >= r1 and not _ends_short(rest))):
-        return rest
-    if word.endswith("ll") and is_in_r2:
-        return rest
+    """Remove an `e`, or the second `l`, from the end of a word, unless it's needed: `hope` keeps its `e`."""
+    shorter_word = word[:-1]
+    is_in_r1 = len(shorter_word) >= r1
+    is_in_r2 = len(shorter_word) >= r2
+    if word[-1] == "e":
+        if is_in_r2 or (is_in_r1 and not _ends_short(shorter_word)):
+            return shorter_word
+    elif is_in_r2 and word.endswith("ll"):
+        return shorter_word
     return word
 
 
@@ -271,29 +303,38 @@ def _ends_short(word: str) -> bool:
     shape = word.translate(_SHAPE)
     if len(word) <= _PAIR:
         return shape == "vc"
-    return word.endswith("past") or (shape.endswith("cvc") and word[-1] not in "wxY")
+    if word.endswith("past"):  # an exception
+        return True
+    return shape.endswith("cvc") and word[-1] not in "wxY"
 
 
 def _strip_ed_and_ing(word: str, r1: int) -> str:
-    ending = next((end for end in _ED_AND_ING if word.endswith(end)), "")
-    rest = word[: len(word) - len(ending)]
+    """Remove `ed` or `ing`, and mend the stem: `hoping` becomes `hope`, `hopped` becomes `hop`."""
+    ending = ""
+    for candidate in _ED_AND_ING:
+        if word.endswith(candidate):
+            ending = candidate
+            break
+    if not ending:
+        return word
+    beginning = word[: -len(ending)]
     if ending.startswith("ee"):
-        if len(rest) >= r1 and rest not in ("exc", "proc", "succ"):
-            return rest + "ee"
+        if len(beginning) >= r1 and beginning not in ("exc", "proc", "succ"):
+            return beginning + "ee"
         return word
-    is_like_dying = ending == "ing" and len(rest) == _PAIR and rest[1] == "y"
-    if not ending or (_VOWELS.isdisjoint(rest) and not is_like_dying):
+    is_like_dying = ending == "ing" and len(beginning) == _PAIR and beginning[1] == "y"
+    if not is_like_dying and _VOWELS.isdisjoint(beginning):
         return word
-    if is_like_dying and rest[0] not in _VOWELS:
-        return rest[0] + "ie"
-    if rest.endswith(("at", "bl", "iz")):
-        return rest + "e"
-    if rest.endswith(_DOUBLES):
-        is_like_add = len(rest) == len("add") and rest[0] in "aeo"
-        return rest if is_like_add else rest[:-1]
-    if len(rest) <= r1 and _ends_short(rest):
-        return rest + "e"
-    return rest
+    if is_like_dying and beginning[0] not in _VOWELS:
+        return beginning[0] + "ie"
+    if beginning.endswith(("at", "bl", "iz")):
+        return beginning + "e"
+    if beginning.endswith(_DOUBLES):
+        is_like_add = len(beginning) == len("add") and beginning[0] in "aeo"
+        return beginning if is_like_add else beginning[:-1]
+    if len(beginning) <= r1 and _ends_short(beginning):
+        return beginning + "e"
+    return beginning
 
 
 HEAD = 500  # characters of a prompt's beginning that are read
@@ -350,6 +391,7 @@ class Term:
 
 
 def _any_of(forms: list[str], *, prefix: bool) -> str:
+    """Build the FTS5 expression that matches any of some forms; with `prefix`, the first may go on."""
     quoted = ['"' + form.replace('"', " ") + '"' for form in forms]
     if prefix:
         quoted[0] += "*"
@@ -359,19 +401,20 @@ def _any_of(forms: list[str], *, prefix: bool) -> str:
 
 
 def parse(prompt: str, *languages: Language) -> list[Term]:
-    """Return the terms of `prompt`, in its order, `MAX_TERMS` at most; a compound, then each of its parts.
+    """Return the terms of `prompt`, each once, in its order, `MAX_TERMS` at most.
 
-    `languages` are those of a store, the most frequent one first.
+    A compound comes before its parts. `languages` are those of a store, the most frequent one first.
     """
     text = excerpt(prompt)
-    spoken = choose_language(text, languages)
-    terms: dict[str, Term] = {}
+    ordered_languages = choose_language(text, languages)
+    term_by_text: dict[str, Term] = {}
     for token in tokens(text):
-        for term in make_terms(token, *spoken):
-            terms.setdefault(term.text, term)
-        if len(terms) >= MAX_TERMS:
+        for term in make_terms(token, *ordered_languages):
+            if term.text not in term_by_text:
+                term_by_text[term.text] = term
+        if len(term_by_text) >= MAX_TERMS:
             break
-    return list(terms.values())[:MAX_TERMS]
+    return list(term_by_text.values())[:MAX_TERMS]
 
 
 def choose_language(text: str, languages: Sequence[Language]) -> list[Language]:
@@ -379,60 +422,72 @@ def choose_language(text: str, languages: Sequence[Language]) -> list[Language]:
     if len(languages) == 1:
         return list(languages)
     counts = _count_stop_words(text, languages)
-    first = languages[counts.index(max(counts))]
-    return [first, *[language for language in languages if language is not first]]
+    likeliest = languages[counts.index(max(counts))]
+    others = [language for language in languages if language is not likeliest]
+    return [likeliest, *others]
 
 
 def choose_languages(
     text: str, frequent: Sequence[Language], rare: Sequence[Language]
 ) -> list[Language]:
-    """Choose the languages to read a query in: its own, then those frequent in a store.
+    """Choose the languages to read a query in: the frequent ones of a store, and at most one rare one.
 
-    A language that's rare in the store only counts if the query is in it: stems of many languages would find
-    things nobody means.
+    The rare one comes first, if the query clearly is in it. Reading a query in many languages would find
+    things that nobody means.
     """
     if not rare:
         return list(frequent)
-    most = max(_count_stop_words(text, frequent))
+    most_of_frequent = max(_count_stop_words(text, frequent))
     counts = _count_stop_words(text, rare)
-    if max(counts) < most + _CLEARLY:
+    most_of_rare = max(counts)
+    if most_of_rare < most_of_frequent + _CLEARLY:
         return list(frequent)
-    return [rare[counts.index(max(counts))], *frequent]
+    likeliest = rare[counts.index(most_of_rare)]
+    return [likeliest, *frequent]
 
 
 def _count_stop_words(text: str, languages: Sequence[Language]) -> list[int]:
-    """Count the different stop words of each language in a text; single Latin letters are no sign."""
-    words_of_text = set(split_words(fold(text)))
-    signs = [word for word in words_of_text if len(word) > 1 or not word.isascii()]
-    return [len(language.stop.intersection(signs)) for language in languages]
+    """Count the different stop words of each language in a text, in the order of the languages.
+
+    Single Latin letters don't count: they're in texts of any language, and in code.
+    """
+    different_words = set(split_words(fold(text)))
+    telling_words = [word for word in different_words if len(word) > 1 or not word.isascii()]
+    return [len(language.stop.intersection(telling_words)) for language in languages]
 
 
 def make_terms(token: str, *languages: Language) -> list[Term]:
-    """Return the terms of one word or compound: the phrase, then each of its parts.
+    """Return the terms of one word or compound: the compound as a phrase, then each of its parts.
 
-    The stop words of the first language count; stems are those of any.
+    Stop words of the first language have none. A term has its stems in all languages.
     """
     terms: list[Term | None] = []
-    parts = [token] if token.isalpha() and token.isascii() else split_words(token)
+    is_plain_word = token.isalpha() and token.isascii()
+    parts = [token] if is_plain_word else split_words(token)
     if not token.isascii() and languages[0].cuts_scripts and has_runs(token):
         for part in parts:
             terms += _make_runs(part, languages)
         return [term for term in terms if term is not None]
     if 1 < len(parts) <= MAX_PARTS:
         different_parts = {part.strip(_SIGNS) for part in parts}
-        if len(different_parts) > 1:  # `.NET` is no compound
+        if len(different_parts) > 1:  # `.NET`, with its parts `.NET` and `NET`, is no compound
             terms.append(_make_phrase(token, [" ".join(parts)], languages))
     for part in parts:
-        inner_words = camel(part)
-        if inner_words:
-            terms.append(_make_phrase(part, [part, " ".join(inner_words)], languages))
-        for word in inner_words or [part]:
+        part_words = camel(part)
+        if part_words:
+            terms.append(_make_phrase(part, [part, " ".join(part_words)], languages))
+        else:
+            part_words = [part]
+        for word in part_words:
             terms.append(_make_word(word.lower(), languages))
     return [term for term in terms if term is not None]
 
 
 def _make_runs(word: str, languages: Sequence[Language]) -> list[Term | None]:
-    """List the terms of a word in scripts that are cut: pairs, beginnings, and words in other letters."""
+    """List the terms of a word that has characters of scripts without spaces, or of Hangul.
+
+    These are pairs of characters, the beginnings of Korean words, and words in other letters.
+    """
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
 
     terms: list[Term | None] = []
@@ -460,43 +515,52 @@ def tokens(text: str) -> list[str]:
 
 
 def list_patterns(terms: Sequence[Term]) -> list[Pattern]:
-    """Return the patterns of terms, for texts of stems with a space before and behind each word."""
+    """Return the patterns of terms, for texts of stems with a space before and behind each word.
+
+    A pattern is the number of its term, the text to look for, and whether longer words match as well.
+    """
     patterns = []
     for term in terms:
         for phrase in term.phrases:
             is_beginning = phrase == term.prefix
-            patterns.append(
-                (term.number, f" {phrase}" if is_beginning else f" {phrase} ", is_beginning)
-            )
+            needle = f" {phrase}" if is_beginning else f" {phrase} "
+            patterns.append((term.number, needle, is_beginning))
     return patterns
 
 
 def find_pattern(text: str, pattern: Pattern, prefix_weight: float) -> list[tuple[int, float]]:
-    """Return the places where a pattern matches in a text of stems, and the weight of each match."""
+    """Find a pattern in a text of stems: pairs of a match's place and its weight.
+
+    A match weighs 1, or `prefix_weight` if the word in the text is longer than the pattern.
+    """
     _, needle, is_beginning = pattern
-    found = []
-    # One space serves as the end of a word and the start of the next
-    step = len(needle) - (not is_beginning)
+    matches = []
+    step = len(needle)
+    if not is_beginning:
+        step -= 1  # the space behind a word may be the one before the next match
     place = text.find(needle)
     while place >= 0:
         is_longer = is_beginning and text[place + step] != " "
-        found.append((place + 1, prefix_weight if is_longer else 1.0))
+        weight = prefix_weight if is_longer else 1.0
+        matches.append((place + 1, weight))
         place = text.find(needle, place + step)
-    return found
+    return matches
 
 
 def camel(word: str) -> list[str]:
-    """Split a camelCase identifier into words; an empty list for any other word."""
-    if word.islower() or word.isupper() or word[1:].islower() or len(word) > MAX_WORD:
+    """Split a camelCase identifier into words; an empty list for any other word, or a very long one."""
+    is_in_one_case = word.islower() or word.isupper()
+    if is_in_one_case or word[1:].islower() or len(word) > MAX_WORD:
         return []
     starts = [0]
     for place in range(1, len(word)):
         if not word[place].isupper():
             continue
-        follows_small_letter = not word[place - 1].isupper()
-        after = word[place + 1 :]
-        is_last_of_capitals = after[:1].islower() and after != "s"  # `URLs` is one word
-        if follows_small_letter or is_last_of_capitals:
+        follows_capital = word[place - 1].isupper()
+        text_behind = word[place + 1 :]
+        # In `HTTPServer`, the S begins a word; in `URLs`, the L doesn't.
+        is_last_capital = text_behind[:1].islower() and text_behind != "s"
+        if not follows_capital or is_last_capital:
             starts.append(place)
     if len(starts) == 1:
         return []
@@ -509,28 +573,36 @@ def hidden_words(text: str, language: Language) -> str:
     hidden: list[str] = []
     abbreviations = language.abbreviations
     for chunk in text.split():
-        if chunk.isascii() and chunk.islower():  # most are; nothing is hidden but an abbreviation
+        if (
+            chunk.isascii() and chunk.islower()
+        ):  # the quick way for most: there's no camelCase in it
             word = chunk.strip(_PUNCTUATION)
             if word in abbreviations:
                 hidden += abbreviations[word]
             continue
-        is_plain = chunk.isascii() and chunk.istitle()
-        for word in [chunk.strip(_PUNCTUATION)] if is_plain else words(chunk):
-            hidden += language.abbreviations.get(word.lower(), ())
+        is_capitalised = chunk.isascii() and chunk.istitle()  # no need to split `Retries,`
+        chunk_words = [chunk.strip(_PUNCTUATION)] if is_capitalised else words(chunk)
+        for word in chunk_words:
+            hidden += abbreviations.get(word.lower(), ())
             hidden += camel(word)
     return " ".join(hidden)
 
 
 def excerpt(prompt: str, head: int = HEAD, tail: int = TAIL) -> str:
-    """Shorten a prompt for searching: a long one to its beginning and its end, with valid characters only."""
+    """Shorten a long prompt to its beginning and its end, and replace invalid characters.
+
+    The lengths of both are given in characters. Words that would be cut are left out.
+    """
     text = prompt
     if len(prompt) > head + tail:
         beginning = prompt[:head]
         end = prompt[-tail:]
-        whole_words_of_beginning = beginning.rpartition(" ")[0] or beginning
-        whole_words_of_end = end.partition(" ")[2] or end
-        text = f"{whole_words_of_beginning}\n{whole_words_of_end}"
-    text = text.encode("utf-8", "replace").decode("utf-8")
+        whole_words, _, _ = beginning.rpartition(" ")
+        beginning = whole_words or beginning  # one without spaces is cut anywhere
+        _, _, whole_words = end.partition(" ")
+        end = whole_words or end
+        text = f"{beginning}\n{end}"
+    text = text.encode("utf-8", "replace").decode("utf-8")  # without lone surrogates
     if text.isascii():
         return text
     import unicodedata  # noqa: PLC0415 - most prompts do without
@@ -540,18 +612,23 @@ def excerpt(prompt: str, head: int = HEAD, tail: int = TAIL) -> str:
 
 def _make_phrase(text: str, forms: list[str], languages: Sequence[Language]) -> Term | None:
     """Make the term for a sequence of words, in any of `forms`; None if no form has several stems."""
-    phrases: dict[str, None] = {}
+    phrases: dict[str, None] = {}  # each once, in this order
     for language in languages:
         for form in forms:
-            phrases[" ".join(stems(form, language))] = None
-    if any(" " in phrase for phrase in phrases):
-        return Term(text.lower(), list(phrases), forms)
-    return None
+            phrase = " ".join(stems(form, language))
+            phrases[phrase] = None
+    has_several_stems = any(" " in phrase for phrase in phrases)
+    if not has_several_stems:
+        return None
+    return Term(text.lower(), list(phrases), forms)
 
 
 def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
-    """Make the term of a word and its long form; None for stop words, single letters and long words."""
-    language = languages[0]
+    """Make the term of a word, which also finds what the word is short for (`db`: database).
+
+    None for a stop word of the first language, a single letter or a very long word.
+    """
+    language, *other_languages = languages
     folded = fold(word)
     word_stem = stem_of(folded, language)
     is_letter = len(word) <= 1 and word.isalnum()
@@ -562,13 +639,15 @@ def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
     is_common = folded in language.common or language.irregular.get(folded) in language.common
     long_forms = list(language.abbreviations.get(folded, ()))
     phrases: list[str] = []
-    for other in languages[1:]:
-        long_forms += other.abbreviations.get(folded, ())
-        phrases.append(stem_of(folded, other))
-        is_common = is_common or folded in other.common
+    for other_language in other_languages:
+        long_forms += other_language.abbreviations.get(folded, ())
+        phrases.append(stem_of(folded, other_language))
+        if folded in other_language.common:
+            is_common = True
     for form in long_forms:
-        phrases += [" ".join(stems(form, reader)) for reader in languages]
-    phrases = list(dict.fromkeys(filter(None, phrases)))
+        for any_language in languages:
+            phrases.append(" ".join(stems(form, any_language)))
+    phrases = [phrase for phrase in dict.fromkeys(phrases) if phrase]  # each once
     if is_prefix:  # words with this prefix are found already
         phrases = [phrase for phrase in phrases if not phrase.startswith(word_stem)]
     elif word_stem in phrases:

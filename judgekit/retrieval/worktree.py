@@ -13,48 +13,50 @@ _MOST = 4_096  # bytes of the files by which git links worktrees
 
 
 def git_root(folder: str) -> str | None:
-    """Return the nearest folder at or above an absolute path that git works in, or None."""
+    """Return the root of the working tree around a folder (an absolute path); None outside of any."""
     while not os.path.lexists(os.path.join(folder, _MARK)):
-        above = os.path.dirname(folder)
-        if above == folder:
+        parent = os.path.dirname(folder)
+        is_topmost = parent == folder
+        if is_topmost:
             return None
-        folder = above
+        folder = parent
     return folder
 
 
 def git_folder_of(root: str) -> str:
     """Return git's own folder for the working tree at `root`; "" if there's no such folder."""
-    mark = os.path.join(root, _MARK)
-    if os.path.isdir(mark):
-        return mark
-    link = _read_first_line(mark)
-    if not link.startswith("gitdir:"):
+    path = os.path.join(root, _MARK)
+    if os.path.isdir(path):
+        return path
+    # In a linked worktree it's a file with the line `gitdir: PATH`.
+    first_line = _read_first_line(path)
+    if not first_line.startswith("gitdir:"):
         return ""
-    return os.path.join(root, link.removeprefix("gitdir:").strip())
+    return os.path.join(root, first_line.removeprefix("gitdir:").strip())
 
 
 def main_worktree(root: str) -> str:
     """Return the main working tree of the one at `root`: itself, unless it's linked.
 
-    A bare repository has no working tree; then it's the repository's own folder.
+    A link only counts if the main repository has one back. A bare repository has no working tree; then it's
+    the repository's own folder.
     """
     git_folder = git_folder_of(root)
     is_linked = git_folder and git_folder != os.path.join(root, _MARK)
     if not is_linked:
         return root
     common_line = _read_first_line(os.path.join(git_folder, "commondir"))
-    common = os.path.normpath(os.path.join(git_folder, common_line))
-    worktrees = os.path.realpath(f"{common}/worktrees")
-    is_in_repository = os.path.realpath(os.path.dirname(git_folder)) == worktrees
+    common_folder = os.path.normpath(os.path.join(git_folder, common_line))
+    worktrees_folder = os.path.realpath(f"{common_folder}/worktrees")
+    is_in_repository = os.path.realpath(os.path.dirname(git_folder)) == worktrees_folder
     back_line = _read_first_line(os.path.join(git_folder, "gitdir"))
     if not back_line or not is_in_repository:
         return root
-    back = os.path.realpath(os.path.join(git_folder, back_line))
-    if back != os.path.join(os.path.realpath(root), _MARK):
+    back_path = os.path.realpath(os.path.join(git_folder, back_line))
+    if back_path != os.path.join(os.path.realpath(root), _MARK):
         return root
-    if os.path.basename(common) == _MARK:
-        return os.path.dirname(common)
-    return common
+    is_bare = os.path.basename(common_folder) != _MARK
+    return common_folder if is_bare else os.path.dirname(common_folder)
 
 
 def path_in_main_worktree(folder: str) -> str | None:
@@ -62,10 +64,11 @@ def path_in_main_worktree(folder: str) -> str | None:
     root = git_root(folder)
     if root is None or not os.path.isfile(os.path.join(root, _MARK)):
         return None
-    main = main_worktree(root)
-    if main == root:
+    main_root = main_worktree(root)
+    if main_root == root:
         return None
-    return os.path.normpath(os.path.join(main, os.path.relpath(folder, root)))
+    relative_path = os.path.relpath(folder, root)
+    return os.path.normpath(os.path.join(main_root, relative_path))
 
 
 def _read_first_line(path: str) -> str:
@@ -77,4 +80,5 @@ def _read_first_line(path: str) -> str:
             raw = file.read(_MOST)
     except OSError:
         return ""
-    return os.fsdecode(raw).partition("\n")[0].strip()
+    first_line, _, _ = os.fsdecode(raw).partition("\n")
+    return first_line.strip()
