@@ -67,6 +67,7 @@ class Skipped:
                 skipped.pop(name, None)
 
     def groups(self) -> list[SkipGroup]:
+        """Return a group for each reason, with the first of its names, safe to show on a terminal."""
         groups: list[SkipGroup] = []
         for reason, names in self._names.items():
             if names:
@@ -121,16 +122,21 @@ class Report(NamedTuple):
 
     @property
     def stopping(self) -> list[Row]:
-        """The rows that stop a push while blocking, without any NO-GO within its judges' noise."""
-        words = {STOPS, UNKNOWN} if self.holds else {STOPS}
+        """The rows that stop a push while blocking.
+
+        A NO-GO is left out if it's within its judges' noise: asked again, they might say otherwise.
+        """
+        stopping_words = {STOPS, UNKNOWN} if self.holds else {STOPS}
         rows = []
         for row in self.rows:
-            if row["word"] in words and not row["verdict"].get("noise"):
+            is_within_noise = bool(row["verdict"].get("noise"))
+            if row["word"] in stopping_words and not is_within_noise:
                 rows.append(row)
         return rows
 
     @property
     def blocked(self) -> bool:
+        """Whether the push is stopped: by a file's word, or by something not examined."""
         if self.mode != "blocking":
             return False
         return bool(self.stopping or (self.holds and self.unexamined))
@@ -156,7 +162,10 @@ class Report(NamedTuple):
         words = {row["word"] for row in self.rows}
         if self.unexamined:
             words.add(UNKNOWN)
-        return next((word for word in (STOPS, UNKNOWN, PASSES) if word in words), None)
+        for word in (STOPS, UNKNOWN, PASSES):
+            if word in words:
+                return word
+        return None
 
 
 def is_examined(row: Row) -> bool:
@@ -169,7 +178,7 @@ def describe_run(
 ) -> str:
     """Write a run's last line: the numbers judged, skipped with reasons, and not examined."""
     counts = Counter(row["word"] for row in judged)
-    count_by_word = {word: counts[word] for word in WORDS if counts[word]}  # in this order
+    count_by_word = {word: counts[word] for word in WORDS if counts[word]}  # in the order of WORDS
     skips_by_reason = {group["reason"]: group["count"] for group in skipped}
     omissions_by_reason = Counter(omission["reason"] for omission in not_examined)
     return "; ".join(
@@ -182,11 +191,12 @@ def describe_run(
 
 
 def _describe_part(name: str, counts: Mapping[str, int]) -> str:
-    """Write a total and its parts; a single part is named without its count."""
+    """Write a total and its parts: `3 judged (2 GO, 1 NO-GO)`, or `3 judged (GO)` if there's only one."""
     total = f"{sum(counts.values()):,} {name}"
     if not counts:
         return total
     if len(counts) == 1:
-        return f"{total} ({next(iter(counts))})"
-    details = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
-    return f"{total} ({details})"
+        (only_part,) = counts
+        return f"{total} ({only_part})"
+    parts = [f"{count:,} {part}" for part, count in counts.items()]
+    return f"{total} ({', '.join(parts)})"

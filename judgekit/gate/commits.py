@@ -47,11 +47,11 @@ class RefUpdate(NamedTuple):
 
     @property
     def deletes(self) -> bool:
-        return not self.local_oid.strip("0")
+        return not self.local_oid.strip("0")  # all zeros
 
     @property
     def is_new(self) -> bool:
-        return not self.remote_oid.strip("0")
+        return not self.remote_oid.strip("0")  # all zeros
 
 
 class ChangedFile(NamedTuple):
@@ -86,11 +86,12 @@ class _Rule(NamedTuple):
     """Path patterns, as written and in lower case, and author patterns in lower case."""
 
     patterns: Patterns
-    small_patterns: Patterns
+    lower_patterns: Patterns
     authors: list[str]
 
     def covers(self, path: str) -> bool:
-        return self.patterns.match(path) or self.small_patterns.match(path.lower())
+        """Whether a pattern matches a path, in any case."""
+        return self.patterns.match(path) or self.lower_patterns.match(path.lower())
 
 
 class ChangeFilter:
@@ -106,29 +107,31 @@ class ChangeFilter:
         for paths, authors in rules:
             rule = _Rule(
                 patterns=Patterns(paths),
-                small_patterns=Patterns(path.lower() for path in paths),
+                lower_patterns=Patterns(path.lower() for path in paths),
                 authors=[author.casefold() for author in authors],
             )
             self._rules.append(rule)
 
     def __call__(self, change: ChangedFile) -> bool:
-        """Whether a change is judged; one without a known author may be by anyone."""
-        signatures = []
-        for text in (*change.commit.people, *change.commit.trailers):
-            signatures.append(text.casefold())
+        """Whether a change is judged. If its author isn't known, any rule's authors match."""
+        lines = (*change.commit.people, *change.commit.trailers)
+        signatures = [line.casefold() for line in lines]
         for rule in self._rules:
             if not rule.covers(change.path):
                 continue
-            if not rule.authors or not change.attributed:
+            may_be_by_anyone = not rule.authors or not change.attributed
+            if may_be_by_anyone or _any_matches(signatures, rule.authors):
                 return True
-            for pattern in rule.authors:
-                if any(fnmatchcase(signature, pattern) for signature in signatures):
-                    return True
         return False
 
     def covers(self, path: str) -> bool:
         """Whether changes to a path are judged, depending on their author."""
         return any(rule.covers(path) for rule in self._rules)
+
+
+def _any_matches(texts: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Whether one of the patterns (`*`, `?`) matches one of the texts."""
+    return any(fnmatchcase(text, pattern) for text in texts for pattern in patterns)
 
 
 def parse_updates(text: str) -> list[RefUpdate]:
@@ -137,34 +140,41 @@ def parse_updates(text: str) -> list[RefUpdate]:
     for number, line in enumerate(lines_of(text), 1):
         if not line.strip():
             continue
-        fields = line.rsplit(" ", _FIELDS - 1)
-        if len(fields) != _FIELDS or not (_is_object_id(fields[1]) and _is_object_id(fields[3])):
+        update = _parse_update(line)
+        if update is None:
             raise InputError(
                 f"stdin:{number}: expected <local ref> <local oid> <remote ref> <remote oid>"
             )
-        local_ref, local_oid, remote_ref, remote_oid = fields
-        update = RefUpdate(
-            local_ref=local_ref,
-            local_oid=local_oid,
-            remote_ref=remote_ref,
-            remote_oid=remote_oid,
-        )
         updates.append(update)
     return updates
 
 
+def _parse_update(line: str) -> RefUpdate | None:
+    """Parse `LOCAL_REF LOCAL_OID REMOTE_REF REMOTE_OID`; None if the line is anything else."""
+    # From the right, because git also names the local side as it was typed: `HEAD@{2 days ago}`.
+    fields = line.rsplit(" ", _FIELDS - 1)
+    if len(fields) != _FIELDS:
+        return None
+    update = RefUpdate(*fields)
+    if not _is_object_id(update.local_oid) or not _is_object_id(update.remote_oid):
+        return None
+    return update
+
+
 def _is_object_id(text: str) -> bool:
+    """Whether a text is a full id of SHA-1 (40 hex digits) or SHA-256 (64)."""
     return len(text) in (40, 64) and not text.strip("0123456789abcdef")
 
 
 def resolve_commit(repository: Repository, name: str) -> str:
-    """Resolve a name to a commit id; raises `UnknownCommit`."""
+    """Resolve a name to a commit id; raises `UnknownCommit` if it leads to none."""
     commit = repository.commit(name)
     if commit is not None:
         return commit
-    if not repository.holds("rev-parse", "--git-dir"):
+    is_repository = repository.holds("rev-parse", "--git-dir")
+    if not is_repository:
         raise UnknownCommit(f"no git repository at {repository.folder}; change to one")
-    visible_name = name or repr(name)
+    visible_name = name or repr(name)  # '' for an empty one
     remedy = "fetch it, or name another one"
     raise UnknownCommit(f"{visible_name}: not a commit of this repository; {remedy}")
 
@@ -188,7 +198,7 @@ def count_changed_lines(
 def _list_line_counts(
     repository: Repository, update: RefUpdate, remote_commits: Sequence[str]
 ) -> list[str]:
-    """List `ADDED TAB REMOVED TAB PATH` for each changed file; empty if git can't compare."""
+    """List `ADDED TAB REMOVED TAB PATH` for each file that an update changes; empty if git can't compare."""
     try:
         base = repository.ask("merge-base", update.local_oid, *remote_commits).decode().strip()
         raw = repository.ask(*_COUNT_LINES, base, update.local_oid)

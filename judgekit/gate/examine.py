@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -40,17 +41,14 @@ def examine_push(
     everything reachable from `remote_commits`.
     """
     pushed = PushedChanges()
-    made = [update for update in updates if not update.deletes]
-    names = [update.local_oid for update in made]
-    names += [update.remote_oid for update in made if not update.is_new]
-    commit_by_name = repository.commits(names)
-    tips = [
-        commit_by_name[update.local_oid] for update in made if update.local_oid in commit_by_name
-    ]
-    distinct_tips = list(dict.fromkeys(tips))
+    commit_by_name = _resolve_tips(repository, updates)
+    tips: dict[str, None] = {}  # each once, in order
+    for update in updates:
+        if update.local_oid in commit_by_name:
+            tips[commit_by_name[update.local_oid]] = None
     histories: dict[str, History] = {}
-    if distinct_tips:
-        histories = history.read_histories(repository, distinct_tips, remote_commits)
+    if tips:
+        histories = history.read_histories(repository, list(tips), remote_commits)
     for update in updates:
         tip = commit_by_name.get(update.local_oid)
         if update.deletes:
@@ -67,6 +65,21 @@ def examine_push(
     # A file that one ref skips may be judged for another.
     pushed.skipped.remove({change.path for change in pushed.changes})
     return pushed
+
+
+def _resolve_tips(repository: Repository, updates: Updates) -> dict[str, str]:
+    """Map the old and new object ids of the updates to the commits they lead to, if those are here.
+
+    A tag's object leads to the tagged commit. Deleted refs are left out.
+    """
+    names = []
+    for update in updates:
+        if update.deletes:
+            continue
+        names.append(update.local_oid)
+        if not update.is_new:
+            names.append(update.remote_oid)
+    return repository.commits(names)
 
 
 @dataclass
@@ -89,7 +102,7 @@ class _Examination:
         covered_paths = self._keep_covered_paths(pushed_history.steps)
         if not covered_paths and not pushed_history.gap:
             return
-        # If steps are missing, also compare files that no step covers.
+        # If steps are missing, also compare files that no step names.
         is_needed = self.wanted.covers if pushed_history.gap else covered_paths.__contains__
         tree = self._read_tree(self.tip, is_needed)
         if tree is None:
@@ -105,6 +118,7 @@ class _Examination:
         self._skip_rest(covered_paths, tree, origins, {change.path for change in changes})
 
     def _add_omission(self, reason: str) -> None:
+        """Note that the ref, or a part of it, wasn't examined."""
         name = self.update.remote_ref or self.update.local_ref
         self.pushed.unexamined.append(Omission(name=name, reason=reason))
 
@@ -129,13 +143,13 @@ class _Examination:
 
     def _sort_out(self, changes: Iterable[ChangedFile], old_tree: Tree | None) -> None:
         """Add the changes to judge, and skip the others."""
-        of_other_refs = {(change.path, change.blob) for change in self.pushed.changes}
+        files_of_other_refs = {(change.path, change.blob) for change in self.pushed.changes}
         for change in changes:
             if old_tree is not None and old_tree.holds(change.path, change.blob):
                 self.pushed.skipped.add(UNCHANGED, change.path)
             elif not self.wanted(change):
                 self.pushed.skipped.add(OTHER_AUTHORS, change.path)
-            elif (change.path, change.blob) not in of_other_refs:
+            elif (change.path, change.blob) not in files_of_other_refs:
                 self.pushed.changes.append(change)
 
     def _skip_rest(
@@ -184,7 +198,7 @@ class _Examination:
         else:
             paths = tree.repeated()  # a step names a path, but not which of its blobs
             sources = None  # a complete history shows where a moved file comes from
-        gone = _find_blobs_gone(old_trees, tree)
+        moved_blobs = _find_moved_blobs(old_trees, tree)
         holders = _Holders(self.repository, pushed_history.edges, self.tip, self.wanted)
         changes: list[ChangedFile] = []
         for path in paths:
@@ -193,7 +207,7 @@ class _Examination:
                     continue  # its step decides
                 if any(old.holds(path, blob) for old in old_trees):
                     continue  # it isn't new
-                if blob in gone:
+                if blob in moved_blobs:
                     self.pushed.skipped.add(MOVED, path)
                     continue
                 commit = holders.find_commit(path, blob)
@@ -227,14 +241,14 @@ class _Examination:
         return output.decode().split()
 
 
-def _find_blobs_gone(old_trees: Iterable[Tree], tree: Tree) -> set[str]:
-    """List the blobs in an old tree that a new one lacks: they may have been moved."""
-    gone: set[str] = set()
+def _find_moved_blobs(old_trees: Iterable[Tree], tree: Tree) -> set[str]:
+    """Return the blobs at paths that only old trees have: at another path of `tree`, they were moved."""
+    moved_blobs: set[str] = set()
     for old in old_trees:
         for path, blobs in old.blobs.items():
             if path not in tree.blobs:
-                gone.update(blobs)
-    return gone
+                moved_blobs.update(blobs)
+    return moved_blobs
 
 
 @dataclass
@@ -254,16 +268,16 @@ class _Origins:
     def follow(self, steps: Iterable[Step]) -> None:
         """Fill in the fields from steps, newest first, following each file back to its creation."""
         # By older path and blob: the tree's files that were moved from there.
-        files_moved_from: dict[_File, list[_File]] = {}
+        files_moved_from: defaultdict[_File, list[_File]] = defaultdict(list)
         # By path: the lists in `commits_by_path` for all files that come from there.
-        lists_of_path: dict[str, list[list[Commit]]] = {}
+        lists_of_path: defaultdict[str, list[list[Commit]]] = defaultdict(list)
         for step in steps:
             if step.what != "file":
                 continue
             if step.path not in self.commits_by_path:
-                self.commits_by_path[step.path] = []
-                own_list = self.commits_by_path[step.path]
-                lists_of_path.setdefault(step.path, []).append(own_list)
+                own_list: list[Commit] = []
+                self.commits_by_path[step.path] = own_list
+                lists_of_path[step.path].append(own_list)
             file = (step.path, step.blob)
             files_from_here = files_moved_from.pop(file, [])
             if self.tree.holds(step.path, step.blob) and file not in self.change_by_file:
@@ -272,26 +286,26 @@ class _Origins:
             if step.moved_from is None:  # this step created the file
                 for commits in lists_of_path[step.path]:
                     commits.append(step.commit)
-                for made in files_from_here:
-                    self.change_by_file[made] = self.change_by_file[made]._replace(
-                        commit=step.commit
-                    )
+                for later_file in files_from_here:
+                    change = self.change_by_file[later_file]
+                    self.change_by_file[later_file] = change._replace(commit=step.commit)
             else:  # an older step created it, at the earlier path
-                lists_of_path.setdefault(step.moved_from, []).extend(lists_of_path[step.path])
+                lists_of_path[step.moved_from] += lists_of_path[step.path]
                 old_file = (step.moved_from, step.blob)
-                files_moved_from.setdefault(old_file, []).extend(files_from_here)
+                files_moved_from[old_file] += files_from_here
         for (earlier_path, _), files in files_moved_from.items():
             self.moved_from.update(dict.fromkeys(files, earlier_path))
 
     def take_changes(self, wanted: ChangeFilter) -> list[ChangedFile]:
-        """Return the new changes to judge, leaving in `moved_from` only files that aren't.
+        """Return the new changes, and keep in `moved_from` only the files that aren't new.
 
-        Those come from a path where the gate judges them.
+        A moved file isn't new if the gate judged it at its earlier path already.
         """
         changes: list[ChangedFile] = []
         for file, change in self.change_by_file.items():
             earlier_path = self.moved_from.get(file)
-            if earlier_path is not None and wanted(change._replace(path=earlier_path)):
+            was_judged = earlier_path is not None and wanted(change._replace(path=earlier_path))
+            if was_judged:
                 continue
             self.moved_from.pop(file, None)
             commits = dict.fromkeys(self.commits_by_path[change.path])

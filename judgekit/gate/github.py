@@ -9,7 +9,7 @@ import re
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, outputs, programs
 from judgekit.config import settings as configuration
@@ -84,42 +84,34 @@ class Gh:
 
     def find_issue(self, token: str) -> ListedIssue | None:
         """Find the oldest issue with this token; None if there is none."""
-        # GitHub's search lags behind and may lack the newest issues, so list those.
+        # GitHub's search lags behind and may lack the newest issues, so list those first.
         if self._newest is None:
             self._newest = self._list_issues("--limit", "50")
         matches = [issue for issue in self._newest if issue.token == token]
         if not matches:
             results = self._list_issues("--search", f'"{token}" in:body')
             matches = [issue for issue in results if issue.token == token]
-        return min(matches, key=operator.attrgetter("number"), default=None)
+        if not matches:
+            return None
+        return min(matches, key=operator.attrgetter("number"))
 
     def _list_issues(self, *gh_options: str) -> list[ListedIssue]:
         """List the issues that judgekit opened, among those selected by gh's options."""
         output = self.ask("list", "--state", "all", "--json", "number,url,state,body", *gh_options)
-        listed = []
+        listed_issues = []
         try:
-            for issue in json.loads(output):
-                mark = issues.read_mark(issue["body"] or "")
-                if mark is None:
-                    continue
-                token, fingerprint = mark
-                listed.append(
-                    ListedIssue(
-                        number=issue["number"],
-                        url=short_line(issue["url"], _MAX_TEXT),
-                        is_open=issue["state"] == "OPEN",
-                        token=token,
-                        fingerprint=fingerprint,
-                    )
-                )
+            for fields in json.loads(output):
+                issue = _read_issue(fields)
+                if issue is not None:
+                    listed_issues.append(issue)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise GhError("gh issue list: the output is not a list of issues; update gh") from None
-        return listed
+        return listed_issues
 
     def ask(self, verb: str, *words: str, stdin: str = "") -> str:
         """Run `gh issue VERB WORDS` and return its output; raises `GhError` if it fails or is late."""
         seconds_left = self._deadline - time.monotonic()
-        if seconds_left <= 0:
+        if seconds_left <= 0:  # earlier calls took it all
             raise GhError("no time left for gh")
         argv = [self._program, "issue", verb, *words, "--repo", self._repository]
         try:
@@ -135,9 +127,25 @@ class Gh:
         return output.decode(errors="replace")
 
 
+def _read_issue(fields: Mapping[str, Any]) -> ListedIssue | None:
+    """Read an issue from gh's JSON; None if judgekit's mark isn't in its body, so judgekit didn't open it."""
+    mark = issues.read_mark(fields["body"] or "")
+    if mark is None:
+        return None
+    token, fingerprint = mark
+    return ListedIssue(
+        number=fields["number"],
+        url=short_line(fields["url"], _MAX_TEXT),
+        is_open=fields["state"] == "OPEN",
+        token=token,
+        fingerprint=fingerprint,
+    )
+
+
 def _describe_exit(code: int, errors: str) -> str:
-    """Return a program's complaint, or else its exit code."""
-    return short_line(errors, _MAX_TEXT) or f"exit code {code}"
+    """Return the beginning of a program's error output, or if that's empty, its exit code."""
+    complaint = short_line(errors, _MAX_TEXT)
+    return complaint or f"exit code {code}"
 
 
 def find_github_name(
@@ -150,7 +158,7 @@ def find_github_name(
     if not address:
         try:
             raw = repository.ask("remote", "get-url", "--", "origin")
-        except GitError:
+        except GitError:  # there's no origin
             return None
         address = raw.decode("utf-8", "replace").rstrip("\n")
     return parse_address(address, environ)
@@ -164,12 +172,12 @@ def parse_address(address: str, environ: Mapping[str, str]) -> str | None:
     match = _ADDRESS.fullmatch(address.strip())
     if match is None:
         return None
+    # `https://HOST/OWNER/NAME`, or `HOST:OWNER/NAME` as scp writes it.
     host = (match["host"] or match["scp"]).lower()
     host = _ALIASES.get(host, host)
-    users_host = environ.get("GH_HOST", "").strip().lower() or _GITHUB
-    if host in (_GITHUB, users_host):
-        return f"{host}/{match['owner']}/{match['name']}"
-    return None
+    users_host = environ.get("GH_HOST", "").strip().lower()
+    is_allowed = host in (_GITHUB, users_host)
+    return f"{host}/{match['owner']}/{match['name']}" if is_allowed else None
 
 
 def notify_and_open_issues(
@@ -184,10 +192,11 @@ def notify_and_open_issues(
     """
     lines: list[str] = []
     try:
-        settings = settings or _load_settings(folder)
+        if settings is None:
+            settings = _load_settings(folder)
         if settings.notify:
-            for_people = [verdict for verdict in verdicts if needs_person(verdict)]
-            lines += notify(for_people, settings.notify.command, Ledger.of(folder).name)
+            unsettled = [verdict for verdict in verdicts if needs_person(verdict)]
+            lines += notify(unsettled, settings.notify.command, Ledger.of(folder).name)
         if settings.issues == "on":
             # One at a time, so that an error doesn't lose the lines before it.
             for line in _open_some_issues(verdicts, settings, folder, address):
@@ -213,17 +222,18 @@ def _open_some_issues(
 
     An issue that's up to date gives no line.
     """
-    in_ledger: list[VerdictLine] = []
+    earlier_lines: list[VerdictLine] = []
     # The ledger only matters for a repeated `improve`.
     if settings.rejects and any(verdict.verdict == "improve" for verdict in verdicts):
-        in_ledger = _verdict_lines(Ledger.of(folder).records(LineFilter(kinds=[VerdictLine])))
-    wanted = []
+        records = Ledger.of(folder).records(LineFilter(kinds=[VerdictLine]))
+        earlier_lines = _verdict_lines(records)
+    unsettled = []
     for verdict in verdicts:
-        if needs_person(verdict, in_ledger, with_rejects=settings.rejects):
-            wanted.append(verdict)
-    remaining = len(wanted)
+        if needs_person(verdict, earlier_lines, with_rejects=settings.rejects):
+            unsettled.append(verdict)
+    remaining = len(unsettled)
     try:
-        for outcome, line in ensure_issues(wanted[:MAX_ISSUES], settings, folder, address):
+        for outcome, line in ensure_issues(unsettled[:MAX_ISSUES], settings, folder, address):
             remaining -= 1
             if outcome is not IssueOutcome.UNCHANGED:
                 yield line
@@ -236,22 +246,25 @@ def _open_some_issues(
 
 
 def _verdict_lines(records: Iterable[Record]) -> list[VerdictLine]:
+    """Return the verdicts among a ledger's records."""
     return [record for record in records if isinstance(record, VerdictLine)]
 
 
 def notify(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> list[str]:
-    """Run the command for each verdict it hasn't been told of, until the first failure.
+    """Run the command for each verdict that it wasn't run for yet, until the first failure.
 
-    Returns a line about the failure, or none.
+    Returns a line about the failure, or an empty list.
     """
     if not verdicts:
         return []
     failure = _send_notices(verdicts, command, project)
-    return [] if failure is None else [f"escalate.notify: {command[0]}: {failure}"]
+    if failure is None:
+        return []
+    return [f"escalate.notify: {command[0]}: {failure}"]
 
 
 def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> str | None:
-    """Run the command for each verdict; returns the reason for a failure, or None."""
+    """Run the command for each verdict that it wasn't run for yet; returns why it failed, or None."""
     deadline = time.monotonic() + SECONDS
     folder = Path(environment.NOTIFIED.path()).parent
     environ = programs.known("notify", environment.environ())
@@ -268,7 +281,8 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
                 continue
             is_sent = False
             try:
-                failure = _run_program(argv, environ, verdict, deadline - time.monotonic())
+                seconds_left = deadline - time.monotonic()
+                failure = _run_program(argv, environ, verdict, seconds_left)
                 is_sent = failure is None
             finally:
                 _end_notice(folder, notice, is_sent=is_sent)
@@ -285,21 +299,22 @@ def _run_program(
     argv: Sequence[str], environ: Mapping[str, str], verdict: Verdict, seconds: float
 ) -> str | None:
     """Run a program with a verdict's record on stdin; returns the reason if it failed, or None."""
-    record = json.dumps(verdict.record(), ensure_ascii=False) + "\n"
-    code, _, errors = programs.run(argv, environ, record, seconds=seconds)
-    return _describe_exit(code, errors) if code else None
+    record = json.dumps(verdict.record(), ensure_ascii=False)
+    code, _, errors = programs.run(argv, environ, f"{record}\n", seconds=seconds)
+    return None if code == 0 else _describe_exit(code, errors)
 
 
 def _begin_notice(folder: Path, notice: str) -> bool:
     """Mark a notice as being sent. Returns False if it was sent, or another process is sending it."""
     with _locked_notices(folder) as notices:
         if notice in notices:
-            begun = notices[notice]
-            if begun is None:  # it was sent
+            begin_time = notices[notice]
+            if begin_time is None:  # it was sent
                 return False
             # A killed process never finishes its notice, so its mark only counts while a program
             # may still run.
-            if abs(time.time() - begun) < 2 * SECONDS:
+            may_be_running = abs(time.time() - begin_time) < 2 * SECONDS
+            if may_be_running:
                 return False
         notices[notice] = time.time()
     return True
@@ -323,9 +338,9 @@ def _locked_notices(folder: Path) -> Iterator[dict[str, float | None]]:
     with file_lock(path.with_suffix(".lock"), timeout=SECONDS):
         notices: dict[str, float | None] = {}
         old_words = path.read_text().split() if path.exists() else []
-        for word in old_words:
-            notice, _, begun = word.partition(":")
-            notices[notice] = float(begun) if begun else None
+        for word in old_words:  # NOTICE if it was sent, else NOTICE:BEGIN_TIME
+            notice, _, begin_time = word.partition(":")
+            notices[notice] = float(begin_time) if begin_time else None
         yield notices
         words = []
         for notice, moment in notices.items():  # the oldest first
@@ -360,30 +375,33 @@ def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int
     name = task_name(verdict.task_id)
     earlier_verdicts = []
     for line in lines:
-        if task_name(line.task_id) != name or line.id == verdict.id:
-            continue
-        if line.timestamp <= verdict.timestamp:
+        is_same_task = task_name(line.task_id) == name
+        is_earlier = line.timestamp <= verdict.timestamp
+        if is_same_task and is_earlier and line.id != verdict.id:
             earlier_verdicts.append(line)
     earlier_verdicts.sort(key=operator.attrgetter("timestamp"), reverse=True)
     count = 0
     for judged in (verdict, *earlier_verdicts):
         if judged.verdict != "improve":
             break
-        opinions = [judged_round.opinion for judged_round in judged.rounds if judged_round.opinion]
-        outcomes = [opinion.outcome for opinion in opinions]
+        improve_rounds = 0
+        for judged_round in judged.rounds:
+            opinion = judged_round.opinion
+            if opinion and opinion.outcome == "improve":
+                improve_rounds += 1
         # A verdict may be `improve` without any round being so.
-        count += max(1, outcomes.count("improve"))
+        count += max(1, improve_rounds)
     return count
 
 
 def list_unsettled(records: Iterable[Record], *, with_rejects: bool) -> list[VerdictLine]:
     """List the verdicts that a person must settle, the newest first."""
     records = list(records)
-    in_ledger = _verdict_lines(records)
-    sorted_out = triage(records)
+    verdict_lines = _verdict_lines(records)
+    triaged = triage(records)
     unsettled = []
-    for line in (*sorted_out.unclear, *sorted_out.nogo):  # GO needs nobody
-        if needs_person(line, in_ledger, with_rejects=with_rejects):
+    for line in (*triaged.unclear, *triaged.nogo):  # GO needs nobody
+        if needs_person(line, verdict_lines, with_rejects=with_rejects):
             unsettled.append(line)
     return sorted(unsettled, key=operator.attrgetter("timestamp"), reverse=True)
 
@@ -407,7 +425,8 @@ def ensure_issues(
     for verdict in verdicts:
         wanted = issues.build_issue(verdict, with_text=settings.text)
         outcome, url = _ensure_issue(gh, wanted, settings.labels)
-        yield outcome, f"issue {outcome}: {url} ({short_line(task_name(verdict.task_id), 200)})"
+        task = short_line(task_name(verdict.task_id), _MAX_TEXT)
+        yield outcome, f"issue {outcome}: {url} ({task})"
 
 
 def _ensure_issue(gh: Gh, wanted: issues.Issue, labels: Sequence[str]) -> tuple[IssueOutcome, str]:
@@ -417,8 +436,8 @@ def _ensure_issue(gh: Gh, wanted: issues.Issue, labels: Sequence[str]) -> tuple[
     if issue is None:
         label_words = [f"--label={label}" for label in labels]
         output = gh.ask("create", *words, *label_words, stdin=wanted.body)
-        last_line = output.strip().rpartition("\n")[2]
-        return IssueOutcome.OPENED, short_line(last_line, _MAX_TEXT)
+        _, _, url = output.strip().rpartition("\n")  # gh prints it on the last line
+        return IssueOutcome.OPENED, short_line(url, _MAX_TEXT)
     if issue.fingerprint == wanted.fingerprint:
         return IssueOutcome.UNCHANGED, issue.url
     if not issue.is_open:

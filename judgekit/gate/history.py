@@ -72,7 +72,9 @@ def read_histories(
 
     Tips without new commits are left out. Git runs as often for thousands of tips as for two.
     """
-    oids_by_tip: dict[str, list[str]] | None = None
+    oids_by_tip: dict[str, list[str]] | None = (
+        None  # for a single tip, git itself picks the commits
+    )
     try:
         if len(tips) == 1:
             revisions = [tips[0], *(f"^{oid}" for oid in remote_commits)]
@@ -83,7 +85,8 @@ def read_histories(
             limit = "--no-walk=unsorted"
         if not revisions:
             return {}
-        raw = repository.ask(*_LOG, limit, stdin="\n".join([*revisions, ""]).encode())
+        lines = "\n".join([*revisions, ""])
+        raw = repository.ask(*_LOG, limit, stdin=lines.encode())
     except GitError:
         if not is_partial(repository):
             raise
@@ -94,14 +97,16 @@ def read_histories(
             histories[tip] = History(steps=[], edges=[edge], gap=PARTIAL)
         return histories
     shallow_oids = _read_shallow_oids(repository)
-    told = list(_parse_log(raw))
+    logged_commits = list(_parse_log(raw))
     if oids_by_tip is None:
-        return {tips[0]: _sum_up(told, shallow_oids)} if told else {}
-    told_by_oid = {commit.oid: (commit, steps) for commit, steps in told}
+        if not logged_commits:
+            return {}
+        return {tips[0]: _make_history(logged_commits, shallow_oids)}
+    logged_by_oid = {commit.oid: (commit, steps) for commit, steps in logged_commits}
     histories = {}
     for tip, oids in oids_by_tip.items():
-        told_of_tip = [told_by_oid[oid] for oid in oids if oid in told_by_oid]
-        histories[tip] = _sum_up(told_of_tip, shallow_oids)
+        logged_of_tip = [logged_by_oid[oid] for oid in oids if oid in logged_by_oid]
+        histories[tip] = _make_history(logged_of_tip, shallow_oids)
     return histories
 
 
@@ -115,41 +120,46 @@ def _list_new_commits(
     revisions = [*tips, *(f"^{oid}" for oid in remote_commits), ""]
     output = repository.ask(*_GRAPH, stdin="\n".join(revisions).encode()).decode()
     parents_by_oid: dict[str, list[str]] = {}
-    for line in output.split("\n")[:-1]:
+    for line in output.split("\n")[:-1]:  # each ends with a line break
         oid, *parents = line.split()
         parents_by_oid[oid] = parents
     # In git's order, children come before their parents.
-    place_by_oid = {oid: place for place, oid in enumerate(parents_by_oid)}
     oids = list(parents_by_oid)
-    listed: dict[str, list[str]] = {}
+    rank_by_oid = {oid: rank for rank, oid in enumerate(oids)}
+    oids_by_tip: dict[str, list[str]] = {}
     for tip in tips:
-        if tip not in place_by_oid:
+        if tip not in rank_by_oid:
             continue
-        waiting = [place_by_oid[tip]]
-        seen = set(waiting)
-        listed[tip] = []
-        while waiting and len(listed[tip]) <= MAX_COMMITS:
-            oid = oids[heapq.heappop(waiting)]
-            listed[tip].append(oid)
+        # Walk from the tip to all its ancestors, always to the newest one that's waiting.
+        waiting_ranks = [rank_by_oid[tip]]
+        seen_ranks = set(waiting_ranks)
+        oids_by_tip[tip] = []
+        while waiting_ranks and len(oids_by_tip[tip]) <= MAX_COMMITS:
+            oid = oids[heapq.heappop(waiting_ranks)]
+            oids_by_tip[tip].append(oid)
             for parent in parents_by_oid[oid]:
-                place = place_by_oid.get(parent)
-                if place is not None and place not in seen:
-                    seen.add(place)
-                    heapq.heappush(waiting, place)
-    return listed
+                rank = rank_by_oid.get(parent)  # None if the other side has the parent
+                if rank is not None and rank not in seen_ranks:
+                    seen_ranks.add(rank)
+                    heapq.heappush(waiting_ranks, rank)
+    return oids_by_tip
 
 
-def _sum_up(told: Iterable[tuple[Commit, list[Step]]], shallow_oids: Container[str]) -> History:
-    """Build a history from commits, newest first, with their steps."""
+def _make_history(
+    logged_commits: Iterable[tuple[Commit, list[Step]]], shallow_oids: Container[str]
+) -> History:
+    """Build a history from commits, newest first, with their steps.
+
+    `shallow_oids` are a shallow clone's oldest commits. They seem to have no parents, and so to have created
+    every file: their steps are left out.
+    """
     steps: list[Step] = []
     edges: list[Commit] = []
     is_long = False
-    for number, (commit, commit_steps) in enumerate(told, 1):
+    for number, (commit, commit_steps) in enumerate(logged_commits, 1):
         if number > MAX_COMMITS:
             is_long = True
             break
-        # A shallow clone's oldest commits seem to have no parents, and so to have created every
-        # file.
         if commit.oid in shallow_oids:
             edges.append(commit)
         else:
@@ -159,18 +169,19 @@ def _sum_up(told: Iterable[tuple[Commit, list[Step]]], shallow_oids: Container[s
 
 
 def is_partial(repository: Repository) -> bool:
-    """Whether a clone may lack objects of its history."""
+    """Whether a clone may lack objects of its history, by its settings (`git clone --filter=…`)."""
     names = r"^(extensions\.partialclone|remote\..*\.(promisor|partialclonefilter))$"
     return repository.holds("config", "--get-regexp", names)
 
 
 def _read_shallow_oids(repository: Repository) -> set[str]:
-    """List a shallow clone's oldest commits, whose parents it lacks."""
+    """List a shallow clone's oldest commits, whose parents it lacks; empty for any other clone."""
     git_path = os.fsdecode(repository.ask("rev-parse", "--git-path", "shallow")).rstrip("\n")
     file = repository.folder / git_path
-    if file.exists():
-        return set(lines_of(file.read_bytes().decode("ascii")))
-    return set()
+    if not file.exists():
+        return set()
+    text = file.read_bytes().decode("ascii")
+    return set(lines_of(text))
 
 
 def read_commit(repository: Repository, oid: str) -> Commit:
@@ -194,7 +205,8 @@ def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
         if not entry:
             continue
         # A path's entry begins with a colon for each parent, a commit's id with none.
-        parents = field.count(":", 0, len(field) - len(entry))
+        prefix = field.removesuffix(entry)
+        parents = prefix.count(":")
         if parents == 0:
             if commit is not None:
                 yield commit, steps
@@ -210,12 +222,15 @@ def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
 
 def _parse_commit(oid: str, fields: Iterator[str]) -> Commit:
     """Parse a commit; takes its author, committer and trailers from the fields after its id."""
-    people = [next(fields), next(fields)]
-    trailers = tuple(filter(None, lines_of(next(fields))))
+    author = next(fields)
+    committer = next(fields)
+    trailers = [trailer for trailer in lines_of(next(fields)) if trailer]
+    people = [author, committer]
     for trailer in trailers:
         if trailer.casefold().startswith(_CO_AUTHOR):
-            people.append(trailer[len(_CO_AUTHOR) :].strip())
-    return Commit(oid, tuple(people), trailers)
+            co_author = trailer[len(_CO_AUTHOR) :]
+            people.append(co_author.strip())
+    return Commit(oid, tuple(people), tuple(trailers))
 
 
 def _parse_step(
@@ -231,13 +246,13 @@ def _parse_step(
     status = parts[-1]
     old_paths = [next(fields) for _ in range(parents)]
     # git prints the path now only for merges, and if a file was renamed (R) or copied (C).
-    is_path_told = parents > 1 or status.startswith(("R", "C"))
-    path = next(fields) if is_path_told else old_paths[0]
+    has_new_path = parents > 1 or status.startswith(("R", "C"))
+    path = next(fields) if has_new_path else old_paths[0]
     if mode == _MODE_OF_NOTHING:
         return Step(commit, path, "gone")
     if not mode.startswith(FILE):
         return Step(commit, path, "not regular")
-    paths_of_same_file = []
+    paths_of_same_file = []  # in the parents
     for old_mode, old_blob, old_path in zip(old_modes, old_blobs, old_paths, strict=True):
         if old_blob == blob and old_mode.startswith(FILE):
             paths_of_same_file.append(old_path)

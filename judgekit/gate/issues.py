@@ -64,7 +64,8 @@ def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
     name_digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     token = f"judgekit-task-{name_digest[:16]}"
     hashes = sorted(subject.sha256 for subject in verdict.subjects)
-    fingerprint = hashlib.sha256("\n".join([verdict.verdict, *hashes]).encode()).hexdigest()[:16]
+    verdict_and_contents = "\n".join([verdict.verdict, *hashes])
+    fingerprint = hashlib.sha256(verdict_and_contents.encode()).hexdigest()[:16]
     ledger_line = verdict_line(verdict, text=with_text)
     fits_into_command = verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK
     task = shlex.quote(verdict.task_id if fits_into_command else verdict.id)
@@ -96,21 +97,25 @@ def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
 
 
 def read_mark(body: str) -> tuple[str, str] | None:
-    """Read the token and the fingerprint at the start of an issue's body; None without a mark."""
+    """Read the token and the fingerprint at the start of an issue's body; None if they aren't there."""
     match = _MARK.match(body.lstrip())
-    return (match["token"], match["fingerprint"]) if match else None
+    if match is None:
+        return None
+    return match["token"], match["fingerprint"]
 
 
 def _round_cells(judged_round: Round) -> tuple[str, str, str]:
-    """Return the cells for a round's outcome, scores and failure."""
+    """Return the table cells for a round's outcome, scores and failure."""
     opinion = judged_round.opinion
-    if opinion is None:
-        failure = judged_round.failure
-        # Just the failure's kind, since a provider's message may contain addresses.
-        return NOTHING, NOTHING, format_inline(str(failure.kind)) if failure else NOTHING
-    numbers = [f"{name} {value:g}" for name, value in opinion.scores.items()]
-    outcome = format_inline(str(opinion.outcome))
-    return outcome, format_inline(", ".join(numbers)), NOTHING
+    if opinion is not None:
+        scores = [f"{name} {value:g}" for name, value in opinion.scores.items()]
+        outcome = format_inline(str(opinion.outcome))
+        return outcome, format_inline(", ".join(scores)), NOTHING
+    failure = judged_round.failure
+    if failure is None:
+        return NOTHING, NOTHING, NOTHING
+    # Just the failure's kind, since a provider's message may contain addresses.
+    return NOTHING, NOTHING, format_inline(str(failure.kind))
 
 
 def _finding_lines(verdict: VerdictLine) -> list[str]:
@@ -121,9 +126,7 @@ def _finding_lines(verdict: VerdictLine) -> list[str]:
         if number > _MAX_ROWS or sum(map(len, lines)) > _MAX_FINDINGS:
             left_out = len(findings) - number + 1  # including this one
             return [*lines, f"and {left_out} more"]
-        location = finding.location and f"in {finding.location}"
-        where = ", ".join(filter(None, (tier, finding.dimension, location)))
-        text = f"{where}: {finding.issue}" if where else finding.issue
+        text = _describe_finding(tier, finding)
         number_sign = f"{number}. "
         indent = " " * len(number_sign)
         lines.append(wrap(text, _MAX_TEXT, number_sign, indent))
@@ -134,8 +137,18 @@ def _finding_lines(verdict: VerdictLine) -> list[str]:
     return lines
 
 
+def _describe_finding(tier: str, finding: Finding) -> str:
+    """Write `TIER, DIMENSION, in LOCATION: ISSUE`, without the parts that are empty."""
+    location = f"in {finding.location}" if finding.location else ""
+    context = ", ".join(part for part in (tier, finding.dimension, location) if part)
+    return f"{context}: {finding.issue}" if context else finding.issue
+
+
 def _list_findings(verdict: VerdictLine) -> list[tuple[str, Finding]]:
-    """List the verdict's findings, under "", or if no tier decided, each round's under its tier."""
+    """List the verdict's findings, each with the tier "".
+
+    If no tier decided, the findings of all rounds follow, each with the round's tier.
+    """
     findings = [("", finding) for finding in verdict.findings]
     if verdict.judge_tier is not None:
         return findings

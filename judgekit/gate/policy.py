@@ -66,7 +66,8 @@ def find_rule_commits(
         return commits
     other_names = [name for name in clone_remotes.refs if name not in clone_remotes.names]
     other_oids = [clone_remotes.default_branch(name, remote_oids={}) for name in other_names]
-    if not any(other_oids):
+    has_default_branch = any(oid is not None for oid in other_oids)
+    if not has_default_branch:
         other_oids = [ref.oid for ref in clone_remotes.other_refs]
     pushed = [update.local_oid for update in updates if not update.deletes]
     rule_changes = _list_commits_of_rules(repository, pushed)
@@ -75,24 +76,34 @@ def find_rule_commits(
 
 
 def _with_different_rules(repository: Repository, oids: Sequence[str | None]) -> list[str]:
-    """Resolve ids to commits that are here, keeping the first with each set of rules."""
-    distinct_oids = list(dict.fromkeys(filter(None, oids)))
+    """Resolve ids to commits that this clone has, keeping the first with each set of rules.
+
+    None stands for a commit that isn't known, and is left out.
+    """
+    distinct_oids = list(dict.fromkeys(oid for oid in oids if oid))
     names = []
     for oid in distinct_oids:
         names.append(f"{oid}^{{commit}}")
         names.extend(f"{oid}:{path}" for path in RULES)
-    objects = {}
-    for name, line in zip(names, repository.described(names), strict=True):
-        words = line.split(" ")  # OID KIND SIZE, or NAME missing
-        is_here = words[1:2] in (["blob"], ["commit"], ["tree"])
-        objects[name] = words[0] if is_here else ""
+    oid_by_name = _find_objects(repository, names)
     commit_by_rules: dict[tuple[str, ...], str] = {}
     for oid in distinct_oids:
-        commit = objects[f"{oid}^{{commit}}"]
-        rules = tuple(objects[f"{oid}:{path}"] for path in RULES)
-        if commit:
-            commit_by_rules.setdefault(rules, commit)
-    return list(commit_by_rules.values())[:_MAX_RULES]
+        commit = oid_by_name[f"{oid}^{{commit}}"]
+        rules = tuple(oid_by_name[f"{oid}:{path}"] for path in RULES)
+        if commit and rules not in commit_by_rules:
+            commit_by_rules[rules] = commit
+    commits = list(commit_by_rules.values())
+    return commits[:_MAX_RULES]
+
+
+def _find_objects(repository: Repository, names: list[str]) -> dict[str, str]:
+    """Map names such as `COMMIT:PATH` to the ids of their objects, or to "" if this clone has none."""
+    oid_by_name = {}
+    for name, line in zip(names, repository.described(names), strict=True):
+        oid, _, description = line.partition(" ")  # OID KIND SIZE, or NAME missing
+        is_here = description.startswith(("blob ", "commit ", "tree "))
+        oid_by_name[name] = oid if is_here else ""
+    return oid_by_name
 
 
 def _list_own_branches(repository: Repository) -> list[str]:
@@ -107,12 +118,10 @@ def _list_commits_of_rules(repository: Repository, pushed: Sequence[str]) -> lis
     if not tips:
         return []
     max_count = f"--max-count={_MAX_RULES}"
+    words = ("log", "--format=%H", "--full-history", max_count, "--stdin", "--", *RULES)
     revisions = "\n".join([*dict.fromkeys(tips), ""])
     try:
-        output = repository.ask(
-            *("log", "--format=%H", "--full-history", max_count, "--stdin", "--", *RULES),
-            stdin=revisions.encode(),
-        )
+        output = repository.ask(*words, stdin=revisions.encode())
     except GitError:
         return []
     return output.decode().split()
@@ -134,10 +143,12 @@ def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path
         try:
             yield root
         except ConfigError as error:
-            path = Path(str(error.path)) if error.path else None
-            if commit is None or path is None or not path.is_relative_to(root):
+            if commit is None or error.path is None:
                 raise
-            name = _place(commit, path.relative_to(root).as_posix())
+            path = Path(str(error.path))
+            if not path.is_relative_to(root):
+                raise
+            name = _name_in_commit(commit, path.relative_to(root).as_posix())
             renamed = []
             for old in (error, *error.others):  # all about the same file
                 renamed.append(ConfigError(old.problem, path=name, line=old.line, key=old.key))
@@ -157,7 +168,8 @@ def _find_rubric_file(root: Path) -> str | None:
     return rubric.relative_to(root).as_posix()
 
 
-def _place(commit: str, path: str) -> str:
+def _name_in_commit(commit: str, path: str) -> str:
+    """Write `COMMIT:PATH`, as git names a file in a commit, with a short id."""
     return f"{commit[:12]}:{path}"
 
 
@@ -168,17 +180,20 @@ def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root
     unreadable file is left out.
     """
     files = _list_regular_files(repository, commit, paths)
-    blobs = repository.blobs((file.oid for file in files), MAX_BYTES)
+    oids = (file.oid for file in files)
+    blobs = repository.blobs(
+        oids, MAX_BYTES
+    )  # no data for one that's too large or not in this clone
     total_bytes = 0
     for file, (_, data) in zip(files, blobs, strict=True):
-        name = _place(commit, file.path)
+        name = _name_in_commit(commit, file.path)
         if data is not None:
             total_bytes += len(data)
             if total_bytes > MAX_TOTAL:
                 raise _too_much(name, f"{MAX_TOTAL // 1_000_000} MB")
             _write_file(root / file.path, data, name)
         elif _is_deciding(file.path, paths):
-            command = f"git show {_place(commit, shlex.quote(file.path))}"
+            command = f"git show {_name_in_commit(commit, shlex.quote(file.path))}"
             missing = f"not in this clone (fetch it with: {command})"
             raise ConfigError(f"larger than {MAX_BYTES // 1000} kB, or {missing}", path=name)
 
@@ -199,15 +214,16 @@ def _list_regular_files(
             files.append(entry)
         elif _is_deciding(path, paths):
             problem = "not a regular file, and the gate follows no links; replace it with the file"
-            raise ConfigError(problem, path=_place(commit, path))
+            raise ConfigError(problem, path=_name_in_commit(commit, path))
     return files
 
 
 def _is_safe(path: str) -> bool:
     """Whether a path stays below its folder: a hand-made tree may contain `..`."""
-    if path.startswith("/") or "\\" in path or ".." in path.split("/"):
+    if path.startswith("/") or ".." in path.split("/"):
         return False
-    return path.isascii()
+    has_backslash = "\\" in path  # separates folders on Windows
+    return path.isascii() and not has_backslash
 
 
 def _is_deciding(path: str, paths: Sequence[str]) -> bool:
@@ -223,11 +239,12 @@ def _list_entries(repository: Repository, commit: str, paths: Sequence[str]) -> 
     for entry in repository.entries(commit, *paths):
         entries.append(entry)
         if len(entries) > MAX_FILES:
-            raise _too_much(_place(commit, entry.path), f"{MAX_FILES:,} files")
+            raise _too_much(_name_in_commit(commit, entry.path), f"{MAX_FILES:,} files")
     return entries
 
 
 def _too_much(name: str, limit: str) -> ConfigError:
+    """Build the error for the file that takes the rules over a limit."""
     problem = f"with it the rules are more than {limit}; remove what is no rule from {RULES[0]}"
     return ConfigError(problem, path=name)
 
@@ -250,7 +267,7 @@ def changes_if_none_is_judged(
     """
     if all(update.deletes for update in updates):
         return examine.examine_push(repository, updates, [], ChangeFilter())
-    wanted = _read_choice(repository, find_rule_commits(repository, updates, remote, url))
+    wanted = _read_kept_choice(repository, find_rule_commits(repository, updates, remote, url))
     if wanted is None:
         return None
     remote_commits = remotes.list_remote_commits(repository, updates, remote, url)
@@ -260,15 +277,15 @@ def changes_if_none_is_judged(
     return pushed
 
 
-def _read_choice(repository: Repository, commits: Sequence[str]) -> ChangeFilter | None:
-    """Read the stored selection for the rules of `commits`; None if the last full run had other rules."""
+def _read_kept_choice(repository: Repository, commits: Sequence[str]) -> ChangeFilter | None:
+    """Read the stored selection of files to judge; None if the rules of `commits` have changed."""
     key = _choice_key(repository, commits)
     try:
         kept = json.loads(Path(_choice_file(repository)).read_bytes())
         if kept["key"] != key:
             return None
-        choice = (kept["paths"], kept["authors"])
-        return ChangeFilter(choice)
+        paths_and_authors = (kept["paths"], kept["authors"])
+        return ChangeFilter(paths_and_authors)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none yet, or damaged
         return None
 
@@ -276,9 +293,10 @@ def _read_choice(repository: Repository, commits: Sequence[str]) -> ChangeFilter
 def keep_choice(
     repository: Repository, commits: Sequence[str], patterns: list[str], authors: list[str]
 ) -> None:
-    """Store a commit's rules' selection for the next push, or the user's if there's no commit.
+    """Store the selection of files that a commit's rules make, for the next push.
 
-    For several commits nothing is stored, and the next push reads their rules again.
+    Without a commit, it's the user's own selection. For several commits nothing is stored, and the next push
+    reads their rules again.
     """
     if len(commits) > 1:
         return
@@ -289,6 +307,7 @@ def keep_choice(
 
 
 def _choice_file(repository: Repository) -> str:
+    """Return the path of the stored selection for this clone."""
     name = environment.file_name_for(str(repository.folder))
     return environment.GATE_RULES.path(f"{name}.json")
 

@@ -85,6 +85,7 @@ class _Rules(NamedTuple):
 
     @property
     def strictness(self) -> tuple[bool, ...]:
+        """A key to compare rules by: those with the greatest are the strictest. The mode counts most."""
         gate = self.settings.gate
         return (
             gate.mode == "blocking",
@@ -105,12 +106,13 @@ def read_changed_file(
     commit = change.commit
     path = encodable(change.path)
     file, reason = _decode_file(change, path, data, is_here=is_here)
-    if reason:
-        family = None
-        digest = change.blob
-    else:
+    can_be_judged = not reason
+    if can_be_judged:
         family = _name_families(change)
         digest = file.sha256
+    else:
+        family = None
+        digest = change.blob
     author = Author(name=encodable(commit.people[0]), family=family)
     task_id = f"{path}@{digest[:16]}"
     return Document((file,), task_id, author=author, commit=commit.oid), reason
@@ -120,15 +122,8 @@ def _decode_file(
     change: ChangedFile, path: str, data: bytes | None, *, is_here: bool
 ) -> tuple[File, str]:
     """Decode a file; if it can't be judged, returns an empty one with the reason, otherwise ""."""
-    reason = ""
-    if data is None and is_here:
-        reason = f"larger than {MAX_BYTES // 1_000_000} MB"
-    elif data is None:
-        name = escaped(shlex.quote(f"{change.commit.oid[:12]}:{change.path}"))
-        reason = f"not in this partial clone; fetch it with: git show {name}"
-    elif store := _name_store(data):
-        reason = f"stored with {store}: the push contains only a pointer"
-    else:
+    reason = _find_obstacle(change, data, is_here=is_here)
+    if not reason and data is not None:
         try:
             return documents.decode(change.path, data), ""
         except InputError as error:
@@ -136,20 +131,37 @@ def _decode_file(
     return File(path, text="", sha256="", total=0), reason
 
 
+def _find_obstacle(change: ChangedFile, data: bytes | None, *, is_here: bool) -> str:
+    """Return the reason that a file's content isn't available to be judged, or ""."""
+    if data is None and is_here:
+        return f"larger than {MAX_BYTES // 1_000_000} MB"
+    if data is None:
+        name = escaped(shlex.quote(f"{change.commit.oid[:12]}:{change.path}"))
+        return f"not in this partial clone; fetch it with: git show {name}"
+    store = _name_store(data)
+    if store:
+        return f"stored with {store}: the push contains only a pointer"
+    return ""
+
+
 def _name_store(data: bytes) -> str:
     """Name the program that stores a file's content outside git; "" if git has it."""
+    if len(data) >= _POINTER_BYTES:  # too large for a pointer to the content
+        return ""
     for store, pointer in _POINTERS.items():
-        if len(data) < _POINTER_BYTES and pointer.match(data):
+        if pointer.match(data):
             return store
     return ""
 
 
 def _name_families(change: ChangedFile) -> str | None:
-    """Name the families of all models that had a hand in a file; None if there were none."""
+    """Name the families of all models that had a hand in a file, by its commits; None if there were none."""
     families: list[str] = []
     for commit in (change.commit, *change.earlier):
         families += panel.families_of_writers(commit.people, commit.trailers)
-    return ", ".join(dict.fromkeys(families)) or None
+    if not families:
+        return None
+    return ", ".join(dict.fromkeys(families))
 
 
 def judge_push(
@@ -191,14 +203,12 @@ def judge_push(
             paths_and_authors = []
             for rules in all_rules:
                 paths_and_authors.append((rules.settings.gate.paths, rules.settings.gate.authors))
+            wanted = commits.ChangeFilter(*paths_and_authors)
             # With several sets of rules, only remotes that all of them call upstream count.
-            upstreams = set.intersection(
-                *(set(rules.settings.gate.upstream) for rules in all_rules)
-            )
-            remote_commits += remotes.list_upstream_commits(repository, sorted(upstreams))
-            changes = examine.examine_push(
-                repository, updates, remote_commits, commits.ChangeFilter(*paths_and_authors)
-            )
+            upstream_sets = [set(rules.settings.gate.upstream) for rules in all_rules]
+            upstreams = sorted(set.intersection(*upstream_sets))
+            remote_commits += remotes.list_upstream_commits(repository, upstreams)
+            changes = examine.examine_push(repository, updates, remote_commits, wanted)
             count_lines = partial(
                 commits.count_changed_lines, repository, changes.bringing, remote_commits
             )
@@ -222,15 +232,15 @@ def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -
     Raises the first `ConfigError` if none can be read. The folders exist until the stack is closed.
     """
     readable: list[_Rules] = []
-    first_error: ConfigError | None = None
-    for oid in oids or (None,):
+    errors: list[ConfigError] = []
+    for oid in oids or (None,):  # without a commit, the folder of rules stays empty
         try:
             folder = stack.enter_context(policy.check_out_rules(repository, oid))
             readable.append(_Rules(configuration.load(folder), folder))
         except ConfigError as error:
-            first_error = first_error or error
-    if first_error is not None and not readable:
-        raise first_error
+            errors.append(error)
+    if errors and not readable:
+        raise errors[0]
     return readable
 
 
@@ -272,7 +282,8 @@ def _judge_changes(
     settings = rules.settings
     unexamined = []
     for omission in pushed.unexamined:
-        unexamined.append(Omission(name=encodable(omission["name"]), reason=omission["reason"]))
+        name = encodable(omission["name"])
+        unexamined.append(Omission(name=name, reason=omission["reason"]))
     report_of_nothing = Report(
         rows=[],
         mode=run.mode or settings.gate.mode,
@@ -292,6 +303,9 @@ def _judge_changes(
         mode = _suspend_unearned_blocking(ledger, loaded.rubric.ref, notes)
     if loaded.source:
         notes.append(f"judged under {loaded.name}, not under the bundled {loaded.rubric.rubric}")
+    reviewed: reviewers.ReviewedOverrides | None = None  # outside CI, the ledger's overrides count
+    if in_ci:
+        reviewed = reviewers.read_overrides(repository, settings, ledger.name)
     gatekeeper = _Gatekeeper(
         settings=settings,
         folder=rules.folder,
@@ -301,7 +315,7 @@ def _judge_changes(
         run=run,
         notes=notes,
         choose_depth=choose_depth,
-        reviewed=reviewers.read_overrides(repository, settings, ledger.name) if in_ci else None,
+        reviewed=reviewed,
     )
     budget = settings.gate.budget - run.spent
     holds = report_of_nothing.holds and mode == "blocking"
@@ -312,9 +326,9 @@ def _judge_changes(
     if settings.server.url is not None:
         notes += hand_on(settings, ledger)
     reviewer_names: list[str] | None = None
-    if gatekeeper.reviewed is not None:
-        notes += gatekeeper.reviewed.notes
-        reviewer_names = [reviewer.token for reviewer in gatekeeper.reviewed.reviewers]
+    if reviewed is not None:
+        notes += reviewed.notes
+        reviewer_names = [reviewer.token for reviewer in reviewed.reviewers]
     rows = [gatekeeper.rows[change.path, change.blob] for change in changes]
     return report_of_nothing._replace(
         rows=rows, mode=mode, notes=list(dict.fromkeys(notes)), reviewers=reviewer_names
@@ -351,8 +365,9 @@ def _read_files(
             unread_blobs.append(change.blob)
     large_blobs = set()
     for line in repository.described(unread_blobs):  # OID KIND SIZE, or OID missing
-        if not line.endswith(" missing"):
-            large_blobs.add(line.split(" ")[0])
+        oid, _, description = line.partition(" ")
+        if description != "missing":
+            large_blobs.add(oid)
     files: list[tuple[ChangedFile, Document, str]] = []
     for change, data in zip(changes, contents, strict=True):
         is_here = data is not None or change.blob in large_blobs
@@ -431,7 +446,7 @@ class _Gatekeeper:
     def _find_override(
         self, change: ChangedFile, document: Document, decisions: Sequence[Record]
     ) -> OverrideLine | None:
-        """Find a person's decision about a file."""
+        """Find a person's decision about a file; None if nobody who counts decided."""
         without_terminal = self.settings.gate.override_without_terminal
         if self.reviewed is not None:
             return self.reviewed.find(document, change, without_terminal=without_terminal)
@@ -482,8 +497,9 @@ class _Gatekeeper:
         """If the run has an id, give the verdict one that stays the same when the run is restarted."""
         if not self.run.id:
             return verdict
-        name = f"{self.run.id}\0{change.path}\0{change.blob}".encode("utf-8", "surrogatepass")
-        return verdict.model_copy(update={"id": hashlib.sha256(name).hexdigest()[:32]})
+        name = f"{self.run.id}\0{change.path}\0{change.blob}"
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+        return verdict.model_copy(update={"id": digest[:32]})
 
     def _note_and_settle(
         self, change: ChangedFile, verdict: Verdict, decisions: Sequence[Record]
@@ -502,7 +518,7 @@ class _Gatekeeper:
 
     def _settle(self, change: ChangedFile, verdict: Verdict, *, is_lost: bool = False) -> None:
         """Add a file's row to `rows`, and pass it to the run's caller."""
-        author, _, _ = change.commit.people[0].partition(" <")
+        author, _, _ = change.commit.people[0].partition(" <")  # the name without the address
         row = Row(
             path=encodable(change.path),
             word=word_of(verdict.verdict),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.git import GitError, normalize_address
@@ -27,6 +28,7 @@ class Refspec(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Refspec:
+        """Parse a refspec: `^SOURCE` excludes, `+SOURCE:DESTINATION` fetches, with or without the `+`."""
         if text.startswith("^"):
             return cls(_full_name(text[1:]), "", is_negative=True)
         source, _, destination = text.removeprefix("+").partition(":")
@@ -34,16 +36,21 @@ class Refspec(NamedTuple):
 
     def source_of(self, ref: str) -> str | None:
         """Find the remote's ref that is fetched into a ref of this clone; None if there's none."""
-        middle = _match_star(self.destination, ref)
-        if self.is_negative or not self.destination or middle is None:
+        if self.is_negative or not self.destination:
             return None
-        return self.source.replace("*", middle, 1)
+        star_text = _match_star(self.destination, ref)
+        if star_text is None:
+            return None
+        return self.source.replace("*", star_text, 1)
 
     @property
     def folder(self) -> str:
         """The folder of all refs this fetches into, or the single ref."""
         before_star, star, _ = self.destination.partition("*")
-        return before_star.rpartition("/")[0] if star else before_star
+        if not star:
+            return self.destination
+        folder, _, _ = before_star.rpartition("/")
+        return folder
 
 
 class TrackedRef(NamedTuple):
@@ -71,6 +78,7 @@ class Remotes(NamedTuple):
 
     @property
     def other_refs(self) -> list[TrackedRef]:
+        """The refs of all other remotes."""
         others = []
         for name, refs in self.refs.items():
             if name not in self.names:
@@ -89,9 +97,10 @@ class Remotes(NamedTuple):
         head = by_name.get(f"{_REMOTES}{name}/HEAD") or by_source.get("HEAD")
         candidates = []
         if head is not None:
-            if not head.target:
+            if not head.target:  # fetched as a commit, not as the name of a branch
                 return head.oid
             candidates.append(by_name.get(head.target))
+        # Without a HEAD, the default branch most likely has one of the usual names.
         candidates.append(by_source.get(f"{_BRANCHES}main"))
         candidates.append(by_source.get(f"{_BRANCHES}master"))
         for ref in candidates:
@@ -112,25 +121,25 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
     for specs in refspecs.values():
         folders.update(spec.folder for spec in specs if spec.folder)
     listed_refs = _list_refs(repository, sorted(folders))
-    claimed_refs: dict[str, list[TrackedRef]] = {}
-    claimants: dict[str, set[str]] = {}  # by ref, the names of the remotes fetched into it
+    refs_by_remote: dict[str, list[TrackedRef]] = {}
+    remotes_by_ref: defaultdict[str, set[str]] = defaultdict(set)
     for name in dict.fromkeys([*names, *addresses, *refspecs]):
-        claimed_refs[name] = _select_refs(name, refspecs.get(name, []), listed_refs)
-        for ref in claimed_refs[name]:
-            claimants.setdefault(ref.name, set()).add(name)
-    refs: dict[str, list[TrackedRef]] = {}
+        refs_by_remote[name] = _select_refs(name, refspecs.get(name, []), listed_refs)
+        for ref in refs_by_remote[name]:
+            remotes_by_ref[ref.name].add(name)
+    own_refs: dict[str, list[TrackedRef]] = {}
     owned: set[str] = set()
-    for name, tracked_refs in claimed_refs.items():
+    for name, tracked_refs in refs_by_remote.items():
         # Two remotes may share a ref only if both are the push's.
         same_remote = set(names) if name in names else {name}
-        refs[name] = [ref for ref in tracked_refs if claimants[ref.name] <= same_remote]
-        owned.update(ref.name for ref in refs[name])
+        own_refs[name] = [ref for ref in tracked_refs if remotes_by_ref[ref.name] <= same_remote]
+        owned.update(ref.name for ref in own_refs[name])
     unowned = []
     for ref in listed_refs:
         if ref.name.startswith(_REMOTES) and ref.name not in owned:
             unowned.append(ref)
-    refs.setdefault("", []).extend(unowned)
-    return Remotes(names, refs)
+    own_refs[""] = [*own_refs.get("", []), *unowned]
+    return Remotes(names, own_refs)
 
 
 def list_remote_commits(
@@ -154,20 +163,24 @@ def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> l
     if not upstreams:
         return []
     folder = os.path.realpath(repository.folder)
-    places = {normalize_address(address, folder) for address in upstreams}
+    upstream_addresses = {normalize_address(address, folder) for address in upstreams}
     refs = read_remotes(repository, "").refs
     oids: list[str] = []
     for name, addresses in _read_addresses(repository).items():
-        if any(normalize_address(address, folder) in places for address in addresses):
+        normalized = {normalize_address(address, folder) for address in addresses}
+        is_upstream = not normalized.isdisjoint(upstream_addresses)
+        if is_upstream:
             oids += [ref.oid for ref in refs.get(name, [])]
     return list(dict.fromkeys(oids))
 
 
 def _full_name(ref: str) -> str:
-    """Write a ref in full, as git stores it; a short name means a branch."""
+    """Write a ref in full, as git stores it; a short name means a branch. "" stays."""
+    if ref == "@":
+        return "HEAD"
     if not ref or ref == "HEAD" or ref.startswith("refs/"):
         return ref
-    return "HEAD" if ref == "@" else f"{_BRANCHES}{ref}"
+    return f"{_BRANCHES}{ref}"
 
 
 def _match_star(pattern: str, ref: str) -> str | None:
@@ -175,19 +188,22 @@ def _match_star(pattern: str, ref: str) -> str | None:
     before, star, after = pattern.partition("*")
     if not star:
         return "" if ref == pattern else None
-    if len(ref) < len(before) + len(after) or not (ref.startswith(before) and ref.endswith(after)):
+    is_long_enough = len(ref) >= len(before) + len(after)  # the two must not overlap
+    if not is_long_enough or not ref.startswith(before) or not ref.endswith(after):
         return None
     return ref[len(before) : len(ref) - len(after)]
 
 
 def _read_addresses(repository: Repository) -> dict[str, list[str]]:
     """Read each remote's addresses, with git's `insteadOf` applied."""
-    addresses: dict[str, list[str]] = {}
+    addresses: defaultdict[str, list[str]] = defaultdict(list)
     output = os.fsdecode(repository.ask("remote", "-v"))
-    for line in output.split("\n")[:-1]:
-        name, _, address = line.partition("\t")
-        addresses.setdefault(name, []).append(address.rpartition(" (")[0])
-    return addresses
+    for line in output.split("\n"):
+        if line:  # NAME TAB ADDRESS (fetch), or (push)
+            name, _, address_and_use = line.partition("\t")
+            address, _, _ = address_and_use.rpartition(" (")
+            addresses[name].append(address)
+    return dict(addresses)
 
 
 def _find_names(
@@ -196,13 +212,14 @@ def _find_names(
     """Name the remotes at the address of the push, the given one first."""
     folder = os.path.realpath(repository.folder)
     # A named remote has addresses; otherwise `remote` is an address itself.
-    pushed_addresses = {url, *addresses.get(remote, [remote])}
-    places = {normalize_address(address, folder) for address in pushed_addresses if address}
+    given_addresses = {url, *addresses.get(remote, [remote])}
+    pushed = {normalize_address(address, folder) for address in given_addresses if address}
     names = [remote]
     for name, own_addresses in addresses.items():
-        if any(normalize_address(address, folder) in places for address in own_addresses):
+        normalized = {normalize_address(address, folder) for address in own_addresses}
+        if not normalized.isdisjoint(pushed) and name != remote:
             names.append(name)
-    return list(dict.fromkeys(names))
+    return names
 
 
 def _read_refspecs(repository: Repository) -> dict[str, list[Refspec]]:
@@ -211,12 +228,13 @@ def _read_refspecs(repository: Repository) -> dict[str, list[Refspec]]:
         raw = repository.ask("config", "-z", "--get-regexp", r"^remote\..*\.fetch$")
     except GitError:  # none is configured
         return {}
-    refspecs: dict[str, list[Refspec]] = {}
-    for entry in os.fsdecode(raw).split("\0")[:-1]:
-        key, _, value = entry.partition("\n")
-        name = key.removeprefix("remote.").removesuffix(".fetch")
-        refspecs.setdefault(name, []).append(Refspec.parse(value))
-    return refspecs
+    refspecs: defaultdict[str, list[Refspec]] = defaultdict(list)
+    for entry in os.fsdecode(raw).split("\0"):
+        if entry:  # remote.NAME.fetch, a line break, and the refspec
+            key, _, value = entry.partition("\n")
+            name = key.removeprefix("remote.").removesuffix(".fetch")
+            refspecs[name].append(Refspec.parse(value))
+    return dict(refspecs)
 
 
 def _list_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedRef]:
@@ -224,8 +242,8 @@ def _list_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedRe
     words = ("for-each-ref", "--format=%(refname) %(objectname) %(symref)")
     refs: list[TrackedRef] = []
     output = os.fsdecode(repository.ask(*words, *folders))
-    for line in output.split("\n")[:-1]:
-        name, oid, target = line.split(" ")
+    for line in output.split("\n")[:-1]:  # each ends with a line break
+        name, oid, target = line.split(" ")  # the target is empty unless the ref is symbolic
         # A mirror fetches into its branches, which may hold commits nobody has pushed yet.
         if not name.startswith((_BRANCHES, _TAGS)):
             refs.append(TrackedRef(name=name, source="", oid=oid, target=target))
@@ -239,14 +257,11 @@ def _select_refs(
     folder = f"{_REMOTES}{name}/"
     tracked: list[TrackedRef] = []
     for ref in listed:
-        if ref.name == f"{folder}HEAD" and ref.target:  # written by `git remote set-head`
-            source: str | None = "HEAD"
-        else:
-            sources = (spec.source_of(ref.name) for spec in refspecs)
-            source = next(filter(None, sources), None)
+        source = _find_source(ref, folder, refspecs)
         if source is not None and not _is_excluded(source, refspecs):
             tracked.append(ref._replace(source=source))
-    if any(ref.source != "HEAD" for ref in tracked):
+    has_branches = any(ref.source != "HEAD" for ref in tracked)
+    if has_branches:
         return tracked
     in_folder = []
     for ref in listed:
@@ -255,8 +270,18 @@ def _select_refs(
     return in_folder
 
 
+def _find_source(ref: TrackedRef, folder: str, refspecs: Sequence[Refspec]) -> str | None:
+    """Find the remote's ref that is fetched into a ref of this clone; None if there's none."""
+    if ref.name == f"{folder}HEAD" and ref.target:  # written by `git remote set-head`
+        return "HEAD"
+    for spec in refspecs:
+        source = spec.source_of(ref.name)
+        if source:
+            return source
+    return None
+
+
 def _is_excluded(source: str, refspecs: Sequence[Refspec]) -> bool:
     """Whether a negative refspec excludes a ref of the remote."""
-    return any(
-        spec.is_negative and _match_star(spec.source, source) is not None for spec in refspecs
-    )
+    negative = [spec for spec in refspecs if spec.is_negative]
+    return any(_match_star(spec.source, source) is not None for spec in negative)

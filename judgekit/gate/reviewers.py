@@ -50,6 +50,7 @@ class Reviewer(NamedTuple):
 
     @classmethod
     def parse(cls, entry: str) -> Reviewer:
+        """Parse an entry of `gate.reviewers`: `TOKEN`, or `TOKEN <ADDRESS>`."""
         match = _ENTRY.fullmatch(entry)
         if match is None:
             return cls(entry.strip(), "")
@@ -90,10 +91,10 @@ class ReviewedOverrides:
         self, override: OverrideLine, change: ChangedFile, *, without_terminal: bool
     ) -> str:
         """Explain why an override doesn't count; "" if it does."""
-        reviewer = next((one for one in self.reviewers if one.token == override.who), None)
-        if reviewer is None:
+        matching = [reviewer for reviewer in self.reviewers if reviewer.token == override.who]
+        if not matching:
             return "gate.reviewers of the default branch doesn't name this token"
-        if is_author(reviewer, change):
+        if is_author(matching[0], change):
             return "authors don't clear their own files"
         if not override.terminal and not without_terminal:
             return "it was given without a terminal"
@@ -105,42 +106,49 @@ def is_author(reviewer: Reviewer, change: ChangedFile) -> bool:
 
     Too many matches cost a second opinion; too few would let authors clear themselves.
     """
-    own_names = {_fold(reviewer.token), _fold(reviewer.email)} - {""}
+    own_names = {_fold(reviewer.token), _fold(reviewer.email)} - {""}  # the address may be missing
     for commit in (change.commit, *change.earlier):
         for person in commit.people:
-            name, _, rest = person.partition("<")
-            email = rest.rstrip("> ")
-            names = {_fold(name), _fold(email), _fold(email.partition("@")[0])}
-            noreply = _NOREPLY.fullmatch(email)
-            if noreply is not None:
-                names.add(_fold(noreply["login"]))
-            if own_names & names:
+            if own_names & _list_names(person):
                 return True
     return False
 
 
+def _list_names(person: str) -> set[str]:
+    """List the names in `Name <address>`: name, address, its part before the `@`, and a login at GitHub."""
+    name, _, address = person.partition("<")
+    email = address.rstrip("> ")
+    account, _, _ = email.partition("@")
+    names = {_fold(name), _fold(email), _fold(account)}
+    noreply = _NOREPLY.fullmatch(email)
+    if noreply is not None:
+        names.add(_fold(noreply["login"]))
+    return names
+
+
 def _fold(name: str) -> str:
+    """Return a name without blanks, in lower case, so that spellings of it compare equal."""
     return "".join(name.casefold().split())
 
 
 def read_overrides(repository: Repository, settings: Config, project: str) -> ReviewedOverrides:
     """Read the reviewers from the default branch, and the overrides from the shared judge.
 
-    Raises nothing.
+    Raises nothing. If that fails, or there's no shared judge, there are none; a failure is in the notes.
     """
-    found = ReviewedOverrides()
+    notes: list[str] = []
     try:
         server = shared.configured(settings)
         if server is None:
-            return found
+            return ReviewedOverrides(notes=notes)
         return ReviewedOverrides(
-            reviewers=_read_reviewers(repository, found.notes),
+            reviewers=_read_reviewers(repository, notes),
             overrides=list(_fetch(server, project)),
-            notes=found.notes,
+            notes=notes,
         )
     except JudgekitError as error:
-        found.notes.append(f"overrides are not known: {error}")
-    return found
+        notes.append(f"overrides are not known: {error}")
+    return ReviewedOverrides(notes=notes)
 
 
 def _fetch(server: shared.Shared, project: str) -> Iterable[OverrideLine]:

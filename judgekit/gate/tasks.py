@@ -79,10 +79,10 @@ def judge_task(
     )
     if override is not None:
         loaded = service.rubric(settings, project, request)
-        verdict = decide_without_models(
-            loaded, request.mode or settings.judge.mode, document, override
-        )
-        return verdict, [f"{task}: {override.decision}ed by {override.who}: {override.why}"]
+        mode = request.mode or settings.judge.mode
+        verdict = decide_without_models(loaded, mode, document, override)
+        note = f"{task}: {override.decision}ed by {override.who}: {override.why}"
+        return verdict, [note]
     (verdict,) = running.run(service.ajudge_documents([document], project, request))
     if verdict.rounds:  # otherwise no model was asked, and nothing was measured
         try:
@@ -96,9 +96,12 @@ NO_FINDING = "no model gave a finding"
 
 
 def require_findings(verdict: Verdict) -> Verdict:
-    """Make a verdict undetermined if decision models alone would block a push without a finding."""
-    would_hold = verdict.verdict in ("reject", "improve")
-    if not would_hold or verdict.findings or not is_wordless(verdict.record()):
+    """Make a verdict undetermined if decision models alone would block a push without a finding.
+
+    Such models give probabilities and no words, so the author wouldn't know what to change.
+    """
+    would_block = verdict.verdict in ("reject", "improve")
+    if not would_block or verdict.findings or not is_wordless(verdict.record()):
         return verdict
     why = "decided by probabilities, and no model gave a finding: name one that writes in judge.tiers.deep"
     undetermined = verdict.model_copy(update={"verdict": "undetermined", "because": NO_FINDING})
@@ -113,7 +116,7 @@ def decide_without_models(
     override: OverrideLine | None,
     reason: str = "",
 ) -> Verdict:
-    """Build an override's verdict, or one that's undetermined for a reason."""
+    """Build the verdict of an override, or without one, an undetermined verdict with the reason."""
     human_override: Override | None = None
     if override is not None:
         human_override = Override(
@@ -143,9 +146,9 @@ def decide_without_models(
 def read_changed_files(
     project: Path, paths: Sequence[str], *, since: float | None = None, most: int = 10
 ) -> list[File]:
-    """List files that differ from the current commit and can be judged: the `most` last changed.
+    """Read the files that differ from the current commit and can be judged, at most the `most` last changed.
 
-    With `since`, in seconds, only files changed after that time. They're sorted by path.
+    With `since`, in seconds since 1970, only files changed after that time. They're sorted by path.
     """
     repository = Repository(project)
     recent = _list_recent_files(repository, Patterns(paths), since)
@@ -154,7 +157,7 @@ def read_changed_files(
     for _, path in sorted(recent, reverse=True):
         if len(files) == most:
             break
-        with suppress(InputError, OSError):
+        with suppress(InputError, OSError):  # not text, or gone in the meantime
             data = (project / path).read_bytes()
             if not _is_blob(data, committed_blobs.get(path, "")):
                 files.append(documents.decode(path, data))
@@ -196,8 +199,9 @@ def _read_committed_blobs(repository: Repository) -> dict[str, str]:
     blobs: dict[str, str] = {}
     output = os.fsdecode(repository.ask("ls-tree", "-r", "-z", "HEAD", seconds=SECONDS))
     for entry in output.split("\0")[:-1]:  # each is MODE blob OID TAB PATH, and ends with a NUL
-        about, _, path = entry.partition("\t")
-        blobs[path] = about.rpartition(" ")[2]
+        mode_kind_and_oid, _, path = entry.partition("\t")
+        _, _, oid = mode_kind_and_oid.split(" ")
+        blobs[path] = oid
     return blobs
 
 
@@ -206,8 +210,9 @@ def _is_blob(data: bytes, oid: str) -> bool:
 
     Git itself isn't asked, because it would run a filter that the clone names.
     """
-    digest = hashlib.sha1 if len(oid) == _SHA1 else hashlib.sha256
-    for stored in (data, data.replace(b"\r\n", b"\n")):
-        if digest(b"blob %d\0" % len(stored) + stored).hexdigest() == oid:
+    make_digest = hashlib.sha1 if len(oid) == _SHA1 else hashlib.sha256
+    for content in (data, data.replace(b"\r\n", b"\n")):
+        header = b"blob %d\0" % len(content)  # git hashes it with the content
+        if make_digest(header + content).hexdigest() == oid:
             return True
     return False

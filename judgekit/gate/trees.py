@@ -35,6 +35,7 @@ class Tree:
         return tree
 
     def holds(self, path: str, blob: str) -> bool:
+        """Whether a blob is at a path."""
         return blob in self.blobs.get(path, ())
 
     def repeated(self) -> list[str]:
