@@ -62,9 +62,12 @@ class Endpoint:
 
 
 def answering_name(asked: str, answered: str) -> str:
-    """Name the model that answered: `asked` if the reply's name is the same apart from its prefix."""
-    is_same = answered.rpartition("/")[2] == asked.rpartition("/")[2]
-    return asked if is_same or not answered else answered
+    """Name the model that answered: `asked` if the reply names none, or the same apart from a prefix."""
+    _, _, asked_name = asked.rpartition("/")
+    _, _, answered_name = answered.rpartition("/")
+    if not answered or answered_name == asked_name:
+        return asked
+    return answered
 
 
 Messages: TypeAlias = tuple[Message, ...]
@@ -82,7 +85,9 @@ class CallKey(NamedTuple):
     part: str = ""
 
     def within(self, part: str) -> CallKey:
-        return self._replace(part="/".join(filter(None, (self.part, part))))
+        """Return the key of a part of this call: its own part, a slash, and `part`."""
+        parts = [name for name in (self.part, part) if name]
+        return self._replace(part="/".join(parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +128,21 @@ class Reply:
     distrust: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        # Everything that models, servers, programs and stores say passes through here, whoever
-        # reads it.
-        problem = ""
+        # Everything that models, servers, programs and stores say passes through here, so the types may be
+        # wrong.
         if not isinstance(self.text, str):
             problem = f"the reply is no text but {type(self.text).__name__}"
-        elif not _is_name(self.model):
+            raise GatewayError(FailureKind.INVALID_REPLY, problem, usage=self.usage)
+        if not _is_name(self.model):
             problem = "the reply names a model that is no name"
-        if problem:
             raise GatewayError(FailureKind.INVALID_REPLY, problem, usage=self.usage)
 
 
 def _is_name(value: object) -> bool:
     """Whether a value is a string that can stand in a verdict as a model's name."""
-    return isinstance(value, str) and 0 < len(value) <= _MOST_NAME and encodable(value) == value
+    if not isinstance(value, str) or not 0 < len(value) <= _MOST_NAME:
+        return False
+    return encodable(value) == value
 
 
 class Gateway(Protocol):
@@ -163,9 +169,11 @@ def endpoint(
     profile: Profile, model: str, environ: Mapping[str, str], base: str | None = None
 ) -> Endpoint:
     """Build the endpoint for `model` of `profile`, with the keys and addresses in `environ`."""
-    bare = model.removeprefix(profile.prefix) if isinstance(profile, ApiProfile) else model
+    bare_name = model
+    if isinstance(profile, ApiProfile):
+        bare_name = model.removeprefix(profile.prefix)
     family = profile.of_model(profile.families, model, profile.family)
-    family = family or family_by_name(bare)
+    family = family or family_by_name(bare_name)
     output = profile.of_model(profile.outputs, model, profile.output)
     price = profile.of_model(profile.price, model, None)
     basic_endpoint = Endpoint(profile, model, family, output, price=price)
@@ -176,7 +184,7 @@ def endpoint(
         return replace(basic_endpoint, parameters=variables)
     if not isinstance(profile, ApiProfile):
         return basic_endpoint
-    address = base or profile.address_in(environ) or _usual_address(profile, environ)
+    address = base or profile.address_in(environ) or _fill_address(profile, environ)
     parameters = {}
     for name, variables_of_parameter in profile.parameters.items():
         value = first_set(variables_of_parameter, environ)
@@ -185,7 +193,7 @@ def endpoint(
     api_key = first_set(profile.key, environ) or (NO_KEY if address else None)
     api_endpoint = replace(
         basic_endpoint,
-        model=profile.prefix + bare,
+        model=profile.prefix + bare_name,
         api_base=address,
         api_key=api_key,
         parameters=parameters,
@@ -204,8 +212,8 @@ def _has_logprobs(profile: LitellmProfile, model: str) -> bool:
     return profile.of_model(profile.logprobs, model, default=False)
 
 
-def _usual_address(profile: ApiProfile, environ: Mapping[str, str]) -> str | None:
-    """Fill in each `{VARIABLE}` of a profile's address. Returns None if one of them isn't set."""
+def _fill_address(profile: ApiProfile, environ: Mapping[str, str]) -> str | None:
+    """Fill in each `{VARIABLE}` of a profile's address; None if one isn't set, or there's no address."""
     if profile.base is None:
         return None
     variables = _VARIABLE.findall(profile.base)
@@ -216,6 +224,7 @@ def _usual_address(profile: ApiProfile, environ: Mapping[str, str]) -> str | Non
 
 
 def first_set(variables: Sequence[str], environ: Mapping[str, str]) -> str | None:
+    """Return the value of the first variable that's set and not blank, or None."""
     for name in variables:
         value = environ.get(name, "").strip()
         if value:
@@ -230,13 +239,17 @@ def is_loopback(base: str) -> bool:
 def is_local(endpoint: Endpoint) -> bool:
     """Whether a model runs on this machine for free: judgekit's own, or a known server on its usual port."""
     profile = endpoint.profile
-    is_here = is_loopback(endpoint.api_base or "")
+    is_on_this_machine = is_loopback(endpoint.api_base or "")
     if isinstance(profile, LitellmProfile):
-        return profile.embedded or bool(profile.detect.port and is_here)
-    return isinstance(profile, DecisionsProfile) and profile.own_server and is_here
+        is_known_server = profile.detect.port is not None
+        return profile.embedded or (is_known_server and is_on_this_machine)
+    if isinstance(profile, DecisionsProfile):
+        return profile.own_server and is_on_this_machine
+    return False
 
 
 def secret_values(endpoint: Endpoint) -> list[str]:
+    """List the values of an endpoint that no message may show: its key, and parameters named like one."""
     values = [endpoint.api_key or ""]
     for name, value in endpoint.parameters.items():
         if _SECRET.search(name):
@@ -253,7 +266,7 @@ def without_values(text: str, secrets: Iterable[str]) -> str:
         # Providers quote a key by its beginning (sk-ab12…), or masked (sk-a****wxyz).
         beginning = re.escape(secret[:6])
         text = re.sub(rf"{beginning}[\w*…-]*|(?<![\w-])[\w-]*+\*{{3,}}[\w*-]*", "[key]", text)
-        # Or by its end alone.
+        # Or by its end alone, which stands between characters other than letters and digits.
         ends = [re.escape(secret[start:]) for start in range(1, len(secret) - 3)]
         text = re.sub(rf"(?<![^\W_])(?:{'|'.join(ends)})(?![^\W_])", "[key]", text)
     return text
@@ -263,9 +276,9 @@ def with_schema(messages: Messages, schema: dict[str, Any] | None, mode: OutputM
     """Add the schema to the system message if the call itself can't carry it."""
     if schema is None or mode in ("json_schema", "tool"):
         return messages
-    words = "Answer with one JSON object and nothing else. It follows this JSON Schema:\n"
-    words += json.dumps(schema, ensure_ascii=False)
+    instruction = "Answer with one JSON object and nothing else. It follows this JSON Schema:\n"
+    instruction += json.dumps(schema, ensure_ascii=False)
     if messages and messages[0].role == "system":
         system, *others = messages
-        return (system._replace(content=f"{system.content}\n\n{words}"), *others)
-    return (Message("system", words), *messages)
+        return (system._replace(content=f"{system.content}\n\n{instruction}"), *others)
+    return (Message("system", instruction), *messages)

@@ -44,7 +44,8 @@ def usual(status: int, content: bytes) -> Body:
         return Body(status, content)
     if not isinstance(body, dict):
         raise _misfit("the reply", "an object", body)
-    if error := error_in_success(body, has_answer=bool(body.get("choices"))):
+    error = error_in_success(body, has_answer=bool(body.get("choices")))
+    if error:
         return Body(status_of(error), json.dumps({"error": error}).encode())
     _check_answer(body)
     return Body(status, json.dumps(body).encode())
@@ -80,6 +81,7 @@ def _check_answer(body: dict[str, Any]) -> None:
 
 
 def _check_message(message: dict[str, Any]) -> None:
+    """Refuse a message if one of its parts has the wrong type; join its parts into texts."""
     message["role"] = "assistant"
     for name in _UNREAD:
         message.pop(name, None)
@@ -119,24 +121,31 @@ def _clean_counts(usage: object) -> dict[str, Any] | None:
     """Drop every field that should be a count and isn't, also in nested objects."""
     if not isinstance(usage, dict):
         return None
-    counts: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in usage.items():
-        if not name.endswith(("tokens", "tokens_details")):
-            counts[name] = value
-        elif name.endswith("_details"):
-            counts[name] = _clean_counts(value)
-        elif (count := count_in(value)) is not None:
-            counts[name] = count
-    return counts
+        if name.endswith("tokens_details"):
+            fields[name] = _clean_counts(value)
+        elif name.endswith("tokens"):
+            count = count_in(value)
+            if count is not None:
+                fields[name] = count
+        else:
+            fields[name] = value
+    return fields
 
 
 def count_in(value: object) -> int | None:
     """Read a number of tokens, even one written as a string or with a fraction of 0; else None."""
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < _WORDS:
+    if isinstance(value, str):
+        is_number = value.isascii() and value.isdecimal()
+        if not is_number or len(value) >= _WORDS:
+            return None
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - NaN
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if not 0 <= value <= MOST_TOKENS or value != int(value):
+    if not 0 <= value <= MOST_TOKENS:  # also true for NaN
+        return None
+    if value != int(value):
         return None
     return int(value)
 
@@ -162,13 +171,16 @@ def _join_parts(message: dict[str, Any], parts: list[Any]) -> None:
 
 
 def _is_answer(part: dict[str, Any]) -> bool:
-    is_text = part.get("type", "text") in _ANSWERING and isinstance(part.get("text"), str)
-    return is_text and not _is_marked(part)
+    """Whether a part of a message's content is a text that belongs to the answer."""
+    if part.get("type", "text") not in _ANSWERING or not isinstance(part.get("text"), str):
+        return False
+    return not _is_marked(part)
 
 
 def _is_thought(part: dict[str, Any]) -> bool:
-    kind = str(part.get("type", "")).lower()
-    return _is_marked(part) or any(word in kind for word in _THINKING)
+    """Whether a part of a message's content holds thoughts, by its type or another key."""
+    type_name = str(part.get("type", "")).lower()
+    return _is_marked(part) or any(word in type_name for word in _THINKING)
 
 
 def _is_marked(part: dict[str, Any]) -> bool:

@@ -33,43 +33,45 @@ async def map_concurrently(
     cancels the work under way, as does closing the generator.
     """
     room = asyncio.Semaphore(AHEAD * limit if in_order else limit)
-    numbered = enumerate(things)
-    taking = asyncio.Lock()
+    take_next = partial(next, enumerate(things), None)
+    lock = asyncio.Lock()
+    # Workers put results here, and at last themselves.
     complete = asyncio.Queue[tuple[int, Thing, Value] | asyncio.Task[None]]()
 
-    take = partial(next, numbered, None)
-
     async def work_on_things() -> None:
-        while await room.acquire():
+        while True:
+            await room.acquire()
             if is_ready:
-                taken = take()
+                numbered_thing = take_next()
             else:
-                async with taking:
+                async with lock:
                     # In a thread, because a pipe may block.
-                    taken = await running.run_in_thread(take)
-            if taken is None:
+                    numbered_thing = await running.run_in_thread(take_next)
+            if numbered_thing is None:
                 return
-            number, thing = taken
+            number, thing = numbered_thing
             complete.put_nowait((number, thing, await work(thing)))
 
     workers = [asyncio.create_task(work_on_things()) for _ in range(limit)]
     for worker in workers:
         worker.add_done_callback(complete.put_nowait)
     results = {}
-    count = 0
-    ended = 0
+    next_number = 0
+    workers_ended = 0
     try:
-        while ended < limit:
+        while workers_ended < limit:
             item = await complete.get()
             if isinstance(item, asyncio.Task):
-                item.result()
-                ended += 1
+                item.result()  # raises the worker's error
+                workers_ended += 1
                 continue
             number, thing, value = item
-            results[number if in_order else count] = thing, value
-            while count in results:
-                yield results.pop(count)
-                count += 1
+            if not in_order:
+                number = next_number
+            results[number] = thing, value
+            while next_number in results:
+                yield results.pop(next_number)
+                next_number += 1
                 room.release()
     finally:
         for worker in workers:

@@ -28,7 +28,9 @@ def _kinds_by(column: str) -> dict[Any, FailureKind]:
     kinds = {}
     for kind, row in _TABLE.items():
         values = row.get(column, ())
-        for value in values.split() if isinstance(values, str) else values:
+        if isinstance(values, str):  # words are written as one text, numbers as a list
+            values = values.split()
+        for value in values:
             kinds[value] = FailureKind(kind)
     return kinds
 
@@ -94,26 +96,42 @@ class Words(NamedTuple):
 
 def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> GatewayError:
     """Classify an exception of a call, with the provider's message and without the `secrets`."""
-    causes = [error]
-    while len(causes) < _MOST_CAUSES and (cause := causes[-1].__cause__ or causes[-1].__context__):
-        causes.append(cause)  # a chain of causes can be circular
+    causes = _list_causes(error)
     for cause in causes:
         if isinstance(cause, GatewayError):
             return cause
-    words = _words(str(error)[:_MOST_READ])
-    text = words.message
-    text = re.sub(r"(?:litellm\.)?\b[A-Za-z]+Error: |\b\w+Exception - ", "", text)
-    text = re.sub(r"\. Handle with `litellm\.\w+`\.?", "", text)
-    text = re.sub(r" ssl:<[^<>]*>| \[Connect call failed [^][]*\]", "", text)
-    text = " ".join(text.split()).strip(" |") or type(error).__name__
-    if len(text) > MAX_MESSAGE:
-        text = text[: MAX_MESSAGE - 1] + "…"
-    own_headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    headers = {**(getattr(error, "litellm_response_headers", None) or {}), **own_headers}
-    failure = GatewayError(_kind(causes, words.signs), without_values(text, secrets))
+    words = _split_words(str(error)[:_MOST_READ])
+    message = _shorten_message(words.message) or type(error).__name__
+    if len(message) > MAX_MESSAGE:
+        message = message[: MAX_MESSAGE - 1] + "…"
+    response = getattr(error, "response", None)
+    headers = {
+        **(getattr(error, "litellm_response_headers", None) or {}),
+        **(getattr(response, "headers", None) or {}),
+    }
+    failure = GatewayError(_classify(causes, words.signs), without_values(message, secrets))
     failure.retry_after = seconds_of(str(headers.get("retry-after") or ""))
     _note_objections(failure, words.signs)
     return failure
+
+
+def _list_causes(error: BaseException) -> list[BaseException]:
+    """List an exception, its cause, the cause of that, and so on, up to a limit: it can be a circle."""
+    causes = [error]
+    while len(causes) < _MOST_CAUSES:
+        cause = causes[-1].__cause__ or causes[-1].__context__
+        if cause is None:
+            break
+        causes.append(cause)
+    return causes
+
+
+def _shorten_message(message: str) -> str:
+    """Remove the names of exceptions, litellm's advice to programmers and details of a connection."""
+    message = re.sub(r"(?:litellm\.)?\b[A-Za-z]+Error: |\b\w+Exception - ", "", message)
+    message = re.sub(r"\. Handle with `litellm\.\w+`\.?", "", message)
+    message = re.sub(r" ssl:<[^<>]*>| \[Connect call failed [^][]*\]", "", message)
+    return " ".join(message.split()).strip(" |")
 
 
 def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa: ANN401 - any JSON
@@ -139,7 +157,7 @@ def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa:
 
 def stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
     """Build the failure for an error found in a reply, whether instead of an answer or beside it."""
-    words = _words(json.dumps({"error": error}, ensure_ascii=False)[:_MOST_READ])
+    words = _split_words(json.dumps({"error": error}, ensure_ascii=False)[:_MOST_READ])
     message = " ".join(words.message.split())[:MAX_MESSAGE]
     code = status_of(error)
     kind = _kind_in(words.signs) or _BY_STATUS.get(code, _by_class(code))
@@ -167,11 +185,14 @@ def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
 
 
 def ending(native: str | None) -> FailureKind | None:
-    """Classify a provider's own reason for ending a reply; None for a normal end."""
-    return _first_match(_ENDINGS, native) if native else None
+    """Classify a provider's own reason for ending a reply; None for a normal end, or without a reason."""
+    if not native:
+        return None
+    return _first_match(_ENDINGS, native)
 
 
 def _first_match(patterns: Patterns, text: str) -> FailureKind | None:
+    """Return the kind of the first pattern found in a text, or None."""
     for pattern, kind in patterns:
         if pattern.search(text):
             return kind
@@ -183,9 +204,9 @@ def _by_class(status: int) -> FailureKind:
     return FailureKind.BAD_REQUEST if is_of_the_client else FailureKind.SERVER_ERROR
 
 
-def _words(text: str) -> Words:
+def _split_words(text: str) -> Words:
     """Split an exception's text, which may end with an error in JSON, into message and signs."""
-    text = text.split("Traceback (most recent call last)", maxsplit=1)[0]
+    text, _, _ = text.partition("Traceback (most recent call last)")
     head, brace, rest = text.partition("{")
     try:
         data, _ = json.JSONDecoder().raw_decode(brace + rest)
@@ -216,8 +237,10 @@ def _message_in(error: Any) -> str | None:  # noqa: ANN401 - any JSON
         value = error.get(name)
         if isinstance(value, str) and value.strip():
             return value
-        if isinstance(value, list) and (message := _message_in_list(value)):
-            return message
+        if isinstance(value, list):
+            message = _message_in_list(value)
+            if message:
+                return message
     return None
 
 
@@ -229,32 +252,50 @@ def _message_in_list(errors: list[Any]) -> str | None:
         if message is None:
             continue
         location = error.get("loc") if isinstance(error, dict) else None
-        field = ".".join(map(str, location)) if isinstance(location, list) else ""
-        problems.append(f"{field}: {message}" if field else message)
+        if isinstance(location, list) and location:
+            field = ".".join(map(str, location))
+            message = f"{field}: {message}"
+        problems.append(message)
     return "; ".join(problems) or None
 
 
 def _note_objections(failure: GatewayError, signs: str) -> None:
     """Note in a failure the provider's objections to the request, and the tokens left for a reply."""
     objections = {name for name, pattern in _OBJECTIONS.items() if pattern.search(signs)}
-    for pattern in _ROOM:
-        if match := pattern.search(signs):
-            numbers = match.groupdict()
-            room = _number(numbers["limit"]) - _number(numbers.get("used") or "0")
-            failure.room = max(0, room)
-            break
-    for pattern in _CAP:
-        if failure.room is None and (match := pattern.search(signs)):
-            numbers = match.groupdict()
-            is_exclusive = numbers.get("below") is not None
-            failure.room = (
-                _number(numbers["below"]) - 1 if is_exclusive else _number(numbers["most"])
-            )
+    room = _read_room(signs)
+    if room is None:
+        room = _read_cap(signs)
+        if room is not None:
             objections.add("cap")
+    failure.room = room
     failure.objections = frozenset(objections)
 
 
+def _read_room(signs: str) -> int | None:
+    """Read the tokens that a model's context leaves for a reply; None if they aren't named."""
+    for pattern in _ROOM:
+        match = pattern.search(signs)
+        if match:
+            numbers = match.groupdict()
+            room = _number(numbers["limit"]) - _number(numbers.get("used") or "0")
+            return max(0, room)
+    return None
+
+
+def _read_cap(signs: str) -> int | None:
+    """Read the most tokens that a model writes in a reply; None if they aren't named."""
+    for pattern in _CAP:
+        match = pattern.search(signs)
+        if match:
+            numbers = match.groupdict()
+            if numbers.get("below") is not None:
+                return _number(numbers["below"]) - 1
+            return _number(numbers["most"])
+    return None
+
+
 def _number(digits: str) -> int:
+    """Read a number that may be written with commas: `128,000`."""
     return int(digits.replace(",", ""))
 
 
@@ -266,25 +307,31 @@ def _kind_in(signs: str) -> FailureKind | None:
     return _first_match(_BY_TEXT, signs)
 
 
-def _kind(causes: Sequence[BaseException], signs: str) -> FailureKind:
+def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
+    """Classify an exception by the causes behind it, the provider's words, its class and its status."""
     error = causes[0]
-    names = [type(cause).__name__ for cause in causes]
-    text = str(causes[0])
-    for cause, kind in _BY_CAUSE.items():
-        if cause in names:
+    cause_names = [type(cause).__name__ for cause in causes]
+    for name, kind in _BY_CAUSE.items():
+        if name in cause_names:
             return kind
-    by_text = _kind_in(signs)
-    classes = [base.__name__ for base in type(error).__mro__]
-    known = next((name for name in classes if name in KINDS), "")
-    if known and known not in _VAGUE:
-        return by_text or KINDS[known]
-    # A reply arrived, but litellm couldn't read it.
-    is_broken = "JSONDecodeError" in names or names[-1] in _BROKEN_REPLY
-    is_broken = is_broken and "HTTPStatusError" not in names
-    if is_broken or re.search(r"no 'choices'|'choices' that is not", text):
+    kind_by_words = _kind_in(signs)
+    known_classes = [base.__name__ for base in type(error).__mro__ if base.__name__ in KINDS]
+    known_class = known_classes[0] if known_classes else ""
+    if known_class and known_class not in _VAGUE:
+        return kind_by_words or KINDS[known_class]
+    if _is_broken_reply(error, cause_names):
         return FailureKind.INVALID_REPLY
-    by_class = KINDS.get(known, FailureKind.SERVER_ERROR)
+    kind_by_class = KINDS.get(known_class, FailureKind.SERVER_ERROR)
     status = getattr(error, "status_code", None)
     if isinstance(status, int) and 400 <= status < 500:  # noqa: PLR2004 - as HTTP divides its statuses
-        by_class = FailureKind.BAD_REQUEST
-    return by_text or _BY_STATUS.get(status, by_class)
+        kind_by_class = FailureKind.BAD_REQUEST
+    return kind_by_words or _BY_STATUS.get(status, kind_by_class)
+
+
+def _is_broken_reply(error: BaseException, cause_names: Sequence[str]) -> bool:
+    """Whether a reply arrived, but litellm couldn't read it."""
+    if re.search(r"no 'choices'|'choices' that is not", str(error)):
+        return True
+    if "HTTPStatusError" in cause_names:
+        return False
+    return "JSONDecodeError" in cause_names or cause_names[-1] in _BROKEN_REPLY

@@ -80,7 +80,8 @@ def _remove_remains(package: str, modules_before: Iterable[str]) -> None:
     """
     new_modules = set(sys.modules).difference(modules_before)
     for name in sorted(new_modules):  # a package sorts before its modules
-        parent = name.rpartition(".")[0]
+        parent, _, _ = name.rpartition(".")
+        is_part_of_package = name == package or name.startswith(f"{package}.")
         is_orphan = parent != "" and parent not in sys.modules
-        if name == package or name.startswith(f"{package}.") or is_orphan:
+        if is_part_of_package or is_orphan:
             sys.modules.pop(name, None)

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -91,9 +92,15 @@ class Pace:
             self._advance()
 
     def went_well(self) -> None:
-        since = self._clock() - self._refused_at
-        rounds = _ROUNDS if since < _CAREFUL else 1 / since
-        self._limit = min(self._most, self._limit + 1 / max(1.0, rounds * self._limit))
+        """Learn that a call succeeded: let the limit grow a little, the less the closer the last refusal."""
+        seconds_since_refusal = self._clock() - self._refused_at
+        if seconds_since_refusal < _CAREFUL:
+            rounds = float(_ROUNDS)
+        else:
+            rounds = 1 / seconds_since_refusal
+        # A round is as many calls as the limit allows at once; after so many rounds it has grown by one.
+        calls = max(1.0, rounds * self._limit)
+        self._limit = min(self._most, self._limit + 1 / calls)
 
     def was_too_much(self, seconds: float | None) -> None:
         """Learn that the provider refused a call as one too many, and asked for a pause of `seconds`."""
@@ -107,7 +114,9 @@ class Pace:
         self, seconds: float | None, reason: FailureKind = FailureKind.RATE_LIMIT, why: str = PAUSED
     ) -> None:
         """Hold all calls for `seconds`: half a second for None, at most two minutes."""
-        until = self._clock() + min(_FIRST_PAUSE if seconds is None else seconds, _LONGEST_PAUSE)
+        if seconds is None:
+            seconds = _FIRST_PAUSE
+        until = self._clock() + min(seconds, _LONGEST_PAUSE)
         if until > self._paused_until:
             self._paused_until = until
             self._reason = reason
@@ -119,53 +128,64 @@ class Pace:
         return int(self._limit)
 
     def wait(self) -> tuple[float, FailureKind, str]:
-        """Return the seconds until the next turn (0: as soon as a call ends), and the reason to wait."""
-        now = minute = self._clock()
+        """Return the seconds until the next turn, and the reason for the wait as a kind and in words.
+
+        0 means now, or as soon as a call ends.
+        """
+        now = self._clock()
         while self._begun and self._begun[0] <= now - _MINUTE:
             self._begun.popleft()
+        allowed_at = now  # by the limit of calls per minute
         if self._per_minute is not None and len(self._begun) >= self._per_minute:
-            minute = self._begun[-self._per_minute] + _MINUTE
-        later = max(0.0, self._paused_until - now, minute - now)
-        if self._paused_until >= minute:
-            return later, self._reason, self._why
-        return later, FailureKind.RATE_LIMIT, f"{self._per_minute} calls were made in a minute"
+            # Once this call is a minute old, there's room for one more.
+            allowed_at = self._begun[-self._per_minute] + _MINUTE
+        seconds = max(0.0, self._paused_until - now, allowed_at - now)
+        if self._paused_until >= allowed_at:
+            return seconds, self._reason, self._why
+        return seconds, FailureKind.RATE_LIMIT, f"{self._per_minute} calls were made in a minute"
 
     def take(self, most: int) -> int:
         """Take up to `most` turns that are free now, and return their number; hand them back with `give`."""
         taken = 0
-        while taken < most and self._in_flight < int(self._limit) and not self.wait()[0]:
+        while taken < most and self._in_flight < self.limit():
+            seconds, _, _ = self.wait()
+            if seconds > 0:
+                break
             self._in_flight += 1
             self._begun.append(self._clock())
             taken += 1
         return taken
 
     def give(self, turns: int) -> None:
+        """Hand back turns whose calls have ended."""
         self._in_flight -= turns
 
     def _advance(self) -> None:
         """Hand out free turns, one caller after another; refuse calls that can't get one in time."""
         while self._queues:
-            name = next(iter(self._queues))
-            queue = self._queues[name]
+            name, queue = next(iter(self._queues.items()))  # the caller at the front of the line
             turn, _ = queue[0]
-            if not turn.done():
-                if not self.take(1):
+            if not turn.done():  # its call may have been cancelled meanwhile
+                if self.take(1) == 0:
                     break
                 turn.set_result(None)
             queue.popleft()
             del self._queues[name]
             if queue:
                 self._queues[name] = queue  # to the back of the line
-        later, reason, why = self.wait()
-        if not later or not self._queues:
+        seconds, reason, words = self.wait()
+        if seconds == 0 or not self._queues:
             return
-        why += f": no model was asked, because the next call is allowed in {later:.3g} s, after the deadline"
-        for turn, end in (waiter for queue in self._queues.values() for waiter in queue):
-            if self._clock() + later >= end and not turn.done():
-                turn.set_exception(GatewayError(reason, why, retry_after=later, usage=Usage()))
+        problem = f"the next call is allowed in {seconds:.3g} s, after the deadline"
+        message = f"{words}: no model was asked, because {problem}"
+        for turn, end in chain.from_iterable(self._queues.values()):
+            comes_too_late = self._clock() + seconds >= end
+            if comes_too_late and not turn.done():
+                failure = GatewayError(reason, message, retry_after=seconds, usage=Usage())
+                turn.set_exception(failure)
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(later, self._advance)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._advance)
 
 
 class Paces(dict[Whom, Pace]):
@@ -175,11 +195,15 @@ class Paces(dict[Whom, Pace]):
         most = limits.concurrency
         per_minute = limits.requests_per_minute
         model = "" if most or per_minute else endpoint.model
-        # Limits belong to a key, which is stored only as a digest.
+        # A provider's limits belong to a user's key, which is stored only as a digest.
         key = environment.digest(endpoint.api_key or "")
-        # The limits are part of the key, since a user may change them while an engine runs.
+        # The limits are part of this, since a user may change them while an engine runs.
         whom = Whom(endpoint.profile.provider, endpoint.api_base, model, key, most, per_minute)
-        return self.get(whom) or self.setdefault(whom, self.made(whom))
+        pace = self.get(whom)
+        if pace is None:
+            # In one atomic operation, so that all threads get the same pace.
+            pace = self.setdefault(whom, self.made(whom))
+        return pace
 
     def made(self, whom: Whom) -> Pace:
         """Make a new pace. A subclass that shares paces between processes makes its own kind."""
@@ -193,28 +217,30 @@ class Paces(dict[Whom, Pace]):
         late: str = "no reply",
         patience: float = 0.0,
     ) -> Reply:
-        """Give `work` its turn and the end (monotonic), and return its reply by the request's deadline."""
+        """Return the reply of `work`, or raise `GatewayError` at the request's deadline.
+
+        `work` gets a context in which it may ask the provider, and the deadline (monotonic). `late` begins
+        the message if it took too long; `patience` is how many seconds it may take to end after that.
+        """
         end = time.monotonic() + request.timeout
-        begun = False
+        has_begun = False
 
         @asynccontextmanager
         async def turn() -> AsyncIterator[None]:
-            nonlocal begun
+            nonlocal has_begun
             async with self.of(endpoint).turn(end):
-                begun = True
+                has_begun = True
                 yield
 
         try:
             async with asyncio.timeout(request.timeout):
                 return await running.inside(partial(work, turn, end), patience)
         except TimeoutError:
-            seconds = f"within {request.timeout:.3g} s"
-            usage = None if begun else Usage()
-            if begun:
-                problem = f"{late} {seconds}"
-            else:
-                problem = f"no turn {seconds}: other calls came first"
-            raise GatewayError(FailureKind.TIMEOUT, problem, usage=usage) from None
+            limit = f"within {request.timeout:.3g} s"
+            if has_begun:  # its cost is unknown
+                raise GatewayError(FailureKind.TIMEOUT, f"{late} {limit}") from None
+            problem = f"no turn {limit}: other calls came first"
+            raise GatewayError(FailureKind.TIMEOUT, problem, usage=Usage()) from None
 
 
 def seconds_of(retry_after: str) -> float | None:

@@ -45,12 +45,14 @@ class _Answer(NamedTuple):
 
     @property
     def is_fresh(self) -> bool:
-        return abs(time.time() - self.at) < (KEPT_SECONDS if self.models else FAILED_SECONDS)
+        """Whether the answer is recent enough; a proxy that didn't answer is asked again sooner."""
+        age = abs(time.time() - self.at)  # the clock may have been set back
+        return age < (KEPT_SECONDS if self.models else FAILED_SECONDS)
 
 
-_heard: dict[Path, _Answer] = {}
+_answers: dict[Path, _Answer] = {}
 # The requests under way in this process; other threads wait for the same answer.
-_asking = PerProcess(dict[Path, "Future[_Answer]"])
+_pending_requests = PerProcess(dict[Path, "Future[_Answer]"])
 
 
 def with_family(endpoint: Endpoint) -> Endpoint:
@@ -59,11 +61,10 @@ def with_family(endpoint: Endpoint) -> Endpoint:
     Never asks the proxy while a prompt waits. A name for models of several families stays without one.
     """
     profile = endpoint.profile
-    if not may_be_proxy(endpoint) or profile.of_model(
-        profile.families, endpoint.model, profile.family
-    ):
+    family_of_profile = profile.of_model(profile.families, endpoint.model, profile.family)
+    if family_of_profile or not may_be_proxy(endpoint):
         return endpoint
-    known = _of_name(endpoint, _models(endpoint))
+    known = _find_name(endpoint, _get_models(endpoint))
     if known and known.family:
         return replace(endpoint, family=known.family)
     return endpoint
@@ -71,16 +72,16 @@ def with_family(endpoint: Endpoint) -> Endpoint:
 
 def thinks(endpoint: Endpoint) -> bool:
     """Whether the proxy says its model thinks before answering; asks it unless the last answer is recent."""
-    known = _of_name(endpoint, _models(endpoint))
+    known = _find_name(endpoint, _get_models(endpoint))
     return known is not None and known.thinks
 
 
 def thinks_as_said(endpoint: Endpoint) -> bool | None:
-    """Say the same from answers this process already has, without asking; None if it has none."""
-    answer = _heard.get(_path(endpoint))
+    """Whether the proxy said its model thinks, going by recent answers in this process; None without one."""
+    answer = _answers.get(_path(endpoint))
     if answer is None or not answer.is_fresh:
         return None
-    known = _of_name(endpoint, answer.models)
+    known = _find_name(endpoint, answer.models)
     return known is not None and known.thinks
 
 
@@ -92,45 +93,52 @@ def may_be_proxy(endpoint: Endpoint) -> bool:
     return bool(profile.base_env and profile.models_env.by_tier)
 
 
-def _of_name(endpoint: Endpoint, models: dict[str, Known]) -> Known | None:
+def _find_name(endpoint: Endpoint, models: dict[str, Known]) -> Known | None:
+    """Find the facts about an endpoint's model among those of a proxy; None if it doesn't know the name."""
     profile = endpoint.profile
-    bare = ""
+    bare_name = ""
     if isinstance(profile, ApiProfile):
-        bare = endpoint.model.removeprefix(profile.prefix)
-    if bare in models:
-        return models[bare]
+        bare_name = endpoint.model.removeprefix(profile.prefix)
+    if bare_name in models:
+        return models[bare_name]
     for name, known in models.items():
-        if name.endswith("*") and bare.startswith(name[:-1]):
+        if name.endswith("*") and bare_name.startswith(name.removesuffix("*")):
             return known
     return None
 
 
 def _path(endpoint: Endpoint) -> Path:
+    """Return the file for a proxy's answers; its name tells neither the address nor the key."""
     key_text = f"{endpoint.api_base or ''}\0{endpoint.api_key}"
     digest = hashlib.sha256(key_text.encode()).hexdigest()
     return Path(environment.PROXIES.path(f"{digest}.json"))
 
 
-def _models(endpoint: Endpoint) -> dict[str, Known]:
-    """Find the facts about each name of a proxy, at most a day old; empty if it doesn't answer."""
+def _get_models(endpoint: Endpoint) -> dict[str, Known]:
+    """Return the facts about each name of a proxy, asking it if they're over a day old.
+
+    They're empty if it has never answered.
+    """
     path = _path(endpoint)
-    answer = _heard.get(path)
+    answer = _answers.get(path)
     if answer is None or not answer.is_fresh:
-        answer = _heard[path] = _kept(path)
+        answer = _read_stored(path)
+        _answers[path] = answer
     if answer.is_fresh:
         return answer.models
     own_request = Future[_Answer]()
-    requests = _asking.get()
-    pending_request = requests.setdefault(path, own_request)
-    if pending_request is not own_request:
+    requests = _pending_requests.get()
+    # This is one atomic operation: of several threads, one gets its own request back, and asks.
+    request = requests.setdefault(path, own_request)
+    if request is not own_request:
         with suppress(TimeoutError):
-            answer = pending_request.result(2 * SECONDS)
+            answer = request.result(2 * SECONDS)
         return answer.models
     try:
         answer = _ask(endpoint, answer)
     finally:
         own_request.set_result(answer)
-        _heard[path] = answer
+        _answers[path] = answer
         del requests[path]
     with suppress(OSError):
         environment.private_folder(str(path.parent))
@@ -138,17 +146,17 @@ def _models(endpoint: Endpoint) -> dict[str, Known]:
     return answer.models
 
 
-def _ask(endpoint: Endpoint, answer: _Answer) -> _Answer:
-    """Ask a proxy for its models; if it doesn't answer, keep the earlier answer."""
-    models = answer.models
+def _ask(endpoint: Endpoint, earlier_answer: _Answer) -> _Answer:
+    """Ask a proxy for its models; if it doesn't answer, keep those of its earlier answer."""
+    models = earlier_answer.models
     base = (endpoint.api_base or "").rstrip("/").removesuffix("/v1")
-    with suppress(Exception):  # whatever a strange server does, keep the earlier answer
+    with suppress(Exception):  # a stranger's server may do anything
         listing = listed(f"{base}/v1/model/info", endpoint.api_key, SECONDS, LIST_BYTES)
-        models = _read(running.run(listing))
+        models = _read_rows(running.run(listing))
     return _Answer(models, time.time())
 
 
-def _kept(path: Path) -> _Answer:
+def _read_stored(path: Path) -> _Answer:
     """Read the answer an earlier process stored; if there is none, an empty one that's long out of date."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         content = json.loads(path.read_bytes())
@@ -159,27 +167,28 @@ def _kept(path: Path) -> _Answer:
     return _Answer({}, 0.0)
 
 
-def _read(rows: list[Any]) -> dict[str, Known]:
+def _read_rows(rows: list[Any]) -> dict[str, Known]:
     """Read a proxy's list of models; raises whatever a malformed list causes."""
-    families = defaultdict[str, set[str]](set)
-    thinking = set()
-    for row in rows:
+    families_by_name = defaultdict[str, set[str]](set)
+    thinking_names = set()
+    for row in rows:  # several rows may have the same name, for several models behind it
         name = str(row["model_name"])
         details = row.get("model_info") or {}
-        behind = details.get("base_model") or row["litellm_params"]["model"]
-        families[name].add(family_by_name(str(behind)))
+        actual_model = details.get("base_model") or row["litellm_params"]["model"]
+        families_by_name[name].add(family_by_name(str(actual_model)))
         if details.get("supports_reasoning") is True:
-            thinking.add(name)
+            thinking_names.add(name)
     models = {}
-    for name, names_of_families in families.items():
-        models[name] = Known(_one_family(names_of_families), name in thinking)
+    for name, families in families_by_name.items():
+        models[name] = Known(_name_common_family(families), name in thinking_names)
     return models
 
 
-def _one_family(families: set[str]) -> str:
+def _name_common_family(families: set[str]) -> str:
     """Name the family of all models behind a name: "" if none is known, "unknown" if they differ."""
     if families == {UNKNOWN_FAMILY}:
         return ""
-    if len(families) == 1:
-        return next(iter(families))
-    return UNKNOWN_FAMILY
+    if len(families) > 1:
+        return UNKNOWN_FAMILY
+    (family,) = families
+    return family

@@ -47,7 +47,7 @@ def find(endpoint: Endpoint) -> CallStyle | None:
             _entries.pop(path, None)
             return None
         _entries[path] = entry
-    is_fresh = abs(time.time() - entry.at) < KEPT_SECONDS
+    is_fresh = abs(time.time() - entry.at) < KEPT_SECONDS  # the clock may have been set back
     return entry.style if is_fresh else None
 
 
@@ -55,17 +55,21 @@ def keep(endpoint: Endpoint, style: CallStyle) -> None:
     """Remember a model's style from now on; just for this process if it can't be written."""
     path = _path(endpoint)
     now = time.time()
-    lasting = style.lasting()
-    usual = CallStyle(endpoint.output)
-    content: dict[str, Any] = {"version": _VERSION, "at": now, "usual": endpoint.output}
-    content["model"] = endpoint.model
-    for name, value in lasting._asdict().items():
-        if value != getattr(usual, name):
+    lasting_style = style.lasting()
+    default_style = CallStyle(endpoint.output)
+    content: dict[str, Any] = {
+        "version": _VERSION,
+        "at": now,
+        "usual": endpoint.output,
+        "model": endpoint.model,
+    }
+    for name, value in lasting_style._asdict().items():
+        if value != getattr(default_style, name):
             content[name] = value
     with suppress(OSError):
         environment.private_folder(str(path.parent))
         outputs.write_atomically(str(path), json.dumps(content), private=True)
-    _entries[path] = _Entry(lasting, now, environment.stamp(str(path)))
+    _entries[path] = _Entry(lasting_style, now, environment.stamp(str(path)))
 
 
 def forget(endpoint: Endpoint) -> None:
@@ -85,20 +89,22 @@ def clear() -> None:
 
 
 def _path(endpoint: Endpoint) -> Path:
+    """Return the file for a model of an address; its name tells neither."""
     key_text = f"{endpoint.profile.provider}\0{endpoint.api_base or ''}\0{endpoint.model}"
     name = hashlib.sha256(key_text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return Path(environment.ADDRESSES.path(f"{name}.json"))
 
 
 def _read(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -> _Entry | None:
-    """Read an entry; None if it's invalid, or a profile has changed since."""
+    """Read an entry; None if there's none, it's invalid, or the profile's output mode has changed since."""
     if stamp is None:
         return None
     try:
         with path.open("rb") as file:
             content = json.loads(file.read(_MOST_BYTES))
-        is_ours = content["version"] == _VERSION and content["usual"] == endpoint.output
-        style = _style_in(content, endpoint) if is_ours else None
+        if content["version"] != _VERSION or content["usual"] != endpoint.output:
+            return None
+        style = _read_style(content, endpoint)
         if style is None:
             return None
         return _Entry(style, float(content["at"]), stamp)
@@ -106,26 +112,31 @@ def _read(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -> _Ent
         return None
 
 
-def _style_in(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None:
-    """Read the style in a file; None if anything in it isn't a weakening."""
-    usual = CallStyle(endpoint.output)
-    modes = [usual.mode]
-    while modes[-1] in WEAKER:
-        modes.append(WEAKER[modes[-1]])
-    mode = content.get("mode", usual.mode)
-    switches = {name: content.get(name, True) for name in ("temperature", "logprobs", "system")}
-    limit = content.get("max_tokens", usual.max_tokens)
-    thinking = content.get("thinking", 0)
-    most = content.get("most_tokens")
-    is_weaker = mode in modes and limit in (usual.max_tokens, NEWER_LIMIT)
-    has_switches = all(isinstance(value, bool) for value in switches.values())
-    has_counts = _is_count(thinking) and (most is None or _is_count(most))
-    if not is_weaker or not has_switches or not has_counts:
+def _read_style(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None:
+    """Read the style in a file; None if it could do more than weaken a request or lengthen a reply."""
+    default = CallStyle(endpoint.output)
+    possible_modes = [default.mode]
+    while possible_modes[-1] in WEAKER:
+        possible_modes.append(WEAKER[possible_modes[-1]])
+    mode = content.get("mode", default.mode)
+    limit_name = content.get("max_tokens", default.max_tokens)
+    if mode not in possible_modes or limit_name not in (default.max_tokens, NEWER_LIMIT):
         return None
-    return usual._replace(
-        mode=mode, max_tokens=limit, thinking=thinking, most_tokens=most, **switches
+    switches = {name: content.get(name, True) for name in ("temperature", "logprobs", "system")}
+    if not all(isinstance(value, bool) for value in switches.values()):
+        return None
+    thinking = content.get("thinking", 0)
+    most_tokens = content.get("most_tokens")
+    if not _is_count(thinking):
+        return None
+    if most_tokens is not None and not _is_count(most_tokens):
+        return None
+    return default._replace(
+        mode=mode, max_tokens=limit_name, thinking=thinking, most_tokens=most_tokens, **switches
     )
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
+    if not isinstance(value, int) or isinstance(value, bool):  # Python's bool is an int
+        return False
+    return 0 <= value <= _MOST_TOKENS

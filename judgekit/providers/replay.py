@@ -85,19 +85,25 @@ class RecordedLine(Strict):
 
 
 def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Find each tier's endpoints in a recording: the models that its first subject was shown to."""
+    """Find each tier's models in a recording: those that judged its first subject under a rubric.
+
+    Raises `ConfigError` if the recording is empty or damaged.
+    """
     profile = registry.find("replay")
-    models: dict[TierName, dict[str, Endpoint]] = defaultdict(dict)
-    first: dict[TierName, tuple[str, str]] = {}
     lines = read_lines(path, RecordedLine)
-    with_tokens = set()
+    models_with_tokens = set()
     for line in lines:
         if line.reply and line.reply.tokens and not line.pointwise:
-            with_tokens.add(line.model)
+            models_with_tokens.add(line.model)
+    endpoints: dict[TierName, dict[str, Endpoint]] = defaultdict(dict)
+    first_subjects: dict[TierName, tuple[str, str]] = {}
     for line in lines:
         subject = line.subject, line.rubric
-        if first.setdefault(line.tier, subject) == subject:
-            endpoint = Endpoint(
+        if line.tier not in first_subjects:
+            first_subjects[line.tier] = subject
+        is_new_model = line.model not in endpoints[line.tier]
+        if is_new_model and subject == first_subjects[line.tier]:
+            endpoints[line.tier][line.model] = Endpoint(
                 profile,
                 model=line.model,
                 family=line.family,
@@ -105,12 +111,11 @@ def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
                 api_base=str(path),
                 pointwise=line.pointwise,
                 decides=bool(line.decides),
-                logprobs=line.model in with_tokens,
+                logprobs=line.model in models_with_tokens,
             )
-            models[line.tier].setdefault(line.model, endpoint)
-    if not models:
+    if not endpoints:
         raise ConfigError("the recording is empty; make one with JUDGEKIT_RECORD", path=path)
-    return {tier: tuple(jury.values()) for tier, jury in models.items()}
+    return {tier: tuple(jury.values()) for tier, jury in endpoints.items()}
 
 
 class ReplayGateway:
@@ -127,45 +132,59 @@ class ReplayGateway:
                 FailureKind.BAD_REQUEST, f"{endpoint.profile.provider} is not a recording"
             )
         if file not in self._recordings:
-            try:
-                lines = read_lines(Path(file), RecordedLine)
-            except ConfigError as error:
-                raise GatewayError(FailureKind.NOT_RECORDED, str(error)) from None
-            recording = self._recordings[file] = {}
-            for line in lines:
-                key = CallKey(line.subject, line.rubric, line.tier, line.part)
-                recording.setdefault((key, line.model), []).append(line)
+            self._recordings[file] = _read_recording(Path(file))
         key = request.call_key
-        waiting = self._recordings[file].get((key, endpoint.model))
-        if not waiting:
+        lines = self._recordings[file].get((key, endpoint.model))
+        if not lines:
             call = f"{key.tier} {key.part}".rstrip()
             problem = f"{file} has no {call} reply of {endpoint.model}"
             problem += f" under {key.rubric} for {key.subject[:12]}"
             raise GatewayError(FailureKind.NOT_RECORDED, problem)
-        line = waiting[0]
-        if len(waiting) > 1:
-            del waiting[0]
+        line = lines[0]
+        if len(lines) > 1:  # the last one is there for every later request
+            del lines[0]
         if line.failure is not None:
             raise GatewayError(line.failure.kind, line.failure.message)
         recorded = line.reply
         assert recorded is not None  # noqa: S101 - a line has a reply or a failure
-        usage = Usage(**recorded.model_dump(include=_USAGE))
-        text = recorded.text
-        labels_today = {name: label for label, name in request.labels.items()}
-        labels = {}
-        for label, name in line.labels.items():
-            if name in labels_today:
-                labels[label] = labels_today[name]
-        # In one pass: one installation's label may be another's for a different candidate.
-        if labels:
-            recorded_labels = "|".join(map(re.escape, labels))
-            text = re.sub(rf"\b({recorded_labels})\b", lambda match: labels[match[1]], text)
-        logprobs = tuple(recorded.logprobs)
-        tokens = tuple(recorded.tokens)
-        return Reply(text, recorded.model, usage, logprobs, tokens, bool(recorded.held))
+        return Reply(
+            text=_translate_labels(recorded.text, line, request),
+            model=recorded.model,
+            usage=Usage(**recorded.model_dump(include=_USAGE)),
+            logprobs=tuple(recorded.logprobs),
+            tokens=tuple(recorded.tokens),
+            schema_enforced=bool(recorded.held),
+        )
 
     async def aclose(self) -> None:
         self._recordings.clear()
+
+
+def _read_recording(path: Path) -> dict[tuple[CallKey, str], list[RecordedLine]]:
+    """Group a recording's lines by call and model; raises `GatewayError` if it can't be read."""
+    try:
+        lines = read_lines(path, RecordedLine)
+    except ConfigError as error:
+        raise GatewayError(FailureKind.NOT_RECORDED, str(error)) from None
+    recording = defaultdict(list)
+    for line in lines:
+        key = CallKey(line.subject, line.rubric, line.tier, line.part)
+        recording[key, line.model].append(line)
+    return recording
+
+
+def _translate_labels(text: str, line: RecordedLine, request: Request) -> str:
+    """Replace the labels of candidates in a recorded text by those that they have in this request."""
+    label_by_id = {name: label for label, name in request.labels.items()}
+    new_labels = {}
+    for recorded_label, name in line.labels.items():
+        if name in label_by_id:
+            new_labels[recorded_label] = label_by_id[name]
+    if not new_labels:
+        return text
+    # In one pass: one installation's label may be another's for a different candidate.
+    any_label = "|".join(map(re.escape, new_labels))
+    return re.sub(rf"\b({any_label})\b", lambda match: new_labels[match[1]], text)
 
 
 class Recorder:
@@ -203,6 +222,7 @@ class Recorder:
         await self._inner.aclose()
 
     def _append(self, endpoint: Endpoint, request: Request, **outcome: Strict) -> None:
+        """Record a call's `reply` or `failure`; raises `ConfigError` if that's impossible."""
         labels = {label: encodable(name) for label, name in request.labels.items()}
         line = RecordedLine(
             replay=1,

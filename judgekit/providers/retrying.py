@@ -48,7 +48,8 @@ async def call(
 ) -> Value:
     """Await `work` and return its result; retry failures that `passes` accepts, as `seconds` allow.
 
-    `passes` gets the failure and the number of tries so far. The last failure is raised unchanged.
+    `passes` gets the failure and the number of tries so far, and says whether another try may succeed. The
+    last failure is raised unchanged.
     """
     started = time.monotonic()
     failures: list[Exception] = []
@@ -60,6 +61,7 @@ async def call(
     from tenacity import AsyncRetrying  # noqa: PLC0415 - a twentieth of a second, when something has failed
 
     async def attempt() -> Value:
+        # The first attempt has already been made: tell tenacity its outcome.
         if failures:
             raise failures.pop()
         return await work()
@@ -101,17 +103,23 @@ def call_in_thread(
 
 
 def pause_after(failure: BaseException | None, number: int, tries: Tries) -> float:
-    """Compute the pause in seconds after the `number`th try: as requested, or by the table, plus some."""
+    """Compute the pause in seconds after the `number`th try, counted from 1.
+
+    It's the pause that the failure asks for, or else the one for this try, within the limits of `tries`, plus
+    a random extra.
+    """
+    requested_pause = None
     if tries.keeps_to_request:
         requested_pause = getattr(failure, "retry_after", None)
-    else:
-        requested_pause = None
-    if requested_pause is None:
-        pause = tries.pauses[min(number, len(tries.pauses)) - 1]
-    else:
+    if requested_pause is not None:
         pause = float(requested_pause)
+    elif number <= len(tries.pauses):
+        pause = tries.pauses[number - 1]
+    else:
+        pause = tries.pauses[-1]
     pause = min(max(pause, tries.shortest), tries.longest)
-    return pause + random.uniform(0, min(pause * _SHARE_ADDED, _MOST_ADDED))  # noqa: S311 - no secret
+    longest_extra = min(pause * _SHARE_ADDED, _MOST_ADDED)
+    return pause + random.uniform(0, longest_extra)  # noqa: S311 - no secret
 
 
 def _rules(
@@ -120,14 +128,15 @@ def _rules(
     """Build tenacity's options. A cancellation isn't a failure and is never retried."""
     from tenacity import stop_after_attempt, stop_any, stop_before_delay  # noqa: PLC0415 - the same
 
-    def is_tried_again(state: RetryCallState) -> bool:
+    def should_retry(state: RetryCallState) -> bool:
         failure = _failure_in(state)
         return isinstance(failure, Exception) and passes(failure, state.attempt_number)
 
-    def pause(state: RetryCallState) -> float:
+    def compute_pause(state: RetryCallState) -> float:
         return pause_after(_failure_in(state), state.attempt_number, tries)
 
-    def outcome(state: RetryCallState) -> Any:  # noqa: ANN401 - what the work returns
+    def return_or_raise(state: RetryCallState) -> Any:  # noqa: ANN401 - the result of the work
+        """Pass on the last outcome; tenacity itself would raise an error of its own."""
         return state.outcome.result() if state.outcome else None
 
     stops: list[stop_base] = []
@@ -136,14 +145,15 @@ def _rules(
     if seconds != inf:
         stops.append(stop_before_delay(max(0.0, seconds)))
     return {
-        "retry": is_tried_again,
-        "wait": pause,
+        "retry": should_retry,
+        "wait": compute_pause,
         "stop": stop_any(*stops),
-        "retry_error_callback": outcome,
+        "retry_error_callback": return_or_raise,
     }
 
 
 def _failure_in(state: RetryCallState) -> BaseException | None:
+    """Return the failure of the last try, or None if it succeeded."""
     if state.outcome and state.outcome.failed:
         return state.outcome.exception()
     return None

@@ -74,7 +74,9 @@ class CallStyle(NamedTuple):
             return self._within(failure, endpoint, request)
         if "unfit" in objections and request.schema is not None and self.mode in WEAKER:
             return self._replace(mode=WEAKER[self.mode])
-        return self._without_refused(objections, request) if is_refused else None
+        if is_refused:
+            return self._without_refused(objections, request)
+        return None
 
     def _without_refused(self, objections: frozenset[str], request: Request) -> CallStyle | None:
         """Drop the first part of the style that was refused; None if nothing can be dropped."""
@@ -97,37 +99,41 @@ class CallStyle(NamedTuple):
 
         Requests in pending batches are found by it, so new fields must come last.
         """
-        names = ("mode", "temperature", "max_tokens", "logprobs")
+        oldest_fields = ("mode", "temperature", "max_tokens", "logprobs")
         parts = []
         for name, value in self._asdict().items():
-            if name in names or value != self._field_defaults[name]:
+            if name in oldest_fields or value != self._field_defaults[name]:
                 parts.append(f"{name}={value!r}")
         return f"CallStyle({', '.join(parts)})"
 
     def _can_add_thinking(self, endpoint: Endpoint) -> bool:
-        is_set = endpoint.profile.limits.thinking_tokens is not None
-        return not is_set and not self.thinking_tokens(endpoint)
+        """Whether the tokens for thinking are still 0, and the profile doesn't fix them."""
+        is_fixed = endpoint.profile.limits.thinking_tokens is not None
+        return not is_fixed and self.thinking_tokens(endpoint) == 0
 
     def _within(
         self, failure: GatewayError, endpoint: Endpoint, request: Request
     ) -> CallStyle | None:
         """Fit the reply into the tokens that the provider says are left; None if that doesn't help."""
         room = failure.room or 0
-        if room < min(_LEAST_ROOM, request.max_tokens) or room >= self.reply_tokens(
-            endpoint, request
-        ):
+        is_too_small = room < min(_LEAST_ROOM, request.max_tokens)
+        is_no_less = room >= self.reply_tokens(endpoint, request)
+        if is_too_small or is_no_less:
             return None
-        if "cap" in failure.objections:
-            if self.most_tokens is None:
-                return self._replace(most_tokens=room)
-            return None
-        if self.room is None:
+        # Each limit is learned once only: if it's refused again, it doesn't help.
+        is_limit_of_model = "cap" in failure.objections
+        if is_limit_of_model and self.most_tokens is None:
+            return self._replace(most_tokens=room)
+        if not is_limit_of_model and self.room is None:
             return self._replace(room=room)
         return None
 
 
 def without_system(messages: Sequence[Message]) -> Messages:
-    """Move the instructions to the beginning of the user's first message."""
+    """Move the instructions to the beginning of the user's first message.
+
+    If there are none, or the first other message isn't the user's, the messages stay as they are.
+    """
     instructions = [message for message in messages if message.role == "system"]
     others = [message for message in messages if message.role != "system"]
     if not instructions or not others or others[0].role != "user":
