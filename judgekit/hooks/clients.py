@@ -27,6 +27,7 @@ class Client(NamedTuple):
 
     @property
     def prompt(self) -> str:
+        """The client's name for the event of a prompt, the first in the table."""
         return next(iter(self.events))
 
 

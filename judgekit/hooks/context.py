@@ -46,7 +46,7 @@ _MOST = 200  # notices that are remembered
 
 
 def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
-    """Return the results of the user's search program or of the stores for a prompt, and the pins."""
+    """Search for the memories that answer a prompt, in the stores or by the user's program, and for pins."""
     from judgekit.retrieval import confidence, search  # noqa: PLC0415 - many prompts end before
 
     limit = max(configured["pool"], configured["max_inject"])
@@ -78,15 +78,18 @@ def suggest_pins(notes: list[str], ranked: RankedCandidates, configured: Setting
 
 
 def session_of(payload: Mapping[str, Any], configured: Settings) -> HookSession | None:
-    """Return the record of recent answers in this conversation; None if nothing is held back."""
-    session = payload.get("session_id")
-    prompts = configured["repeat_after"]
-    is_repeating = not prompts or configured["inject"] == "top_k"
-    if is_repeating or not isinstance(session, str) or not session:
+    """Return the record of recent answers in this conversation.
+
+    None if memories may be repeated, or if the client names no session.
+    """
+    session_id = payload.get("session_id")
+    prompt_count = configured["repeat_after"]
+    may_repeat = not prompt_count or configured["inject"] == "top_k"
+    if may_repeat or not isinstance(session_id, str) or not session_id:
         return None
     from judgekit.hooks import repeats  # noqa: PLC0415 - not every client has sessions
 
-    return repeats.HookSession(repeats.path_of(session), configured.project, prompts)
+    return repeats.HookSession(repeats.path_of(session_id), configured.project, prompt_count)
 
 
 def drop_repeats(shown: Shown, session: HookSession | None, prompt: str) -> Shown:
@@ -124,27 +127,34 @@ def render(
     labelled = [(candidate, PINNED) for candidate in pinned]
     labelled += [(candidate, candidate.confidence_label) for candidate in injected]
     nudge = _render_nudge(mentioned, project, is_more=bool(labelled))
-    room = LIMIT - len(nudge) - 1
+    room = LIMIT - len(nudge) - 1  # with a line break above it
+    pairs_by_root: dict[str, list[tuple[Candidate, str]]] = {}
+    for candidate, label in labelled:
+        if candidate.root not in pairs_by_root:
+            pairs_by_root[candidate.root] = []
+        pairs_by_root[candidate.root].append((candidate, label))
     blocks = []
-    for root in dict.fromkeys(candidate.root for candidate, _ in labelled):
-        of_store = [pair for pair in labelled if pair[0].root == root]
-        head = _render_head(root, of_store, project, descriptions.get(root, {}))
-        block = _render_store(head, of_store, room)
+    for root, store_pairs in pairs_by_root.items():
+        head = _render_head(root, store_pairs, project, descriptions.get(root, {}))
+        block = _render_store(head, store_pairs, room)
         if block:
             blocks.append(block)
             room -= len(block) + 1
-    return "\n".join(part for part in [*blocks, nudge] if part)
+    if nudge:
+        blocks.append(nudge)
+    return "\n".join(blocks)
 
 
 def _render_head(
     root: str,
-    of_store: Sequence[tuple[Candidate, str]],
+    store_pairs: Sequence[tuple[Candidate, str]],
     project: str,
     descriptions: Mapping[str, str],
 ) -> str:
     """Return the tag that opens a store's memories, with the descriptions of their categories."""
+    categories = dict.fromkeys([candidate.category for candidate, _ in store_pairs])  # each once
     texts = []
-    for category in dict.fromkeys(candidate.category for candidate, _ in of_store):
+    for category in categories:
         if category in descriptions:
             texts.append(f"{category}: {short_line(descriptions[category], _DESCRIPTION)}")
     name = escape(short_line(name_store(root, project), _PATH))
@@ -153,13 +163,13 @@ def _render_head(
     return f'<memory-context source="{name}" descriptions="{escape("; ".join(texts))}">'
 
 
-def _render_store(head: str, of_store: Sequence[tuple[Candidate, str]], room: int) -> str:
+def _render_store(head: str, store_pairs: Sequence[tuple[Candidate, str]], room: int) -> str:
     """Render as many memories of a store as fit into `room` characters; "" if none does."""
     foot = "</memory-context>"
     room -= len(head) + len(foot) + 1
     lines = []
-    for candidate, confidence in of_store:
-        line = _render_memory(candidate, confidence)
+    for candidate, label in store_pairs:
+        line = _render_memory(candidate, label)
         room -= len(line) + 1
         if room < 0:
             break
@@ -170,6 +180,7 @@ def _render_store(head: str, of_store: Sequence[tuple[Candidate, str]], room: in
 
 
 def _render_memory(candidate: Candidate, confidence: str) -> str:
+    """Render a memory as an element: its title and path, and what an agent should know about them."""
     category = escape(short_line(candidate.category, _TAG).upper())
     title = short_line(candidate.title, _TITLE)
     section = candidate.name_section()
@@ -180,21 +191,27 @@ def _render_memory(candidate: Candidate, confidence: str) -> str:
         title = f"{title} ({candidate.status})"
     if candidate.alike:
         title = f"{title} (and {len(candidate.alike)} alike)"
+    attributes = f'category="{category}" confidence="{confidence}"'
     age = candidate.describe_age()
-    marks = f' age="{age}"' if age else ""
-    line = (
-        f'<result category="{category}" confidence="{confidence}"{marks}>{escape(title)} -> {path}'
-    )
-    # A comma inside a tag would look like a separator.
-    tags = [short_line(tag.replace(",", " "), _TAG) for tag in candidate.tags[:_MAX_TAGS]]
-    listed = ",".join(tag for tag in tags if tag)
-    if listed:
-        line += f" #tags:{escape(listed)}"
+    if age:
+        attributes += f' age="{age}"'
+    line = f"<result {attributes}>{escape(title)} -> {path}"
+    tags = []
+    for full_tag in candidate.tags[:_MAX_TAGS]:
+        # A comma inside a tag would look like a separator.
+        tag = short_line(full_tag.replace(",", " "), _TAG)
+        if tag:
+            tags.append(tag)
+    if tags:
+        line += f" #tags:{escape(','.join(tags))}"
     return f"{line}</result>"
 
 
 def _render_nudge(mentioned: list[Candidate], project: str, *, is_more: bool) -> str:
-    """Render the hint about mentioned memories; `is_more` if others were injected; "" if there are none."""
+    """Render the hint about mentioned memories; "" if there are none.
+
+    `is_more` says that the prompt gets other memories in full.
+    """
     if not mentioned:
         return ""
     mentioned = mentioned[:MAX_MENTIONED]
@@ -210,19 +227,23 @@ def _render_nudge(mentioned: list[Candidate], project: str, *, is_more: bool) ->
 def _render_topic(candidate: Candidate, program: str) -> str:
     """Return a memory's title and the agent's way to read more: a search, or else its path."""
     title = short_line(candidate.title, _TOPIC)
-    # Only words, since the agent may pass them to a shell.
-    words = " ".join("".join([char if char.isalnum() else " " for char in title]).split())
+    # Only words, without any signs, since the agent may pass them to a shell.
+    spaced = [char if char.isalnum() else " " for char in title]
+    words = " ".join("".join(spaced).split())
     if program and words:
         return f'{escape(title)} ({program} search "{words}")'
     return f"{escape(title)} ({escape(short_line(candidate.path, _PATH))})"
 
 
 def _has_skill(project: str) -> bool:
+    """Whether the agent has our skill for searching, from the plugin, the project or the user's home."""
     if os.environ.get("CLAUDE_PLUGIN_ROOT"):  # the plugin brings the skill
         return True
-    homes = (project, os.path.expanduser("~"))
-    skills = (os.path.join(home, folder, *SKILL) for home in homes for folder in _CLIENTS)
-    return any(map(os.path.isfile, skills))
+    for home in (project, os.path.expanduser("~")):
+        for folder in _CLIENTS:
+            if os.path.isfile(os.path.join(home, folder, *SKILL)):
+                return True
+    return False
 
 
 def render_nothing_found() -> str:
@@ -244,8 +265,8 @@ def search_program() -> str:
         if os.path.isabs(folder) and _is_program(os.path.join(folder, PROGRAM)):
             return PROGRAM
     path = os.path.join(os.path.dirname(sys.executable), PROGRAM)
-    is_word = all(char.isalnum() or char in "/._-+" for char in path)
-    if is_word and os.path.isabs(path) and _is_program(path):
+    is_plain_word = all(char.isalnum() or char in "/._-+" for char in path)
+    if is_plain_word and os.path.isabs(path) and _is_program(path):
         return path
     return ""
 
@@ -255,7 +276,10 @@ def _is_program(path: str) -> bool:
 
 
 def format_output(text: str, titles: list[str], *, is_gemini: bool = False) -> str:
-    """Format a context for the client: JSON for Gemini; for others, JSON only for a message with `titles`."""
+    """Format a prompt's context for the client; "" stays "".
+
+    Gemini takes JSON. Other clients take the text itself, or JSON if the user gets a message with `titles`.
+    """
     if not text:
         return ""
     if is_gemini:
@@ -287,13 +311,13 @@ def name_store(root: str, project: str) -> str:
     """Return a store's path: relative to the project, or else to the home folder, or else absolute."""
     is_program = os.path.isfile(root)
     end = "" if is_program else "/"
-    for folder, sign in ((project, ""), ("~", "~/")):
+    for folder, start, own_name in ((project, "", "./"), ("~", "~/", "~/")):
         base = os.path.realpath(os.path.expanduser(folder))
         if root == base:
-            return sign or "./"
-        inside = base.rstrip(os.sep) + os.sep
-        if root.startswith(inside):
-            return f"{sign}{root.removeprefix(inside)}{end}"
+            return own_name
+        base_prefix = base.rstrip(os.sep) + os.sep
+        if root.startswith(base_prefix):
+            return f"{start}{root.removeprefix(base_prefix)}{end}"
     return root + end
 
 
@@ -306,16 +330,18 @@ def take_due_notes(project: str, notes: list[str], now: float | None = None) -> 
     try:
         name = environment.file_name_for(project) + ".json"
         path = os.path.join(environment.NOTICES.make(), name)
-        remembered = quickjson.load(path)
-        times: dict[str, float] = {}
-        for note, at in remembered.items() if isinstance(remembered, dict) else ():
+        kept_times = quickjson.load(path)
+        if not isinstance(kept_times, dict):  # there's no file yet, or it's damaged
+            kept_times = {}
+        recent_times: dict[str, float] = {}
+        for note, at in kept_times.items():
             if isinstance(at, float) and now - AGAIN < at <= now:
-                times[note] = at
-        due = [note for note in dict.fromkeys(notes) if note not in times]
-        if due:
-            times |= dict.fromkeys(due, now)
-            latest = dict(list(times.items())[-_MOST:])
-            outputs.write_atomically(path, quickjson.dumps(latest), private=True)
+                recent_times[note] = at
+        due_notes = [note for note in dict.fromkeys(notes) if note not in recent_times]
+        if due_notes:
+            recent_times |= dict.fromkeys(due_notes, now)
+            latest_items = list(recent_times.items())[-_MOST:]
+            outputs.write_atomically(path, quickjson.dumps(dict(latest_items)), private=True)
     except OSError:
         return notes
-    return due
+    return due_notes

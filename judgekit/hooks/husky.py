@@ -32,10 +32,12 @@ def file_of(hooks: Path) -> Path | None:
 
 
 def _is_version_9(hooks: Path) -> bool:
+    """Whether git's folder of hooks is husky 9's or newer: `.husky/_`."""
     return hooks.name == "_"
 
 
 def runs_gate(file: Path) -> bool:
+    """Whether the file that husky runs names judgekit outside of comments."""
     return files.names_in_code(files.read(file), "judgekit")
 
 

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
-    # The kept and undecided candidates, why these are undecided, a decision model's probabilities by index,
-    # and whether models only drop.
-    # models only drop.
+    # The kept and the undecided candidates, why these are undecided, a decision model's probabilities by
+    # index, and whether models only drop.
     Judged: TypeAlias = tuple[
         list[Candidate], list[Candidate], str | None, Mapping[int, float], bool
     ]
@@ -69,21 +68,20 @@ def choose_by_judge(
 
 
 def drop_only(ranked: RankedCandidates, left: Sequence[Candidate], configured: Settings) -> Shown:
-    """Remove from BM25's choice the memories that models saw and dropped: those not among `left`.
+    """Remove the memories that models dropped from those that would be shown without a judge.
 
-    A decision model's yes means nothing until it's been compared with labels; its no saves a reader
-    something.
+    `left` are those that models didn't drop; they never see damaged ones. A decision model's yes means
+    nothing until it's been compared with labels, but its no saves a reader something.
     """
     left_ids = {id(hit) for hit in left}
-    dropped = set()
+    dropped_ids = set()
     for hit in confidence.in_force(ranked.candidates):
         if not hit.damaged and id(hit) not in left_ids:
-            dropped.add(id(hit))
+            dropped_ids.add(id(hit))
     injected, mentioned = context.choose_without_judge(ranked, configured)
-    return (
-        [hit for hit in injected if id(hit) not in dropped],
-        [hit for hit in mentioned if id(hit) not in dropped],
-    )
+    kept_injected = [hit for hit in injected if id(hit) not in dropped_ids]
+    kept_mentioned = [hit for hit in mentioned if id(hit) not in dropped_ids]
+    return kept_injected, kept_mentioned
 
 
 def choose_decided(
@@ -95,8 +93,8 @@ def choose_decided(
 ) -> Shown:
     """Choose the candidates to show from those that models kept or left undecided.
 
-    Those that models decided to keep are labelled as judged, or with a decision model's probability of
-    keeping them: `labels`, by Python's `id` of the candidate.
+    The ones that models decided to keep get the label "judged", or the one in `labels` (a decision model's
+    probability), which has Python's `id` of candidates for keys.
     """
     # An undecided hit without a confidence only has a rank, which isn't enough to inject it.
     injectable = [hit for hit in kept if hit.rated or hit not in undecided]
@@ -106,17 +104,19 @@ def choose_decided(
             candidate.confidence_label = labels.get(id(candidate), JUDGED)
     if configured["inject"] == "top_k":
         return injected, []
-    not_judged = []
+    mentioned = []
     for hit in confidence.in_force(ranked.candidates):
         is_left_open = hit in undecided and hit not in injected
-        if hit.damaged or is_left_open:  # models never see damaged ones
-            not_judged.append(hit)
-    return injected, [candidate for candidate in not_judged if candidate.worth_mentioning]
+        is_not_judged = hit.damaged or is_left_open  # models never see damaged ones
+        if is_not_judged and hit.worth_mentioning:
+            mentioned.append(hit)
+    return injected, mentioned
 
 
 def parts_of(candidates: Sequence[Candidate]) -> list[str]:
     """Return the parts of a prompt that found candidates, each once."""
-    return list(dict.fromkeys([candidate.part.text for candidate in candidates if candidate.part]))
+    texts = [candidate.part.text for candidate in candidates if candidate.part]
+    return list(dict.fromkeys(texts))
 
 
 def _judge(

@@ -28,10 +28,12 @@ Answers: TypeAlias = dict[Pair, bool | None]
 
 
 def prompt_key(prompt: str) -> str:
+    """Return the digest of a prompt, in which runs of blanks count as one space."""
     return environment.digest(" ".join(prompt.split()))
 
 
 def answers_file(project: str) -> Path:
+    """Return the path of the file with a project's answers; it may not exist."""
     return Path(environment.RELEVANCE.path(f"{environment.file_name_for(project)}.jsonl"))
 
 
@@ -58,8 +60,8 @@ def read_answers(path: Path, project: str) -> Answers:
             prompt = prompt_key(prompt)
         memory = line.memory
         if not _DIGEST.fullmatch(memory):
-            own = os.path.expanduser(memory)
-            file = os.path.normpath(Path(os.path.realpath(project)) / own)
+            memory_path = os.path.expanduser(memory)
+            file = os.path.normpath(Path(os.path.realpath(project)) / memory_path)
             memory = environment.digest(file)
         answers[prompt, memory] = line.relevant
     return answers

@@ -37,15 +37,16 @@ class Remain(NamedTuple):
 
 
 def find_remains() -> list[Remain]:
-    """List the cache, the state and the user's own files."""
+    """List the files and folders of the cache, the state and the configuration that aren't empty."""
     remains = []
     for place in environment.PLACES:
         path = Path(place.path())
-        if path.exists():
-            size = sum(_measure_size(part) for part in _list_parts(path))
-            is_made = place.home is not environment.config_home and place not in _STAYING
-            remains.append(Remain(path, place.about, size, is_made))
-    return [remain for remain in remains if remain.size]
+        size = sum(_measure_size(part) for part in _list_parts(path))
+        if path.exists() and size:
+            is_configuration = place.home is environment.config_home
+            is_purged = not is_configuration and place not in _STAYING
+            remains.append(Remain(path, place.about, size, is_purged))
+    return remains
 
 
 def purge(remains: list[Remain]) -> None:
@@ -65,6 +66,7 @@ def purge(remains: list[Remain]) -> None:
 
 
 def describe_size(size: int) -> str:
+    """Write a number of bytes in the largest unit that fits: `1.5 MB`."""
     for unit, name in _UNITS:
         if size >= unit:
             return f"{size / unit:.1f} {name}"
@@ -72,18 +74,21 @@ def describe_size(size: int) -> str:
 
 
 def _list_parts(path: Path) -> list[Path]:
+    """List a file and those that belong to it, a database's and a log's, as far as they exist."""
     parts = [path.with_name(path.name + ending) for ending in _PARTS]
     return [part for part in parts if part.exists()]
 
 
 def _measure_size(path: Path) -> int:
+    """Add up the sizes, in bytes, of a file or of all files in a folder."""
     return sum(file.lstat().st_size for file in _list_files(path))
 
 
 def _list_files(path: Path) -> Iterator[Path]:
+    """Yield the file itself, or all files in a folder; links are files, and aren't followed."""
     if not path.is_dir() or path.is_symlink():
         yield path
         return
-    for below in path.rglob("*"):
-        if below.is_symlink() or below.is_file():
-            yield below
+    for inner_path in path.rglob("*"):
+        if inner_path.is_symlink() or inner_path.is_file():
+            yield inner_path

@@ -31,37 +31,52 @@ class HookSession:
     def __init__(self, path: str, project: str, prompts: int) -> None:
         self._path = path
         self._project = environment.digest(project)
-        self._ago = dict[str, int]()  # by `_mark` of a memory: how many prompts ago it was shown
+        self._prompts_ago = dict[str, int]()  # by the `_mark` of a memory that was shown
         self.prompts = prompts
         self._is_new = False
         lines: list[str] = []
         try:
             with open(path, "rb") as file:
-                file.seek(max(os.fstat(file.fileno()).st_size - _READ, 0))
-                # The first line is the project's, or cut off; the last one is empty.
-                lines = file.read().decode("ascii", "replace").split("\n")[1:-1]
+                size = os.fstat(file.fileno()).st_size
+                file.seek(max(size - _READ, 0))
+                text = file.read().decode("ascii", "replace")
+            # The first line is the project's, or cut off; the last one is empty.
+            lines = text.split("\n")[1:-1]
         except OSError:
             self._is_new = True
-        latest = lines[-prompts:] if prompts else []
-        for ago, line in enumerate(reversed(latest), start=1):
+        latest_lines = lines[-prompts:] if prompts else []
+        for ago, line in enumerate(reversed(latest_lines), start=1):
             for mark in line.split(" "):
-                self._ago.setdefault(mark, ago)
+                if mark not in self._prompts_ago:  # an earlier showing doesn't count
+                    self._prompts_ago[mark] = ago
 
     def ago(self, candidate: Candidate, how: str = INJECTED) -> int | None:
         """Count the prompts since a memory was injected or mentioned; None if it wasn't recently."""
-        return self._ago.get(_mark(candidate, how))
+        return self._prompts_ago.get(_mark(candidate, how))
 
     def hold_back(self, ranked: RankedCandidates, prompt: str) -> None:
         """Move recently injected memories out of the candidates, unless the prompt names them."""
         text = prompt.casefold()
-        ranked.repeated = [
-            hit for hit in ranked.candidates if self.ago(hit) and not is_named(hit, text)
-        ]
-        ranked.candidates[:] = [hit for hit in ranked.candidates if hit not in ranked.repeated]
+        kept = []
+        repeated = []
+        for hit in ranked.candidates:
+            is_recent = self.ago(hit) is not None
+            if is_recent and not is_named(hit, text):
+                repeated.append(hit)
+            else:
+                kept.append(hit)
+        ranked.repeated = repeated
+        ranked.candidates[:] = kept
 
     def unmentioned(self, mentioned: Sequence[Candidate], prompt: str) -> list[Candidate]:
+        """Leave out memories that were mentioned recently, unless the prompt names them."""
         text = prompt.casefold()
-        return [hit for hit in mentioned if not self.ago(hit, MENTIONED) or is_named(hit, text)]
+        kept = []
+        for hit in mentioned:
+            is_recent = self.ago(hit, MENTIONED) is not None
+            if not is_recent or is_named(hit, text):
+                kept.append(hit)
+        return kept
 
     def add(self, injected: Sequence[Candidate], mentioned: Sequence[Candidate]) -> None:
         """Record what was injected; if that fails, the next prompt may repeat it."""
@@ -82,15 +97,16 @@ class HookSession:
 
 
 def path_of(session: str) -> str:
+    """Return the path of a session's file, which is named by the digest of the session's id."""
     return os.path.join(_folder(), environment.digest(session))
 
 
 def files_of(project: str) -> Iterator[str]:
     """Yield the files of a project's sessions, the most recently answered first."""
-    first = environment.digest(project).encode() + b"\n"
+    project_line = environment.digest(project).encode() + b"\n"
     for path in _sort_newest_first(_folder()):
         with open(path, "rb") as file:
-            if file.readline() == first:
+            if file.readline() == project_line:
                 yield path
 
 
@@ -116,14 +132,16 @@ def _has_words(text: str, words: str) -> bool:
     start = text.find(words)
     while start >= 0:
         end = start + len(words)
-        around = text[max(start - 1, 0) : start] + text[end : end + 1]
-        if not any(char.isalnum() for char in around):
+        char_before = text[max(start - 1, 0) : start]
+        char_behind = text[end : end + 1]
+        if not char_before.isalnum() and not char_behind.isalnum():
             return True
         start = text.find(words, start + 1)
     return False
 
 
 def _mark(candidate: Candidate, how: str) -> str:
+    """Return the text that stands for a memory in a session's file: `+` or `?`, and the path's digest."""
     return how + environment.digest(candidate.file)
 
 
@@ -132,6 +150,7 @@ def _folder() -> str:
 
 
 def _sort_newest_first(folder: str) -> list[str]:
+    """List the files in a folder, the last changed first; none if it's missing."""
     files = []
     try:
         with os.scandir(folder) as entries:

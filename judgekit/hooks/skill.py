@@ -24,6 +24,7 @@ _COMMAND = "judgekit "  # as the skill's own text calls the program
 
 
 def place_of(scope: Scope, project: Path, client: Client) -> Path:
+    """Return the path of the skill's file, beside the client's settings; it may not exist."""
     return install.settings_file(scope, project, client).parent / "skills" / NAME / "SKILL.md"
 
 
@@ -58,5 +59,8 @@ def plan_uninstall(scope: Scope, project: Path, client: Client) -> FileChange | 
 
 
 def _is_ours(path: Path, content: bytes | None) -> bool:
+    """Whether a file has the content that our installation wrote."""
     record = files.find_record(path)
-    return record is not None and record.sha256 == hashlib.sha256(content or b"").hexdigest()
+    if record is None:
+        return False
+    return record.sha256 == hashlib.sha256(content or b"").hexdigest()

@@ -41,7 +41,11 @@ _MAX_AGE = 30 * 24 * 3600  # seconds to keep a session's file
 def answer(
     payload: Mapping[str, Any], project: str, configured: Mapping[str, Any]
 ) -> tuple[str, list[str]]:
-    """Judge a session's changes; return the client's JSON that asks the agent to go on, or nothing."""
+    """Judge a session's changes; return the client's JSON that asks the agent to go on, and notes for stderr.
+
+    The JSON is "" if the agent may stop: nothing changed, this state was judged before, the work is fine, or
+    judging failed.
+    """
     ends_at = time.monotonic() + configured["deadline"]
     session = _session_name(payload)
     folder = Path(project)
@@ -50,9 +54,10 @@ def answer(
         document = _read_changes(payload, task, folder, session, configured["max_files"])
         if document is None:
             return "", []
-        # The files, and the requirements for them.
+        # This state of the work: the files, and the requirements for them.
         parts = [document.sha256, document.task_id, task.description, task.acceptance]
-        key = hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
+        state = "\0".join(parts).encode("utf-8", "replace")
+        key = hashlib.sha256(state).hexdigest()
         path = environment.STOP_SESSIONS.path(environment.file_name_for(session) + ".json")
         seen_keys, times_asked = _read_session(path)
         if key in seen_keys:
@@ -75,16 +80,17 @@ def answer(
 
 
 def _session_name(payload: Mapping[str, Any]) -> str:
-    """Return a session's id as far as it is plain letters, digits and hyphens."""
+    """Return the letters, digits and hyphens of a session's id; "unknown" if it has none."""
     session_id = str(payload.get("session_id") or "")
-    plain = [char for char in session_id if char.isascii() and (char.isalnum() or char == "-")]
-    return "".join(plain[:_MAX_SESSION]) or "unknown"
+    chars = [char for char in session_id if char.isascii() and (char.isalnum() or char == "-")]
+    name = "".join(chars[:_MAX_SESSION])
+    return name or "unknown"
 
 
 def _read_changes(
     payload: Mapping[str, Any], task: TaskFile, folder: Path, session: str, most: int
 ) -> Document | None:
-    """Return the files that changed since the conversation began; None if none did."""
+    """Return the files that changed since the conversation began, `most` at most; None if none did."""
     patterns = task.paths
     if patterns is None:
         patterns = settings.load(folder).gate.paths
@@ -98,7 +104,10 @@ def _read_changes(
 
 
 def _read_session(path: str) -> tuple[list[str], int]:
-    """Return the keys of a session's judged states, and how often its agent was asked to go on."""
+    """Return the keys of a session's judged states, and the number of times its agent was asked to go on.
+
+    Without a readable file these are an empty list and 0.
+    """
     seen_keys: list[str] = []
     times_asked = 0
     with suppress(ValueError, KeyError, TypeError):
@@ -124,11 +133,15 @@ def _is_bad(verdict: Verdict) -> bool:
     """Whether a person rejected the work, or a model with findings rejects it or wants it improved."""
     if verdict.human_override is not None:
         return verdict.human_override.decision == "reject"
-    return verdict.verdict in ("reject", "improve") and bool(_open_findings(verdict))
+    has_findings = len(_open_findings(verdict)) > 0
+    return has_findings and verdict.verdict in ("reject", "improve")
 
 
 def explain(verdict: Verdict) -> str:
-    """Return facts for the agent. A file may have steered the model's words about it."""
+    """Describe a verdict and its findings to the agent, as facts and not as orders.
+
+    A file may have steered the model's words about it, so these can't end the element they're in.
+    """
     names = ", ".join(_harmless(subject.path, _MAX_NAME) for subject in verdict.subjects)
     ref = f"{verdict.rubric.id}@{verdict.rubric.version}"
     rubric = f"{rubric_name(ref, verdict.rubric.source)}, {verdict.mode}"
@@ -150,20 +163,23 @@ def explain(verdict: Verdict) -> str:
 
 
 def _describe_finding(finding: Finding) -> str:
+    """Write a finding on a line: its dimension and place, the issue, and a suggestion, as far as known."""
     line = _harmless(finding.issue)
-    places = [part for part in (finding.dimension, finding.location) if part]
-    if places:
-        where = ", ".join(_harmless(place, _MAX_NAME) for place in places)
-        line = f"{where}: {line}"
+    subjects = [text for text in (finding.dimension, finding.location) if text]
+    if subjects:
+        joined_subjects = ", ".join(_harmless(subject, _MAX_NAME) for subject in subjects)
+        line = f"{joined_subjects}: {line}"
     if finding.suggestion:
         line = f"{line} (suggested: {_harmless(finding.suggestion)})"
     return f"- {line}"
 
 
 def _open_findings(verdict: Verdict) -> list[Finding]:
+    """List the findings that nobody has dismissed."""
     return [finding for finding in verdict.findings if not finding.dismissed]
 
 
 def _harmless(text: str, limit: int = MAX_TEXT) -> str:
-    """Return a line of text that cannot begin or end a tag."""
-    return short_line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """Return the beginning of a text, on one line, with entities for characters that could be a tag's."""
+    line = short_line(text, limit)
+    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

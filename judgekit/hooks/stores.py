@@ -21,7 +21,10 @@ _PATIENCE = 2.0  # seconds to count the memories of a folder, or most of them
 
 
 def describe_stores(project: str) -> Iterator[str]:
-    """Yield lines about the folders the hook reads; without memories, a setting that would add some notes."""
+    """Yield a line about each folder that the hook reads: its path, and the number of its memories.
+
+    If there's no memory at all, a line proposes a setting that adds a folder of notes.
+    """
     configured, _ = settings.load(project)
     if not configured["enabled"]:
         yield settings.describe_off(project)
@@ -30,13 +33,13 @@ def describe_stores(project: str) -> Iterator[str]:
         yield f"it asks {configured['command'][0]} for memories (retrieval.command)"
         return
     total = 0
-    base = os.path.realpath(configured.project).rstrip(os.sep) + os.sep
+    project_prefix = os.path.realpath(configured.project).rstrip(os.sep) + os.sep
     for root in configured["roots"]:
         path = search.resolve(root, configured.project)
         folder = os.path.realpath(path)
         if not os.path.isdir(folder):
             yield f"it reads {path} ({root}): no such folder yet"
-        elif not search.may_be_searched(root, folder, base, configured.trusted):
+        elif not search.may_be_searched(root, folder, project_prefix, configured.trusted):
             yield f"it does not read {path} ({root}): outside the project"
         else:
             count, is_whole = _count_memories(folder, configured.profiles)
@@ -49,18 +52,25 @@ def describe_stores(project: str) -> Iterator[str]:
 
 
 def _count_memories(folder: str, profiles: Profiles) -> tuple[int, bool]:
-    """Count the memories in a folder, and say whether all were read. A prompt will find the index ready."""
+    """Count the memories in a folder, and say whether all were read.
+
+    This also builds the index, so that the next prompt needn't.
+    """
     try:
         with closing(index.open_index(folder, profiles, patience=_PATIENCE)) as opened:
-            return opened.size, not opened.pending
+            is_whole = not opened.pending
+            return opened.size, is_whole
     except NoFullTextError:
         _, entries, _ = scan.entries(folder, profiles)
         return len(entries), True
 
 
 def _propose_roots(project: str, roots: Sequence[str]) -> Iterator[str]:
-    own_memory = search.resolve(search.AUTO_ROOT, project)
-    has_own = os.path.isdir(own_memory) and search.AUTO_ROOT not in roots
-    names = [*roots, *([search.AUTO_ROOT] if has_own else []), "~/notes"]
-    line = f"retrieval: {{roots: [{', '.join(names)}]}}"
+    """Yield a line with a setting that adds `~/notes`, and Claude Code's own memory if there's one."""
+    proposed_roots = list(roots)
+    client_memory = search.resolve(search.AUTO_ROOT, project)
+    if os.path.isdir(client_memory) and search.AUTO_ROOT not in roots:
+        proposed_roots.append(search.AUTO_ROOT)
+    proposed_roots.append("~/notes")
+    line = f"retrieval: {{roots: [{', '.join(proposed_roots)}]}}"
     yield f"no memories yet; if your notes lie in ~/notes, add to {environment.SETTINGS.path()}: {line}"

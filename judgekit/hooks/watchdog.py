@@ -37,13 +37,18 @@ class _Limit:
             return
 
     def move(self, seconds: float) -> None:
+        """Let the time end `seconds` from now instead, and wake the thread so that it notices."""
         self._until = time.monotonic() + seconds
         if self._moved.locked():  # otherwise the thread hasn't noticed the last move yet
             self._moved.release()
 
     def _watch(self) -> None:
-        while self._moved.acquire(timeout=max(self._until - time.monotonic(), 0.0)):
-            pass
+        """Wait until the time is up, then end the process."""
+        while True:
+            seconds_left = max(self._until - time.monotonic(), 0.0)
+            was_moved = self._moved.acquire(timeout=seconds_left)  # by `move`, which releases it
+            if not was_moved:
+                break
         self._end()
 
 
@@ -79,21 +84,23 @@ def split(seconds: float) -> tuple[int | None, int | None] | None:
 def _wait(child: int, reading: int) -> tuple[int | None, int | None]:
     """Return a child's exit code (None if its time was up) and the last byte that it noted."""
     signals = _signals()
-    for number in (signals.SIGTERM, signals.SIGHUP):
+    for number in (signals.SIGTERM, signals.SIGHUP):  # pass these on to the child
         signals.signal(number, lambda number, _: os.kill(child, number))
-    signals.signal(signals.SIGINT, signals.SIG_IGN)  # a terminal tells the child, too
+    signals.signal(signals.SIGINT, signals.SIG_IGN)  # a terminal sends it to the child, too
     _, status = os.waitpid(child, 0)
+    # A negative code is the number of the signal that ended the child.
     code: int | None = os.waitstatus_to_exitcode(status)
-    if code == -signals.SIGALRM:
+    if code == -signals.SIGALRM:  # its time was up
         code = None
     elif code is not None and code < 0:
         code = 128 - code  # as a shell writes that a signal ended it
     os.set_blocking(reading, False)
     try:
-        noted = os.read(reading, 4096)
+        noted_bytes = os.read(reading, 4096)
     except BlockingIOError:  # something that the child has started holds the pipe
-        noted = b""
-    return code, noted[-1] if noted else None
+        noted_bytes = b""
+    last_byte = noted_bytes[-1] if noted_bytes else None
+    return code, last_byte
 
 
 def extend(seconds: float, note: int | None = None) -> None:
@@ -108,14 +115,16 @@ def extend(seconds: float, note: int | None = None) -> None:
 
 
 def _set_alarm(seconds: float) -> None:
+    """Have the kernel end this process in so many seconds, replacing an earlier alarm."""
     signals = _signals()
-    if hasattr(signals, "setitimer"):
+    if hasattr(signals, "setitimer"):  # Windows has none
         signals.signal(signals.SIGALRM, signals.SIG_DFL)
         signals.pthread_sigmask(signals.SIG_UNBLOCK, [signals.SIGALRM])
         signals.setitimer(signals.ITIMER_REAL, seconds)
 
 
 def _signals() -> Any:  # noqa: ANN401 - no stub
+    """Return the C module behind `signal`, which is quicker to import."""
     import _signal  # type: ignore[import-not-found]  # noqa: PLC0415 - `signal` imports `enum`, a tenth of starting Python
 
     return _signal

@@ -55,10 +55,10 @@ def search(
     seconds: float,
     options: dict[str, Any],
 ) -> RankedCandidates:
-    """Return the candidates of a `command` in its order, or without one those of the stores at `roots`.
+    """Return the candidates of a user's program (`command`) in its order, or without one the stores' own.
 
-    `options` are for the built-in search, which also finds pinned memories. If the command fails, `degraded`
-    says why.
+    `options` are for the built-in search, which also finds pinned memories. If the program fails, the
+    built-in search answers, and `degraded` says why.
     """
     problem = None
     if command:
@@ -70,7 +70,7 @@ def search(
             ranked = RankedCandidates([], [])
             if options.get("pins"):
                 ranked = stores.search("", roots, **options)
-            ranked.candidates[:] = candidates
+            ranked.candidates[:] = candidates  # beside the pinned ones
             return ranked
     ranked = stores.search(query, roots, **options)
     if problem is not None:
@@ -83,7 +83,10 @@ def search(
 def ask(
     query: str, command: Sequence[str], seconds: float, options: Mapping[str, Any]
 ) -> list[Candidate]:
-    """Return the candidates of a program, each once, up to the `limit`; raises `CommandError`."""
+    """Run a user's search program and return its candidates, each once, up to `options["limit"]`.
+
+    Raises `CommandError` if it can't be started, fails, or prints something else.
+    """
     environ = environment.environ()
     program = programs.find(os.path.expanduser(command[0]), environ)
     if program is None:
@@ -94,13 +97,15 @@ def ask(
     limit = options["limit"]
     request = {"query": query[:_QUERY], "k": limit, "project": options["project"]}
     output = _run(argv, request, environ, seconds)
-    labels = (options.get("profiles") or Profiles(bundled())).of(COMMAND).labels
+    profiles = options.get("profiles") or Profiles(bundled())
+    labels = profiles.of(COMMAND).labels
     root = _find_script(argv)
-    unique: dict[str, Candidate] = {}
+    candidate_by_file: dict[str, Candidate] = {}
     for number, item in enumerate(_items(output)[:limit], start=1):
-        hit = _candidate(item, f"candidate {number}", root, labels)
-        unique.setdefault(hit.file, hit)
-    return list(unique.values())
+        candidate = _candidate(item, f"candidate {number}", root, labels)
+        if candidate.file not in candidate_by_file:
+            candidate_by_file[candidate.file] = candidate
+    return list(candidate_by_file.values())
 
 
 def _run(
@@ -118,13 +123,15 @@ def _run(
     except (OSError, ValueError) as error:
         raise CommandError(f"cannot be started ({error})") from None
     if code:
-        line = next((line for line in lines_of(errors) if line.strip()), "no message")
-        line = _without_secrets(line, visible_environ)
-        raise CommandError(f"exit code {code}: {short_line(line, _MESSAGE)}")
+        filled_lines = [line for line in lines_of(errors) if line.strip()]
+        message = filled_lines[0] if filled_lines else "no message"
+        message = _without_secrets(message, visible_environ)
+        raise CommandError(f"exit code {code}: {short_line(message, _MESSAGE)}")
     return output.decode("utf-8", "replace")
 
 
 def _without_secrets(line: str, environ: Mapping[str, str]) -> str:
+    """Replace the values of variables such as `API_KEY` in a program's message, which people may share."""
     for variable, value in environ.items():
         is_secret = any(word in variable for word in _SECRET)
         if is_secret and len(value) >= _LEAST_SECRET:
@@ -135,12 +142,13 @@ def _without_secrets(line: str, environ: Mapping[str, str]) -> str:
 def _find_script(argv: list[str]) -> str:
     """Return the last argument that is a file's absolute path, or else the program.
 
-    If an interpreter runs a script, it's the script that people know.
+    If an interpreter runs a script, people know it by the script's name.
     """
-    for word in reversed(argv[1:]):
-        if os.path.isabs(word) and os.path.isfile(word):
-            return word
-    return argv[0]
+    program, *arguments = argv
+    for argument in reversed(arguments):
+        if os.path.isabs(argument) and os.path.isfile(argument):
+            return argument
+    return program
 
 
 def _items(text: str) -> list[Any]:
@@ -151,14 +159,16 @@ def _items(text: str) -> list[Any]:
         data = quickjson.loads(text)
     except ValueError:
         return _parse_lines(text)
-    # A single line is a candidate, too.
-    items = data.get("candidates", [data]) if isinstance(data, dict) else None
+    items = None
+    if isinstance(data, dict):
+        items = data.get("candidates", [data])  # a single candidate on a line is valid, too
     if not isinstance(items, list):
         raise CommandError(f"candidates: not a list; {_FORM}")
     return items
 
 
 def _parse_lines(text: str) -> list[Any]:
+    """Parse the candidates, given as a line of JSON each; raises `CommandError` for any other line."""
     items = []
     for number, line in enumerate(lines_of(text), start=1):
         if not line.strip():
@@ -171,16 +181,24 @@ def _parse_lines(text: str) -> list[Any]:
 
 
 def _candidate(item: Any, where: str, root: str, labels: Mapping[str, float]) -> Candidate:  # noqa: ANN401 - any JSON
-    """Build a candidate; without a confidence of its own it's unrated. Raises `CommandError`."""
+    """Build a candidate from a program's JSON; if that gives no confidence, it's unrated.
+
+    Raises `CommandError`, with `where` in front of the problem.
+    """
     if not isinstance(item, dict):
         raise CommandError(f"{where}: expected an object")
     problem = _find_problem(item)
     if problem:
         raise CommandError(f"{where}: {problem}")
-    names = {name: short_line(item.get(name) or "", most) for name, most in _NAMES.items()}
-    texts = {name: visible((item.get(name) or "")[:most]) for name, most in _TEXTS.items()}
-    tags = tuple(short_line(tag, _TAG) for tag in (item.get("tags") or [])[:_MAX_TAGS])
-    confidence = item.get("confidence")
+    names = {}
+    for name, most in _NAMES.items():
+        names[name] = short_line(item.get(name) or "", most)
+    texts = {}
+    for name, most in _TEXTS.items():
+        text = item.get(name) or ""
+        texts[name] = visible(text[:most])
+    all_tags = item.get("tags") or []
+    tags = tuple([short_line(tag, _TAG) for tag in all_tags[:_MAX_TAGS]])
     hit = Candidate(
         names["id"],
         names["title"],
@@ -195,10 +213,13 @@ def _candidate(item: Any, where: str, root: str, labels: Mapping[str, float]) ->
     hit.text = texts["text"] or texts["snippet"]
     hit.snippet = texts["snippet"] or texts["text"][: stores.SNIPPET_LIMIT]
     hit.score = float(item.get("score") or 0)
-    hit.rated = confidence is not None
-    hit.confidence = float(confidence or 0)
-    hit.confidence_label = UNRATED
-    if hit.rated:
+    confidence = item.get("confidence")
+    if confidence is None:
+        hit.rated = False
+        hit.confidence = 0.0
+        hit.confidence_label = UNRATED
+    else:
+        hit.confidence = float(confidence)
         hit.confidence_label = label_of(hit.confidence, labels)
         hit.worth_mentioning = hit.confidence >= labels["mention"]
     return hit
@@ -216,13 +237,16 @@ def _find_problem(item: dict[str, Any]) -> str:
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         return "tags: expected a list of texts"
     score = item.get("score")
-    if score is not None and not (_is_number(score) and abs(score) < _MOST):
+    is_valid_score = score is None or (_is_number(score) and abs(score) < _MOST)
+    if not is_valid_score:
         return "score: expected a number"
     confidence = item.get("confidence")
-    if confidence is not None and not (_is_number(confidence) and 0 <= confidence <= 1):
+    is_valid_confidence = confidence is None or (_is_number(confidence) and 0 <= confidence <= 1)
+    if not is_valid_confidence:
         return "confidence: expected a probability, from 0 to 1"
     return ""
 
 
 def _is_number(value: object) -> bool:
+    """Whether a JSON value is a number; true and false, which are numbers in Python, aren't."""
     return isinstance(value, int | float) and not isinstance(value, bool)

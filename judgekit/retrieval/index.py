@@ -43,7 +43,11 @@ _FOLDER_OF = (
 def open_index(
     root: str, profiles: Profiles, *, anew: bool = False, patience: float | None = None
 ) -> Index:
-    """Return an up-to-date index of the store at `root`, kept or in memory; raises `NoFullTextError`."""
+    """Return an up-to-date index of the store at `root`: the one on disk, or else one in memory.
+
+    With `anew`, the one on disk is replaced. Reading changed files ends after `patience` seconds. Raises
+    `NoFullTextError` if this Python can't search texts.
+    """
     if index_file.sqlite is None:
         raise NoFullTextError("Python was built without SQLite")
     try:
@@ -83,7 +87,7 @@ def _open_kept(
                 return index
             anew = True  # it's unfit: replace it in the next round
     except (OSError, index_file.sqlite.DatabaseError, *SPOILT):
-        # No folder to write to, no space left, no locks; or it's damaged and no new one can be made.
+        # No folder to write to, no space left, no locks; or the file is damaged and can't be replaced.
         return None
     return None
 
@@ -100,12 +104,14 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
             connection.close()
             connection = _connect_read_only(path)
             facts = about(connection)
-        if facts.get("root") == root and facts.get("read_by") == reading_fingerprint(profiles):
+        is_of_store = facts.get("root") == root
+        has_same_rules = facts.get("read_by") == reading_fingerprint(profiles)
+        if is_of_store and has_same_rules:
             index = Index(connection, root, profiles, path)
             index.load(facts)
             places, numbers = _find_changes(index)
-            is_current = places == [] and not numbers and not index.pending
-            if not is_current:
+            has_no_changes = places == [] and not numbers  # None stands for all places
+            if not has_no_changes or index.pending:
                 from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them
 
                 update.refresh(index, places, numbers, patience=patience)
@@ -120,9 +126,12 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
 
 def _open_earlier(index: Index) -> Index | None:
     """Open a store's newest index of an earlier version, read-only; None if there's none to rely on."""
-    for version in range(index_file.VERSION - 1, index_file.OLDEST_VERSION - 1, -1):
+    earlier_versions = range(index_file.OLDEST_VERSION, index_file.VERSION)
+    for version in reversed(earlier_versions):
         path = path_of(index.root, version)
-        earlier = None if path is None else _open_of_version(index, path, version)
+        if path is None:
+            continue
+        earlier = _open_of_version(index, path, version)
         if earlier is not None:
             return earlier
     return None
@@ -147,18 +156,20 @@ def _open_of_version(index: Index, path: str, version: int) -> Index | None:
 
 
 def _connect_read_only(path: str) -> Connection:
-    """Open an index in a read-only folder; raises `OSError` if part of its content is elsewhere."""
+    """Open an index in a read-only folder; raises `OSError` if part of its content is in SQLite's log."""
     log = path + "-wal"  # content that isn't in the file yet
     if os.path.exists(log) and os.path.getsize(log):
         raise OSError(f"{path}: parts of it are in another file")
-    escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    return index_file.connect(f"file:{escaped}?immutable=1", uri=True)
+    escaped_path = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    # Without `immutable`, SQLite would create files beside it.
+    return index_file.connect(f"file:{escaped_path}?immutable=1", uri=True)
 
 
 def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
-    """Find the watched places (None: any) and the numbers of files that changed or may have.
+    """Find the watched places (None: all of them) and the numbers of files that changed or may have.
 
-    All places are checked, or if there are very many, some at a time; so are some of the files.
+    Each query checks all places, or if there are very many, some of them in turn; of the files it always
+    checks some in turn.
     """
     turn_path = f"{index.path}.turn"
     last_file, last_folder, queries = _read_turn(turn_path)
@@ -185,24 +196,36 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
 
 
 def _next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
-    """Read the watched places to check (of very many folders, those after the `last`), and the new last."""
+    """Read the rows of the watched places to check now, and the number of the last one.
+
+    Of very many folders, those after number `last` are checked. The new number is 0 if the end is reached.
+    """
     execute = index.connection.execute
     if index.folders <= FOLDERS:
         return execute(_WATCH).fetchall(), last
-    always = execute(f"{_WATCH} WHERE folder = 0 OR path = ''").fetchall()
+    rows = execute(f"{_WATCH} WHERE folder = 0 OR path = ''").fetchall()  # the root, and files
     query = f"{_WATCH} WHERE number > ? ORDER BY number LIMIT ?"
-    in_turn = execute(query, (last, FOLDERS)).fetchall()
-    is_end = len(in_turn) < FOLDERS
-    *_, number = in_turn[-1] if in_turn else (0,)
-    return always + in_turn, 0 if is_end else number
+    folder_rows = execute(query, (last, FOLDERS)).fetchall()
+    rows += folder_rows
+    is_end = len(folder_rows) < FOLDERS
+    if is_end:
+        return rows, 0
+    *_, number = folder_rows[-1]
+    return rows, number
 
 
 def _next_files(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
-    """Read the next files to check, those after the `last`, and the new last; 0 at the end."""
+    """Read the rows of the next files to check, those after number `last`, and the number of the last one.
+
+    The new number is 0 if the end is reached.
+    """
     query = f"{_FILES} WHERE number > ? AND NOT pending ORDER BY number LIMIT ?"
-    files = index.connection.execute(query, (last, SLICE)).fetchall()
-    is_end = len(files) < SLICE
-    return files, 0 if is_end else files[-1][0]
+    rows = index.connection.execute(query, (last, SLICE)).fetchall()
+    is_end = len(rows) < SLICE
+    if is_end:
+        return rows, 0
+    number, *_ = rows[-1]
+    return rows, number
 
 
 def _read_turn(path: str) -> tuple[int, int, int]:
@@ -216,6 +239,7 @@ def _read_turn(path: str) -> tuple[int, int, int]:
 
 
 def _write_turn(path: str, file: int, folder: int, queries: int) -> None:
+    """Write what `_read_turn` reads; if that fails, the next query checks the same ones."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
@@ -223,7 +247,7 @@ def _write_turn(path: str, file: int, folder: int, queries: int) -> None:
         finally:
             os.close(descriptor)
     except OSError:
-        return  # the next query checks the same ones
+        return
 
 
 def _list_differing(
@@ -332,9 +356,13 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
     }
     if path is None or index_file.sqlite is None:
         return facts
-    facts["generation"] = int(path.split(".")[-2])
-    stamps = [index_file.look(path + suffix) for suffix in ("", "-wal", "-shm")]
-    facts["bytes"] = sum(stamp[0] for stamp in stamps if stamp)
+    *_, generation, _ = path.split(".")  # `v6.1.sqlite`
+    facts["generation"] = int(generation)
+    for suffix in ("", "-wal", "-shm"):
+        stamp = index_file.look(path + suffix)
+        if stamp is not None:
+            size, _, _ = stamp
+            facts["bytes"] += size
     try:
         connection = index_file.connect(path)
         try:
@@ -346,10 +374,12 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
             connection.close()
         is_ours = written["root"] == root and written["read_by"] == reading_fingerprint(profiles)
         is_stale = not is_ours or written["pending"] != 0
-        for _, place, *stamp, _ in files:
-            is_stale = is_stale or _is_changed(f"{root}/{place}", tuple(stamp), is_folder=False)
-        for place, is_folder, *stamp, _, _ in watched:
-            is_stale = is_stale or _is_changed(f"{root}/{place}", tuple(stamp), is_folder=is_folder)
+        for _, place, *file_stamp, _ in files:
+            if not is_stale:
+                is_stale = _is_changed(f"{root}/{place}", tuple(file_stamp), is_folder=False)
+        for place, is_folder, *watch_stamp, _, _ in watched:
+            if not is_stale:
+                is_stale = _is_changed(f"{root}/{place}", tuple(watch_stamp), is_folder=is_folder)
         return facts | {
             "kind": written["kind"] or None,
             "entries": written["size"],
@@ -375,4 +405,8 @@ def _describe_unreadable(error: Exception) -> str:
 
 
 def _is_changed(path: str, stamp: tuple[int | None, ...], *, is_folder: bool) -> bool:
-    return (index_file.look(path, folder=is_folder) or _GONE) != stamp
+    """Whether a file or folder has another stamp now; a missing one has the stamp `_GONE`."""
+    current_stamp = index_file.look(path, folder=is_folder)
+    if current_stamp is None:
+        return stamp != _GONE
+    return stamp != current_stamp

@@ -131,6 +131,7 @@ class Index:
 
     @property
     def is_earlier(self) -> bool:
+        """Whether an earlier version of this program wrote it; then it's read-only."""
         return self.version < VERSION
 
     def load_earlier(self, about: dict[str, Any], version: int, pending: int) -> None:
@@ -145,7 +146,8 @@ class Index:
         main_language = self.profile.language
         self.languages = []
         self.rare_languages = []
-        for name in sorted({main_language.name: 0} | counts, key=lambda name: -counts.get(name, 0)):
+        names = {main_language.name: 0} | counts
+        for name in sorted(names, key=names.__getitem__, reverse=True):  # the most frequent first
             if name == main_language.name:
                 self.languages.append(main_language)
             elif name in self.profile.languages:
@@ -176,20 +178,23 @@ class Index:
         return self.connection.execute("SELECT 1 FROM file LIMIT 1").fetchone() is None
 
     def close(self) -> None:
+        """Close the connection, unless this process is about to end and nothing is left to write."""
         # The last connection to close moves the content of SQLite's two extra files into the index and
         # deletes them, and the next one makes them again: 0.2 to 2 ms.
         if environment.ends_at_once and self.path:
-            size, *_ = look(f"{self.path}-wal") or (0,)
-            is_settled = size == 0
-            if is_settled:
+            log_size, *_ = look(f"{self.path}-wal") or (0,)
+            has_empty_log = log_size == 0
+            if has_empty_log:
                 return  # the end of this process closes it, and leaves both files
         self.connection.close()
 
 
 def read_counts(text: str) -> dict[str, int]:
-    """Parse a text of names and numbers into a mapping."""
+    """Parse a text such as `english 12 german 3` into a mapping of names to numbers."""
     words = text.split()
-    return dict(zip(words[::2], map(int, words[1::2]), strict=True))
+    names = words[0::2]
+    numbers = map(int, words[1::2])
+    return dict(zip(names, numbers, strict=True))
 
 
 def describe_empty(root: str) -> str:
@@ -200,6 +205,7 @@ def describe_empty(root: str) -> str:
 
 
 def clock() -> int:
+    """Return the time in nanoseconds since the epoch, the unit of a file's stamp."""
     return time.time_ns()
 
 
@@ -209,10 +215,12 @@ def look(path: str, *, folder: bool = False) -> Stamp | None:
         status = os.stat(path)
     except OSError:
         return None
-    changed = _clamp(status.st_mtime_ns)
+    mtime = _clamp(status.st_mtime_ns)
     if folder:
-        return _clamp(status.st_ctime_ns), changed, status.st_ino & _MOST
-    return _clamp(status.st_size), changed, (status.st_ino ^ status.st_ctime_ns) & _MOST
+        return _clamp(status.st_ctime_ns), mtime, status.st_ino & _MOST
+    # Tools can set the mtime of a file, but not its ctime, which also shows a new inode.
+    inode_and_ctime = status.st_ino ^ status.st_ctime_ns
+    return _clamp(status.st_size), mtime, inode_and_ctime & _MOST
 
 
 def _clamp(number: int) -> int:
@@ -221,10 +229,15 @@ def _clamp(number: int) -> int:
 
 
 def is_sure(changed: int, read: int) -> bool:
-    """Whether any change after `read` would have been noticed; a time a day ahead can't be right."""
+    """Whether a file last changed at `changed` would get another time if it changed again after `read`.
+
+    Both are in nanoseconds. A time more than a day ahead can't be right, so it's as sure as it will get.
+    """
     has_fractions = changed % _SECOND != 0
     window = FINE_WINDOW if has_fractions else WINDOW
-    return read - changed >= window or changed - read > _DAY
+    is_old_enough = read - changed >= window
+    is_far_ahead = changed - read > _DAY
+    return is_old_enough or is_far_ahead
 
 
 def frequencies(connection: Connection, stems: Sequence[str]) -> dict[str, int]:
@@ -249,6 +262,7 @@ def available() -> bool:
 
 
 def connect(path: str, *, uri: bool = False) -> Connection:
+    """Open a database file; with `uri`, the path is a `file:` address with options."""
     # Transactions are begun and ended by hand: the module would begin them too late.
     opened: Connection = sqlite.connect(path, timeout=BUSY_SECONDS, isolation_level=None, uri=uri)
     return opened
@@ -274,6 +288,7 @@ def reading_fingerprint(profiles: Profiles) -> str:
 
 
 def is_damage(error: BaseException) -> bool:
+    """Whether an error shows that an index is damaged: SQLite says so, or our own code met spoilt values."""
     return says(error, _DAMAGE) or isinstance(error, SPOILT)
 
 

@@ -62,8 +62,9 @@ def ignore_patterns(lines: Iterable[str]) -> list[Pattern]:
 
 def is_ignored(patterns: Sequence[Pattern], path: str, *, folder: bool) -> bool:
     """Whether a path relative to the root is left out; the folders above it are assumed to be in."""
-    for pattern in reversed(patterns):
-        if (folder or not pattern.folders_only) and pattern.entry.fullmatch(path):
+    for pattern in reversed(patterns):  # the last one that matches decides
+        is_for_path = folder or not pattern.folders_only
+        if is_for_path and pattern.entry.fullmatch(path):
             return not pattern.takes_back
     return False
 
@@ -102,9 +103,10 @@ class Store:
     def list(self, relative: str) -> Listing:
         """List one folder; one that's gone or can't be read is empty."""
         path = f"{self.root}/{relative}" if relative else self.root
-        read = index_file.clock()
-        listing = Listing(index_file.look(path, folder=True), read)
-        if not relative:
+        read_at = index_file.clock()
+        stamp = index_file.look(path, folder=True)
+        listing = Listing(stamp, read_at)
+        if not relative:  # the root
             listing.problems += self._read_list().problems
         elif os.path.islink(path) and not self._holds(relative, listing):
             return listing
@@ -120,6 +122,7 @@ class Store:
         return listing
 
     def _list_entry(self, relative: str, entry: os.DirEntry[str], listing: Listing) -> None:
+        """Add a file or a folder in the folder `relative` to its listing, if the store's rules allow it."""
         # Names that aren't UTF-8 contain lone surrogates, which can't be stored or printed.
         is_unprintable = any("\ud800" <= char <= "\udfff" for char in entry.name)
         if is_unprintable or entry.name.startswith("."):
@@ -142,23 +145,26 @@ class Store:
             self._listed = self.source.listed(self.root, self._profile)
         return self._listed
 
-    def _is_looked_into(self, name: str) -> bool:
-        if name in self.record_folders:
+    def _is_looked_into(self, path: str) -> bool:
+        """Whether a folder may contain entries, or lead to one that does."""
+        if path in self.record_folders:
             return True
         for folder in self._read_list().folders:
-            # The folders above one with records contain none, but lead to it.
-            if name == folder or folder.startswith(f"{name}/"):
+            leads_to_folder = folder.startswith(f"{path}/")
+            if path == folder or leads_to_folder:
                 return True
-        is_shallow = name.count("/") < MAX_DEPTH
-        return self.source.DEEP and is_shallow and name.rpartition("/")[2] not in _NOT_DOCUMENTS
+        is_shallow = path.count("/") < MAX_DEPTH
+        _, _, name = path.rpartition("/")
+        return self.source.DEEP and is_shallow and name not in _NOT_DOCUMENTS
 
-    def _is_folder(self, name: str, entry: os.DirEntry[str], listing: Listing) -> bool:
+    def _is_folder(self, path: str, entry: os.DirEntry[str], listing: Listing) -> bool:
+        """Whether an entry is a folder of the store. A link to one only counts as a folder of records."""
         if entry.is_dir(follow_symlinks=False):
             return True
-        may_be_link = self.source.LINKED_FOLDERS and name in self.record_folders
+        may_be_link = self.source.LINKED_FOLDERS and path in self.record_folders
         if not may_be_link or not entry.is_symlink():
             return False
-        return os.path.isdir(entry.path) and self._holds(name, listing)
+        return os.path.isdir(entry.path) and self._holds(path, listing)
 
     def _add(self, name: str, entry: os.DirEntry[str], listing: Listing) -> None:
         """Add a file to the listing, unless it leads out of the store or there are too many."""
@@ -208,14 +214,15 @@ def kind_of(root: str, profiles: Profiles) -> str:
 
 
 def read(root: str, path: str, profile: Profile) -> tuple[Entry | None, str | None]:
-    """Read the entry in a file, if it has one, and describe the file's problem, if there's one."""
+    """Read the entry in a file, and describe the file's problem; either is None if there's none."""
     try:
         entry = KINDS[profile.kind].read(root, path, profile)
     except Unreadable as error:
         return None, f"{error}; skipped"
     except Exception as error:  # noqa: BLE001 - one file must not cost the whole store
         return None, f"cannot be read ({type(error).__name__}: {error}); skipped"
-    return entry, entry.problem if entry is not None else None
+    problem = None if entry is None else entry.problem
+    return entry, problem
 
 
 def entries(root: str, profiles: Profiles) -> tuple[Profile, list[tuple[str, Entry]], list[str]]:

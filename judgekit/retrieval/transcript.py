@@ -7,7 +7,6 @@ import json
 import os
 import stat
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,18 +45,32 @@ class Exchange(NamedTuple):
 
 
 def last_turns(path: str, count: int) -> tuple[str, ...]:
-    """Return up to `count` turns, oldest first, as "user: …" or "assistant: …"; fewer if it's odd."""
-    latest_first = filter(None, map(_read_turn, _read_entries(path, _END_BYTES, from_end=True)))
-    turns = [f"{who}: {text[:_TURN_CHARS]}" for who, text in islice(latest_first, max(count, 0))]
+    """Return the last `count` turns, oldest first, as "user: …" or "assistant: …".
+
+    There are fewer if the conversation is short, or if its transcript can't be read.
+    """
+    turns: list[str] = []
+    for entry in _read_entries(path, _END_BYTES, from_end=True):
+        if len(turns) >= count:
+            break
+        turn = _read_turn(entry)
+        if turn is not None:
+            speaker, text = turn
+            turns.append(f"{speaker}: {text[:_TURN_CHARS]}")
     return tuple(reversed(turns))
 
 
 def prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]:
-    """Return the latest texts that people (not agents) typed in `project`, each once, if `wanted`."""
-    last_typed: dict[str, float] = {}
+    """Return the latest `most` texts that people (not agents) typed in `project`, each once, newest first.
+
+    `wanted` says which texts count.
+    """
+    last_typed: dict[str, float] = {}  # the time of each text
     for changed, path in _list_newest_files():
-        if len(last_typed) >= most and changed < sorted(last_typed.values())[-most]:
-            break  # everything in this file and the following ones was typed before
+        if len(last_typed) >= most:
+            latest_times = sorted(last_typed.values())[-most:]
+            if changed < latest_times[0]:
+                break  # everything in this file and the following ones was typed before
         if not _was_held_in(project, path):
             continue
         for entry in _read_entries(path, _WHOLE_BYTES):
@@ -77,15 +90,19 @@ def _list_newest_files() -> list[tuple[float, str]]:
     for path in _files():
         stamp = environment.stamp(path)
         if stamp:
-            files.append((stamp[1] / 1e9, path))
+            changed_ns = stamp[1]
+            files.append((changed_ns / 1e9, path))
     return sorted(files, reverse=True)
 
 
 def _read_typed_text(entry: dict[str, Any]) -> str | None:
     """Return the text that a person typed; None for any other entry."""
-    role, text = _read_turn(entry) or ("", "")
+    turn = _read_turn(entry)
+    if turn is None:
+        return None
+    speaker, text = turn
     is_by_client = entry.get("isCompactSummary") or text.startswith(_NOT_TYPED)
-    if role != "user" or is_by_client:
+    if speaker != "user" or is_by_client:
         return None
     return text
 
@@ -137,18 +154,22 @@ def _read_time(entry: dict[str, Any]) -> float | None:
 
 
 def of_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
-    """Return the exchanges of the sessions whose ids have these digests, if their transcripts are found."""
+    """Map the digests of sessions' ids to their exchanges; sessions without a transcript are left out."""
     exchanges: dict[str, list[Exchange]] = {}
     if not digests:
         return exchanges
     for path in _files():
         digest = environment.digest(_session_id(path))
-        if digest in digests:
-            exchanges.setdefault(digest, []).extend(_read_exchanges(path))
+        if digest not in digests:
+            continue
+        if digest not in exchanges:
+            exchanges[digest] = []
+        exchanges[digest] += _read_exchanges(path)
     return exchanges
 
 
 def _session_id(path: str) -> str:
+    """Return the id of a transcript's session, from the file's name, or for Gemini from its first entry."""
     name = Path(path).stem
     if name.startswith("session-"):  # Gemini's, which begins with the id
         first_entry = next(_read_entries(path, _HEAD_BYTES), {})
@@ -157,15 +178,17 @@ def _session_id(path: str) -> str:
 
 
 def _read_exchanges(path: str) -> list[Exchange]:
+    """Read the exchanges in a transcript; the agent's actions before the first prompt belong to none."""
     exchanges: list[Exchange] = []
     for entry in _read_entries(path, _WHOLE_BYTES):
-        role, text = _read_turn(entry) or ("", "")
-        if role == "user":
+        speaker, text = _read_turn(entry) or ("", "")  # some entries only have calls
+        if speaker == "user":
             exchanges.append(Exchange(prompt=text, answer=[], calls=[]))
-        elif exchanges:  # the agent's actions before the first prompt answer nothing
+        elif exchanges:
+            current = exchanges[-1]
             if text:
-                exchanges[-1].answer.append(text)
-            exchanges[-1].calls.extend(_describe_calls(entry))
+                current.answer.append(text)
+            current.calls.extend(_describe_calls(entry))
     return exchanges
 
 
@@ -182,12 +205,25 @@ def _describe_calls(entry: dict[str, Any]) -> Iterator[str]:
             calls.append(block)
     calls += _list_objects(message.get("toolCalls"))  # of Gemini
     for call in calls:
-        parts = [call.get(key) for key in ("name", "input", "arguments", "args", "action")]
-        yield json.dumps([part for part in parts if part is not None], ensure_ascii=False)
+        name_and_arguments = []
+        for key in (
+            "name",
+            "input",
+            "arguments",
+            "args",
+            "action",
+        ):  # each client has some of these
+            value = call.get(key)
+            if value is not None:
+                name_and_arguments.append(value)
+        yield json.dumps(name_and_arguments, ensure_ascii=False)
 
 
 def _get_message(entry: dict[str, Any]) -> dict[str, Any] | None:
-    """Return `message` of Claude Code, `payload` of Codex, or the whole entry, which Gemini's message is."""
+    """Return the message in an entry: its `message` (Claude Code), its `payload` (Codex), or itself (Gemini).
+
+    None if that isn't an object.
+    """
     message = entry.get("message", entry.get("payload", entry))
     return message if isinstance(message, dict) else None
 
@@ -200,6 +236,7 @@ def _list_objects(value: object) -> list[dict[str, Any]]:
 
 
 def _files() -> Iterator[str]:
+    """Yield the paths of all transcripts of Claude Code, Codex and Gemini."""
     for home in _homes():
         for folder, _, names in os.walk(home):
             for name in sorted(names):
@@ -208,6 +245,7 @@ def _files() -> Iterator[str]:
 
 
 def _homes() -> list[Path]:
+    """List the folders in which the clients keep transcripts; they may not exist."""
     environ = environment.environ()
     homes = []
     for variable, default, folder in _HOMES:
@@ -223,9 +261,9 @@ def _read_entries(path: str, size: int, *, from_end: bool = False) -> Iterator[d
     """
     try:
         file = Path(path)
-        is_clients = any(file.resolve().is_relative_to(home.resolve()) for home in _homes())
+        is_of_client = any(file.resolve().is_relative_to(home.resolve()) for home in _homes())
         is_regular = stat.S_ISREG(file.lstat().st_mode)  # no link, and no pipe that never ends
-        if not (path.endswith(".jsonl") and is_clients and is_regular):
+        if not (path.endswith(".jsonl") and is_of_client and is_regular):
             return
         with file.open("rb") as stream:
             if from_end:
@@ -266,7 +304,7 @@ def _read_turn(entry: dict[str, Any]) -> tuple[str, str] | None:
                 texts.append(str(block.get("text", "")))
         content = " ".join(texts)
     text = content.strip() if isinstance(content, str) else ""
-    is_clients = text.startswith("<")  # a tag, as clients put around text they add
-    if not text or is_clients:
+    is_added_by_client = text.startswith("<")  # clients put tags around the texts that they add
+    if not text or is_added_by_client:
         return None
     return role, text

@@ -102,14 +102,18 @@ def in_memory(root: str, profiles: Profiles) -> Index:
 
 
 def replace(root: str, profiles: Profiles, path: str | None) -> None:
-    """Replace the index file at `path` by an empty one and remove it, unless another process did so."""
+    """Replace the index file at `path` (None: there's none) by an empty one of the next generation.
+
+    If another process has done so meanwhile, nothing happens.
+    """
     folder = environment.INDEXES.make(environment.file_name_for(root))
     newest = index_file.path_of(root)
     if newest is not None and path != newest:
         return
     generation = 0
     if newest is not None:
-        generation = int(newest.split(".")[-2]) + 1
+        *_, newest_generation, _ = newest.split(".")  # `v6.1.sqlite`
+        generation = int(newest_generation) + 1
     temporary = f"{folder}/{os.getpid()}{_MAKING}"
     _unlink(temporary)
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -126,6 +130,7 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
 
 
 def _lay_out(path: str, root: str, profiles: Profiles) -> None:
+    """Create the tables in a new file, which nobody else uses yet, so that it needs no journal."""
     connection = index_file.connect(path)
     try:
         connection.execute("PRAGMA journal_mode = OFF")
@@ -142,13 +147,16 @@ def _sweep(folder: str) -> None:
         for entry in list(entries):
             if entry.name.startswith(f"v{VERSION}."):
                 continue
-            limit = _ABANDONED if _MAKING in entry.name else _UNUSED
+            is_half_made = _MAKING in entry.name
+            most_seconds = _ABANDONED if is_half_made else _UNUSED
             with suppress(OSError):  # it has been finished or removed since, or isn't ours
-                if time.time() - entry.stat().st_mtime > limit:
+                age = time.time() - entry.stat().st_mtime
+                if age > most_seconds:
                     os.unlink(entry.path)
 
 
 def _unlink(path: str) -> None:
+    """Remove an index file and the two files that SQLite keeps beside it, as far as they exist."""
     for suffix in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             os.unlink(path + suffix)
@@ -205,38 +213,51 @@ class Plan:
                 self.changed += [row[0] for row in self._rows(_OF_NAME, name, f"%/{name}")]
 
     def _compare_own_files(self, root: str) -> list[str]:
-        """Note which of the store's own files differ, and return the names of those that changed."""
+        """Note which of the store's own files differ, and return the names of those that may have changed."""
         changed_names = []
         for name in scan.OWN:
-            read = index_file.clock()
+            read_at = index_file.clock()
             stamp = index_file.look(f"{root}/{name}")
-            _, before, was_sure = self._known.get(name, (False, None, True))
-            watched = (False, stamp, stamp is None or is_sure(stamp[1], read))
-            if watched != (False, before, was_sure):
+            is_folder = False
+            stamp_is_sure = True
+            if stamp is not None:
+                _, changed_at, _ = stamp
+                stamp_is_sure = is_sure(changed_at, read_at)
+            missing = (is_folder, None, True)
+            _, known_stamp, was_sure = self._known.get(name, missing)
+            watched = (is_folder, stamp, stamp_is_sure)
+            if watched != (is_folder, known_stamp, was_sure):
                 self.watched[name] = watched
-            if stamp != before or not was_sure:
+            if stamp != known_stamp or not was_sure:
                 changed_names.append(name)
-                # Some are entries, too.
-                rows = self._rows("SELECT number FROM file WHERE path = ?", name)
-                self.changed += [row[0] for row in rows]
+                # Some of them are entries, too.
+                for (number,) in self._rows("SELECT number FROM file WHERE path = ?", name):
+                    self.changed.append(number)
         return changed_names
 
     def _may_be_folder(self, place: str) -> bool:
+        """Whether a watched place is a folder, or isn't known yet, as a new folder is."""
         is_folder, _, _ = self._known.get(place, (True, None, False))
         return is_folder and place not in scan.OWN
 
     def _compare_folders(
         self, store: scan.Store, pending: list[str], *, is_whole: bool
     ) -> dict[str, Collection[str]]:
-        """Compare the folders `pending`, and those below that need listing; return each one's subfolders."""
+        """Compare the folders `pending`, and those below that need listing; return each one's subfolders.
+
+        The root of the store has the path "".
+        """
         folders_in: dict[str, Collection[str]] = {}
         while pending:
-            place = pending.pop()  # after the folder that it is in
-            if place in folders_in or (place and self._is_missing(place, folders_in)):
+            place = pending.pop()  # a folder comes after the one that it's in
+            is_root = place == ""
+            if place in folders_in:
+                continue
+            if not is_root and self._is_missing(place, folders_in):
                 continue
             listing = store.list(place)
             folders_in[place] = listing.folders
-            if listing.stamp is None and place:
+            if listing.stamp is None and not is_root:
                 self.gone[place] = None
             else:
                 pending += self._compare_folder(place, listing, is_whole=is_whole)
@@ -245,8 +266,8 @@ class Plan:
     @staticmethod
     def _is_missing(path: str, folders_in: Mapping[str, Collection[str]]) -> bool:
         """Whether the folder above was listed, and this one wasn't in it."""
-        above = path.rpartition("/")[0]
-        return path not in folders_in.get(above, (path,))
+        parent, _, _ = path.rpartition("/")
+        return parent in folders_in and path not in folders_in[parent]
 
     @property
     def has_changes(self) -> bool:
@@ -255,35 +276,48 @@ class Plan:
         return self.anew or any(changes)
 
     def _rows(self, query: str, *values: object) -> list[Any]:
+        """Return the rows of a query; none if the index is built anew, because what it holds is void."""
         if self.anew:
             return []
         return self._connection.execute(query, values).fetchall()
 
     def _compare_folder(self, place: str, listing: scan.Listing, *, is_whole: bool) -> list[str]:
         """Note the differences in one folder, and return the folders below it that need listing."""
-        before = self._known.get(place)
+        known = self._known.get(place)
         stamp = listing.stamp
-        sure = stamp is None or all(is_sure(changed, listing.read) for changed in stamp[:2])
-        if before != (True, stamp, sure):
-            self.watched[place] = (True, stamp, sure)
-        new_files = dict(listing.files)
+        stamp_is_sure = True
+        if stamp is not None:
+            ctime, mtime, _ = stamp
+            stamp_is_sure = is_sure(ctime, listing.read) and is_sure(mtime, listing.read)
+        watched = (True, stamp, stamp_is_sure)
+        if watched != known:
+            self.watched[place] = watched
+        unknown_files = dict(listing.files)
         for number, path, size, mtime, inode, read in self._rows(_IN_FOLDER, place):
-            file_stamp = new_files.pop(path, None)
+            file_stamp = unknown_files.pop(path, None)
             if file_stamp is None:
                 self.lost.append(number)
             elif file_stamp != (size, mtime, inode) or not is_sure(mtime, read):
                 self.changed.append(number)
-        self.new.update(dict.fromkeys(new_files, place))
-        self.stamps.update(new_files)
+        self.new.update(dict.fromkeys(unknown_files, place))
+        self.stamps.update(unknown_files)
         self.notes[place] = listing.problems
-        is_same_folder = before is not None and _inode(before[1]) == _inode(stamp)
+        # Another folder may have been moved to this path; then those below it are others, too.
+        is_same_folder = False
+        if known is not None:
+            _, known_stamp, _ = known
+            is_same_folder = _inode(known_stamp) == _inode(stamp)
         if is_whole or not is_same_folder:
             return listing.folders
         return [folder for folder in listing.folders if folder not in self._known]
 
 
 def _inode(folder_stamp: index_file.Stamp | None) -> int:
-    return 0 if folder_stamp is None else folder_stamp[2]
+    """Return the number by which the file system knows a folder; 0 for a missing one."""
+    if folder_stamp is None:
+        return 0
+    _, _, inode = folder_stamp
+    return inode
 
 
 class ReadFile:
@@ -333,27 +367,35 @@ def detect_language(entry: Entry, profile: Profile) -> str:
     different = profile.languages.count_stop_words(set(words))  # code repeats words such as `min`
     best = max(different, key=different.__getitem__, default=main_language)
     lead = different.get(best, 0) - different.get(main_language, 0)
-    is_clear = lead >= (_CLEARLY if is_short else _CLEARLY_IN_LONG)
-    is_clear = is_clear and counts[best] >= _TIMES * counts.get(main_language, 0)
-    if is_clear and counts[best] >= _STOP_SHARE * len(words):
-        return best
-    is_enough = counts.get(main_language, 0) >= _STOP_SHARE * len(words)
-    if is_enough or (text.isascii() and (is_short or _is_code(text))):
+    least_lead = _CLEARLY if is_short else _CLEARLY_IN_LONG
+    main_count = counts.get(main_language, 0)
+    least_count = _STOP_SHARE * len(words)
+    if lead >= least_lead:
+        best_count = counts[best]
+        if best_count >= _TIMES * main_count and best_count >= least_count:
+            return best
+    if main_count >= least_count:
+        return main_language
+    if text.isascii() and (is_short or _is_code(text)):
         return main_language
     return ""
 
 
 def _is_code(text: str) -> bool:
-    signs = len(text) - len(text.translate(_WITHOUT_SIGNS))
-    return signs > _CODE * len(text)
+    """Whether a text has as many brackets, slashes and other signs as only code has."""
+    sign_count = len(text) - len(text.translate(_WITHOUT_SIGNS))
+    return sign_count > _CODE * len(text)
 
 
 def reading_languages(name: str, profile: Profile) -> tuple[Language, Language]:
-    """Return a text's language for stop words and stems, and its language for abbreviations."""
+    """Return a text's language for stop words and stems, and its language for abbreviations.
+
+    `name` is that of the text's language; "" stands for the store's main language, which is also the second.
+    """
     main_language = profile.language
-    if name and name != main_language.name:
-        return profile.languages[name], main_language
-    return main_language, main_language
+    if name in ("", main_language.name):
+        return main_language, main_language
+    return profile.languages[name], main_language
 
 
 def texts(entry: Entry, language: Language, main_language: Language | None = None) -> list[str]:
@@ -370,58 +412,69 @@ def cut_texts(
     Abbreviations are those of the store's `main_language`.
     """
     titles = " ".join([entry.title, *entry.aliases])
-    # A single word (`net`) says little and counts little. Copies of a text have different names, so these
-    # aren't part of what `hit.text` compares.
-    has_telling_name = len(entry.name) > 1
-    tags = [*entry.tags, *entry.name] if has_telling_name else entry.tags
+    # The words of a file's name count as tags. A single word (`net`) says little, so it counts less, as a
+    # hidden one. Copies of a text have different names, so these aren't part of what `hit.text` compares.
+    tags = list(entry.tags)
+    names = list(entry.name)
+    if len(names) > 1:
+        tags += names
+        names = []
     columns = [titles, " ".join(tags), entry.body]
     hidden = hidden_words("\n".join(columns), main_language or language)
-    columns.append(hidden if has_telling_name else " ".join([hidden, *entry.name]))
-    cut_sections = sections.cut(entry.body)
-    if not cut_sections:
-        return [_clean(" ".join(stems(column, language))) for column in columns], []
-    body, rows = _cut_body(entry, cut_sections, language)
-    stemmed = []
-    for place, column in enumerate(columns):
-        is_body = place == _BODY
-        stemmed.append(body if is_body else _clean(" ".join(stems(column, language))))
-    return stemmed, rows
+    columns.append(" ".join([hidden, *names]))
+    rows: list[SectionRow] = []
+    body = None
+    entry_sections = sections.cut(entry.body)
+    if entry_sections:
+        body, rows = _cut_body(entry, entry_sections, language)
+    stemmed_columns = []
+    for number, column in enumerate(columns):
+        if number == _BODY and body is not None:
+            stemmed_columns.append(body)
+        else:
+            stemmed_columns.append(_clean(" ".join(stems(column, language))))
+    return stemmed_columns, rows
 
 
 def _cut_body(
     entry: Entry, cut_sections: Sequence[sections.Section], language: Language
 ) -> tuple[str, list[SectionRow]]:
-    """Return the stems of a body, and the rows of its sections, which may overlap."""
-    bounds = {0, len(entry.body)}
+    """Return the stems of a body, and the rows of its sections, which may overlap.
+
+    A row has the section's number, its first line, its start and end in the stems, their number, its heading,
+    and the heading's stems. The last two are None if they're as in the row before.
+    """
+    bounds = {0, len(entry.body)}  # the places between which no section begins or ends
     for section in cut_sections:
         bounds.update((section.start, section.end))
-    ordered_bounds = sorted(bounds)
     pieces: list[str] = []
-    place = 0
+    stems_length = 0
     word_count = 0
-    places = {0: 0}  # of characters of the stems, by those of the body
-    words_before = {0: 0}
-    for start, end in pairwise(ordered_bounds):
-        piece = stems(entry.body[start:end], language)
-        if piece:
-            pieces.append(_clean(" ".join(piece)))
-            place += len(pieces[-1]) + 1
-            word_count += len(piece)
-        places[end] = place
+    place_in_stems = {0: 0}  # by the place in the body
+    words_before = {0: 0}  # the same
+    for start, end in pairwise(sorted(bounds)):
+        piece_stems = stems(entry.body[start:end], language)
+        if piece_stems:
+            piece = _clean(" ".join(piece_stems))
+            pieces.append(piece)
+            stems_length += len(piece) + 1  # with the space behind it
+            word_count += len(piece_stems)
+        place_in_stems[end] = stems_length
         words_before[end] = word_count
     rows: list[SectionRow] = []
-    before = None
+    last_heading = None
     for number, section in enumerate(cut_sections):
         line = _find_line(entry, section)
         words = words_before[section.end] - words_before[section.start]
         heading = None
         titles = None
-        if section.heading != before:
-            before = section.heading
+        if section.heading != last_heading:
+            last_heading = section.heading
             heading = _clean(section.heading)
             titles = _clean(" ".join(stems(section.heading, language)))
-        span = (places[section.start], places[section.end])
-        rows.append((number, line, *span, words, heading, titles))
+        start = place_in_stems[section.start]
+        end = place_in_stems[section.end]
+        rows.append((number, line, start, end, words, heading, titles))
     return " ".join(pieces), rows
 
 
@@ -430,7 +483,9 @@ def _find_line(entry: Entry, section: sections.Section) -> int:
     if entry.lines_above is None:
         return 0
     line = max(entry.lines_above + section.lines_above + 1, 1)
-    if section.start < len(entry.body) - entry.end_chars or not entry.end_chars:
+    has_gap = entry.end_chars > 0  # the middle of a very long file is left out
+    gap_place = len(entry.body) - entry.end_chars
+    if not has_gap or section.start < gap_place:
         return line
     if entry.lines_left_out is None:
         return 0
@@ -466,14 +521,13 @@ class IndexWriter:
         self.executemany("DELETE FROM note WHERE place = ?", gone)
         for path, (is_folder, stamp, sure) in plan.watched.items():
             row = self.execute("SELECT number FROM watch WHERE path = ?", (path,)).fetchone()
-            watch_number = None if row is None else row[0]  # None: SQLite gives one
+            (number_or_none,) = row or (None,)  # for None, SQLite chooses a new number
             x, y, z = stamp or (None, None, None)
-            self.execute(_ADD_WATCH, (watch_number, path, is_folder, x, y, z, sure))
+            self.execute(_ADD_WATCH, (number_or_none, path, is_folder, x, y, z, sure))
         for place, notes in plan.notes.items():
             self.execute("DELETE FROM note WHERE place = ?", (place,))
-            self.executemany(
-                "INSERT INTO note VALUES (?, ?)", [(place, _clean(text)) for text in notes]
-            )
+            rows = [(place, _clean(text)) for text in notes]
+            self.executemany("INSERT INTO note VALUES (?, ?)", rows)
         numbers = dict(self.execute("SELECT path, number FROM watch WHERE folder").fetchall())
         new = [(path, numbers[folder]) for path, folder in plan.new.items()]
         self.executemany("INSERT OR IGNORE INTO file (path, folder) VALUES (?, ?)", new)
@@ -481,12 +535,16 @@ class IndexWriter:
         self.executemany("UPDATE file SET pending = 1 WHERE number = ?", changed)
 
     def drop(self, number: int) -> None:
+        """Remove a file, its entry and its note."""
         self._drop_text(number)
         self.execute(_DROP_NOTE, (number,))
         self.execute("DELETE FROM file WHERE number = ?", (number,))
 
     def put(self, number: int, file: ReadFile) -> bool:
-        """Write the result of reading a file; return whether anything but its stamp changed."""
+        """Write the result of reading a file, or drop the file if it's gone.
+
+        Returns whether anything but its stamp changed.
+        """
         if file.stamp is None:
             self.drop(number)
             return True
@@ -519,6 +577,7 @@ class IndexWriter:
         self._count(columns, language, 1)
 
     def _drop_text(self, number: int) -> None:
+        """Remove the entry of a file, if it has one, from the full-text index and from the counts."""
         query = "SELECT live, language FROM file WHERE number = ?"
         has_text, language = self.execute(query, (number,)).fetchone() or (False, "")
         if has_text:
@@ -533,20 +592,19 @@ class IndexWriter:
         self.about["size"] += change
         if language:
             self._languages[language] = self._languages.get(language, 0) + change
-        words = [word for column in columns for word in column.split()]
+        words: list[str] = []
+        for column in columns:
+            words += column.split()
         self._changes[TOTAL] = self._changes.get(TOTAL, 0) + change * len(words)
         for word in set(words):
             self._changes[word] = self._changes.get(word, 0) + change
 
     def finish(self) -> None:
-        """Write the counts."""
-        changed = []
-        for term, change in self._changes.items():
-            if change:
-                changed.append((term, change))
-        self.executemany(_COUNT, changed)
-        fewer = [(term,) for term, change in changed if change < 0]
-        self.executemany("DELETE FROM term WHERE term = ? AND entries <= 0", fewer)
+        """Write the counts of stems and languages, and the other facts that the index keeps about itself."""
+        changes = [(term, change) for term, change in self._changes.items() if change]
+        self.executemany(_COUNT, changes)
+        rarer_terms = [(term,) for term, change in changes if change < 0]
+        self.executemany("DELETE FROM term WHERE term = ? AND entries <= 0", rarer_terms)
         (pending,) = self.execute("SELECT count(*) FROM file WHERE pending").fetchone()
         (folders,) = self.execute("SELECT count(*) FROM watch WHERE folder").fetchone()
         counts = [f"{name} {count}" for name, count in self._languages.items() if count > 0]
@@ -619,15 +677,22 @@ def _carry_out_changes(
     if not plan.has_changes:
         return
     with transaction(index) as writer:
-        # Another process wrote in between, most likely the same
+        # Another process wrote meanwhile, most likely the same changes, so compare again.
         if _read_data_version(index) != version:
-            changed = plan.changed
+            changed_numbers = plan.changed
             plan = Plan(index, writer.about["kind"], places)
-            plan.changed += changed
+            plan.changed += changed_numbers
+
+        def changed_at(path: str) -> int:
+            _, mtime, _ = plan.stamps[path]
+            return mtime
+
         # The newest are read first: they are the likeliest to matter.
-        newest = sorted(plan.new, key=lambda path: -plan.stamps[path][1])
-        index.left_out = 0 if most is None else max(0, len(newest) - most)
-        plan.new = {path: plan.new[path] for path in newest[:most]}
+        newest_first = sorted(plan.new, key=changed_at, reverse=True)
+        index.left_out = 0
+        if most is not None:
+            index.left_out = max(0, len(newest_first) - most)
+        plan.new = {path: plan.new[path] for path in newest_first[:most]}
         writer.carry_out(plan)
         _read_batch(index, writer)
 
@@ -641,18 +706,21 @@ def _read_data_version(index: Index) -> int:
 def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
     """Read files again that may have changed; return whether any difference was written.
 
-    Files that differ are in `index.outdated`.
+    `stale` has the number and the place of each. The places of those that differ go to `index.outdated`. If
+    another process is writing, nothing is written.
     """
     files = {}
     query = "SELECT digest FROM file WHERE number = ?"
     for number, place in stale:
         (digest,) = index.connection.execute(query, (number,)).fetchone() or (None,)
         file = ReadFile(index.root, place, index.profile)
-        is_different = file.stamp is None or file.digest != digest
-        if is_different:
+        if file.stamp is None or file.digest != digest:
             index.outdated.add(place)
-        # If it's the same and still not sure, there's nothing to write.
-        if is_different or (file.stamp and is_sure(file.stamp[1], file.read)):
+            files[number] = file
+            continue
+        # It's the same. Unless its stamp is sure now, there's nothing new to write.
+        _, changed_at, _ = file.stamp
+        if is_sure(changed_at, file.read):
             files[number] = file
     if not files:
         return False
@@ -667,6 +735,7 @@ def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
 
 
 def _read_batch(index: Index, writer: IndexWriter) -> None:
+    """Read the next pending files, up to `BATCH` of them, and write their entries."""
     query = "SELECT number, path FROM file WHERE pending ORDER BY number LIMIT ?"
     profile = index.profiles.by_kind[writer.about["kind"]]
     for number, path in index.connection.execute(query, (BATCH,)).fetchall():
