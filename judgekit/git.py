@@ -1,4 +1,4 @@
-"""Git itself, asked safely: nothing of a repository is run, nothing is fetched, every answer is bytes.
+"""Asks git safely: no program that a repository names is run, nothing is fetched, every answer is bytes.
 
 Every call of git is made here. A folder of a clone may pose as a repository, and a repository's configuration
 may name programs for almost anything. So only commands are run that read objects, names and configuration;
@@ -33,7 +33,7 @@ MAX_ANSWER = (
 MAX_ENTRIES = 3_000_000  # of one tree
 MAX_MEMORY = 2_000_000_000  # bytes that a git may take, where the system can limit it
 PARTIAL = "this partial clone lacks a part of it; fetch all (git fetch --refetch --no-filter)"
-_LACKING = b"lazy fetching disabled"  # what git says of an object that it would have to fetch
+_LACKING = b"lazy fetching disabled"  # git's complaint about an object that it would have to fetch
 _PIECE = 1 << 16  # bytes
 _URL = re.compile(
     r"(?:\w[\w+.-]*)://(?:[^@/]*@)?(?P<host>[^/:]*)(?::\d+)?/+(?P<path>.*)", re.DOTALL
@@ -48,11 +48,11 @@ def _rules() -> dict[str, Any]:
 
 
 class GitError(InputError):
-    """Git could not answer; the message says what was asked and what git said."""
+    """Git couldn't answer; the message has the command and git's complaint."""
 
 
 class TreeEntry(NamedTuple):
-    """One name in a tree: `mode` is that of a file, a link or a submodule."""
+    """One file, link or submodule in a tree; the `mode` tells which."""
 
     mode: str
     oid: str
@@ -60,9 +60,9 @@ class TreeEntry(NamedTuple):
 
 
 class Repository(NamedTuple):
-    """A git repository, of which `folder` is a working tree, a folder in it, or a bare repository.
+    """A git repository: `folder` is its working tree, a folder in that, or a bare repository.
 
-    Git's own variables (`GIT_DIR`) count. A bare one is none unless they name it, or `bare` says so.
+    Git's own variables (`GIT_DIR`) count. A bare repository is only used if they name it, or if `bare`.
     """
 
     folder: Path
@@ -83,21 +83,22 @@ class Repository(NamedTuple):
         words = ("ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths)
         with self._running(words, b"", SECONDS) as running:
             count = 0
-            rest = b""
+            unfinished = b""  # the beginning of a record whose end is in the next piece
             for piece in running.pieces():
-                *records, rest = (rest + piece).split(b"\0")
-                for record in records:
+                *records, unfinished = (unfinished + piece).split(b"\0")
+                for record in records:  # MODE KIND OID TAB PATH
                     count += 1
                     if count > most:
                         raise GitError(f"git ls-tree: more than {most:,} files in {commit[:12]}")
-                    about, _, path = os.fsdecode(record).partition("\t")
-                    mode, _, oid = about.split(" ")
+                    mode_kind_and_oid, _, path = os.fsdecode(record).partition("\t")
+                    mode, _, oid = mode_kind_and_oid.split(" ")
                     yield TreeEntry(mode, oid, path)
             done = running.done()
         if done.returncode:
             raise _failed(words[0], done)
 
     def holds(self, *words: str) -> bool:
+        """Whether `git WORDS` succeeds."""
         return self._run(words).returncode == 0
 
     def commit(self, name: str) -> str | None:
@@ -116,8 +117,8 @@ class Repository(NamedTuple):
         commit_by_name = {}
         lines = self.described([f"{name}^{{commit}}" for name in distinct_names])
         for name, line in zip(distinct_names, lines, strict=True):
-            oid, _, rest = line.partition(" ")
-            if rest.startswith("commit "):  # of what isn't here, git repeats the name
+            oid, _, description = line.partition(" ")  # OID KIND SIZE, or NAME missing
+            if description.startswith("commit "):
                 commit_by_name[name] = oid
         return commit_by_name
 
@@ -125,9 +126,10 @@ class Repository(NamedTuple):
         """Yield each blob's id and content, one at a time; None if missing or larger than `most` bytes."""
         names = list(names)
         sizes = self._sizes_of_blobs(names, most)
-        readable = [name for name in names if name in sizes]
+        readable_lines = [f"{name}\n" for name in names if name in sizes]
+        # Git reads the names from a file: with a pipe, each side could wait for the other.
         with tempfile.TemporaryFile() as request:
-            request.write(os.fsencode("".join(f"{name}\n" for name in readable)))
+            request.write(os.fsencode("".join(readable_lines)))
             request.seek(0)
             with self._start(("cat-file", "--batch"), request, DEVNULL) as process:
                 assert process.stdout is not None  # noqa: S101 - opened as a pipe
@@ -138,36 +140,41 @@ class Repository(NamedTuple):
                             content = _read_blob(process.stdout, name, sizes[name])
                         yield name, content
                 finally:
-                    process.kill()
+                    process.kill()  # the caller may not want the other blobs
 
     def _sizes_of_blobs(self, names: Iterable[str], most: int) -> dict[str, int]:
-        """Map each blob that's here and not too large to its size in bytes."""
+        """Map each blob that's here, and has at most `most` bytes, to its size."""
         sizes = {}
         for line in self.described(list(dict.fromkeys(names))):
-            name, kind, *size = line.split(" ")
-            if kind == "blob" and int(size[0]) <= most:
-                sizes[name] = int(size[0])
+            name, _, description = line.partition(" ")  # NAME KIND SIZE, or NAME missing
+            kind, _, size = description.partition(" ")
+            if kind == "blob" and int(size) <= most:
+                sizes[name] = int(size)
         return sizes
 
     def described(self, names: list[str]) -> Iterator[str]:
-        """Yield the lines of `cat-file --batch-check` for objects."""
-        left = names
-        while left:
-            done = self._run(("cat-file", "--batch-check"), os.fsencode("\n".join([*left, ""])))
+        """Yield a line for each object: `OID KIND SIZE`, or `NAME missing`; raises `GitError`."""
+        remaining = names
+        while remaining:
+            request = os.fsencode("\n".join([*remaining, ""]))
+            done = self._run(("cat-file", "--batch-check"), request)
             lines = done.stdout.decode("utf-8", "surrogateescape").split("\n")[:-1]
-            if done.returncode and _LACKING not in done.stderr:
+            has_failed = done.returncode != 0
+            if has_failed and _LACKING not in done.stderr:
                 raise _failed("cat-file", done)
             yield from lines
-            # Some versions of git end at the first object that a partial clone lacks; others call it missing.
-            if not done.returncode:
+            if not has_failed:
                 return
-            if len(lines) < len(left):
-                yield f"{left[len(lines)]} missing"
-            left = left[len(lines) + 1 :]
+            # Some versions of git end at the first object that a partial clone lacks: go on behind it.
+            answered = len(lines)
+            if answered < len(remaining):
+                yield f"{remaining[answered]} missing"
+            remaining = remaining[answered + 1 :]
 
     def _run(
         self, words: Sequence[str], stdin: bytes = b"", seconds: float = SECONDS
     ) -> CompletedProcess[bytes]:
+        """Run `git WORDS` to its end; raises `GitError` if it takes too long or prints too much."""
         with self._running(words, stdin, seconds) as running:
             pieces: list[bytes] = []
             size = 0
@@ -181,12 +188,12 @@ class Repository(NamedTuple):
 
     @contextmanager
     def _running(self, words: Sequence[str], stdin: bytes, seconds: float) -> Iterator[_Running]:
-        """Give what git prints as it comes; git is ended after some seconds, and when the caller is done."""
-        with tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as complaint:
+        """Start `git WORDS`, and kill it after some seconds, or when the caller is done with it."""
+        with tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as stderr:
             request.write(stdin)
             request.seek(0)
-            with self._start(words, request, complaint) as process:
-                running = _Running(process, words[0], complaint, seconds)
+            with self._start(words, request, stderr) as process:
+                running = _Running(process, words[0], stderr, seconds)
                 try:
                     yield running
                 finally:
@@ -195,6 +202,10 @@ class Repository(NamedTuple):
     def _start(
         self, words: Sequence[str], stdin: IO[bytes] | int, stderr: IO[bytes] | int
     ) -> Popen[bytes]:
+        """Start `git WORDS` with settings under which it runs no program that a repository names.
+
+        Raises `ValueError` for a command that isn't allowed, and `GitError` if there's no git.
+        """
         rules = _rules()
         command = words[0]
         if command not in rules["reading"]:
@@ -212,9 +223,15 @@ class Repository(NamedTuple):
         if self.bare:
             argv.append("--git-dir=.")
         argv += words
-        env = _environment()
         try:
-            process = Popen(argv, cwd=self.folder, env=env, stdin=stdin, stdout=PIPE, stderr=stderr)  # noqa: S603 - git, and our own words
+            process = Popen(  # noqa: S603 - git, and our own words
+                argv,
+                cwd=self.folder,
+                env=_environment(),
+                stdin=stdin,
+                stdout=PIPE,
+                stderr=stderr,
+            )
         except OSError as error:
             raise GitError(
                 f"git {command}: could not be started ({error.strerror}); install git"
@@ -226,94 +243,105 @@ class Repository(NamedTuple):
 def normalize_address(address: str, folder: str) -> str:
     """Reduce an address to `HOST/PATH` or a full path: the same for all addresses of a repository.
 
-    User names and passwords are left out. A relative path is seen from `folder`.
+    User names and passwords are left out. A relative path is relative to `folder`.
     """
     match = _URL.fullmatch(address) or _SCP.fullmatch(address)
-    if match is None:
-        path = address
-    elif match["host"]:
-        return f"{match['host'].lower()}/{match['path'].rstrip('/').removesuffix('.git')}"
-    else:
-        path = f"/{match['path']}"
+    if match is not None and match["host"]:
+        path_on_host = match["path"].rstrip("/").removesuffix(".git")
+        return f"{match['host'].lower()}/{path_on_host}"
+    path = address if match is None else f"/{match['path']}"  # such as file:///path
     return os.path.realpath(os.path.join(folder, path)).removesuffix(".git")  # noqa: PTH118 - no file is meant
 
 
 def _environment() -> dict[str, str]:
-    """Return the variables for a git: of its own only those that say which repository and settings."""
+    """Build git's environment: of its own variables, only safe ones and those that name the repository."""
     rules = _rules()
     variables = {}
     for name, value in environment.environ().items():
-        is_of_git = name.startswith("GIT_")
-        if not is_of_git or name in rules["kept"] or name.startswith("GIT_CONFIG_"):
+        is_gits_own = name.startswith("GIT_")
+        is_kept = name in rules["kept"] or name.startswith("GIT_CONFIG_")
+        if is_kept or not is_gits_own:
             variables[name] = value
     search_path = programs.search_path(environment.environ())
     return {**variables, **rules["environment"], "PATH": search_path}
 
 
 def _read_blob(stdout: IO[bytes], name: str, length: int) -> bytes:
-    """Return a blob from what `cat-file --batch` prints: a line, the bytes and a newline."""
+    """Read the next blob that `cat-file --batch` prints: a line, the bytes and a newline.
+
+    Raises `GitError` if that's not a blob of this length.
+    """
     head = stdout.readline()
     content = stdout.read(length)
-    if not head.endswith(b" blob %d\n" % length) or stdout.read(1) != b"\n":
+    newline = stdout.read(1)
+    if not head.endswith(b" blob %d\n" % length) or newline != b"\n":
         raise GitError(f"git cat-file: {name} could not be read")
     return content
 
 
 def _limit_memory(pid: int) -> None:
-    """Have a git end that needs much memory: it holds all changes of a commit before it prints the first."""
+    """Limit the memory of a git: it holds all changes of a commit before it prints the first.
+
+    Only Linux can do that to another process.
+    """
     if sys.platform != "linux":
         return
     import resource  # noqa: PLC0415 - Windows has none
 
-    with suppress(OSError):  # it has ended
+    with suppress(OSError):  # the process has ended already
         resource.prlimit(pid, resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
 
 
 class _Running:
-    """A git that was started, and what it prints; nothing waits for it longer than some seconds."""
+    """A running git and its output. After some seconds it's killed, so nothing waits for it longer."""
 
     def __init__(
-        self, process: Popen[bytes], word: str, complaint: IO[bytes], seconds: float
+        self, process: Popen[bytes], command: str, stderr: IO[bytes], seconds: float
     ) -> None:
         self._process = process
-        self._word = word
-        self._complaint = complaint
+        self._command = command
+        self._stderr = stderr
         self._seconds = seconds
         self._is_late = False
-        self._timer = threading.Timer(seconds, self._stop)
+        self._timer = threading.Timer(seconds, self._kill_late)
         self._timer.daemon = True
         self._timer.start()
 
-    def _stop(self) -> None:
+    def _kill_late(self) -> None:
         self._is_late = True
         self._process.kill()
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the output, piece by piece, to its end."""
+        """Yield the output in pieces, until it ends."""
         stdout = self._process.stdout
         assert isinstance(stdout, io.BufferedReader)  # noqa: S101 - opened as a pipe
         while piece := stdout.read1(_PIECE):
             yield piece
 
     def done(self) -> CompletedProcess[bytes]:
-        """Return the exit code and the complaint, once all was printed; raises `GitError` if it is late."""
+        """Wait for the exit code, and return it with the error output; raises `GitError` if git was killed.
+
+        Call it after `pieces`: until its output is read, git may not end.
+        """
         self._process.wait()
         if self._is_late:
-            raise GitError(f"git {self._word}: no response in {self._seconds:g} s")
-        self._complaint.seek(0)
+            raise GitError(f"git {self._command}: no response in {self._seconds:g} s")
+        self._stderr.seek(0)
+        complaint = self._stderr.read(_PIECE)
         return CompletedProcess(
-            self._word, self._process.returncode, b"", self._complaint.read(_PIECE)
+            self._command, self._process.returncode, stdout=b"", stderr=complaint
         )
 
     def end(self) -> None:
+        """Kill the process, unless it has ended."""
         self._timer.cancel()
-        self._process.kill()  # does nothing where it has ended
+        self._process.kill()
 
 
-def _failed(word: str, done: CompletedProcess[bytes]) -> GitError:
+def _failed(command: str, done: CompletedProcess[bytes]) -> GitError:
+    """Build the error for a command that failed, with git's complaint or else its exit code."""
     if _LACKING in done.stderr:
-        return GitError(f"git {word}: {PARTIAL}")
-    complaint = (
-        short_line(done.stderr.decode("utf-8", "replace"), 300) or f"exit code {done.returncode}"
-    )
-    return GitError(f"git {word}: {complaint}")
+        return GitError(f"git {command}: {PARTIAL}")
+    complaint = short_line(done.stderr.decode("utf-8", "replace"), 300)
+    reason = complaint or f"exit code {done.returncode}"
+    return GitError(f"git {command}: {reason}")

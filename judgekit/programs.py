@@ -1,6 +1,7 @@
-"""Programs that judgekit starts: where they are found, what they may know, how they are bounded.
+"""Starts programs: finds them, limits their time and output, and withholds secrets from them.
 
-And Python without anything of the current folder. Standard library only: the prompt hook imports this.
+Starts Python, too, so that it imports nothing from the current folder. Standard library only: the prompt hook
+imports this.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_NEEDED = "pydantic"  # stands for all that judgekit depends on
+_NEEDED = "pydantic"  # if it's there, so are judgekit's other dependencies
 # What Python's own variables name may lie in the current folder: `-I` ignores all but what `site` reads.
 _USER_BASE = "PYTHONUSERBASE"
 # For a shell that starts a Python which is not isolated: none of its variables leads into the current folder.
@@ -32,9 +33,13 @@ _START = (
 
 
 def find(name: str, environ: Mapping[str, str]) -> str | None:
-    """Return the path of a program in the absolute folders of `PATH`: others may be those of a repository."""
+    """Find a program in `PATH`, or return the absolute path that names one; None if there's none.
+
+    Relative entries of `PATH` are left out: a repository could put its own programs there.
+    """
     files = [name]
-    if not os.path.dirname(name):
+    is_path = bool(os.path.dirname(name))
+    if not is_path:
         if os.name == "nt":
             endings = environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";")
         else:
@@ -51,7 +56,7 @@ def find(name: str, environ: Mapping[str, str]) -> str | None:
 
 
 def search_path(environ: Mapping[str, str]) -> str:
-    """Return `PATH` without its empty and relative entries, for the programs that a program starts."""
+    """Return `PATH` without empty and relative entries, which mean folders of a repository."""
     entries = environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(entry for entry in entries if os.path.isabs(entry))
 
@@ -59,17 +64,19 @@ def search_path(environ: Mapping[str, str]) -> str:
 def known(program: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Build a program's environment: the variables it may know and those set for it (`programs.toml`)."""
     table = environment.table(__file__, "programs.toml")
-    own = table[program]
-    names = {*table["kept"], *table[program]["kept"]}
-    begin = tuple(own.get("begin", ()))
-    given = dict[str, str](own.get("set", {}))
-    return {
-        name: value for name, value in environ.items() if name in names or name.startswith(begin)
-    } | given
+    rules = table[program]
+    kept_names = {*table["kept"], *rules["kept"]}
+    kept_prefixes = tuple(rules.get("begin", ()))
+    variables: dict[str, str] = {}
+    for name, value in environ.items():
+        if name in kept_names or name.startswith(kept_prefixes):
+            variables[name] = value
+    variables.update(rules.get("set", {}))
+    return variables
 
 
 class Unfinished(Exception):  # noqa: N818 - what became of the program
-    """A program was ended: it took too long, or printed too much; the text says which."""
+    """A program was killed, because it took too long or printed too much; the text says which."""
 
 
 def run(
@@ -81,18 +88,18 @@ def run(
     folder: str = "~",
     most: int = MOST,
 ) -> tuple[int, bytes, str]:
-    """Return a program's exit code and what it printed; no shell reads `argv`, and it runs in `folder`.
+    """Run a program in `folder`, without a shell, and return its exit code, output and error output.
 
-    It is done when all that it started is, and ends with it. Raises `OSError` or `ValueError` if it can't
-    be started, and `Unfinished`.
+    It's done when all processes that it started are, too; any that remain are killed. Raises `OSError` or
+    `ValueError` if it can't be started, `Unfinished` if it takes too long or prints more than `most` bytes.
     """
-    given: bytes | None = stdin.encode("utf-8", "replace")
     import contextlib  # noqa: PLC0415 - the hook starts no program, and subprocess costs as much as it
     import signal  # noqa: PLC0415 - the same
     import subprocess  # noqa: PLC0415 - the same
 
-    until = time.monotonic() + seconds
-    printed = None
+    data: bytes | None = stdin.encode("utf-8", "replace")
+    deadline = time.monotonic() + seconds
+    output: tuple[bytes, bytes] | None = None
     with subprocess.Popen(  # noqa: S603 - a program that the user chose, or knows
         argv,
         cwd=os.path.expanduser(folder),
@@ -103,28 +110,31 @@ def run(
         start_new_session=True,
     ) as process:
         try:
-            while printed is None:
+            while output is None:
+                # Wait for short times only, to see soon if it prints too much.
+                wait = min(0.05, max(0, deadline - time.monotonic()))
                 try:
-                    printed = sizes = process.communicate(
-                        given, min(0.05, max(0, until - time.monotonic()))
-                    )
+                    output = process.communicate(data, wait)
+                    output_until_now = output
                 except subprocess.TimeoutExpired as late:
-                    given = None
-                    sizes = (late.output or b"", late.stderr or b"")
-                if max(map(len, sizes)) > most:
+                    data = None  # `communicate` goes on with the data of its first call
+                    output_until_now = (late.output or b"", late.stderr or b"")
+                if max(map(len, output_until_now)) > most:
                     raise Unfinished(f"printed more than {most:,} bytes")
-                if printed is None and time.monotonic() >= until:
+                if output is None and time.monotonic() >= deadline:
                     raise Unfinished(f"no response within {seconds:.3g} s")
         finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                process.kill() if sys.platform == "win32" else os.killpg(
-                    process.pid, signal.SIGKILL
-                )
-    return process.returncode, printed[0], printed[1].decode("utf-8", "replace")
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # all have ended
+                if sys.platform == "win32":
+                    process.kill()
+                else:
+                    os.killpg(process.pid, signal.SIGKILL)
+    stdout, stderr = output
+    return process.returncode, stdout, stderr.decode("utf-8", "replace")
 
 
 def python(module: str, *words: str) -> list[str]:
-    """Return the command that runs a module isolated (`-I`), with the packages that this process found."""
+    """Build the command that runs a module in an isolated Python (`-I`) with this process's packages."""
     return [sys.executable, "-I", "-c", _START.format(root=ROOT, module=module), *words]
 
 
@@ -139,23 +149,29 @@ def run_module(module: str) -> None:
 def make_importable() -> None:
     """Add the folders of installed packages to the path of an isolated interpreter, if it lacks them.
 
-    Before them comes the folder that holds this package, where its dependencies lie there too (`pip install
-    --target`); after them the user's own packages, which `-I` leaves out, where they are needed.
+    In front of them comes the folder with this package, if it has the dependencies too (`pip install
+    --target`). Behind them come the user's own packages, which `-I` leaves out, if they're needed.
     """
     if not sys.flags.isolated:
         return
     import site  # noqa: PLC0415 - a fifth of the cost of starting Python; the hook's usual answer needs none
     from importlib.util import find_spec  # noqa: PLC0415 - the same
 
-    packages = (place for place, folder in enumerate(sys.path) if folder.endswith("-packages"))
-    standard = next(packages, len(sys.path))
-    if sys.flags.no_site and os.path.isabs(sys.executable):  # beside it `site` looks for them
+    packages_at = len(sys.path)
+    for number, folder in enumerate(sys.path):
+        if folder.endswith("-packages"):
+            packages_at = number
+            break
+    # `site` looks for the packages' folders beside the executable.
+    if sys.flags.no_site and os.path.isabs(sys.executable):
         site.main()
     if ROOT not in sys.path and os.path.isdir(os.path.join(ROOT, _NEEDED)):
         site.addsitedir(ROOT)
         sys.path.remove(ROOT)
-        sys.path.insert(standard, ROOT)
-    if find_spec(_NEEDED) is None and os.path.isabs(
-        environment.environ().get(_USER_BASE) or os.sep
-    ):
+        sys.path.insert(packages_at, ROOT)
+    user_base = environment.environ().get(_USER_BASE)
+    is_safe_base = not user_base or os.path.isabs(
+        user_base
+    )  # a relative one could be a repository's
+    if find_spec(_NEEDED) is None and is_safe_base:
         site.addsitedir(site.getusersitepackages())

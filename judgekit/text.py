@@ -1,4 +1,4 @@
-"""Untrusted text made safe to show and to put into a prompt."""
+"""Makes untrusted text safe to show and to put into a prompt."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-# What has a visible category and shows nothing: the rest of the Default_Ignorable_Code_Point of Unicode's
-# DerivedCoreProperties.txt (variation selectors and fillers among them), and the blank Braille pattern.
+# Ranges of characters in other categories that show nothing, either: the remaining ones with
+# Default_Ignorable_Code_Point in Unicode's DerivedCoreProperties.txt (variation selectors and fillers among
+# them), and the blank Braille pattern.
 _BLANK = (
     *((0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2065, 0x2065)),
     *((0x2800, 0x2800), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8)),
@@ -22,8 +23,8 @@ _OF_NUMBERS = frozenset("0123456789.eE+-")
 _MOST_LEARNT = 4096  # characters; a text of any script has fewer
 _COLOUR = r"(?:\x1b\[[0-9;]*m)*"  # some servers take colours out before they read a line
 _BLANK_IN_LINE = r"[^\S\n\r\u2028\u2029]"
-# The commands that CI servers obey, by what a text with one has in it: a pattern of what stands before the
-# sign that is written in another form, and of that sign.
+# The commands that CI servers obey. A text with one has one of the marks; the pattern finds the sign that's
+# to be escaped, and the text before it.
 _COMMANDS = {
     # Azure (learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands), GitHub's first form and
     # TeamCity (jetbrains.com/help/teamcity/service-messages.html): ##vso[, ##[, ##teamcity[, anywhere.
@@ -47,12 +48,17 @@ _SOURCES = {"project": " (the project's)", "user": " (your own)", "path": " (fro
 
 
 def rubric_name(name: str, source: str | None) -> str:
-    """Return a rubric's name; one that judgekit did not bring, though it brings one of that id, says so."""
-    return f"{name}{_SOURCES.get(source or '', '')}"
+    """Add its source to the name of a rubric that replaces a bundled one: `document@1 (the project's)`.
+
+    Any other has None as its source, and keeps its name.
+    """
+    if source is None:
+        return name
+    return name + _SOURCES.get(source, "")
 
 
 def visible(text: str) -> str:
-    """Return `text` without what nobody sees; line breaks and tabs stay, other separators become breaks."""
+    """Drop the invisible characters of a text. Tabs stay, and all line separators become LF."""
     text = (
         text.replace("\r\n", "\n")
         .replace("\r", "\n")
@@ -66,31 +72,34 @@ def visible(text: str) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines of a text, ended by LF or CR LF alone; `str.splitlines` ends them at nine others."""
-    if text:
-        return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
-    return []
+    """Split a text into lines at LF and CR LF only: `str.splitlines` splits at nine other characters, too."""
+    if not text:
+        return []
+    lines = text.removesuffix("\n").split("\n")
+    return [line.removesuffix("\r") for line in lines]
 
 
 def defused(cell: str) -> str:
-    """Return the text of a cell of CSV so that no spreadsheet calculates it; `as_before` undoes that.
+    """Put `'` before a CSV cell that a spreadsheet would calculate; `as_before` removes it.
 
     A number stays as it is, with its sign.
     """
+    # A cell that already begins with `'` gets another, so that removing one gives the same cell.
     if _is_formula(cell.lstrip("'")):
         return f"'{cell}"
     return cell
 
 
 def as_before(cell: str) -> str:
-    """Return a cell of CSV that was `defused` as it was before."""
-    if cell[:1] == "'" and _is_formula(cell.lstrip("'")):
+    """Return a CSV cell as it was before `defused`."""
+    if cell.startswith("'") and _is_formula(cell.lstrip("'")):
         return cell[1:]
     return cell
 
 
 def _is_formula(cell: str) -> bool:
-    if cell[:1] in ("\t", "\r"):
+    """Whether a spreadsheet could take a cell for a formula: it begins like one, and isn't just a number."""
+    if cell.startswith(("\t", "\r")):  # OWASP lists them, too
         return True
     if not cell.lstrip().startswith(_FORMULA_BEGINS):
         return False
@@ -98,23 +107,30 @@ def _is_formula(cell: str) -> bool:
         float(cell)
     except ValueError:
         return True
+    # Python reads more as numbers than spreadsheets do: "-inf", "+1_000", digits of other scripts.
     return not set(cell) <= _OF_NUMBERS
 
 
 def counted(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
+    """Write a count with the singular or the plural: `1 file`, `1,200 files`."""
+    noun = one if count == 1 else many
+    return f"{count:,} {noun}"
 
 
 def is_blank(text: str) -> bool:
-    """Whether nobody sees anything in `text`."""
-    # A long text that begins with something is not read to its end.
-    return not any(visible(text[at : at + _PIECE]).strip() for at in range(0, len(text), _PIECE))
+    """Whether a text has nothing but blanks and invisible characters."""
+    # In pieces, because the first one usually answers it.
+    for start in range(0, len(text), _PIECE):
+        piece = text[start : start + _PIECE]
+        if visible(piece).strip():
+            return False
+    return True
 
 
 def escaped(text: str) -> str:
-    """Return a name as one line that a terminal or a log shows and does not obey.
+    """Return a name as one line that's safe to print on a terminal or in a log.
 
-    What is not visible is escaped, and so are the commands of CI servers.
+    Invisible and control characters are escaped, and so are the commands of CI servers.
     """
     if not (text.isascii() and text.isprintable()):
         text = text.translate(_ESCAPED)
@@ -122,46 +138,50 @@ def escaped(text: str) -> str:
 
 
 def disarmed(text: str) -> str:
-    r"""Return a text for people in which a CI server finds no command: `##vso[` becomes `\x23#vso[`.
+    r"""Escape the commands of CI servers in a text for people: `##vso[` becomes `\x23#vso[`.
 
-    These servers obey lines of a log, whoever wrote them: a file's name, a finding, a quote. All that is
-    printed goes through here, with the colours that it has by then.
+    These servers obey lines of a log, whoever wrote them: a file's name, a finding, a quote. All text that's
+    printed goes through here, after it got its colours.
     """
     return _without_commands(text, "\\x{:02x}")
 
 
 def disarmed_json(text: str) -> str:
-    """Return JSON with the same values in which neither a CI server nor a terminal finds a command."""
+    """Escape what a CI server or a terminal would obey in JSON; its values stay the same."""
     if not (text.isascii() and text.isprintable()):
         text = text.translate(_ESCAPED_IN_JSON)
     return _without_commands(text, "\\u{:04x}")
 
 
 def disarmed_xml(text: str) -> str:
-    """Return XML with the same values in which neither a CI server nor a terminal finds a command."""
+    """Escape what a CI server or a terminal would obey in XML; its values stay the same."""
     if not (text.isascii() and text.isprintable()):
         text = text.translate(_ESCAPED_IN_XML)
     return _without_commands(text, "&#x{:x};")
 
 
 def disarmed_csv(text: str) -> str:
-    """Return CSV in which neither a CI server nor a terminal finds a command; line breaks in cells stay."""
+    """Escape what a CI server or a terminal would obey in CSV; line breaks in cells stay."""
     if not (text.isascii() and text.isprintable()):
         text = text.replace("\r\n", "\n").translate(_ESCAPED_IN_CSV)
     return disarmed(text)
 
 
 def disarmed_annotations(text: str) -> str:
-    """Return annotations of GitHub in which a CI server finds no other command."""
+    """Escape the commands of CI servers in a text, except GitHub's annotations at the start of a line."""
     lines = []
     for line in lines_of(text):
-        head = next((head for head in _ANNOTATIONS if line.startswith(head)), "")
-        lines.append(head + disarmed(line.removeprefix(head)))
+        command = ""
+        for annotation in _ANNOTATIONS:
+            if line.startswith(annotation):
+                command = annotation
+        message = line.removeprefix(command)
+        lines.append(command + disarmed(message))
     return "\n".join(lines)
 
 
 def _without_commands(text: str, form: str) -> str:
-    """Write a sign of each command of a CI server in another form."""
+    """Escape one sign of each command of a CI server in a text; `form` formats the sign's code."""
     patterns = []
     for marks, pattern in _COMMANDS.items():
         if any(mark in text for mark in marks):
@@ -170,23 +190,23 @@ def _without_commands(text: str, form: str) -> str:
         return text
     import re  # noqa: PLC0415 - the hook, and most texts, need none
 
-    def write(match: re.Match[str]) -> str:
+    def escape_sign(match: re.Match[str]) -> str:
         return match["before"] + form.format(ord(match["sign"]))
 
     for pattern in patterns:
-        text = re.sub(pattern, write, text, flags=re.MULTILINE)
+        text = re.sub(pattern, escape_sign, text, flags=re.MULTILINE)
     return text
 
 
 def encodable(text: str) -> str:
-    """Return `text` with lone surrogates replaced: they can be neither printed nor written as JSON."""
+    """Replace lone surrogates (halves of a character) by `?`: they can't be printed or written as JSON."""
     if not text.isascii():
         return text.encode("utf-8", "replace").decode()
     return text
 
 
 class RepeatedKeyError(ValueError):
-    """A JSON object that has a `key` twice: which of the values is meant, nobody knows."""
+    """A JSON object has a `key` twice, so it isn't known which of the values is meant."""
 
     def __init__(self, key: str) -> None:
         self.key = encodable(key)
@@ -194,20 +214,20 @@ class RepeatedKeyError(ValueError):
 
 
 def with_different_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return a JSON object for `json.loads(…, object_pairs_hook=…)`; raises `RepeatedKeyError`."""
-    found: dict[str, object] = {}
+    """Build a JSON object, as `json.loads(…, object_pairs_hook=…)` asks; raises `RepeatedKeyError`."""
+    members: dict[str, object] = {}
     for key, value in pairs:
-        if key in found:
+        if key in members:
             raise RepeatedKeyError(key)
-        found[key] = value
-    return found
+        members[key] = value
+    return members
 
 
 def strict_json(text: str | bytes) -> object:
-    """Read JSON to the letter: `ValueError` for a doubled key, NaN, infinity, or too deep nesting."""
+    """Parse JSON. Raises `ValueError` also for a repeated key, NaN, an infinity, or too deep nesting."""
     import json  # noqa: PLC0415 - the hook has a reader of its own
 
-    # Python reads NaN and infinities, which are no JSON; as whole numbers they raise.
+    # Python accepts NaN and infinities, which aren't JSON; `int` raises `ValueError` for them.
     try:
         return json.loads(text, object_pairs_hook=with_different_keys, parse_constant=int)
     except RecursionError:
@@ -215,17 +235,18 @@ def strict_json(text: str | bytes) -> object:
 
 
 def short_line(text: str, limit: int) -> str:
-    """Return visible text on one line, cut after `limit` characters with an ellipsis."""
-    line = " ".join(visible(text[: 4 * limit]).split())
+    """Put the visible text on one line, and cut it to `limit` characters, the last one an ellipsis."""
+    beginning = text[: 4 * limit]  # longer than the line, because joining blanks shortens it
+    line = " ".join(visible(beginning).split())
     if len(line) <= limit:
         return line
     return line[: limit - 1].rstrip() + "…"
 
 
 class _Table(dict[int, "int | str | None"]):
-    """A table for `str.translate` that learns which characters are shown, and writes the others in a form.
+    """A table for `str.translate` that replaces invisible characters, except those `kept`.
 
-    `kept` are shown, too. Without a way to `write` the others they are dropped.
+    `write` gives the replacement; without it they're dropped. Each character is looked up once.
     """
 
     def __init__(
@@ -240,27 +261,36 @@ class _Table(dict[int, "int | str | None"]):
             self.clear()
         char = chr(code)
         if char.isascii():
-            hidden = not char.isprintable() and char not in self._kept
+            is_hidden = not char.isprintable() and char not in self._kept
         else:
             import unicodedata  # noqa: PLC0415 - the hook shows plain text most of the time
 
-            blank = any(first <= code <= last for first, last in _BLANK)
-            hidden = blank or unicodedata.category(char) in _INVISIBLE
-        instead = self._write(char) if self._write is not None else None
-        self[code] = instead if hidden else code
+            is_blank_char = any(first <= code <= last for first, last in _BLANK)
+            is_hidden = is_blank_char or unicodedata.category(char) in _INVISIBLE
+        if not is_hidden:
+            self[code] = code
+        elif self._write is None:
+            self[code] = None  # drops the character
+        else:
+            self[code] = self._write(char)
         return self[code]
 
 
 def _unicode_escape(char: str) -> str:
+    r"""Escape a character as Python does: `\x1b`, `\u200b`, `\U000e0001`."""
     return char.encode("unicode_escape").decode()
 
 
 def _json_escape(char: str) -> str:
-    units = char.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+    r"""Escape a character as `\u200b`; one beyond U+FFFF takes two escapes, its UTF-16 surrogates."""
+    digits = char.encode("utf-16-be", "surrogatepass").hex()
+    first = digits[:4]
+    second = digits[4:]
+    return f"\\u{first}\\u{second}" if second else f"\\u{first}"
 
 
 def _xml_escape(char: str) -> str:
+    """Escape a character as `&#x200b;`."""
     return f"&#x{ord(char):x};"
 
 
@@ -272,25 +302,29 @@ _ESCAPED_IN_XML = _Table(write=_xml_escape)
 
 
 def unstorable(value: object) -> str:
-    """Say where in JSON a character stands that no database and no file of JSON holds; "" where none does."""
-    left: list[tuple[str, object]] = [("", value)]
-    while left:
-        place, item = left.pop()
+    """Describe a character in a JSON value that can't be stored, and its place; "" if there's none.
+
+    Databases and JSON files refuse NUL characters and lone surrogates.
+    """
+    waiting: list[tuple[str, object]] = [("", value)]  # with the path to it, such as `rows.3.title`
+    while waiting:
+        path, item = waiting.pop()
         if isinstance(item, str):
             problem = _unstorable_character(item)
             if problem:
-                return f"{place or 'the text'}: holds {problem}; leave it out"
+                return f"{path or 'the text'}: holds {problem}; leave it out"
         elif isinstance(item, dict):
             for key, content in item.items():
-                left.append((f"a key of {place or 'the body'}", key))
-                left.append((f"{place}.{escaped(str(key))}".lstrip("."), content))
+                waiting.append((f"a key of {path or 'the body'}", key))
+                waiting.append((f"{path}.{escaped(str(key))}".lstrip("."), content))
         elif isinstance(item, list):
             for number, content in enumerate(item):
-                left.append((f"{place}.{number}".lstrip("."), content))
+                waiting.append((f"{path}.{number}".lstrip("."), content))
     return ""
 
 
 def _unstorable_character(text: str) -> str:
+    """Describe a character of a text that can't be stored; "" if there's none."""
     if "\0" in text:
         return "a NUL character"
     try:
