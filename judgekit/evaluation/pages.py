@@ -201,7 +201,7 @@ def judges_table(report: JudgingReport) -> Table:
 
 
 def outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
-    """Return the table of what each judge said of each item, or of those alone that they disagree about."""
+    """Build the table of the answers about each item; if `disputed`, only if judges disagree."""
     titles = [judge.title for judge in report.judges]
     rows = []
     for outcome in report.outcomes:
