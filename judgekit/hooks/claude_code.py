@@ -66,6 +66,7 @@ def guarded(arguments: list[str] | None = None) -> int:
 
 
 def _end() -> None:
+    """End this process, with a line on stderr, because its time is up."""
     _warn("the hook ran out of time; nothing added to the prompt")
     os._exit(0)
 
@@ -80,8 +81,9 @@ def main(arguments: list[str] | None = None) -> int:
             arguments = sys.argv[2:]
         unknown_option = _find_unknown_option(arguments)
         text, notes = _respond(arguments)
-        for note in filter(None, (unknown_option, *notes)):
-            _warn(note)
+        for note in (unknown_option, *notes):
+            if note:
+                _warn(note)
         if text:
             _write(sys.stdout, 1, text.encode("utf-8", "replace"))
     except BadInputError as error:
@@ -98,8 +100,10 @@ def _respond(arguments: list[str]) -> tuple[str, list[str]]:
     if _is_explain(arguments):
         from judgekit.hooks import explain  # noqa: PLC0415 - for people, not for the client
 
-        _, equals_sign, first_word = arguments[0].partition("=")
-        words = [first_word, *arguments[1:]] if equals_sign else arguments[1:]
+        option, *words = arguments
+        _, equals_sign, first_word = option.partition("=")  # `--explain=WORD` is possible, too
+        if equals_sign:
+            words = [first_word, *words]
         prompt = " ".join(words)
         return explain.report(prompt, os.getcwd(), silent=is_silent(prompt)), []
     if "--stats" in arguments:
@@ -116,22 +120,27 @@ def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         return answer(payload)
     if event in ("Stop", "AfterAgent"):
         return _answer_stop(payload)
-    # Gemini sends the trigger "auto" with every prompt, whether it's compacting or not.
-    is_compacted = event == "PostCompact" or (
-        event == "PreCompress" and payload.get("trigger") == "manual"
-    )
-    is_begun = event == "SessionStart"
-    if is_compacted or (is_begun and payload.get("source") in FORGETTING):
+    if event == "PostCompact":
         _forget_session(payload)
-    if is_begun:
+    elif event == "PreCompress":
+        # Gemini sends the trigger "auto" with every prompt, whether it's compacting or not.
+        if payload.get("trigger") == "manual":
+            _forget_session(payload)
+    elif event == "SessionStart":
+        if payload.get("source") in FORGETTING:
+            _forget_session(payload)
         _start_engine(_find_project(payload))
-    if event in ("PostToolUse", "AfterTool"):
+    elif event in ("PostToolUse", "AfterTool"):
         _refresh_indexes(payload)
     return "", []
 
 
 def _is_explain(arguments: list[str]) -> bool:
-    return bool(arguments) and arguments[0].partition("=")[0] == "--explain"
+    """Whether the first argument is `--explain`, or begins with `--explain=`."""
+    if not arguments:
+        return False
+    option, _, _ = arguments[0].partition("=")
+    return option == "--explain"
 
 
 def _find_unknown_option(arguments: list[str]) -> str:
@@ -230,6 +239,7 @@ def _start_engine(project: str) -> None:
 
 
 def _forget_session(payload: Mapping[str, Any]) -> None:
+    """Forget what a session's prompts got, since it's no longer in the agent's context."""
     from judgekit.hooks import repeats  # noqa: PLC0415 - few sessions begin with a cleared context
 
     repeats.forget(str(payload.get("session_id")))
@@ -298,6 +308,7 @@ def _read_input() -> dict[str, Any]:
 
 
 def _find_project(payload: Mapping[str, Any]) -> str:
+    """Return the project around the folder that an event names, or else around the current folder."""
     cwd = payload.get("cwd")
     if isinstance(cwd, str) and cwd and "\0" not in cwd:
         return environment.project_root(cwd)
@@ -308,15 +319,18 @@ def _find_project(payload: Mapping[str, Any]) -> str:
     return environment.project_root(folder)
 
 
-def _warn(line: str) -> None:
-    _write(sys.stderr, 2, f"judgekit: {' '.join(line.split())}".encode("ascii", "backslashreplace"))
+def _warn(text: str) -> None:
+    """Write a text to stderr, on one line, in ASCII, which any terminal can show."""
+    line = f"judgekit: {' '.join(text.split())}"
+    _write(sys.stderr, 2, line.encode("ascii", "backslashreplace"))
 
 
 def _write(stream: Any, descriptor: int, line: bytes) -> None:  # noqa: ANN401 - a text stream, or None
+    """Write a line to stdout or stderr; if nobody reads it, the line is lost."""
     try:
         if stream is not None:
             stream.buffer.write(line + b"\n")
             stream.flush()
     except OSError:
-        # Nobody reads: without this the interpreter would fail again, and loudly, at its exit.
+        # Otherwise the interpreter would fail again, and loudly, at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

@@ -72,6 +72,7 @@ def fastest(python: str | None = None, client: Client = CLAUDE_CODE) -> dict[str
 
 
 def portable(client: Client = CLAUDE_CODE) -> dict[str, Any]:
+    """Build the entry that works on any machine, for settings that are shared with other people."""
     return {
         "type": "command",
         "command": PORTABLE,
@@ -82,11 +83,15 @@ def portable(client: Client = CLAUDE_CODE) -> dict[str, Any]:
 
 def is_ours(hook: object) -> bool:
     """Whether a client's hook runs judgekit's prompt hook and nothing else, in any of its forms."""
-    return _OURS.search("\0".join(argument_vector(hook))) is not None
+    joined_words = "\0".join(argument_vector(hook))
+    return _OURS.search(joined_words) is not None
 
 
 def argument_vector(hook: object) -> list[str]:
-    """Split a hook into the arguments of its single command (even from the portable form); [] for others."""
+    """Split a hook's command into the program and its arguments.
+
+    An empty list if it's more than a single command, except for our portable form, or too long to be ours.
+    """
     if not isinstance(hook, dict) or hook.get("type") != "command":
         return []
     line = hook.get("command")
@@ -104,9 +109,12 @@ def argument_vector(hook: object) -> list[str]:
         words = list(lexer)
     except ValueError:
         return []
-    has_operator = any(set(word) <= _OPERATORS for word in words)
-    is_plain = "\n" not in line.strip() and not has_operator
-    return words if is_plain else []
+    # A word of operators alone (`&&`, `|`) joins several commands, as a line break does.
+    has_operator = any(_OPERATORS.issuperset(word) for word in words)
+    has_line_break = "\n" in line.strip()
+    if has_operator or has_line_break:
+        return []
+    return words
 
 
 def list_ours(settings: dict[str, Any]) -> list[HookEntry]:
@@ -122,8 +130,12 @@ def list_ours(settings: dict[str, Any]) -> list[HookEntry]:
 def _list_groups(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each group of hooks with its event; groups that the client couldn't read are skipped."""
     hooks = settings.get("hooks")
-    for event, groups in hooks.items() if isinstance(hooks, dict) else ():
-        for group in groups if isinstance(groups, list) else ():
+    if not isinstance(hooks, dict):
+        return
+    for event, groups in hooks.items():
+        if not isinstance(groups, list):
+            continue
+        for group in groups:
             if isinstance(group, dict) and isinstance(group.get("hooks"), list):
                 yield event, group
 
@@ -133,22 +145,25 @@ def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE
 
     Raises `ConfigError` if `hooks` or one of our events has a shape that can't take an entry.
     """
-    wanted = []
-    for event, matcher in client.events.items():
+    new_entries = []
+    for event, tools in client.events.items():
         seconds = TIMEOUTS.get(event, TIMEOUT)
-        wanted.append((event, matcher, hook | {"timeout": seconds * client.per_second}))
+        timed_hook = hook | {"timeout": seconds * client.per_second}
+        new_entries.append((event, tools, timed_hook))
     settings = parse_settings(text, path)
-    if sorted(map(str, list_ours(settings))) == sorted(map(str, wanted)):
+    is_up_to_date = sorted(map(str, list_ours(settings))) == sorted(map(str, new_entries))
+    if is_up_to_date:
         return text
-    _take_out(settings)
+    _remove_ours(settings)
     hooks = settings.setdefault("hooks", {})
     if not isinstance(hooks, dict):
         raise _shape_error(path, "hooks", "an object of events")
-    for event, matcher, timed_hook in wanted:
+    for event, tools, timed_hook in new_entries:
         groups = hooks.setdefault(event, [])
         _check_groups(groups, event, path)
-        tools = {} if matcher is None else {"matcher": matcher}
-        groups.append({**tools, "hooks": [timed_hook]})
+        group: dict[str, Any] = {} if tools is None else {"matcher": tools}
+        group["hooks"] = [timed_hook]
+        groups.append(group)
     return _format(settings, text)
 
 
@@ -166,17 +181,17 @@ def _check_groups(groups: object, event: str, path: str) -> None:
 def remove_hooks(text: str, path: str) -> str:
     """Remove our entries, and any containers they leave empty, from the text; "" if nothing else is left."""
     settings = parse_settings(text, path)
-    _take_out(settings)
+    _remove_ours(settings)
     return _format(settings, text) if settings else ""
 
 
-def _take_out(settings: dict[str, Any]) -> None:
+def _remove_ours(settings: dict[str, Any]) -> None:
     """Remove our entries from settings, and any groups, events and section they leave empty."""
     for event, group in list(_list_groups(settings)):
-        rest = [hook for hook in group["hooks"] if not is_ours(hook)]
+        other_hooks = [hook for hook in group["hooks"] if not is_ours(hook)]
         was_empty = not group["hooks"]
-        if rest or was_empty:
-            group["hooks"] = rest
+        if other_hooks or was_empty:
+            group["hooks"] = other_hooks
             continue
         hooks = settings["hooks"]
         hooks[event] = [other for other in hooks[event] if other is not group]
@@ -188,22 +203,23 @@ def _take_out(settings: dict[str, Any]) -> None:
 
 def _format(settings: dict[str, Any], like: str) -> str:
     """Return settings as text with the indentation, line ends and surroundings of an earlier text."""
-    body = like.strip(_BLANKS)
-    indent = _INDENT.match(like)
-    is_one_line = "\n" not in body and body.strip("{} \t") != ""
-    if indent:
-        width: str | None = indent[1]
+    old_body = like.strip(_BLANKS)
+    indent_match = _INDENT.match(like)
+    is_one_line = "\n" not in old_body and old_body.strip("{} \t") != ""
+    if indent_match:
+        indent: str | None = indent_match[1]
     elif is_one_line:
-        width = None
+        indent = None
     else:
-        width = "  "
-    dumped = json.dumps(settings, indent=width, ensure_ascii="\\u" in like)
+        indent = "  "
+    has_escapes = "\\u" in like
+    body = json.dumps(settings, indent=indent, ensure_ascii=has_escapes)
     if "\r\n" in like:
-        dumped = dumped.replace("\n", "\r\n")
-    if not body:
-        return f"{like}{dumped}\n"
-    start, _, end = like.partition(body)
-    return start + dumped + end
+        body = body.replace("\n", "\r\n")
+    if not old_body:
+        return f"{like}{body}\n"
+    start, _, end = like.partition(old_body)
+    return start + body + end
 
 
 def parse_settings(text: str, path: str) -> dict[str, Any]:
@@ -223,4 +239,5 @@ def parse_settings(text: str, path: str) -> dict[str, Any]:
 
 
 def _shape_error(path: str, key: str, expected: str) -> ConfigError:
+    """Build the error for a value in a client's settings that isn't what's expected."""
     return ConfigError(f"expected {expected}; {_REMEDY}", path=path, key=key)

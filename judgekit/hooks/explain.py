@@ -59,8 +59,12 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
     lines += _describe_stores(configured)
     lines += [f"note: {line}" for line in _judge_without_effect(project)]
     prompt_parts = _cut(prompt, configured)
-    words = dict.fromkeys(term.text for part in prompt_parts for term in part.terms)
-    lines.append(f"words: {', '.join(words) or _NO_WORDS}")
+    words: dict[str, None] = {}  # each once, in their order
+    for part in prompt_parts:
+        for term in part.terms:
+            words[term.text] = None
+    listed_words = ", ".join(words) if words else _NO_WORDS
+    lines.append(f"words: {listed_words}")
     has_several_parts = len(prompt_parts) > 1
     if has_several_parts:
         lines.append(f"parts: {len(prompt_parts)}; each is searched by itself")
@@ -74,7 +78,10 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
 def _explain_candidates(
     prompt: str, ranked: RankedCandidates, configured: Settings, *, has_several_parts: bool
 ) -> list[str]:
-    """Describe the outcome for each candidate, and the reason."""
+    """Describe the outcome for each candidate and its reason, with a summary on the first line.
+
+    The latest session counts as the one in which the prompt is typed.
+    """
     session = _find_latest_session(configured)
     if session is not None:
         session.hold_back(ranked, prompt)  # moves repeats from the candidates to `ranked.repeated`
@@ -82,7 +89,8 @@ def _explain_candidates(
     without_repeats = context.drop_repeats(shown, session, prompt)
     _, mentioned = shown
     _, still_mentioned = without_repeats
-    held_back = [hit for hit in mentioned[: context.MAX_MENTIONED] if hit not in still_mentioned]
+    first_mentioned = mentioned[: context.MAX_MENTIONED]
+    held_back = [hit for hit in first_mentioned if hit not in still_mentioned]
     project = configured.project
     lines = [_sum_up(ranked, without_repeats)]
     for candidate in (*ranked.pinned, *ranked.repeated, *ranked.candidates):
@@ -122,6 +130,7 @@ def _sum_up(ranked: RankedCandidates, shown: context.Shown) -> str:
 
 
 def _describe_stores(configured: Settings) -> list[str]:
+    """Write a line about the user's search program, if there's one, and one about each store."""
     lines = []
     if configured["command"]:
         lines.append(f"command: {' '.join(configured['command'])} ({_COMMAND})")
@@ -134,14 +143,15 @@ def _describe_stores(configured: Settings) -> list[str]:
 
 def _cut(prompt: str, configured: Settings) -> list[Part]:
     """Cut a prompt into parts, in each language that a store is read in."""
-    prompt_parts = []
     text = terms.excerpt(prompt)
-    profiles = configured.profiles.by_kind.values()
-    for language, languages in {
-        profile.language: profile.languages for profile in profiles
-    }.items():
-        others = languages.beside(language.name)
-        prompt_parts += parts.parse(prompt, *terms.choose_languages(text, [language], others))
+    all_languages = {}  # by the main language of a store
+    for profile in configured.profiles.by_kind.values():
+        all_languages[profile.language] = profile.languages
+    prompt_parts = []
+    for main_language, languages in all_languages.items():
+        other_languages = languages.beside(main_language.name)
+        chosen_languages = terms.choose_languages(text, [main_language], other_languages)
+        prompt_parts += parts.parse(prompt, *chosen_languages)
     return prompt_parts
 
 
@@ -157,6 +167,7 @@ def _find_latest_session(configured: Settings) -> repeats.HookSession | None:
 
 
 def _describe_repeat(candidate: Candidate, how: str, session: repeats.HookSession) -> str:
+    """Say how many prompts ago a memory was injected or mentioned, and when it comes back."""
     ago = session.ago(candidate, how)
     return _REPEATED.format(_HOW[how], ago, session.prompts)
 
@@ -202,11 +213,12 @@ def _describe_log(prompt: str, configured: Settings) -> list[str]:
 
 
 def _list_titles(line: dict[str, Any], *keys: str) -> str:
+    """Join the titles of the memories under some keys of a line in the log; "nothing" if there are none."""
     titles = []
     for key in keys:
         for entry in line.get(key, ()):
             titles.append(str(entry.get("title")))
-    return ", ".join(titles) or "nothing"
+    return ", ".join(titles) if titles else "nothing"
 
 
 def _describe_outcome(
@@ -224,18 +236,20 @@ def _describe_outcome(
 
 
 def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -> str:
-    never = _why_never_injected(candidate)
-    if never:
-        return never
+    """Explain why a candidate is injected, mentioned or left out (the `outcome`), with its confidence."""
+    obstacle = _why_never_injected(candidate)
+    if obstacle:
+        return obstacle
     most = configured["max_inject"]
     is_injected = outcome == "injected"
     is_mentioned = outcome == "mentioned"
     if configured["inject"] == "top_k":
-        which = "among" if is_injected else "not among"
-        return f"{which} the first {most} (retrieval.inject is top_k)"
+        position = "among" if is_injected else "not among"
+        return f"{position} the first {most} (retrieval.inject is top_k)"
     if not candidate.rated:
-        rest = "" if is_mentioned else f", and only {context.MAX_MENTIONED} are"
-        limit = f"without a judge it is at most mentioned{rest}"
+        limit = "without a judge it is at most mentioned"
+        if not is_mentioned:
+            limit += f", and only {context.MAX_MENTIONED} are"
         return f"the program gave no confidence (score {candidate.score:g}): {limit}"
     labels = configured.profiles.of(candidate.kind).labels
     label = candidate.confidence_label
@@ -252,12 +266,14 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
         return f"{confidence}: not sure enough to inject it, but it is far ahead of all others"
     if candidate.worth_mentioning:
         return f"{confidence}: not sure enough, since {labels['high']:.2f} is needed to inject it"
-    exception = "; but nothing else was found (retrieval.hint_on_zero)" if is_mentioned else ""
-    least = f"{labels['mention']:.2f} is needed to mention it"
-    return f"{confidence}: not sure enough, since {least}{exception}"
+    reason = f"not sure enough, since {labels['mention']:.2f} is needed to mention it"
+    if is_mentioned:
+        reason += "; but nothing else was found (retrieval.hint_on_zero)"
+    return f"{confidence}: {reason}"
 
 
 def _why_never_injected(candidate: Candidate) -> str:
+    """Say why a memory can't be injected whatever its confidence; "" if it can."""
     if candidate.status:
         return f"it is {candidate.status}: never injected, and last in a search"
     if candidate.damaged:
@@ -266,9 +282,12 @@ def _why_never_injected(candidate: Candidate) -> str:
 
 
 def _name_place(candidate: Candidate, project: str) -> str:
+    """Return a memory's path with its store's, and the line of its best section, if that's known."""
+    path = candidate.add_line(candidate.place)
     is_from_program = candidate.kind == COMMAND
-    store = "" if is_from_program else context.name_store(candidate.root, project)
-    return f"{store}{candidate.add_line(candidate.place)}"
+    if is_from_program:  # it names paths itself
+        return path
+    return f"{context.name_store(candidate.root, project)}{path}"
 
 
 def _describe_evidence(candidate: Candidate, project: str, *, has_several_parts: bool) -> list[str]:
@@ -291,16 +310,18 @@ def _describe_evidence(candidate: Candidate, project: str, *, has_several_parts:
 
 def _describe_words(candidate: Candidate, part: Part) -> str:
     """Say which words of a part of the prompt a candidate has, and how many others fit as well."""
-    words = [part.terms[place].text for place in sorted(candidate.matched)]
-    text = f"has {len(words)} of {counted(len(part.terms), 'word', 'words')}: {', '.join(words)}"
-    titled = [part.terms[place].text for place in sorted(candidate.titled)]
-    if titled == words:
+    words = [part.terms[number].text for number in sorted(candidate.matched)]
+    total = counted(len(part.terms), "word", "words")
+    text = f"has {len(words)} of {total}: {', '.join(words)}"
+    title_words = [part.terms[number].text for number in sorted(candidate.titled)]
+    if title_words == words:
         text += ", in its title or tags"
-    elif titled:
-        text += f"; in its title or tags: {', '.join(titled)}"
+    elif title_words:
+        text += f"; in its title or tags: {', '.join(title_words)}"
+    # The feature is 1 over the number of hits that fit as well, itself included.
     rivals = round(1 / candidate.features["alone"]) - 1
     if len(words) < SEVERAL_TERMS:
-        rivals -= 1  # a single word counts as a rival itself
+        rivals -= 1  # a single word counts as one more hit
     if rivals > 0:
         text += f"; {counted(rivals, 'other fits', 'others fit')} about as well"
     return text
@@ -350,16 +371,17 @@ def add_to_log(
 
 
 def _describe_memories(hits: list[Candidate]) -> list[dict[str, Any]]:
+    """Build the log's objects for memories; the confidence is None if a user's program gave none."""
     memories = []
     for hit in hits:
-        memories.append(
-            {
-                "path": hit.path,
-                "title": short_line(hit.title, _LOGGED_TITLE),
-                "confidence": round(hit.confidence, 3) if hit.rated else None,
-                "label": hit.confidence_label,
-            }
-        )
+        confidence = round(hit.confidence, 3) if hit.rated else None
+        memory = {
+            "path": hit.path,
+            "title": short_line(hit.title, _LOGGED_TITLE),
+            "confidence": confidence,
+            "label": hit.confidence_label,
+        }
+        memories.append(memory)
     return memories
 
 

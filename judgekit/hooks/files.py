@@ -39,6 +39,7 @@ class FileChange(NamedTuple):
 
     @property
     def changes(self) -> bool:
+        """Whether there's anything to do."""
         return self.before != self.after or self.backup is not None or self.not_executable
 
 
@@ -78,16 +79,22 @@ def uninstall(change: FileChange) -> None:
     else:
         replace(change.path, change.before, change.after, is_users=change.is_users)
     folders, records = _load()
-    folders_above = [Path(folder) for folder in folders if Path(folder) in change.path.parents]
+    parent = change.path.parent
+    candidates = [Path(folder) for folder in folders if Path(folder) in change.path.parents]
     record = records.pop(str(change.path), None)
-    if record is None and change.path.parent.name in _FOLDERS:
-        folders_above.append(change.path.parent)
-    remove_folders(folders_above)
-    removed = [str(folder) for folder in folders_above if not folder.exists()]
-    _save([folder for folder in folders if folder not in removed], records)
+    if record is None and parent.name in _FOLDERS:
+        candidates.append(parent)
+    remove_folders(candidates)  # those that are empty
+    kept_folders = []
+    for folder in folders:
+        is_removed = Path(folder) in candidates and not Path(folder).exists()
+        if not is_removed:
+            kept_folders.append(folder)
+    _save(kept_folders, records)
 
 
 def find_record(file: Path) -> Record | None:
+    """Return the record of a file that an installation wrote; None for any other file."""
     _, records = _load()
     return records.get(str(file))
 
@@ -95,19 +102,22 @@ def find_record(file: Path) -> Record | None:
 def is_as_written(file: Path, content: bytes | None) -> bool:
     """Whether a file is as the installation wrote it, so that its former content can be restored."""
     record = find_record(file)
-    sha256 = hashlib.sha256(content or b"").hexdigest()
-    return record is not None and content is not None and record.sha256 == sha256
+    if record is None or content is None:
+        return False
+    return record.sha256 == hashlib.sha256(content).hexdigest()
 
 
 def names_in_code(content: bytes | None, word: str) -> bool:
     """Whether a line of a program or a configuration has a word; commented-out lines don't count."""
     for line in lines_of(os.fsdecode(content or b"")):
-        if word in line and not line.lstrip().startswith(("#", "//")):
+        is_comment = line.lstrip().startswith(("#", "//"))
+        if word in line and not is_comment:
             return True
     return False
 
 
 def location() -> Path:
+    """Return the path of the file with the records of installations; it may not exist."""
     return Path(environment.INSTALLED.path())
 
 
@@ -168,6 +178,7 @@ def _check_writable(path: Path, target: Path) -> None:
 
 
 def _check_unchanged(path: Path, before: bytes | None) -> None:
+    """Raise `InputError` if a file's content isn't `before` any more."""
     if read(path) != before:
         problem = f"another program just changed it; {_UNTOUCHED} by this command; run it again"
         raise InputError(f"{path}: {problem}")
@@ -181,9 +192,10 @@ def remove_folders(folders: list[Path]) -> None:
 
 
 def _move(path: Path, target: Path, *, is_users: bool) -> None:
+    """Move another program's file, a link as well; raises `InputError` if that fails."""
     try:
         if not is_users:
-            # Raises if a folder above is a link. The file itself may be one: it's moved, not followed.
+            # Raises if a folder above is a link, which may have come with the project.
             outputs.place_of(str(path.with_name("no such file")))
         path.replace(target)
     except OSError as error:
@@ -193,13 +205,14 @@ def _move(path: Path, target: Path, *, is_users: bool) -> None:
         ) from None
 
 
-def _input_error(path: Path, error: OSError, what: str) -> InputError:
+def _input_error(path: Path, error: OSError, problem: str) -> InputError:
+    """Build the error for a file that can't be read or written (the `problem`)."""
     remedy = "check that it is a file, and that you can read and write it and its folder"
-    return InputError(f"{path}: {what} ({error.strerror}); {remedy}; {_UNTOUCHED}")
+    return InputError(f"{path}: {problem} ({error.strerror}); {remedy}; {_UNTOUCHED}")
 
 
 def _load() -> tuple[list[str], dict[str, Record]]:
-    """Return the folders that installations made, and the record of each file."""
+    """Return the folders that installations made, and the record of each file; nothing if they're damaged."""
     try:
         data: Any = json.loads(location().read_bytes())
         records = {}

@@ -99,11 +99,14 @@ def fit_model(
     A prompt gets the `most` likeliest memories. `present` is the current threshold, if there's one.
     """
     before = {} if present is None else {INJECT_ABOVE: present}
-    judged = [trial for trial in trials if trial.model == model]
+    judged_trials = [trial for trial in trials if trial.model == model]
+    probabilities: list[float] = []
+    for trial in judged_trials:
+        probabilities += trial.sureness.values()
     thresholds = []
-    for value in _round_down([each for trial in judged for each in trial.sureness.values()]):
+    for value in _round_down(probabilities):
         injections = []
-        for trial in judged:
+        for trial in judged_trials:
             surest = trial.surest(most)
             injected = [hit for hit in surest if trial.sureness[hit.path] >= value]
             injections.append(_Injections(trial, injected, counted=injected))
@@ -123,7 +126,8 @@ def _choose_threshold(
         return unchanged.model_copy(update={"refused": reason})
     best = _choose_best(thresholds, present)
     precision = best.precision
-    is_uncertain = precision.of < FEWEST or precision.high - precision.low > WIDEST
+    interval_width = precision.high - precision.low
+    is_uncertain = precision.of < FEWEST or interval_width > WIDEST
     result: dict[str, Any] = {"precision": precision, "coverage": best.coverage}
     if precision.value < BAR:
         problem = f"no threshold reaches a precision of {BAR:.2f}"
@@ -147,8 +151,10 @@ def _try_thresholds(
 
     Memories of any kind can cover a prompt, but only those of `kind` count for the precision.
     """
-    hits = [hit for trial in trials for hit in trial.hits if hit.kind == kind]
-    values = _round_down([hit.confidence for hit in hits], also=labels[kind][HIGH])
+    confidences = []
+    for trial in trials:
+        confidences += [hit.confidence for hit in trial.hits if hit.kind == kind]
+    values = _round_down(confidences, also=labels[kind][HIGH])
     high_by_kind = {name: limits[HIGH] for name, limits in labels.items()}
     thresholds = []
     for value in values:
@@ -165,6 +171,7 @@ def _try_thresholds(
 
 
 def _choose_injected(trial: PromptTrial, high_by_kind: Mapping[str, float]) -> list[Candidate]:
+    """List the hits that reach the threshold of their kind; hits of unknown kinds and damaged ones don't."""
     injected = []
     for hit in trial.hits:
         high = high_by_kind.get(hit.kind)
@@ -174,7 +181,7 @@ def _choose_injected(trial: PromptTrial, high_by_kind: Mapping[str, float]) -> l
 
 
 def _round_down(values: Iterable[float], also: float | None = None) -> list[float]:
-    """Round values down to hundredths, each once, from the lowest up."""
+    """Round values down to hundredths; return each result once, and the value `also`, the lowest first."""
     thresholds = {floor(100 * value) / 100 for value in values}
     if also is not None:
         thresholds.add(also)
@@ -184,7 +191,10 @@ def _round_down(values: Iterable[float], also: float | None = None) -> list[floa
 def _measure(
     value: float, injections: Sequence[_Injections], answers: Answers
 ) -> _Threshold | None:
-    """Measure a threshold by its injections; None if one that counts has no answer, or there are none."""
+    """Measure a threshold by its injections.
+
+    None if nobody was asked about one of those that count, or if nobody could tell about any of them.
+    """
     relevant = 0
     irrelevant = 0
     covered_prompts = 0
@@ -195,8 +205,11 @@ def _measure(
             pair = trial.pair(hit)
             if pair not in answers:
                 return None
-            relevant += answers[pair] is True
-            irrelevant += answers[pair] is False  # None: the person couldn't tell
+            answer = answers[pair]  # None if the person couldn't tell
+            if answer is True:
+                relevant += 1
+            elif answer is False:
+                irrelevant += 1
     precision = share(relevant, relevant + irrelevant)
     coverage = share(covered_prompts, len(injections))
     if precision is None or coverage is None:
@@ -205,10 +218,10 @@ def _measure(
 
 
 def _choose_best(thresholds: Sequence[_Threshold], present: float) -> _Threshold:
-    """Return the precise enough threshold that covers most prompts, or else the most precise one.
+    """Choose the threshold that covers most prompts among those with a precision of `BAR` or more.
 
-    Of several that cover as many, the most precise one is best, and of equals the nearest to the present one,
-    so that nothing changes without a reason.
+    Without any, it's the most precise one. Of several that cover as many, the most precise one is best, and
+    of equals the nearest to the present one, so that nothing changes without a reason.
     """
     precise = [threshold for threshold in thresholds if threshold.precision.value >= BAR]
     if not precise:
@@ -223,13 +236,17 @@ def _choose_best(thresholds: Sequence[_Threshold], present: float) -> _Threshold
 
 
 def more_needed(precision: Share | None) -> int | None:
-    """Estimate how many more labels with the same share allow a threshold; None beyond `_MOST`."""
+    """Estimate how many more labels are needed for a threshold, if the share of relevant ones stays the same.
+
+    None if that's more than anybody would answer.
+    """
     if precision is None:
         return FEWEST
-    for labels in range(max(precision.of, FEWEST), _MOST):
-        expected = share(round(precision.value * labels), labels)
-        if expected and expected.high - expected.low <= WIDEST:
-            return labels - precision.of
+    for label_count in range(max(precision.of, FEWEST), _MOST):
+        relevant = round(precision.value * label_count)
+        expected = share(relevant, label_count)
+        if expected is not None and expected.high - expected.low <= WIDEST:
+            return label_count - precision.of
     return None
 
 

@@ -115,15 +115,17 @@ def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
 
 
 def _refuse_if_off(place: HooksFolder, folder: Path) -> None:
+    """Raise `UsageError` if git's configuration switches all hooks off."""
     if place.is_off:
         raise UsageError(f"{_describe_off(folder)}; unset it: git config --unset {HOOKS_PATH}")
 
 
 def _describe_off(folder: Path) -> str:
     """Say that git runs no hooks because of its configuration, and name the file."""
-    source, _, value = (_read_setting(folder, HOOKS_PATH, "--show-origin") or "").partition("\t")
-    what = value or "empty"
-    return f"{HOOKS_PATH} is {what} ({source}), which is no folder: git runs no hooks here"
+    line = _read_setting(folder, HOOKS_PATH, "--show-origin") or ""
+    source, _, value = line.partition("\t")
+    shown_value = value or "empty"
+    return f"{HOOKS_PATH} is {shown_value} ({source}), which is no folder: git runs no hooks here"
 
 
 def _read_setting(folder: Path, key: str, *options: str) -> str | None:
@@ -149,37 +151,45 @@ def render(python: str | None = None, root: str = programs.ROOT) -> bytes:
     }
     for name, value in values.items():
         template = template.replace(f"@{name}@", value)
+    # The checksum of everything below it shows later whether somebody has edited the hook.
     head, _, body = os.fsencode(template).partition(b"@SUM@\n")
     return head + _checksum(body) + b"\n" + body
 
 
 def owner_of(content: bytes | None) -> Owner:
-    """Identify a hook's owner; `edited` is one of ours that was changed by hand."""
+    """Identify a hook's owner; "none" if there's no file, "edited" if it's ours but changed by hand."""
     if content is None:
         return "none"
     head = _HEAD.match(content)
     if head is None:
         return "foreign"
-    if head[1] == _checksum(content[head.end() :]):
+    checksum_in_head = head[1]
+    body = content[head.end() :]
+    if checksum_in_head == _checksum(body):
         return "ours"
     return "edited"
 
 
 def _checksum(body: bytes) -> bytes:
-    return hashlib.sha256(body.replace(b"\r\n", b"\n")).hexdigest()[:16].encode()
+    """Return the beginning of a digest of a hook's lines, whichever line ends they have."""
+    digest = hashlib.sha256(body.replace(b"\r\n", b"\n")).hexdigest()
+    return digest[:16].encode()
 
 
 def read_installation(content: bytes) -> tuple[str, str]:
-    """Return the interpreter of a hook of ours, and its judgekit's folder; "" for other hooks."""
+    """Return the interpreter of a hook of ours and the folder of its judgekit; both "" for other hooks."""
     match = _INSTALLATION.search(os.fsdecode(content))
     if match is None:
         return "", ""
-    python, root = match.groups(default="")
+    python, root = match.groups(default="")  # a hook of an earlier version names no folder
     return _unquote(python), _unquote(root)
 
 
 def _unquote(path: str) -> str:
-    return "".join(shlex.split(path)) if len(path) <= _LONGEST else ""
+    """Remove a shell's quotes from a path; "" for one that's too long to be a path."""
+    if len(path) > _LONGEST:
+        return ""
+    return "".join(shlex.split(path))
 
 
 def _find_our_file(hooks: Path) -> Path:
@@ -208,12 +218,13 @@ def plan_install(place: HooksFolder, python: str | None = None) -> FileChange:
             f"{path} belongs to another program, and so does {backup}, which ran before judgekit's"
         )
         raise UsageError(f"{both}; remove one or combine both in one file, then run this again")
+    lacks_run_bit = owner == "ours" and not os.access(path, os.X_OK)
     return FileChange(
         path,
         before,
         after=render(python),
         backup=backup if is_foreign else None,
-        not_executable=owner == "ours" and not os.access(path, os.X_OK),
+        not_executable=lacks_run_bit,
         is_users=place.shared,
     )
 
@@ -245,17 +256,20 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
         for path in _list_ours(hooks):
             change = _plan_removal(path, backup, is_users=False)
             changes.append(change)
-            backup = None  # it came back in place of the first
-        is_kept_alone = backup is not None and not changes and os.path.lexists(backup)
-        if is_kept_alone and not os.path.lexists(hooks / HOOK):
+            backup = None  # it replaces the first of ours
+        # Without a hook of ours, an earlier hook may still wait to come back.
+        is_backup_alone = backup is not None and not changes and os.path.lexists(backup)
+        if is_backup_alone and not os.path.lexists(hooks / HOOK):
             changes.append(_plan_removal(hooks / HOOK, backup, is_users=False))
     if changes:
         return changes
     if place.shared and any(_list_ours(place.hooks)):
         remedy = "judgekit uninstall git --scope user removes it"
         raise UsageError(f"judgekit's hook is in {place.hooks}, for all repositories; {remedy}")
-    path = (place.hooks if not place.is_off else place.usual or place.hooks) / HOOK
-    return [FileChange(path, None, after=None)]
+    usual_hooks = place.hooks
+    if place.is_off and place.usual is not None:
+        usual_hooks = place.usual
+    return [FileChange(usual_hooks / HOOK, None, after=None)]
 
 
 def _list_folders(place: HooksFolder) -> list[Path]:
@@ -282,6 +296,7 @@ def _list_ours(hooks: Path) -> list[Path]:
 
 
 def _plan_removal(path: Path, backup: Path | None, *, is_users: bool) -> FileChange:
+    """Plan the removal of a hook, for which an earlier hook in `backup` comes back, if there's one."""
     before, _ = _read_hook(path)
     if backup is not None and not os.path.lexists(backup):
         backup = None
@@ -340,11 +355,11 @@ def list_notes(place: HooksFolder) -> Iterator[str]:
     tree = place.tree
     hook = str(place.hooks / HOOK)
     may_be_in_tree = not place.shared and ".git" not in place.hooks.parts
-    if tree and may_be_in_tree and not Repository(tree).holds("check-ignore", "--quiet", hook):
-        remedy = (
-            "do not commit the hook, because it names paths of this machine; or install pre-commit"
-        )
-        yield f"{place.hooks} is inside the project; {remedy}"
+    if tree is not None and may_be_in_tree:
+        is_ignored = Repository(tree).holds("check-ignore", "--quiet", hook)
+        if not is_ignored:
+            remedy = "do not commit the hook, because it names paths of this machine; or install pre-commit"
+            yield f"{place.hooks} is inside the project; {remedy}"
     if place.shared:
         yield f"all repositories with this core.hooksPath use {place.hooks}"
     configuration = _find_lefthook(tree)
@@ -373,6 +388,7 @@ def check_git_hook(folder: Path) -> Iterator[Finding]:
 
 
 def _describe_hook(folder: Path) -> Iterator[Remark]:
+    """Yield remarks on the hook that git runs before a push; none outside of a repository."""
     try:
         place = find_hooks(folder)
         if place.is_off:
@@ -413,7 +429,8 @@ def _describe_configured_hooks(folder: Path) -> Iterator[Remark]:
     except GitError:  # it has none
         return
     for line in lines_of(os.fsdecode(raw)):
-        name = line.split(" ")[0].removeprefix("hook.").removesuffix(".event")
+        key, _, _ = line.partition(" ")  # a line is `hook.NAME.event pre-push`
+        name = key.removeprefix("hook.").removesuffix(".event")
         command = _read_setting(folder, f"hook.{name}.command") or ""
         yield "note", f'git 2.54 and newer also run the configured hook "{name}": {command}'
 
@@ -444,11 +461,16 @@ def _manager_runs_gate(content: bytes, tree: Path) -> bool:
     """Whether a hook belongs to pre-commit, prek or lefthook, and their configuration lists the gate."""
     if b"pre-commit.com" in content or b"prek" in content:
         return pre_commit.runs_gate(tree)
-    configuration = _find_lefthook(tree) if b"lefthook" in content else None
-    return configuration is not None and files.names_in_code(files.read(configuration), "judgekit")
+    if b"lefthook" not in content:
+        return False
+    configuration = _find_lefthook(tree)
+    if configuration is None:
+        return False
+    return files.names_in_code(files.read(configuration), "judgekit")
 
 
 def _describe_husky(hooks: Path, file: Path) -> Iterator[Remark]:
+    """Yield a remark on whether husky, which manages the folder of hooks, runs the gate."""
     if not husky.runs_gate(file):
         yield "note", f"husky does not run the gate; {husky.describe_setup(hooks, file)}"
     elif not husky.is_set_up(hooks):
@@ -458,6 +480,7 @@ def _describe_husky(hooks: Path, file: Path) -> Iterator[Remark]:
 
 
 def _describe_ours(path: Path, content: bytes) -> Iterator[Remark]:
+    """Yield remarks on a hook of ours: whether git runs it, its interpreter, and the earlier hook."""
     python, root = read_installation(content)
     if not os.access(path, os.X_OK):
         yield "wrong", f"{path} is not executable: git skips it; {_AGAIN}"

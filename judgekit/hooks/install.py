@@ -35,13 +35,16 @@ DEADLINE = 10.0  # seconds for a prompt that asks no model
 
 
 def settings_file(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> Path:
+    """Return the path of a client's settings file, the user's or one in the project; it may not exist."""
     if scope == "user":
-        variable, folder, name = client.user
-        return Path(os.environ.get(variable) or folder).expanduser().absolute() / name
+        variable, usual_folder, name = client.user
+        folder = Path(os.environ.get(variable) or usual_folder)
+        return folder.expanduser().absolute() / name
     return project / client.shared[scope]
 
 
 def _list_places(project: Path, client: Client) -> Iterator[tuple[Scope, Path]]:
+    """Yield the scopes that a client knows, each with the path of its settings file."""
     for scope in SCOPES:
         if scope in ("user", *client.shared):
             yield scope, settings_file(scope, project, client)
@@ -102,14 +105,15 @@ def _remove_ours(path: Path, before: bytes, text: str) -> bytes | None:
     record = files.find_record(path)
     if record is not None and files.is_as_written(path, before):
         return record.before
-    rest = entries.remove_hooks(text, str(path))
-    if rest:
-        return _encode(rest)
+    text_without_ours = entries.remove_hooks(text, str(path))
+    if text_without_ours:
+        return _encode(text_without_ours)
     was_empty_file = record is not None and record.before == b""
     return b"" if was_empty_file else None
 
 
 def _encode(text: str) -> bytes:
+    """Encode the text of a settings file as UTF-8."""
     # Half of a surrogate pair can only be written escaped.
     return text.encode("utf-8", "backslashreplace")
 
@@ -121,9 +125,9 @@ def list_notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
     yield from list_obstacles(project, client)
     places = _list_answering_places(project, client)
     if len(places) > 1:
-        where = " and in ".join(places)
+        joined_places = " and in ".join(places)
         remedy = f"keep one (judgekit uninstall {client.command} --scope SCOPE)"
-        yield f"each prompt is answered {len(places)} times: the hook is in {where}; {remedy}"
+        yield f"each prompt is answered {len(places)} times: the hook is in {joined_places}; {remedy}"
 
 
 def _list_managed_switches() -> Iterator[str]:
@@ -141,11 +145,16 @@ def list_obstacles(project: Path, client: Client) -> Iterator[str]:
     prompt_hooks: list[dict[str, Any]] = []
     for _, path in _list_places(project, client):
         data = settings(path)
-        ours = [hook for event, _, hook in entries.list_ours(data) if event == client.prompt]
-        prompt_hooks += ours
-        if ours and client.alone:
-            yield from _list_strange(path, data, client)
-        if ours and client is CODEX:
+        prompt_hooks_here = []
+        for event, _, hook in entries.list_ours(data):
+            if event == client.prompt:
+                prompt_hooks_here.append(hook)
+        if not prompt_hooks_here:
+            continue
+        prompt_hooks += prompt_hooks_here
+        if client.alone:
+            yield from _list_flaws(path, data, client)
+        if client is CODEX:
             yield from _list_codex_states(path, project)
     for file, general in _list_switches(project, client):
         for switch, off in client.off:
@@ -161,14 +170,16 @@ def list_obstacles(project: Path, client: Client) -> Iterator[str]:
 def _list_disabled(
     where: str, key: str, names: list[Any], prompt_hooks: list[dict[str, Any]], client: Client
 ) -> Iterator[str]:
-    """Yield a remark for each of our hooks on a client's list of disabled hooks."""
-    for hook in prompt_hooks[:1]:
-        name = hook.get("name") or hook.get("command")
-        if name in names:
-            yield f"{where} {name} in {key}: {client.title} skips the hook; take it off that list"
+    """Yield a remark if our prompt hook is on a client's list of disabled hooks."""
+    if not prompt_hooks:
+        return
+    first_hook = prompt_hooks[0]
+    name = first_hook.get("name") or first_hook.get("command")
+    if name in names:
+        yield f"{where} {name} in {key}: {client.title} skips the hook; take it off that list"
 
 
-def _list_strange(path: Path, data: dict[str, Any], client: Client) -> Iterator[str]:
+def _list_flaws(path: Path, data: dict[str, Any], client: Client) -> Iterator[str]:
     """Yield the flaws that make a client ignore a whole file of hooks."""
     effect = f"{client.title} ignores the whole file, with all its hooks"
     keys = ", ".join(key for key in data if key != "hooks")
@@ -183,7 +194,10 @@ def _list_strange(path: Path, data: dict[str, Any], client: Client) -> Iterator[
 
 
 def _is_group(group: object) -> bool:
-    hooks = group.get("hooks", []) if isinstance(group, dict) else None
+    """Whether a value in a client's settings has the shape of a group of hooks."""
+    if not isinstance(group, dict):
+        return False
+    hooks = group.get("hooks", [])
     if not isinstance(hooks, list):
         return False
     return all(isinstance(hook, dict) and "type" in hook for hook in hooks)
@@ -193,21 +207,24 @@ def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
     """Yield Codex's notes about our hook: that it isn't trusted, or is switched off."""
     file, general = _read_switches(settings_file("user", project, CODEX), CODEX)
     states = _get_value(general, "hooks.state")
-    names = (f"{path}:", f"{path.resolve()}:")
-    noted = {}
-    for key, state in states.items() if isinstance(states, dict) else ():
-        if key.startswith(names):  # of an older hook in this file, perhaps
-            noted[key] = state
-    if not noted:
+    if not isinstance(states, dict):
+        states = {}
+    prefixes = (f"{path}:", f"{path.resolve()}:")
+    file_states = {}
+    for key, state in states.items():
+        if key.startswith(prefixes):  # of an older hook in this file, perhaps
+            file_states[key] = state
+    if not file_states:
         yield f"{path}: not trusted yet; {CODEX.trust}"
-    for key, state in noted.items():
+    for key, state in file_states.items():
         is_off = isinstance(state, dict) and state.get("enabled") is False
         if is_off and ":user_prompt_submit:" in key:
             yield f"{file} switches the hook of {path} off; type /hooks in codex to switch it on"
-    trust_level = _get_value(general, "projects")
-    level = trust_level.get(str(project), {}) if isinstance(trust_level, dict) else {}
-    is_projects = path.is_relative_to(project)
-    if is_projects and isinstance(level, dict) and level.get("trust_level") == "untrusted":
+    if not path.is_relative_to(project):  # the user's own
+        return
+    projects = _get_value(general, "projects")
+    facts = projects.get(str(project)) if isinstance(projects, dict) else None
+    if isinstance(facts, dict) and facts.get("trust_level") == "untrusted":
         yield f"{file} says that {project} is untrusted: Codex runs no hooks of it"
 
 
@@ -262,23 +279,27 @@ def _read_switches(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:
 
 
 def _get_value(data: object, keys: str) -> object:
-    """Return the value at a dotted key, None if there's none."""
+    """Return the value at a dotted key (`hooks.state`), None if there's none."""
+    value = data
     for key in keys.split("."):
-        if isinstance(data, dict):
-            data = data.get(key)
-        else:
-            data = None
-    return data
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value
 
 
 def plugin_enabled(project: Path) -> bool:
-    """Whether our plugin is switched on; the narrower scope decides."""
-    enabled: dict[str, Any] = {}
-    for scope in SCOPES:
+    """Whether our plugin is switched on; a project's settings come before the user's."""
+    switches: dict[str, Any] = {}
+    for scope in SCOPES:  # the user's first, so that later ones replace them
         plugins = settings(settings_file(scope, project)).get("enabledPlugins")
         if isinstance(plugins, dict):
-            enabled |= plugins
-    return any(name.partition("@")[0] == PLUGIN and is_on for name, is_on in enabled.items())
+            switches |= plugins
+    for full_name, is_on in switches.items():
+        name, _, _ = full_name.partition("@")
+        if name == PLUGIN and is_on:
+            return True
+    return False
 
 
 def check_prompt_hooks(project: Path) -> Iterator[Finding]:
@@ -298,7 +319,8 @@ def check_prompt_hooks(project: Path) -> Iterator[Finding]:
                 problems.append(("wrong", "prompt hook", problem))
             hooks: dict[str, dict[str, Any]] = {}
             for event, _, hook in entries.list_ours(settings(path)):
-                hooks.setdefault(event, hook)
+                if event not in hooks:
+                    hooks[event] = hook
             if not hooks:
                 continue
             client_places.append(f"the {scope} settings{of_client}")
@@ -340,6 +362,7 @@ def check_agent_command() -> Finding:
 
 
 def _ends_well(words: list[str], environ: dict[str, str]) -> bool:
+    """Run a program, and say whether it ended in time and with code 0."""
     try:
         code, _, _ = programs.run(words, environ, seconds=DEADLINE)
     except (programs.Unfinished, OSError):
@@ -378,7 +401,7 @@ def _describe_hooks(
 
 
 def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
-    """Try a hook of ours on a tiny store, for at most `deadline` seconds; return the problem, if any."""
+    """Try a hook of ours on a tiny store, for at most `deadline` seconds; return the problem, or None."""
     words = entries.argument_vector(hook)
     absence = _describe_absence(words[0])
     if absence:
@@ -408,7 +431,9 @@ def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None
             return f"it does not respond within {deadline:g} s"
         except OSError as error:
             return f"it cannot be started ({error.strerror})"
-    last_line = errors.strip().rpartition("\n")[2] or "it prints nothing"
+    _, _, last_line = errors.strip().rpartition("\n")
+    if not last_line:
+        last_line = "it prints nothing"
     if code:
         return f"it ends with code {code}: {last_line}"
     if b"<memory-" not in output:

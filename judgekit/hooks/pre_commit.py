@@ -112,7 +112,9 @@ def file_of(project: Path) -> Path:
     """Return the file that holds a project's hooks; prek, not pre-commit, reads the second of these names."""
     path = project / FILE
     other_path = project / OTHER_FILE
-    return other_path if other_path.exists() and not path.exists() else path
+    if other_path.exists() and not path.exists():
+        return other_path
+    return path
 
 
 def runs_gate(project: Path) -> bool:
@@ -127,6 +129,7 @@ def file_read(project: Path) -> Path:
 
 
 def _edit_file(path: Path, text: str, edit: Callable[[str], str | None]) -> str | None:
+    """Return the edited text of a file; a `ConfigError` about the text names the file."""
     try:
         return edit(text)
     except ConfigError as error:
@@ -134,6 +137,7 @@ def _edit_file(path: Path, text: str, edit: Callable[[str], str | None]) -> str 
 
 
 def _parse(path: Path, text: str) -> Any:  # noqa: ANN401 - any YAML
+    """Parse the YAML in a file; a `ConfigError` about the text names the file."""
     try:
         return yaml_text.parsed(text)
     except ConfigError as error:
@@ -141,7 +145,10 @@ def _parse(path: Path, text: str) -> Any:  # noqa: ANN401 - any YAML
 
 
 def _list_repos(data: object) -> list[Any]:
-    repos = data.get("repos") if isinstance(data, dict) else None
+    """Return the repositories that a configuration lists; an empty list if it has another shape."""
+    if not isinstance(data, dict):
+        return []
+    repos = data.get("repos")
     return repos if isinstance(repos, list) else []
 
 
@@ -160,21 +167,25 @@ def _add_ours(text: str) -> str | None:
         if is_up_to_date or not _is_alone(repos[index]):  # entries that somebody else made stay
             return None
 
-    def change(data: dict[str, Any]) -> None:
-        items = data.get("repos") or []
-        data["repos"] = items
+    def put_ours(data: dict[str, Any]) -> None:
+        repos = data.get("repos") or []  # the key may be there without a value
+        data["repos"] = repos
         if index is not None:
-            del items[index]
-        items.append(our_repo)
+            del repos[index]
+        repos.append(our_repo)
 
-    return yaml_text.edited(text, change)
+    return yaml_text.edited(text, put_ours)
 
 
 def _remove_ours(text: str) -> str:
-    def change(data: dict[str, Any]) -> None:
-        del data["repos"][_find_ours(data["repos"])]
+    """Remove our hook from the text, in which some repository lists it."""
 
-    return yaml_text.edited(text, change)
+    def delete_ours(data: dict[str, Any]) -> None:
+        repos = data["repos"]
+        index = _find_ours(repos)
+        del repos[index]
+
+    return yaml_text.edited(text, delete_ours)
 
 
 def _remove_lines(text: str) -> str | None:
@@ -182,31 +193,33 @@ def _remove_lines(text: str) -> str | None:
     data = yaml_text.parsed(text)
     repos = data["repos"]
     index = _find_ours(repos) or 0
-    first = repos.lc.item(index)[0]
+    start, _ = repos.lc.item(index)  # its line and column
     lines = text.split("\n")
-    margin = len(lines[first]) - len(lines[first].lstrip())
-    if not lines[first].lstrip().startswith("- "):
+    first_line = lines[start]
+    indent = len(first_line) - len(first_line.lstrip())
+    if not first_line.lstrip().startswith("- "):
         return None
-    end = first + 1
+    end = start + 1
     while end < len(lines):
         line = lines[end].strip("\r")
-        is_inside = len(line) - len(line.lstrip()) > margin
-        if line.strip() and not is_inside:
+        is_indented_more = len(line) - len(line.lstrip()) > indent
+        if line.strip() and not is_indented_more:
             break
         end += 1
     while not lines[end - 1].strip():  # blank lines below it stay
         end -= 1
-    kept = [*lines[:first], *lines[end:]]
+    kept_lines = [*lines[:start], *lines[end:]]
     del repos[index]
     if not repos:
-        key_line = data.lc.key("repos")[0]
-        kept[key_line] = kept[key_line].replace("repos:", "repos: []", 1)
-    changed = "\n".join(kept)
+        key_line, _ = data.lc.key("repos")
+        kept_lines[key_line] = kept_lines[key_line].replace("repos:", "repos: []", 1)
+    changed = "\n".join(kept_lines)
+    # Lines may belong together in other ways, so check that nothing else has changed.
     try:
-        is_same = yaml_text.parsed(changed) == data
+        is_as_planned = yaml_text.parsed(changed) == data
     except ConfigError:
         return None
-    return changed if is_same else None
+    return changed if is_as_planned else None
 
 
 def _find_ours(repos: list[Any]) -> int | None:
@@ -218,5 +231,8 @@ def _find_ours(repos: list[Any]) -> int | None:
 
 
 def _hook_ids(repo: object) -> list[object]:
-    hooks = repo.get("hooks") if isinstance(repo, dict) else None
-    return [hook.get("id") for hook in hooks or () if isinstance(hook, dict)]
+    """Return the ids of a repository's hooks; an empty list for anything but a repository."""
+    if not isinstance(repo, dict):
+        return []
+    hooks = repo.get("hooks") or []
+    return [hook.get("id") for hook in hooks if isinstance(hook, dict)]

@@ -51,8 +51,11 @@ SILENCE = "JUDGEKIT_DISABLE"  # silences every hook: only the ledger gets a line
 
 
 def skipped_by() -> str | None:
-    """Return the variable that skips the gate, if one is set."""
-    return next((name for name in (*SKIP, SILENCE) if environment.is_on(name)), None)
+    """Return the name of the variable that skips the gate; None if none is set."""
+    for name in (*SKIP, SILENCE):
+        if environment.is_on(name):
+            return name
+    return None
 
 
 def finish_early(words: Sequence[str]) -> int | None:
@@ -89,6 +92,7 @@ def finish_early(words: Sequence[str]) -> int | None:
 
 
 def _warn(line: str) -> None:
+    """Write a line to stderr, without characters that could control a terminal."""
     sys.stderr.write(disarmed(f"judgekit: {line}\n"))
 
 
@@ -254,12 +258,12 @@ def _record_skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn:
     from judgekit.ledger import Skip  # noqa: PLC0415 - pydantic
 
     try:
-        who = getpass.getuser()
+        user = getpass.getuser()
     except (OSError, KeyError):  # a user without a name
-        who = ""
-    terminal = sys.stderr is not None and sys.stderr.isatty()
+        user = ""
+    has_terminal = sys.stderr is not None and sys.stderr.isatty()
     refs = [update.remote_ref for update in updates]
-    skip = Skip(variable=variable, who=who, terminal=terminal, remote=remote, refs=refs)
+    skip = Skip(variable=variable, who=user, terminal=has_terminal, remote=remote, refs=refs)
     outcome = _add_to_ledger(skip)
     if variable == SILENCE:
         return

@@ -54,9 +54,15 @@ class Settings:
 
 
 def load(project: str) -> tuple[Settings, list[str]]:
-    """Load the effective settings of `project`, with a line for stderr about each file that's wrong."""
+    """Load the effective settings of `project`, with a line for stderr about each file that's wrong.
+
+    They're validated again only if a file, a variable or this program has changed.
+    """
     stamps = _stamp_sources(project)
-    variables = [item for item in environment.environ().items() if item[0].startswith(_VARIABLES)]
+    variables = []
+    for name, value in environment.environ().items():
+        if name.startswith(_VARIABLES):
+            variables.append((name, value))
     if not variables and not stamps:
         defaults = {"values": compiled.bundled()["settings"], "trusted": [], "profiles": None}
         return Settings(defaults, project), []
@@ -64,8 +70,8 @@ def load(project: str) -> tuple[Settings, list[str]]:
     path = environment.HOOK_SETTINGS.path(environment.file_name_for(project) + ".json")
     data = _read_kept(path, key)
     if data is None:
-        data, is_valid = _validate(project)
-        if is_valid:
+        data, is_validated = _validate(project)
+        if is_validated:
             _keep(path, {"key": key, **data})
     return Settings(data, project), data["notes"]
 
@@ -102,13 +108,14 @@ def _read_kept(path: str, key: str) -> dict[str, Any] | None:
 
 
 def _keep(path: str, data: dict[str, Any]) -> None:
+    """Keep validated settings for later processes; if that fails, these validate them again."""
     from judgekit import outputs  # noqa: PLC0415 - only needed to write
 
     try:
         environment.HOOK_SETTINGS.make()
         outputs.write_atomically(path, quickjson.dumps(data), private=True)
     except OSError:
-        return  # it is validated again
+        return
 
 
 def engine_wanted(configured: Settings | None = None) -> bool:
@@ -119,11 +126,15 @@ def engine_wanted(configured: Settings | None = None) -> bool:
         return False
     if configured is None:
         configured, _ = load(environment.config_home())
-    return configured.values.get("engine", {}).get("use", True) is not False
+    engine_settings = configured.values.get("engine", {})
+    return engine_settings.get("use", True) is not False
 
 
 def descriptions(root: str) -> dict[str, str]:
-    """Return the descriptions of categories in a store's memory-config.json, by category."""
+    """Return the descriptions of categories in a store's memory-config.json, by category.
+
+    The mapping is empty without such a file, or if it can't be read.
+    """
     path = os.path.join(root, environment.MEMORY_CONFIG)
     real_root = os.path.realpath(root).rstrip(os.sep) + os.sep
     is_inside = os.path.realpath(path).startswith(real_root)
@@ -132,7 +143,9 @@ def descriptions(root: str) -> dict[str, str]:
     texts = {}
     try:
         for name, category in quickjson.load(path)["categories"].items():
-            text = category.get("description") if isinstance(category, dict) else None
+            if not isinstance(category, dict):
+                continue
+            text = category.get("description")
             if isinstance(text, str) and text.strip():
                 texts[name] = text
     except (KeyError, TypeError, AttributeError):
@@ -183,8 +196,8 @@ def _fall_back(project: str, error: ImportError) -> dict[str, Any]:
     values = compiled.bundled()["settings"]
     if is_hook_off(project):
         values = values | {"enabled": False}
-    going_on = "using the defaults" if values["enabled"] else "switched off, as configured"
-    notes = [f"the configuration cannot be read ({error}); {going_on}"]
+    effect = "using the defaults" if values["enabled"] else "switched off, as configured"
+    notes = [f"the configuration cannot be read ({error}); {effect}"]
     return {"values": values, "trusted": [], "profiles": None, "notes": notes}
 
 

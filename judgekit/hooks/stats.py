@@ -53,10 +53,10 @@ class _Words:
     def _read_stems(self, configured: settings.Settings) -> dict[str, set[str]]:
         """Return the stems of each memory, and note the languages of the stores."""
         stems_by_file = {}
-        base = os.path.realpath(configured.project).rstrip(os.sep) + os.sep
+        project_prefix = os.path.realpath(configured.project).rstrip(os.sep) + os.sep
         for root in configured["roots"]:
             folder = os.path.realpath(search.resolve(root, configured.project))
-            is_searched = search.may_be_searched(root, folder, base, configured.trusted)
+            is_searched = search.may_be_searched(root, folder, project_prefix, configured.trusted)
             if not is_searched or not os.path.isdir(folder):
                 continue
             profile, entries, _ = scan.entries(folder, configured.profiles)
@@ -76,6 +76,7 @@ class _Words:
         return {file for file, count in counts.items() if count >= WORDS}
 
     def _stems(self, text: str) -> set[str]:
+        """Return the stems of a text in each language of the stores."""
         stems = set[str]()
         for language in self._languages.values():
             stems.update(terms.stems(text, language))
@@ -93,20 +94,22 @@ def report(folder: str, *, as_json: bool = False) -> str:
         figures = _count_remembered(configured)
     if as_json:
         return quickjson.dumps({"project": project, "log": configured["log"], **figures})
-    listed = []
+    descriptions = []
     for memory in figures.get("memories", ())[:_LISTED]:
         title = short_line(memory["title"], _TITLE)
-        listed.append(f"{title} (injected {memory['injected']}, used {memory['used']})")
+        descriptions.append(f"{title} (injected {memory['injected']}, used {memory['used']})")
     if configured["log"]:
         state = "on"
     else:
         path = environment.SETTINGS.path()
         state = f"off (to switch it on: retrieval: {{log: true}} in {path})"
     template = _TEXTS["logged" if logged else "remembered"]
-    text = template.format(**figures, state=state, listed="; ".join(listed))
-    if figures.get("judged_prompts", 0) >= _SURE and not figures["judged"] - figures["dropped"]:
+    text = template.format(**figures, state=state, listed="; ".join(descriptions))
+    has_enough_prompts = figures.get("judged_prompts", 0) >= _SURE
+    if has_enough_prompts and figures["judged"] == figures["dropped"]:
         text += _TEXTS["drops_all"].format(**figures)
-    return "\n".join([f"project: {project}", *(f"note: {note}" for note in notes), text])
+    note_lines = [f"note: {note}" for note in notes]
+    return "\n".join([f"project: {project}", *note_lines, text])
 
 
 def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -> dict[str, Any]:
@@ -172,22 +175,26 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
 
 
 def _share(total: int, count: int) -> int:
+    """Return the rounded mean of `count` numbers with this sum; 0 if there are none."""
     return round(total / count) if count else 0
 
 
 def _count_cost(counts: Counter[str], line: dict[str, Any]) -> None:
-    """Count the cost of a prompt's answer, and a judge's drops for it; older lines don't say."""
-    characters, milliseconds = line.get("characters"), line.get("ms")
+    """Count the cost of a prompt's answer and a judge's drops; older lines of the log have neither."""
+    characters = line.get("characters")
+    milliseconds = line.get("ms")
     if isinstance(characters, int) and isinstance(milliseconds, int):
         counts["measured_prompts"] += 1
         counts["characters"] += characters
         counts["milliseconds"] += milliseconds
-    judged, dropped = line.get("judged"), line.get("dropped")
-    if isinstance(judged, int) and isinstance(dropped, int) and judged:
+    judged = line.get("judged")
+    dropped = line.get("dropped")
+    if isinstance(judged, int) and isinstance(dropped, int) and judged > 0:
         counts["judged_prompts"] += 1
         counts["judged"] += judged
         counts["dropped"] += dropped
-        counts["all_dropped"] += judged == dropped
+        if dropped == judged:
+            counts["all_dropped"] += 1
 
 
 def _count_use(
@@ -197,16 +204,20 @@ def _count_use(
     exchange: transcript.Exchange,
     words: _Words,
 ) -> set[str]:
-    """Count an answer's use of the memories injected for its prompt; return those that it used."""
+    """Count an answer's use of the memories injected for its prompt; return the files of those it used.
+
+    A memory is used if its file was opened, or if its distinctive words are in the answer. `others` weren't
+    injected.
+    """
     opened = _opened(injected, exchange)
-    back = words.back_in(exchange)
-    used = opened | (back & injected)
+    in_answer = words.back_in(exchange)
+    used = opened | (in_answer & injected)
     counts["opened"] += len(opened)
-    counts["came_back"] += len(back & injected)
+    counts["came_back"] += len(in_answer & injected)
     counts["used"] += len(used)
     counts["can_come_back"] += len(words.can_come_back & injected)
     counts["others"] += len(others)
-    counts["others_came_back"] += len(back & others)
+    counts["others_came_back"] += len(in_answer & others)
     return used
 
 
@@ -247,22 +258,28 @@ def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
 
 
 def _take(exchanges: list[transcript.Exchange], prompt: object) -> transcript.Exchange | None:
-    """Return the first exchange whose prompt begins like this, and drop those up to it."""
-    for place, exchange in enumerate(exchanges):
+    """Return the first exchange with this prompt (as the log has it, cut), and remove those up to it.
+
+    None if there's no such exchange; then all stay.
+    """
+    for number, exchange in enumerate(exchanges, start=1):
         if short_line(exchange.prompt, explain.PROMPT_CHARS) == prompt:
-            del exchanges[: place + 1]
+            del exchanges[:number]
             return exchange
     return None
 
 
 def _entries(line: dict[str, Any], name: str, base: str) -> dict[str, dict[str, Any]]:
-    """Return the memories in a part of a line of the log, by their files."""
-    part = line.get(name)
-    if isinstance(part, list):
-        entries = [entry for entry in part if isinstance(entry, dict)]
-    else:
-        entries = []
-    return {os.path.join(base, str(entry.get("path"))): entry for entry in entries}
+    """Map the files of the memories under a key of a line in the log to what the line says about them."""
+    value = line.get(name)
+    if not isinstance(value, list):
+        return {}
+    entry_by_file = {}
+    for entry in value:
+        if isinstance(entry, dict):
+            file = os.path.join(base, str(entry.get("path")))
+            entry_by_file[file] = entry
+    return entry_by_file
 
 
 def _opened(files: Iterable[str], exchange: transcript.Exchange) -> set[str]:
@@ -270,7 +287,8 @@ def _opened(files: Iterable[str], exchange: transcript.Exchange) -> set[str]:
     calls = "\n".join(exchange.calls).replace("\\\\", "/")  # in JSON a backslash is two
     opened = set()
     for file in files:
-        folder_and_name = "/".join(file.replace("\\", "/").split("/")[-2:])
+        parts = file.replace("\\", "/").split("/")
+        folder_and_name = "/".join(parts[-2:])
         if folder_and_name in calls:
             opened.add(file)
     return opened
@@ -278,5 +296,8 @@ def _opened(files: Iterable[str], exchange: transcript.Exchange) -> set[str]:
 
 def _count_searches(exchange: transcript.Exchange) -> int:
     """Count the different tool calls that search memories; Gemini writes some calls twice."""
-    different_calls = set(exchange.calls)
-    return sum(any(name in call for name in _SEARCHES) for call in different_calls)
+    count = 0
+    for call in set(exchange.calls):
+        if any(name in call for name in _SEARCHES):
+            count += 1
+    return count

@@ -59,9 +59,12 @@ class PromptTrial(NamedTuple):
         return injected
 
     def injections(self, *, mentions: bool = False) -> list[Candidate]:
-        """List the injected memories, and with `mentions` the mentioned ones, without a judge or with one."""
-        hits: dict[Candidate, None] = {}
-        for injected, mentioned in filter(None, (self.plain, self.judged)):
+        """List the memories injected without a judge or with one, and with `mentions` the mentioned ones."""
+        both = [self.plain]
+        if self.judged is not None:
+            both.append(self.judged)
+        hits: dict[Candidate, None] = {}  # each once
+        for injected, mentioned in both:
             hits |= dict.fromkeys(injected)
             if mentions:
                 hits |= dict.fromkeys(mentioned)
@@ -70,13 +73,15 @@ class PromptTrial(NamedTuple):
     def surest(self, most: int) -> list[Candidate]:
         """List up to `most` candidates that the model keeps likeliest, from the likeliest down."""
         rated = [hit for hit in self.hits if hit.path in self.sureness]
-        return sorted(rated, key=lambda hit: -self.sureness[hit.path])[:most]
+        rated.sort(key=lambda hit: -self.sureness[hit.path])
+        return rated[:most]
 
     def best_hit(self) -> list[Candidate]:
-        """Return the best hit, shown or not; an empty list if nothing matches."""
+        """Return a list of the best hit, shown or not; an empty list if nothing matches."""
         return list(self.hits[:1])
 
     def pair(self, hit: Candidate) -> Pair:
+        """Return the digests of the prompt and of a memory, by which answers are kept."""
         return prompt_key(self.prompt), environment.digest(hit.file)
 
 
@@ -137,16 +142,18 @@ def of_project(place: str, project: str, most: int) -> list[str]:
 
 
 def _is_answered(prompt: str) -> bool:
+    """Whether the hook answers a prompt: it's long enough, and a person typed it."""
     return not claude_code.is_silent(prompt)
 
 
 def distinct(prompts: Iterable[str], most: int) -> list[str]:
     """Return the first prompts that the hook answers, each once."""
-    by_key: dict[str, str] = {}
+    prompt_by_key: dict[str, str] = {}
     for prompt in prompts:
-        if _is_answered(prompt):
-            by_key.setdefault(prompt_key(prompt), prompt)
-    return list(by_key.values())[:most]
+        key = prompt_key(prompt)
+        if key not in prompt_by_key and _is_answered(prompt):
+            prompt_by_key[key] = prompt
+    return list(prompt_by_key.values())[:most]
 
 
 def run(
@@ -156,7 +163,8 @@ def run(
     tried = TriedPrompts(trials=[], selections=[], unjudged=[], notes=[])
     for done, prompt in enumerate(prompts, start=1):
         ranked = context.find_candidates(prompt, configured)
-        tried.notes.extend(note for note in ranked.notes if note not in tried.notes)
+        new_notes = [note for note in ranked.notes if note not in tried.notes]
+        tried.notes.extend(dict.fromkeys(new_notes))
         without_judge = context.choose_without_judge(ranked, configured)
         plain = context.drop_repeats(without_judge, None, prompt)
         trial = PromptTrial(prompt, ranked.candidates, plain)
@@ -176,26 +184,29 @@ def run(
 
 def judge_report(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
     """Count the injections that the judge dropped and added, and its cost under a verdict's keys."""
-    dropped: list[bool | None] = []
+    dropped: list[bool | None] = []  # the answer about each memory
     newly_injected: list[bool | None] = []
     for trial in tried.trials:
-        before = trial.injected
-        after = trial.injected_by_judge
-        dropped += [answers.get(trial.pair(hit)) for hit in before if hit not in after]
-        newly_injected += [answers.get(trial.pair(hit)) for hit in after if hit not in before]
+        for hit in trial.injected:
+            if hit not in trial.injected_by_judge:
+                dropped.append(answers.get(trial.pair(hit)))
+        for hit in trial.injected_by_judge:
+            if hit not in trial.injected:
+                newly_injected.append(answers.get(trial.pair(hit)))
     usages = []
     rounds = []
     for selection in tried.selections:
         usages.append(Usage(cost_usd=selection.cost_usd, cost_source=selection.cost_source))
         rounds += [part.model_dump(mode="json") for part in selection.rounds]
     cost, source = add_up_costs(usages)
-    is_cost_complete = all(one.cost_complete is not False for one in tried.selections)
+    is_cost_complete = all(selection.cost_complete is not False for selection in tried.selections)
+    first_reason = tried.unjudged[0] if tried.unjudged else None
     return {
         "dropped": _count_answers(dropped),
         "added": _count_answers(newly_injected),
         "prompts": len(tried.selections),
         "unjudged": len(tried.unjudged),
-        "reason": next(iter(tried.unjudged), None),
+        "reason": first_reason,
         "cost_usd": cost,
         "cost_source": source,
         "cost_complete": is_cost_complete,
@@ -203,11 +214,12 @@ def judge_report(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
     }
 
 
-def _count_answers(memories: list[bool | None]) -> dict[str, int]:
+def _count_answers(answers: list[bool | None]) -> dict[str, int]:
+    """Count memories by the answers about them; None stands for no answer, or one that couldn't tell."""
     return {
-        "memories": len(memories),
-        "relevant": memories.count(True),
-        "irrelevant": memories.count(False),
+        "memories": len(answers),
+        "relevant": answers.count(True),
+        "irrelevant": answers.count(False),
     }
 
 
@@ -266,23 +278,32 @@ def share(count: int, of: int) -> Share | None:
 def hook_report(
     trials: Sequence[PromptTrial], answers: Answers, *, judged: bool = False
 ) -> HookReport:
-    """Sum up the hook's additions with or without a judge; unanswered injections don't cover a prompt."""
+    """Sum up the hook's additions with a judge (if `judged`) or without one.
+
+    A prompt is covered if one of its injections is relevant, by a person's answer.
+    """
     injections = 0
+    mentions = 0
+    prompts_with_mentions = 0
     labels: list[bool] = []
     covered_prompts = 0
-    mention_counts = []
     for trial in trials:
-        injected, mentioned = (trial.judged or trial.plain) if judged else trial.plain
+        shown = trial.plain
+        if judged and trial.judged is not None:
+            shown = trial.judged
+        injected, mentioned = shown
         injections += len(injected)
-        mention_counts.append(len(mentioned))
-        about_prompt = [answers.get(trial.pair(hit)) for hit in injected]
-        labels += [label for label in about_prompt if label is not None]
-        if any(about_prompt):
+        mentions += len(mentioned)
+        if mentioned:
+            prompts_with_mentions += 1
+        prompt_answers = [answers.get(trial.pair(hit)) for hit in injected]
+        labels += [answer for answer in prompt_answers if answer is not None]
+        if True in prompt_answers:
             covered_prompts += 1
     return HookReport(
         injected=injections,
-        mentioned=sum(mention_counts),
-        nudged=sum(count > 0 for count in mention_counts),
+        mentioned=mentions,
+        nudged=prompts_with_mentions,
         precision=share(labels.count(True), len(labels)),
         coverage=share(covered_prompts, len(trials)),
     )
@@ -314,12 +335,15 @@ def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
     """
     crowded = []
     for trial in trials:
-        best = trial.hits[0] if trial.hits else None
-        if trial.injections() or best is None or len(best.matched) < SEVERAL_TERMS:
+        if not trial.hits or trial.injections():
             continue
-        rivals = []
+        best = trial.hits[0]
+        if len(best.matched) < SEVERAL_TERMS:
+            continue
+        rivals = []  # itself included
         for hit in trial.hits:
-            if hit.part is best.part and not hit.status and _fits_as_well(hit, best):
+            is_of_same_part = hit.part is best.part
+            if is_of_same_part and not hit.status and _fits_as_well(hit, best):
                 rivals.append(hit.path)
         if len(rivals) >= CROWD:
             crowded.append(CrowdedPrompt(trial.prompt, rivals))
@@ -327,28 +351,32 @@ def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
 
 
 def _fits_as_well(hit: Candidate, best: Candidate) -> bool:
+    """Whether a hit has about as much evidence as the best one; no for hits of a program, which has none."""
     if "odds" not in hit.features or "odds" not in best.features:
         return False
     return hit.features["odds"] > best.features["odds"] - SAME_EVIDENCE
 
 
 def rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[str, Any]]:
-    """Return each pair to ask a person about; its first three keys are a line of answers."""
-    pairs = []
+    """Return a row for each pair that a person is asked about; its first three keys are a line of answers."""
+    pair_rows = []
     for trial, hit in tried_pairs:
-        pair = {
+        is_injected_by_judge = None  # nothing was judged
+        if trial.judged is not None:
+            is_injected_by_judge = hit in trial.injected_by_judge
+        row = {
             "prompt": trial.prompt,
             "memory": hit.path,
             "relevant": answers.get(trial.pair(hit)),
             "title": hit.title,
             "confidence": hit.confidence if hit.rated else None,
             "plain": hit in trial.injected,
-            "judged": trial.judged and hit in trial.injected_by_judge,
+            "judged": is_injected_by_judge,
         }
         because = trial.because.get(hit.path)
         if because:
-            pair["because"] = because
+            row["because"] = because
         if hit.path in trial.sureness:
-            pair["probability"] = trial.sureness[hit.path]
-        pairs.append(pair)
-    return pairs
+            row["probability"] = trial.sureness[hit.path]
+        pair_rows.append(row)
+    return pair_rows

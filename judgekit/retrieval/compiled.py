@@ -38,8 +38,10 @@ class Language:
         self.short = frozenset(data["short"].split())
         self.joiners = frozenset(data["joiners"].split())
         self.min_prefix: int = data["min_prefix"]
-        words = data["irregular"].split()  # a form, then its base
-        self.irregular = dict(zip(words[::2], words[1::2], strict=True))
+        words = data["irregular"].split()  # a form, then its base, and so on
+        forms = words[0::2]
+        bases = words[1::2]
+        self.irregular = dict(zip(forms, bases, strict=True))
         self.forms: dict[str, tuple[str, ...]] = {}  # the indexed forms of each word met so far
         self.abbreviations = {}
         for short, words in data["abbreviations"].items():
@@ -48,9 +50,10 @@ class Language:
         if data["endings"] is not None:
             self.endings = []
             for step in data["endings"]:
-                least, *pairs = step.split()
+                least_letters, *pairs = step.split()
                 replacements = dict([pair.split(":") for pair in pairs])
-                self.endings.append((int(least), max(map(len, replacements)), replacements))
+                longest_ending = max(map(len, replacements))
+                self.endings.append((int(least_letters), longest_ending, replacements))
 
     def as_in_earlier_index(self) -> Language:
         """Return this language with the rules of an index of version 4."""
@@ -78,7 +81,7 @@ class Languages:
         return name in self._data
 
     def beside(self, name: str) -> list[Language]:
-        """Return all languages except the named one."""
+        """Return all languages except the named one, in their order."""
         return [self[other] for other in self._data if other != name]
 
     def count_stop_words(self, words: Iterable[str]) -> dict[str, int]:
@@ -89,9 +92,9 @@ class Languages:
         if not self._names_by_word:
             for name, language in self._data.items():
                 for word in language["stop"].split():
-                    if len(word) == 1 and word.isascii():
-                        continue
-                    self._names_by_word.setdefault(word, []).append(name)
+                    is_latin_letter = len(word) == 1 and word.isascii()
+                    if not is_latin_letter:
+                        self._names_by_word.setdefault(word, []).append(name)
         counts: dict[str, int] = {}
         for word in words:
             for name in self._names_by_word.get(word, ()):
@@ -138,7 +141,9 @@ class Profiles:
 
     def of(self, kind: str) -> Profile:
         """Return a kind's profile, or the first profile for a kind without one (a program's)."""
-        return self.by_kind.get(kind) or next(iter(self.by_kind.values()))
+        if kind in self.by_kind:
+            return self.by_kind[kind]
+        return next(iter(self.by_kind.values()))
 
 
 def bundled() -> dict[str, Any]:

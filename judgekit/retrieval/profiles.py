@@ -165,14 +165,15 @@ def read(kind: str, project: Path | None = None) -> RetrievalProfileFile:
 def compile_profiles(project: Path | None = None) -> dict[str, Any]:
     """Compile the plain data for `compiled.Profiles`; raises `ConfigError`."""
     profiles = {kind: read(kind, project) for kind in scan.KINDS}
+    language_names = _language_names(project)
+    language_names.update(profile.language for profile in profiles.values())
     languages = {}
-    used = {profile.language for profile in profiles.values()}
-    for name in sorted(used | _language_names(project)):
+    for name in sorted(language_names):
         languages[name] = _compile_language(read_language(name, project))
-    plain = {}
+    plain_profiles = {}
     for kind, profile in profiles.items():
-        plain[kind] = profile.model_dump(mode="json", exclude={"retrieval", "title"})
-    return {"languages": languages, "profiles": plain}
+        plain_profiles[kind] = profile.model_dump(mode="json", exclude={"retrieval", "title"})
+    return {"languages": languages, "profiles": plain_profiles}
 
 
 def read_language(name: str, project: Path | None = None) -> LanguageFile:
@@ -217,12 +218,13 @@ def _compile_language(file: LanguageFile) -> dict[str, Any]:
     steps = None
     if file.endings is not None:
         steps = [_compile_step(step) for step in file.endings]
-    stop = list(dict.fromkeys(map(fold, file.stop)))
-    indexed = repr((sorted(stop), pairs, file.abbreviations, steps))
+    stop_words = list(dict.fromkeys(map(fold, file.stop)))  # each once
+    rules_of_index = repr((sorted(stop_words), pairs, file.abbreviations, steps))
+    checksum = zlib.crc32(rules_of_index.encode())
     abbreviations = {short: "|".join(words) for short, words in file.abbreviations.items()}
     return {
-        "fingerprint": f"{zlib.crc32(indexed.encode()):08x}",
-        "stop": " ".join(stop),
+        "fingerprint": f"{checksum:08x}",
+        "stop": " ".join(stop_words),
         "common": " ".join(map(fold, file.common)),
         "short": " ".join(file.prefix.short),
         "joiners": " ".join(map(fold, file.joiners)),
@@ -261,10 +263,11 @@ def find(name: str, project: Path | None) -> Path:
     for origin, folder in search_path.folders("retrieval", project):
         path = folder / f"{name}.yaml"
         if origin == "project":
-            is_there = yamlfile.check_own(path, path.parents[2])
+            project_root = path.parents[2]  # above `.judgekit/retrieval/`
+            exists = yamlfile.check_own(path, project_root)
         else:
-            is_there = path.is_file()
-        if is_there:
+            exists = path.is_file()
+        if exists:
             return path
     raise ConfigError(
         f"no file {name}.yaml in any retrieval folder; name one that exists", key="language"
