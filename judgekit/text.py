@@ -257,6 +257,7 @@ class _Table(dict[int, "int | str | None"]):
         self._write = write
 
     def __missing__(self, code: int) -> int | str | None:
+        """Find the replacement of a character that `str.translate` meets for the first time."""
         if len(self) >= _MOST_LEARNT:
             self.clear()
         char = chr(code)

@@ -5,7 +5,7 @@ The result of a run is defined here as plain objects, the same from this process
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
@@ -55,10 +55,12 @@ class Skipped:
     """The parts of a push that needn't be judged, by reason."""
 
     def __init__(self) -> None:
-        self._names: dict[str, dict[str, None]] = {}  # a dict keeps its order
+        # A dict for the names of each reason: unlike a set, it keeps their order.
+        self._names: defaultdict[str, dict[str, None]] = defaultdict(dict)
 
     def add(self, reason: str, name: str) -> None:
-        self._names.setdefault(reason, {})[name] = None
+        """Add a name under a reason, once."""
+        self._names[reason][name] = None
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove names that are judged after all, as part of another ref."""
@@ -139,7 +141,8 @@ class Report(NamedTuple):
         """Whether the push is stopped: by a file's word, or by something not examined."""
         if self.mode != "blocking":
             return False
-        return bool(self.stopping or (self.holds and self.unexamined))
+        is_unexamined_stopping = self.holds and bool(self.unexamined)
+        return is_unexamined_stopping or bool(self.stopping)
 
     @property
     def judged(self) -> list[Row]:

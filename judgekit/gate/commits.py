@@ -190,8 +190,10 @@ def count_changed_lines(
     for update in updates:
         for entry in _list_line_counts(repository, update, remote_commits):
             added, removed, path = entry.split("\t", 2)
-            if added.isdigit():  # git writes - for a binary file
-                counts[path] = max(counts.get(path, 0), int(added), int(removed))
+            if not added.isdigit():  # git writes - for a binary file
+                continue
+            changed = max(int(added), int(removed))
+            counts[path] = max(changed, counts.get(path, 0))  # another update may change more
     return counts
 
 

@@ -102,8 +102,9 @@ class _Examination:
         covered_paths = self._keep_covered_paths(pushed_history.steps)
         if not covered_paths and not pushed_history.gap:
             return
-        # If steps are missing, also compare files that no step names.
-        is_needed = self.wanted.covers if pushed_history.gap else covered_paths.__contains__
+        is_needed: Callable[[str], bool] = covered_paths.__contains__
+        if pushed_history.gap:  # then also compare files that no step names
+            is_needed = self.wanted.covers
         tree = self._read_tree(self.tip, is_needed)
         if tree is None:
             self._add_omission(PARTIAL)
@@ -111,11 +112,13 @@ class _Examination:
         old_tree = None if self.old_tip is None else self._read_tree(self.old_tip, is_needed)
         origins = _Origins(tree)
         origins.follow(pushed_history.steps)
-        changes = origins.take_changes(self.wanted)  # the rest is read below
+        changes = origins.take_changes(self.wanted)
         if pushed_history.gap or tree.repeated():
             changes += self._find_unexplained_changes(pushed_history, tree, old_tree, origins)
-        self._sort_out(changes, old_tree)
-        self._skip_rest(covered_paths, tree, origins, {change.path for change in changes})
+        self._add_changes(changes, old_tree)
+        self._skip_unchanged_paths(
+            covered_paths, tree, origins, {change.path for change in changes}
+        )
 
     def _add_omission(self, reason: str) -> None:
         """Note that the ref, or a part of it, wasn't examined."""
@@ -141,7 +144,7 @@ class _Examination:
                 self.pushed.skipped.add(NOT_SELECTED, path)
         return covered_paths
 
-    def _sort_out(self, changes: Iterable[ChangedFile], old_tree: Tree | None) -> None:
+    def _add_changes(self, changes: Iterable[ChangedFile], old_tree: Tree | None) -> None:
         """Add the changes to judge, and skip the others."""
         files_of_other_refs = {(change.path, change.blob) for change in self.pushed.changes}
         for change in changes:
@@ -152,7 +155,7 @@ class _Examination:
             elif (change.path, change.blob) not in files_of_other_refs:
                 self.pushed.changes.append(change)
 
-    def _skip_rest(
+    def _skip_unchanged_paths(
         self, paths: Iterable[str], tree: Tree, origins: _Origins, changed_paths: set[str]
     ) -> None:
         """Skip the paths without a change, each with its reason."""
@@ -348,7 +351,8 @@ class _Holders:
         """Read a commit's files, once; empty if a partial clone lacks them."""
         if edge.oid not in self._trees:
             try:
-                self._trees[edge.oid] = Tree.read(self._repository, edge.oid, self._wanted.covers)
+                tree = Tree.read(self._repository, edge.oid, self._wanted.covers)
             except GitError:
-                self._trees[edge.oid] = Tree()
+                tree = Tree()
+            self._trees[edge.oid] = tree
         return self._trees[edge.oid]

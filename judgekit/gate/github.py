@@ -345,7 +345,8 @@ def _locked_notices(folder: Path) -> Iterator[dict[str, float | None]]:
         words = []
         for notice, moment in notices.items():  # the oldest first
             words.append(notice if moment is None else f"{notice}:{moment}")
-        outputs.write_atomically(str(path), "\n".join(words[-_MAX_NOTICES:]), private=True)
+        newest = words[-_MAX_NOTICES:]
+        outputs.write_atomically(str(path), "\n".join(newest), private=True)
 
 
 def needs_person(

@@ -187,7 +187,7 @@ def _read_shallow_oids(repository: Repository) -> set[str]:
 def read_commit(repository: Repository, oid: str) -> Commit:
     """Read one commit, without its changes."""
     raw = repository.ask("log", "--max-count=1", "--no-patch", "-z", _FORMAT, oid)
-    commit, _ = next(_parse_log(raw + b"\0"))
+    commit, _ = next(_parse_log(raw))
     return commit
 
 

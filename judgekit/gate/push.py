@@ -256,6 +256,7 @@ def _make_depth_chooser(
     count_lines_once = cache(count_lines)
 
     def choose_depth(change: ChangedFile, document: Document) -> Depth:
+        """Choose how thoroughly to judge a file, by its path, its changed lines and the people involved."""
         signatures: set[str] = set()
         for commit in (change.commit, *change.earlier):
             signatures.update(commit.people, commit.trailers)

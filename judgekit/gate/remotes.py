@@ -152,7 +152,8 @@ def list_remote_commits(
     remotes = read_remotes(repository, remote, url)
     refs = remotes.pushed_refs or remotes.other_refs
     old_tips = [update.remote_oid for update in updates if not update.is_new]
-    return list(dict.fromkeys([*old_tips, *(ref.oid for ref in refs)]))
+    fetched_tips = [ref.oid for ref in refs]
+    return list(dict.fromkeys([*old_tips, *fetched_tips]))
 
 
 def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> list[str]:

@@ -74,7 +74,7 @@ class ReviewedOverrides:
         for override in self.overrides:
             if not is_override_of(override, document.task_id, hashes):
                 continue
-            reason = self._objection(override, change, without_terminal=without_terminal)
+            reason = self._find_objection(override, change, without_terminal=without_terminal)
             if not reason:
                 counting.append(override)
                 continue
@@ -87,7 +87,7 @@ class ReviewedOverrides:
             without_terminal=without_terminal,
         )
 
-    def _objection(
+    def _find_objection(
         self, override: OverrideLine, change: ChangedFile, *, without_terminal: bool
     ) -> str:
         """Explain why an override doesn't count; "" if it does."""

@@ -125,10 +125,11 @@ def decide_without_models(
             why=override.why,
             who=override.who,
         )
+    subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
     return Verdict(
         id=uuid.uuid4().hex,
         task_id=document.task_id,
-        subjects=[JudgedFile(path=file.path, sha256=file.sha256) for file in document.files],
+        subjects=subjects,
         rubric=rubric_ref(loaded),
         mode=mode,
         prompt_sha256=loaded.rubric.prompt.sha256,

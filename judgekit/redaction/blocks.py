@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from judgekit.redaction.secret_rules import RE, SecretMatch, Span, line_end
+from judgekit.redaction.secret_rules import PATTERNS, SecretMatch, Span, line_end
 from judgekit.redaction.secret_tables import (
     LONGEST_ROW,
     find_in_marked_tables,
@@ -60,7 +60,9 @@ def _find_in_rows(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
         if may_be_row and _has_head_cell(line):
             yield from find_in_table(lower, at, stop)
         may_be_wiki_row = has_bar or "^" in line
-        if may_be_wiki_row and (RE["wiki_row"].match(line) or RE["textile_row"].match(line)):
+        if may_be_wiki_row and (
+            PATTERNS["wiki_row"].match(line) or PATTERNS["textile_row"].match(line)
+        ):
             yield from find_in_wiki_table(lower, at, stop)
         at = stop + 1
 
@@ -68,13 +70,13 @@ def _find_in_rows(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
 def _has_head_cell(line: str) -> bool:
     """Whether a cell of a line contains a name for passwords."""
     # The pattern expects a separator before each cell; the first cell may have none.
-    return bool(RE["marked_head_cell"].search(f"|{line}"))
+    return bool(PATTERNS["marked_head_cell"].search(f"|{line}"))
 
 
 def _cookies(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
     """Yield the values with letters and digits in cookie headers, and in curl's options for cookies."""
-    for header in RE["cookies"].finditer(lower, start, end):
-        for cookie in RE["cookie"].finditer(lower, *header.span("all")):
+    for header in PATTERNS["cookies"].finditer(lower, start, end):
+        for cookie in PATTERNS["cookie"].finditer(lower, *header.span("all")):
             value = cookie[1]
             if is_mixed(value):
                 yield SecretMatch(*cookie.span(1), "cookie")
@@ -82,9 +84,9 @@ def _cookies(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
 
 def _recovery_codes(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
     """Yield the codes with a digit that are listed, one a line, below a head such as "Recovery codes:"."""
-    for head in RE["codes"].finditer(lower, start, end):
+    for head in PATTERNS["codes"].finditer(lower, start, end):
         at = head.end()
-        while line := RE["code_line"].match(lower, at):
+        while line := PATTERNS["code_line"].match(lower, at):
             code = line[1]
             if any(map(str.isdigit, code)):
                 yield SecretMatch(*line.span(1), "recovery code")
@@ -103,12 +105,12 @@ def _phrases(lower: str) -> Iterator[SecretMatch]:
     # Each line starts behind a break, which `re` finds faster than the beginning of one.
     lines = f"\n{lower}"
     for pattern, counts, largest_share in searches:
-        for match in RE[pattern].finditer(lines):
+        for match in PATTERNS[pattern].finditer(lines):
             words = re.findall(r"[a-z]{3,8}", match["value"])
             if len(words) not in counts:
                 continue
-            inflected = [word for word in words if RE["inflected"].search(word)]
-            is_prose = bool(RE["prose"].search(" ".join(words)))
+            inflected = [word for word in words if PATTERNS["inflected"].search(word)]
+            is_prose = bool(PATTERNS["prose"].search(" ".join(words)))
             if len(inflected) <= largest_share * len(words) and not is_prose:
                 start, end = match.span("value")
                 yield SecretMatch(start - 1, end - 1, PHRASE)  # without the break added in front
@@ -120,10 +122,10 @@ _JWK_REACH = 12_000  # characters around a key's kind that are searched for its 
 def _jwk_members(lower: str) -> Iterator[SecretMatch]:
     """Yield the private members of JSON web keys, which stand near the member `kty`, the key's type."""
     at = 0
-    while key_type := RE["jwk"].search(lower, at):
+    while key_type := PATTERNS["jwk"].search(lower, at):
         start = max(at, key_type.start() - _JWK_REACH)
         end = key_type.end() + _JWK_REACH
-        for member in RE["jwk_member"].finditer(lower, start, end):
+        for member in PATTERNS["jwk_member"].finditer(lower, start, end):
             yield SecretMatch(*member.span("value"), JWK_MEMBER)
         at = end
 
@@ -133,22 +135,22 @@ def _manifests(lower: str) -> Iterator[SecretMatch]:
     separator = "---"  # between the documents of a YAML file
     start = 0
     for document in re.split(f"(?m:^){separator}", lower):
-        if RE["manifest"].search(document):
+        if PATTERNS["manifest"].search(document):
             for first, last in _find_yaml_data(document):
                 yield SecretMatch(start + first, start + last, "password")
         start += len(document) + len(separator)
-    if RE["manifest_json"].search(lower):
-        for data in RE["json_data"].finditer(lower):
-            for entry in RE["json_entry"].finditer(lower, *data.span(1)):
+    if PATTERNS["manifest_json"].search(lower):
+        for data in PATTERNS["json_data"].finditer(lower):
+            for entry in PATTERNS["json_entry"].finditer(lower, *data.span(1)):
                 yield SecretMatch(*entry.span(1), "password")
 
 
 def _find_yaml_data(document: str) -> Iterator[Span]:
     """Yield the spans of the values below each `data:` of a YAML document in lower case."""
-    for data in RE["data"].finditer(document):
+    for data in PATTERNS["data"].finditer(document):
         data_indent = len(data[1])
         at = data.end()
-        while entry := RE["entry"].match(document, at):
+        while entry := PATTERNS["entry"].match(document, at):
             entry_indent = len(entry[1])
             if entry_indent <= data_indent:  # the line is not below `data:` any more
                 break

@@ -10,7 +10,7 @@ import re
 from typing import cast
 
 from judgekit.redaction.references import is_reference
-from judgekit.redaction.secret_rules import RE, RULES, SecretMatch
+from judgekit.redaction.secret_rules import PATTERNS, RULES, SecretMatch
 from judgekit.redaction.values import (
     LEAST_BARE_TOKEN,
     LEAST_TOKEN,
@@ -43,23 +43,23 @@ def strength_of(name: str) -> str:
     key, and "weak" one that other things have too, such as `session`. Any other name gives "".
     """
     # `dbPassword` and `DB-PASSWORD` are both the words "db" and "password".
-    in_snake_case = RE["hump"].sub(r"\1_\2", name)
-    words = [word for word in RE["separator"].split(in_snake_case.lower()) if word]
+    in_snake_case = PATTERNS["hump"].sub(r"\1_\2", name)
+    words = [word for word in PATTERNS["separator"].split(in_snake_case.lower()) if word]
     for _ in range(3):  # `api_key_prod_2` is classified as `api_key`
         if len(words) > 1 and (words[-1] in _ENDINGS or words[-1].isdigit()):
             words.pop()
     if not words or not _PUBLIC.isdisjoint(words):
         return ""
     last = words[-1].rstrip(_DIGITS)
-    if RE["strong"].search("".join(words).rstrip(_DIGITS)):
+    if PATTERNS["strong"].search("".join(words).rstrip(_DIGITS)):
         return "strong"
     last_two = "".join(words[-2:])
     if last in _SHORT or last_two in _SHORT:
         return "short"
     last_three = "".join(words[-3:]).rstrip(_DIGITS)
-    if RE["secret"].search(last_three):
+    if PATTERNS["secret"].search(last_three):
         return "secret"
-    weak = RE["weak"].search(last_three)
+    weak = PATTERNS["weak"].search(last_three)
     if weak and (last == weak[0] or last.endswith(("key", "auth"))):
         return "weak"
     return ""
@@ -78,7 +78,7 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
     if is_quoted:
         start += 1
         value = text[start : end - 1]
-        scheme = RE["scheme"].match(value)
+        scheme = PATTERNS["scheme"].match(value)
         if scheme:  # `Bearer`, `Basic`
             start += scheme.end()
             value = value[scheme.end() :]
@@ -117,7 +117,7 @@ def _is_stand_in(value: str, *, is_quoted_password: bool, is_raw: bool) -> bool:
     is_sentence = any(map(str.isspace, value))
     if is_quoted_password and not is_sentence:
         # Nearly any word may be a password: only what clearly isn't one is left out.
-        is_pattern = is_raw and bool(RE["expression"].search(value))
+        is_pattern = is_raw and bool(PATTERNS["expression"].search(value))
         return is_pattern or is_reference(value)
     return is_placeholder(value)
 
@@ -129,9 +129,9 @@ def _read_name(text: str, match: re.Match[str]) -> str:
     """
     core = match.start("core")
     search_start = max(0, core - _LONGEST_NAME)
-    before = cast("re.Match[str]", RE["before"].search(text, search_start, core))[0]
+    before = cast("re.Match[str]", PATTERNS["before"].search(text, search_start, core))[0]
     if not before:
-        two_words = RE["two_words"].search(text, max(0, core - _LONGEST_WORD_BEFORE), core)
+        two_words = PATTERNS["two_words"].search(text, max(0, core - _LONGEST_WORD_BEFORE), core)
         if two_words:
             before = f"{two_words[1]}_"
     return before + text[core : match.end("tail")]
@@ -139,7 +139,7 @@ def _read_name(text: str, match: re.Match[str]) -> str:
 
 def _is_passphrase(match: re.Match[str], value: str, *, is_password: bool) -> bool:
     """Whether a quoted value is several words that people choose as a password or a secret."""
-    if is_password and RE["passphrase"].match(value):
+    if is_password and PATTERNS["passphrase"].match(value):
         return True
     return _is_hyphened_phrase(match, value)
 
@@ -148,7 +148,7 @@ def _is_hyphened_phrase(match: re.Match[str], value: str) -> bool:
     """Whether a value is hyphenated words under the name of a secret: `maple-river-candle-orbit`."""
     if not value.islower() or "-" not in value or " " in value:
         return False
-    return is_phrase(value) and bool(RE["secret_name"].search(match["core"] + match["tail"]))
+    return is_phrase(value) and bool(PATTERNS["secret_name"].search(match["core"] + match["tail"]))
 
 
 def _end_of_setting(text: str, match: re.Match[str], end: int) -> int:
@@ -156,8 +156,8 @@ def _end_of_setting(text: str, match: re.Match[str], end: int) -> int:
 
     Alone in its line, as in a settings file, a value goes on to the line's end. Otherwise `end` is right.
     """
-    if RE["setting"].fullmatch(_read_line_before(text, match.start())):
-        remainder = RE["to_blank"].match(text, end)
+    if PATTERNS["setting"].fullmatch(_read_line_before(text, match.start())):
+        remainder = PATTERNS["to_blank"].match(text, end)
         if remainder and any(map(str.isalnum, remainder[0])):
             return remainder.end()
     return end
@@ -183,17 +183,17 @@ def _quoted_secret(text: str, match: re.Match[str], value: str, strength: str) -
             return True
         # A hex value may be a hash, unless the line speaks of encryption.
         line = _read_line_before(text, match.start())
-        return bool(RE["hex_key"].match(value) and RE["secretive"].search(line))
+        return bool(PATTERNS["hex_key"].match(value) and PATTERNS["secretive"].search(line))
     looks_random = is_mixed(value) or is_generated(value)
     if len(value) < LEAST_TOKEN or not looks_random:
         return False
-    return not (is_code(value) or RE["expression"].search(value))
+    return not (is_code(value) or PATTERNS["expression"].search(value))
 
 
 def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
     """Whether a value without quotes is a secret: in code it's usually a name."""
     is_behind_colon = text[match.start() - 1 : match.start()] == ":"
-    if is_behind_colon or is_code(value) or RE["choice"].match(value):
+    if is_behind_colon or is_code(value) or PATTERNS["choice"].match(value):
         return False
     is_name_closed = bool(match["close"])  # `config["pin"] = 5`
     if is_name_closed and value.isdigit():
@@ -202,8 +202,8 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
         return is_weak_secret(value)
     # Name and value are all that their line has, as in a file of settings.
     before = _read_line_before(text, match.start())
-    is_last = bool(RE["end_of_setting"].match(text, match.end()))
-    is_alone = is_last and bool(RE["setting"].fullmatch(before))
+    is_last = bool(PATTERNS["end_of_setting"].match(text, match.end()))
+    is_alone = is_last and bool(PATTERNS["setting"].fullmatch(before))
     if strength == "secret":
         return _is_secret_token(text, match, value, is_alone=is_alone)
     core = text[match.start("core") : match.end("core")]
@@ -244,20 +244,20 @@ def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
     gap = text[match.end("operator") : match.start("value")]
     next_char = text[match.end() : match.end() + 1]
     before = _read_line_before(text, match.start()).strip(" \t-")
-    is_last = next_char in ("", "\n") or bool(RE["end_of_setting"].match(text, match.end()))
+    is_last = next_char in ("", "\n") or bool(PATTERNS["end_of_setting"].match(text, match.end()))
     is_alone = is_last and bool(re.fullmatch(r"[\w.-]*", before))
     if operator != "=":
         first, last = match.span("value")
         is_yaml = operator == ":" and gap == " "
         return is_alone and is_yaml and text[first:last].islower()
-    if not gap and RE["next_setting"].match(text, match.end()):
+    if not gap and PATTERNS["next_setting"].match(text, match.end()):
         return True
     name = text[match.start("core") : match.end("tail")]
     if next_char == ";" or name.isupper():
         return True
-    if not gap and is_last and RE["property"].fullmatch(before):
+    if not gap and is_last and PATTERNS["property"].fullmatch(before):
         return match.end("tail") == match.start("operator")
     if not is_alone:
         return False
     section_start = max(0, match.start() - _SECTION_REACH)
-    return bool(RE["section"].search(text, section_start, match.start()))
+    return bool(PATTERNS["section"].search(text, section_start, match.start()))

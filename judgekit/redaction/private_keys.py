@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from judgekit.redaction.secret_rules import RE, Span
+from judgekit.redaction.secret_rules import PATTERNS, Span
 from judgekit.redaction.values import is_mixed
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ def _keys_with_header(text: str, lower: str) -> Iterator[Span]:
     """Yield the spans of private keys that begin with a header such as `-----BEGIN PRIVATE KEY-----`."""
     at = 0
     line_end = -1
-    while header := RE["header"].search(lower, at):
+    while header := PATTERNS["header"].search(lower, at):
         if header.end() > line_end:
             line_end, _ = _find_line_break(text, header.end())
         dashes_start = max(0, header.start() - _MOST_DASHES)
-        dashes = RE["dashes"].search(text, dashes_start, header.start())
+        dashes = PATTERNS["dashes"].search(text, dashes_start, header.start())
         pieces, at = _find_material(text, header.end(), line_end)
         if any(_may_be_key(text[first:last]) for first, last in pieces):
             start = dashes.start() if dashes else header.start()
@@ -48,7 +48,9 @@ def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Ite
     """
     for first, last in pieces:
         between = text[end:first]
-        is_prefix = RE["between"].fullmatch(between) or RE["short_fields"].fullmatch(between)
+        is_prefix = PATTERNS["between"].fullmatch(between) or PATTERNS["short_fields"].fullmatch(
+            between
+        )
         if not is_prefix:
             yield start, end
             start = first
@@ -60,14 +62,14 @@ def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Ite
 def _keys_before_tail(text: str, lower: str) -> Iterator[Span]:
     """Yield the spans of keys that end with `END PRIVATE KEY`; their header may be missing."""
     previous_end = 0
-    for tail in RE["tail"].finditer(lower):
+    for tail in PATTERNS["tail"].finditer(lower):
         line_break = text.rfind("\n", previous_end, tail.start())
         # The key's lines are above the marker's; without a line break there are none.
         start = line_break + 1 if line_break >= 0 else tail.start()
         for _ in range(_MOST_LINES):  # one line further up each time, as long as it may be a key's
             line_break = text.rfind("\n", previous_end, max(start - 1, previous_end))
             line_start = line_break + 1 if line_break >= 0 else previous_end
-            if line_start == start or not RE["line"].fullmatch(text, line_start, start):
+            if line_start == start or not PATTERNS["line"].fullmatch(text, line_start, start):
                 break
             start = line_start
         if _may_be_key(text[start : tail.start()]):
@@ -81,7 +83,7 @@ def _may_be_key(text: str) -> bool:
 
 def _find_line_break(text: str, start: int) -> Span:
     """Return the end of a line and the start of the next one; the break may be an escape or `<br>`."""
-    line_break = RE["break"].search(text, start)
+    line_break = PATTERNS["break"].search(text, start)
     if line_break:
         return line_break.span()
     return (len(text), len(text))
@@ -100,13 +102,13 @@ def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], in
     for _ in range(_MOST_LINES):
         if at >= len(text) or other_lines > _MOST_OTHERS:
             break
-        next_header = RE["header"].search(text, at, line_end)
+        next_header = PATTERNS["header"].search(text, at, line_end)
         last = next_header.start() if next_header else line_end
-        end_marker = RE["end"].search(text, at, last)
+        end_marker = PATTERNS["end"].search(text, at, last)
         if end_marker:
             last = end_marker.start()
         line = text[at:last]  # the character before it may be the letter of an escaped line break
-        is_field = bool(RE["field"].match(line))
+        is_field = bool(PATTERNS["field"].match(line))
         spans = _find_key_spans(line, is_field=is_field)
         pieces += [(at + span_start, at + span_end) for span_start, span_end in spans]
         if end_marker and not pieces:
@@ -130,14 +132,14 @@ def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], in
 
 def _find_key_spans(line: str, *, is_field: bool) -> list[Span]:
     """Return the spans of a line that look like a key's; in a header field only long ones count."""
-    spans = [match.span() for match in RE["material"].finditer(line)]
+    spans = [match.span() for match in PATTERNS["material"].finditer(line)]
     if is_field:
         is_any_long = any(last - first >= _LEAST_IN_FIELD for first, last in spans)
         return spans if is_any_long else []
     if spans:
         return spans
     # The key may have been written with blanks in between.
-    for match in RE["spaced"].finditer(line):
+    for match in PATTERNS["spaced"].finditer(line):
         letters = match[0].replace(" ", "")
         small = sum(map(str.islower, letters))
         others = len(letters) - small
@@ -153,7 +155,7 @@ def _find_last_line(text: str, start: int, end: int) -> list[Span]:
 
     It's right before `end`, the start of the end marker, with only line prefixes between it and `start`.
     """
-    last_line = RE["last"].search(text, max(start, end - 60), end)
-    if last_line and RE["between"].fullmatch(text, start, last_line.start()):
+    last_line = PATTERNS["last"].search(text, max(start, end - 60), end)
+    if last_line and PATTERNS["between"].fullmatch(text, start, last_line.start()):
         return [last_line.span()]
     return []

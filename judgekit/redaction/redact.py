@@ -200,24 +200,24 @@ class View(NamedTuple):
 
 def views(text: str) -> Iterator[View]:
     """Yield a readable view of each part of a text that is encoded, escaped, joined or broken over lines."""
-    from judgekit.redaction.secret_rules import RE  # noqa: PLC0415 - compiles its patterns
+    from judgekit.redaction.secret_rules import PATTERNS  # noqa: PLC0415 - compiles its patterns
 
-    for start, end, escapes in _find_windows(text, RE["escaped"]):
+    for start, end, escapes in _find_windows(text, PATTERNS["escaped"]):
         decoded = [(*escape.span(), _unescape(escape[0])) for escape in escapes]
         yield _make_view(text, start, end, decoded)
     # A list of literals that code joins: "".join(["sk-", "ant-", …])
     if "join" in text or "concat" in text or "printf" in text:
-        for start, end, separators in _find_windows(text, RE["list"]):
-            if RE["joins"].search(text, max(0, start - _FAR), end + _FAR):
+        for start, end, separators in _find_windows(text, PATTERNS["list"]):
+            if PATTERNS["joins"].search(text, max(0, start - _FAR), end + _FAR):
                 removals = [(*separator.span(), "") for separator in separators]
                 yield _make_view(text, start, end, removals)
     if "\n" in text and _BROKEN.pattern_for(text).search(text):
-        for start, end, tokens in _find_windows(text, RE["broken"]):
+        for start, end, tokens in _find_windows(text, PATTERNS["broken"]):
             removals = [(*token.span("gap"), "") for token in tokens]
             yield _make_view(text, start, end, removals)
     yield from _find_dumps(text)
     for encoding in _list_encodings(text):
-        for match in RE[encoding].finditer(text):
+        for match in PATTERNS[encoding].finditer(text):
             plain = _decoded(match[0], encoding)
             if plain:
                 yield View(text=plain, starts=(0,), pieces=((*match.span(), False),))
@@ -228,7 +228,8 @@ def _list_encodings(text: str) -> Iterator[str]:
     longest = max(map(len, text.split()), default=0)
     if longest >= _SHORTEST_ENCODED:
         yield from ("base64", "base32")
-    if sum(map(text.count, string.digits)) >= _LEAST_DIGITS:
+    digits = sum(map(text.count, string.digits))  # faster than looking at each character
+    if digits >= _LEAST_DIGITS:
         yield from ("hex", "hex_lines", "dump", "numbers", "pairs")
 
 
@@ -319,14 +320,14 @@ def _decode_text(data: bytes) -> str:
 
 def _find_dumps(text: str) -> Iterator[View]:
     """Yield a view of each dump, such as `xxd` and `hexdump` write: lines with an offset and hex pairs."""
-    from judgekit.redaction.secret_rules import RE  # noqa: PLC0415 - compiles its patterns
+    from judgekit.redaction.secret_rules import PATTERNS  # noqa: PLC0415 - compiles its patterns
 
-    if not RE["dump_hint"].search(text):
+    if not PATTERNS["dump_hint"].search(text):
         return
-    for dump in RE["dump_lines"].finditer(text):
+    for dump in PATTERNS["dump_lines"].finditer(text):
         pieces: list[tuple[int, int, bool]] = []
         data: list[bytes] = []
-        for line in RE["dump_line"].finditer(text, *dump.span()):
+        for line in PATTERNS["dump_line"].finditer(text, *dump.span()):
             line_end = line.start() + len(line[0].rstrip("\n"))
             pieces.append((line.start(), line_end, False))
             data.append(bytes.fromhex(line["digits"].replace("\t", " ")))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import re
 
-from judgekit.redaction.secret_rules import RE, RULES
+from judgekit.redaction.secret_rules import PATTERNS, RULES
 from judgekit.redaction.values import is_mixed, share_of_changes
 
 _TYPES = frozenset(RULES["words"]["types"].split())
@@ -30,20 +30,20 @@ def is_reference(value: str) -> bool:
     lower = text.lower().strip("\"'`*_ ?!")
     if lower in _TYPES or lower in _STATES:
         return True
-    if RE["reference"].fullmatch(text) or RE["stand_in"].fullmatch(text):
+    if PATTERNS["reference"].fullmatch(text) or PATTERNS["stand_in"].fullmatch(text):
         return True
-    variable = RE["variable"].fullmatch(text)
+    variable = PATTERNS["variable"].fullmatch(text)
     if variable is not None:
         return _is_shell_variable(variable["name"])
-    looks_like_code = bool(RE["call"].fullmatch(text))
+    looks_like_code = bool(PATTERNS["call"].fullmatch(text))
     return looks_like_code and _is_expression(text)
 
 
 def _is_expression(text: str) -> bool:
     """Whether what looks like a call, an attribute or a type begins with a name, not with random letters."""
     text = text.lstrip("&*!-")
-    head = RE["bracket"].split(text, maxsplit=1)[0]  # "user.name" of "user.name(1)"
-    names = RE["member"].split(head)
+    head = PATTERNS["bracket"].split(text, maxsplit=1)[0]  # "user.name" of "user.name(1)"
+    names = PATTERNS["member"].split(head)
     if any(map(is_variable, names)):
         return True
     behind_head = text[len(head) :]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Span: TypeAlias = tuple[int, int]
 RULES: dict[str, Any] = environment.table(__file__, "secret_rules.toml")
-_SECTIONS_OF_PATTERNS = (
+_SECTIONS_OF_PATTERN_TEXTS = (
     "names",
     "values",
     "settings",
@@ -114,7 +114,7 @@ class _Patterns(dict[str, re.Pattern[str]]):
     """The patterns by name; each is compiled on first use."""
 
     def __missing__(self, name: str) -> re.Pattern[str]:
-        pattern = re.compile(whole(_PATTERNS[name]))
+        pattern = re.compile(whole(_PATTERN_TEXTS[name]))
         self[name] = pattern
         return pattern
 
@@ -133,10 +133,10 @@ def read_rows(section: str) -> list[tuple[str, tuple[str, ...], str]]:
     return rows
 
 
-_PATTERNS: dict[str, str] = {}
-for _section in _SECTIONS_OF_PATTERNS:
-    _PATTERNS.update(RULES[_section])
-RE = _Patterns()
+_PATTERN_TEXTS: dict[str, str] = {}
+for _section in _SECTIONS_OF_PATTERN_TEXTS:
+    _PATTERN_TEXTS.update(RULES[_section])
+PATTERNS = _Patterns()
 
 
 def line_end(text: str, at: int) -> int:

@@ -19,7 +19,7 @@ from judgekit.redaction.named_values import find_named
 from judgekit.redaction.private_keys import private_keys
 from judgekit.redaction.secret_rules import (
     LANGUAGE_WORDS,
-    RE,
+    PATTERNS,
     RULES,
     SecretMatch,
     Span,
@@ -42,7 +42,7 @@ PRIVATE_KEY = "private key"
 _UNMISTAKABLE = frozenset({"GitHub token", "Anthropic key"})
 _SHORTEST_FORM = 17  # characters of a secret with a form of its own
 _LINES_BEHIND = 3  # they may hold a value named on the line before
-_SMALL = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_TO_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 _FORMS = read_rows("forms")
 _PLACES = read_rows("places")
@@ -102,7 +102,7 @@ def find(text: str) -> Iterator[SecretMatch]:
     lower = text.lower()
     if len(lower) != len(text):
         # Some letter became two, which would shift positions. Names only have ASCII letters anyway.
-        lower = text.translate(_SMALL)
+        lower = text.translate(_TO_LOWER)
     yield from (SecretMatch(*span, PRIVATE_KEY) for span in private_keys(text, lower))
     yield from _find_in_long_words(text)
     lines = _lines(lower)
@@ -120,7 +120,7 @@ def _find_by_place_or_name(text: str, lower: str, lines: list[Span]) -> Iterator
     for start, end in lines:
         in_languages = bool(language_words.search(lower, start, end))
         yield from _find_by_place(text, lower, (start, end), in_languages=in_languages)
-        names = RE["pattern_of_languages"] if in_languages else RE["pattern"]
+        names = PATTERNS["pattern_of_languages"] if in_languages else PATTERNS["pattern"]
         for match in names.finditer(lower, start, end):
             secret = find_named(text, match)
             if secret:
@@ -190,7 +190,7 @@ def _forms(text: str, long_words: str) -> Iterator[SecretMatch]:
                 continue
             if kind != PRIVATE_KEY:
                 # The pattern may have a fixed length; the secret goes on to the word's end.
-                at = cast("re.Match[str]", RE["rest"].match(text, at)).end()
+                at = cast("re.Match[str]", PATTERNS["rest"].match(text, at)).end()
             yield SecretMatch(start, at, kind)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from judgekit.redaction.secret_rules import RE, SecretMatch, line_end
+from judgekit.redaction.secret_rules import PATTERNS, SecretMatch, line_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,40 +24,50 @@ _MOST_CHARACTERS = 40_000  # of a table whose cells have lines of their own
 def find_in_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
     """Yield the passwords of a table, given its first row, or of a single row with a name and a value."""
     line = lower[start:stop]
-    next_line = lower[stop + 1 : line_end(lower, stop + 1)][:LONGEST_ROW]
-    separator = next(mark for mark in "|,;\t" if mark in line)
+    next_stop = line_end(lower, stop + 1)
+    next_line = lower[stop + 1 : next_stop][:LONGEST_ROW]
+    separator = next(mark for mark in "|,;\t" if mark in line)  # the caller saw that there is one
     cells = line.split(separator)
     columns = _find_password_columns(cells)
     filled = [column for column, cell in enumerate(cells) if cell.strip()]
     if not columns or len(filled) < 2:  # noqa: PLR2004 - a column beside it
         return
-    is_head = bool(RE["rule"].fullmatch(next_line) or RE["frame"].fullmatch(next_line))
+    # A line of dashes below makes it a head.
+    is_head = bool(PATTERNS["rule"].fullmatch(next_line) or PATTERNS["frame"].fullmatch(next_line))
     is_pair = len(filled) == 2 and columns == filled[:1]  # noqa: PLR2004 - a name and a value
-    if is_head and is_pair and RE["value_cell"].fullmatch(cells[filled[1]]):
+    if is_head and is_pair and PATTERNS["value_cell"].fullmatch(cells[filled[1]]):
         yield from _cells(line, start, "|", [filled[1]])
     if separator == "|" and not is_head:
-        first_column = columns[0]
-        has_cell_behind = first_column in filled[:-1]
-        if has_cell_behind and line.lstrip().startswith("|"):
-            column_behind = filled[filled.index(first_column) + 1]
-            yield from _cells(line, start, "|", [column_behind])
-        return
-    if separator != "|":
-        # Commas are in prose and code too, so the line and the next one have to look like CSV.
-        is_indented = not (line[:1].strip() and next_line[:1].strip())
-        has_as_many_cells = next_line.count(separator) == len(cells) - 1
-        if is_indented or not has_as_many_cells:
-            return
-        if not all(map(RE["name_cell"].fullmatch, cells)):
-            return
-    yield from _find_below_head(lower, stop, separator, columns)
+        yield from _find_behind_name(line, start, columns[0], filled)
+    elif separator == "|" or _is_csv_head(line, next_line, separator):
+        yield from _find_below_head(lower, stop, separator, columns)
+
+
+def _find_behind_name(
+    line: str, start: int, name_column: int, filled: list[int]
+) -> Iterator[SecretMatch]:
+    """Yield the password in the next filled column behind a name: `| password | x |`."""
+    has_cell_behind = name_column in filled[:-1]
+    if has_cell_behind and line.lstrip().startswith("|"):
+        column_behind = filled[filled.index(name_column) + 1]
+        yield from _cells(line, start, "|", [column_behind])
+
+
+def _is_csv_head(line: str, next_line: str, separator: str) -> bool:
+    """Whether a line and the next one are the beginning of CSV: commas are in prose and code, too."""
+    cells = line.split(separator)
+    is_indented = not (line[:1].strip() and next_line[:1].strip())
+    has_as_many_cells = next_line.count(separator) == len(cells) - 1
+    if is_indented or not has_as_many_cells:
+        return False
+    return all(map(PATTERNS["name_cell"].fullmatch, cells))
 
 
 def _find_password_columns(heads: list[str]) -> list[int]:
     """Return the numbers of the columns whose head is a name for passwords."""
     columns = []
     for column, head in enumerate(heads):
-        if RE["head_cell"].fullmatch(head[:_LONGEST_HEAD]):
+        if PATTERNS["head_cell"].fullmatch(head[:_LONGEST_HEAD]):
             columns.append(column)
     return columns
 
@@ -70,10 +80,10 @@ def _find_below_head(
         start = stop + 1
         stop = line_end(lower, start)
         row = lower[start : min(stop, start + LONGEST_ROW)]
-        is_frame = bool(RE["frame"].fullmatch(row))
+        is_frame = bool(PATTERNS["frame"].fullmatch(row))
         if start >= len(lower) or not (separator in row or is_frame):
             return
-        is_rule = separator == "|" and bool(RE["rule"].fullmatch(row))
+        is_rule = separator == "|" and bool(PATTERNS["rule"].fullmatch(row))
         if not is_frame and not is_rule:
             yield from _cells(row, start, separator, columns)
 
@@ -130,7 +140,7 @@ def _heads_of_wiki_row(line: str) -> list[str]:
 
 def find_wiki_pairs(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
     """Yield the cells behind a row's head that names passwords: `||Password|…|`."""
-    for pair in RE["wiki_pair"].finditer(lower, start, end):
+    for pair in PATTERNS["wiki_pair"].finditer(lower, start, end):
         cell = pair["value"]
         value = cell.strip(_CELL_EDGE)
         if " " not in value and any(map(str.isalnum, value)):
@@ -149,7 +159,7 @@ def find_in_marked_tables(lower: str) -> Iterator[SecretMatch]:
 def _find_in_asciidoc(lower: str) -> Iterator[SecretMatch]:
     """Yield the passwords of tables between two lines such as `|===`, whose first letter separates cells."""
     at = 0
-    while opening := RE["asciidoc"].search(lower, at):
+    while opening := PATTERNS["asciidoc"].search(lower, at):
         fence = opening[0].strip()
         end = lower.find(f"\n{fence}", opening.end() - 1)
         if end < 0:
@@ -162,7 +172,7 @@ def _find_in_asciidoc(lower: str) -> Iterator[SecretMatch]:
 def _find_in_mediawiki(lower: str) -> Iterator[SecretMatch]:
     """Yield the passwords of tables between the lines `{|` and `|}`."""
     at = 0
-    while opening := RE["mediawiki"].search(lower, at):
+    while opening := PATTERNS["mediawiki"].search(lower, at):
         end = lower.find("\n|}", opening.end() - 1)
         if end < 0:
             end = len(lower)
@@ -234,7 +244,8 @@ def _below_heads(
         cells = cells[columns:]
     is_secret = []
     for head in heads:
-        is_secret.append(bool(RE["head_cell"].fullmatch(head.strip()[:_LONGEST_HEAD])))
+        title = head.strip()[:_LONGEST_HEAD]
+        is_secret.append(bool(PATTERNS["head_cell"].fullmatch(title)))
     for number, (start, cell) in enumerate(cells):
         value = cell.strip(_CELL_EDGE)
         if is_secret[number % columns] and _is_password_value(value):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from judgekit.redaction.named_values import strength_of
 from judgekit.redaction.references import is_reference, is_variable
-from judgekit.redaction.secret_rules import RE, SecretMatch, line_end
+from judgekit.redaction.secret_rules import PATTERNS, SecretMatch, line_end
 from judgekit.redaction.values import (
     LEAST_TOKEN,
     is_generated,
@@ -39,10 +39,10 @@ def find_set_values(text: str, start: int, end: int) -> Iterator[SecretMatch]:
     # Most texts have neither mark, and looking for one costs a tenth of a search for the pattern.
     for mark, pattern in (("</", "xml_element"), (";", "connection_part")):
         if text.find(mark, start, end) >= 0:
-            for setting in RE[pattern].finditer(text, start, end):
+            for setting in PATTERNS[pattern].finditer(text, start, end):
                 span = setting.span("value")
                 yield from _check(text, setting["name"], span, is_code=False)
-    for match in RE["setting_line"].finditer(text, start, end):
+    for match in PATTERNS["setting_line"].finditer(text, start, end):
         yield from _find_in_line(text, match)
 
 
@@ -57,14 +57,14 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
     if match["value"].startswith(("[", "(")):
         yield from _find_in_list(text, match)
     first, last = match.span("value")
-    quoted = RE["quoted_value"].match(text, first, last)
+    quoted = PATTERNS["quoted_value"].match(text, first, last)
     if quoted is not None:
         is_raw = "r" in quoted["prefix"].lower()
-        if is_raw and RE["expression"].search(quoted["inside"]):  # a regular expression
+        if is_raw and PATTERNS["expression"].search(quoted["inside"]):  # a regular expression
             return
         yield from _check(text, match["name"], quoted.span("inside"), is_code=False)
         return
-    comment = RE["comment"].search(text, first, last)
+    comment = PATTERNS["comment"].search(text, first, last)
     if comment is not None:
         last = comment.start()
     is_code = _is_code(match, text[first:last])
@@ -92,13 +92,13 @@ def _check(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[Secre
     start, end = span
     value = text[start:end].rstrip()
     without_comma = value.rstrip(",;")
-    if is_code and RE["bare_word"].fullmatch(without_comma):
+    if is_code and PATTERNS["bare_word"].fullmatch(without_comma):
         if without_comma != value:  # an argument, or the end of a statement
             return
         value = without_comma
     if len(value) < _LEAST[strength] or any(map(str.isspace, value)):
         return
-    if is_reference(value) or RE["number"].fullmatch(value):
+    if is_reference(value) or PATTERNS["number"].fullmatch(value):
         return
     if is_variable(value.rstrip("?!.:")) and (is_code or not is_mixed(value)):
         return
@@ -131,14 +131,14 @@ def _is_drawn(value: str, name: str, *, is_code: bool) -> bool:
 
 def _is_token(value: str) -> bool:
     """Whether a value can be a token: letters and digits, or more shuffled and longer than any word."""
-    if RE["format"].search(value):
+    if PATTERNS["format"].search(value):
         return False
     if is_placeholder(value) and not is_generated(value):
         return False
-    if RE["choice"].match(value) or RE["code"].match(value):
+    if PATTERNS["choice"].match(value) or PATTERNS["code"].match(value):
         return False
     if is_mixed(value):
-        return len(value) >= LEAST_TOKEN and not RE["words"].match(value)
+        return len(value) >= LEAST_TOKEN and not PATTERNS["words"].match(value)
     is_shuffled = share_of_changes(value) >= _SHUFFLED
     return len(value) >= _LONG and is_shuffled
 
@@ -154,5 +154,5 @@ def _find_in_list(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
             break
         stop += 1
     name = _make_singular(match)
-    for item in RE["list_item"].finditer(text, start, min(stop, len(text))):
+    for item in PATTERNS["list_item"].finditer(text, start, min(stop, len(text))):
         yield from _check(text, name, item.span("inside"), is_code=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from judgekit.redaction.secret_rules import RE
+from judgekit.redaction.secret_rules import PATTERNS
 from judgekit.redaction.vendor_tokens import count_changes
 
 _SYMBOLS = frozenset("!#$%&*+=?@^|~")
@@ -48,7 +48,7 @@ def fits(value: str, wanted: str) -> bool:
         return is_strange(value) or is_chosen(value)
     if wanted == "value":
         return True
-    return not (RE["sentence"].match(value) or value.isupper())
+    return not (PATTERNS["sentence"].match(value) or value.isupper())
 
 
 def _has_enough_digits(value: str) -> bool:
@@ -59,14 +59,14 @@ def _has_enough_digits(value: str) -> bool:
 
 def is_placeholder(value: str) -> bool:
     """Whether a value is a placeholder for a secret, names the place it's kept in, or has blanks."""
-    if RE["placeholder"].match(value) or RE["name"].match(value):
+    if PATTERNS["placeholder"].match(value) or PATTERNS["name"].match(value):
         return True
     return any(map(str.isspace, value))
 
 
 def is_generated(value: str) -> bool:
     """Whether a value is a mixture that only generators make, whatever it begins with."""
-    if len(value) < LEAST_TOKEN or RE["format"].search(value) or any(map(str.isspace, value)):
+    if len(value) < LEAST_TOKEN or PATTERNS["format"].search(value) or any(map(str.isspace, value)):
         return False
     symbols = len(_SYMBOLS.intersection(value[1:-1]))  # at its ends they may be punctuation
     has_both_cases = any(map(str.isupper, value)) and any(map(str.islower, value))
@@ -75,7 +75,7 @@ def is_generated(value: str) -> bool:
         return True
     if (mixed or has_both_cases) and symbols >= _LEAST_SYMBOLS:
         return True
-    if RE["words"].match(value):
+    if PATTERNS["words"].match(value):
         return False
     least = LEAST_BARE_TOKEN if mixed else _LEAST_WEAK
     return has_both_cases and len(value) >= least and share_of_changes(value) >= _SHUFFLED
@@ -95,14 +95,14 @@ def is_snake_case(value: str) -> bool:
 
 def is_code(value: str) -> bool:
     """Whether a value begins like an attribute, a path, an address or an option in code."""
-    return bool(RE["code"].match(value)) and not is_generated(value)
+    return bool(PATTERNS["code"].match(value)) and not is_generated(value)
 
 
 def is_weak_secret(value: str) -> bool:
     """Whether a value is a secret under a name like `key` or `session`, which other things have too."""
     if len(value) < _LEAST_WEAK or not is_mixed(value) or is_snake_case(value):
         return False
-    return not RE["hex_or_id"].match(value) and share_of_changes(value) >= _SHUFFLED_WEAK
+    return not PATTERNS["hex_or_id"].match(value) and share_of_changes(value) >= _SHUFFLED_WEAK
 
 
 def _class_of_character(char: str) -> str:
@@ -125,7 +125,7 @@ def is_strange(value: str) -> bool:
     runs = re.sub(r"(.)\1+", r"\1", classes)  # "abc12-x" has the runs "a0-a"
     has_many_runs = len(runs) >= _CHANGED_OFTEN
     is_mixture = has_many_runs or runs == "a0" or any(part in runs for part in _STRANGE_RUNS)
-    return is_mixture and len(core) >= _LEAST_STRANGE and not RE["measure"].match(core)
+    return is_mixture and len(core) >= _LEAST_STRANGE and not PATTERNS["measure"].match(core)
 
 
 def is_chosen(value: str) -> bool:
@@ -133,7 +133,9 @@ def is_chosen(value: str) -> bool:
     core = value.strip("\"'`*_.,;:?)")
     if len(core) < _LEAST_STRANGE or not is_mixed(core):
         return False
-    return not (RE["term"].match(core) or is_placeholder(core) or RE["expression"].search(core))
+    return not (
+        PATTERNS["term"].match(core) or is_placeholder(core) or PATTERNS["expression"].search(core)
+    )
 
 
 def is_phrase(value: str) -> bool:
@@ -142,4 +144,4 @@ def is_phrase(value: str) -> bool:
     if len(words) < _LEAST_WORDS:
         return False
     phrase = " ".join(words)
-    return bool(RE["passphrase"].match(phrase)) and not RE["prose"].search(phrase)
+    return bool(PATTERNS["passphrase"].match(phrase)) and not PATTERNS["prose"].search(phrase)

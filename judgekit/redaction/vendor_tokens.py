@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from judgekit.redaction.secret_rules import RE, RULES, SecretMatch
+from judgekit.redaction.secret_rules import PATTERNS, RULES, SecretMatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ _HEX = frozenset("0123456789abcdefABCDEF")
 
 def find_vendor_tokens(text: str) -> Iterator[SecretMatch]:
     """Yield the tokens in a text that begin as a vendor's do."""
-    for candidate in RE["candidate"].finditer(text):
+    for candidate in PATTERNS["candidate"].finditer(text):
         token = candidate[0]
         # A `=` at the end is the padding of Base64; other signs there end a sentence.
         if not token.endswith("="):
@@ -51,11 +51,11 @@ def is_vendor_token(token: str) -> bool:
 
     The less the beginning says, the longer the random part has to be: see the tables of words.
     """
-    pieces = RE["piece"].findall(token)
+    pieces = PATTERNS["piece"].findall(token)
     beginning = pieces[0]
-    if beginning.lower() in _IDENTIFIERS or RE["publishable"].match(token):
+    if beginning.lower() in _IDENTIFIERS or PATTERNS["publishable"].match(token):
         return False
-    if RE["uuid"].search(token[-_LENGTH_OF_UUID:]):
+    if PATTERNS["uuid"].search(token[-_LENGTH_OF_UUID:]):
         return _is_before_uuid(pieces)
     # Split `sk_live_4eC39H…` into the words "sk" and "live" and the random tail.
     tail = pieces[1:]
@@ -114,7 +114,7 @@ def is_random_piece(piece: str) -> bool:
 
 def is_word(piece: str) -> bool:
     """Whether a piece is a word, a number, a date or a version."""
-    return bool(RE["word"].match(piece)) or bool(RE["date"].match(piece.lower()))
+    return bool(PATTERNS["word"].match(piece)) or bool(PATTERNS["date"].match(piece.lower()))
 
 
 def count_changes(value: str) -> int:

@@ -8,6 +8,7 @@ most texts, so they're searched directly.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def any_word(words: Iterable[str]) -> str:
     for word in words:
         node = tree
         for char in word:
-            node = node.setdefault(char, {})
+            node = node.setdefault(char, {})  # down to the letter's node, which may be new
         node[""] = {}  # a word ends here
     return _pattern_of(tree)
 
@@ -44,10 +45,10 @@ class WordIndex:
     """The words of rules; `rules_of` returns the numbers of the rules with a word in a text."""
 
     def __init__(self, words_of_rules: Sequence[tuple[str, ...]]) -> None:
-        self._rules_by_word: dict[str, set[int]] = {}
+        self._rules_by_word: defaultdict[str, set[int]] = defaultdict(set)
         for number, words in enumerate(words_of_rules):
             for word in words:
-                self._rules_by_word.setdefault(word, set()).add(number)
+                self._rules_by_word[word].add(number)
         self._letters = [word for word in self._rules_by_word if len(word) == 1]
         longer = [word for word in self._rules_by_word if len(word) > 1]
         self._rules_by_match = {word: self._rules_of_beginnings(word) for word in longer}
@@ -107,14 +108,14 @@ def _compile_at_rarest_letter(words: Sequence[str]) -> re.Pattern[str]:
 
     For "key" that's `k(?:ey)`. A match begins at this letter, not at the beginning of the word.
     """
-    endings: dict[str, list[str]] = {}
+    endings: defaultdict[str, list[str]] = defaultdict(list)  # by the rarest letter
     for word in words:
         letter = max(word, key=_rarity)
         beginning, _, behind = word.partition(letter)
         ending = re.escape(behind)
         if beginning:  # a lookbehind from the word's end checks the letters before
             ending += f"(?<={re.escape(word)})"
-        endings.setdefault(letter, []).append(ending)
+        endings[letter].append(ending)
     branches = []
     for letter, letter_endings in endings.items():
         branches.append(f"{re.escape(letter)}(?:{'|'.join(letter_endings)})")
