@@ -93,7 +93,10 @@ def session_of(payload: Mapping[str, Any], configured: Settings) -> HookSession 
 
 
 def drop_repeats(shown: Shown, session: HookSession | None, prompt: str) -> Shown:
-    """Leave out mentions that were given recently or exceed the limit."""
+    """Leave out memories that this session mentioned recently, and mention only the first few of the others.
+
+    Injected memories stay. Without a session, nothing is a repeat.
+    """
     injected, mentioned = shown
     if session is not None:
         mentioned = session.unmentioned(mentioned, prompt)

@@ -80,17 +80,17 @@ def uninstall(change: FileChange) -> None:
         replace(change.path, change.before, change.after, is_users=change.is_users)
     folders, records = _load()
     parent = change.path.parent
-    candidates = [Path(folder) for folder in folders if Path(folder) in change.path.parents]
+    own_folders = [Path(folder) for folder in folders if Path(folder) in change.path.parents]
     record = records.pop(str(change.path), None)
     if record is None and parent.name in _FOLDERS:
-        candidates.append(parent)
-    remove_folders(candidates)  # those that are empty
-    kept_folders = []
+        own_folders.append(parent)
+    remove_folders(own_folders)  # those that are empty
+    remaining_folders = []
     for folder in folders:
-        is_removed = Path(folder) in candidates and not Path(folder).exists()
+        is_removed = Path(folder) in own_folders and not Path(folder).exists()
         if not is_removed:
-            kept_folders.append(folder)
-    _save(kept_folders, records)
+            remaining_folders.append(folder)
+    _save(remaining_folders, records)
 
 
 def find_record(file: Path) -> Record | None:

@@ -55,7 +55,7 @@ def choose_by_judge(
     if isinstance(judged, str):
         notes.append(judged)
         return None
-    kept, undecided, why_undecided, likely, only_drops = judged
+    kept, undecided, why_undecided, probabilities, only_drops = judged
     ranked.judged = len(candidates)
     ranked.dropped = len(candidates) - len(kept) - len(undecided)
     if why_undecided is not None:
@@ -63,7 +63,9 @@ def choose_by_judge(
     if only_drops:
         notes += context.take_due_notes(configured.project, [ONLY_DROPS])
         return drop_only(ranked, [*kept, *undecided], configured)
-    labels = {id(candidates[place]): f"{share:.2f}" for place, share in likely.items()}
+    labels = {}
+    for index, probability in probabilities.items():
+        labels[id(candidates[index])] = f"{probability:.2f}"
     return choose_decided(ranked, kept, undecided, configured, labels)
 
 
@@ -127,6 +129,7 @@ def _judge(
     parts = parts_of(candidates)
 
     def write_request() -> bytes:
+        """Write the body of the request to the engine, as JSON."""
         sent = []
         for candidate in candidates:
             fields = {name: getattr(candidate, name) for name in _SENT}
@@ -144,17 +147,20 @@ def _judge(
         return quickjson.written(request).encode()
 
     def read_reply(response: client.Response) -> Judged | str:
+        """Read the engine's decisions, or why there are none."""
         reply = quickjson.loads(response.read().decode())
         if response.status != _OK:
             return f"not judged ({reply['error']['message']}); {_BM25}"
         if reply.get("nobody") is not None:
             return str(reply["nobody"])
-        kept = [candidates[place] for place in reply["kept"]]
-        undecided = [candidates[place] for place in reply["undecided"]]
-        likely = dict(reply.get("likely") or ())
-        return kept, undecided, reply["degraded"], likely, bool(reply.get("only_drops"))
+        kept = [candidates[index] for index in reply["kept"]]
+        undecided = [candidates[index] for index in reply["undecided"]]
+        probabilities = dict(reply.get("likely") or ())
+        only_drops = bool(reply.get("only_drops"))
+        return kept, undecided, reply["degraded"], probabilities, only_drops
 
     def judge_here(reason: client.NoEngine) -> Judged | str:
+        """Judge in this process, unless an engine is busy, or is starting for later prompts."""
         if isinstance(reason, client.EngineBusy):
             return f"not judged (the engine is busy: {reason}); {_BM25}"
         if isinstance(reason, client.EngineLost):

@@ -180,6 +180,7 @@ def _judge(
     asked_at: float | None = None
 
     def write_request() -> bytes:
+        """Write the body of the request to the engine, as JSON, and note when."""
         import json  # noqa: PLC0415 - only needed to ask an engine
 
         nonlocal asked_at
@@ -189,6 +190,7 @@ def _judge(
         return json.dumps({**client.carried(git=True), **body, "run": run.id}).encode()
 
     def read_report(response: client.Response) -> Report:
+        """Follow the engine's events as they come, up to the report at the end."""
         from judgekit.engine import answers  # noqa: PLC0415 - only needed to ask an engine
 
         try:
@@ -205,11 +207,14 @@ def _judge(
         raise client.EngineLost("lost the engine: its response ended too early")
 
     def judge_here(_: client.NoEngine) -> Report:
+        """Judge in this process; the time that an engine took counts against the budget."""
         from judgekit.gate import push  # noqa: PLC0415 - pydantic; the engine has it
 
-        spent = 0.0 if asked_at is None else time.monotonic() - asked_at
-        rest_of_run = run._replace(spent=spent)
-        return push.judge_push(Repository(Path.cwd()), updates, remote, url, base, rest_of_run)
+        spent = 0.0
+        if asked_at is not None:
+            spent = time.monotonic() - asked_at
+        repository = Repository(Path.cwd())
+        return push.judge_push(repository, updates, remote, url, base, run._replace(spent=spent))
 
     return client.call(
         "gate",

@@ -47,7 +47,7 @@ class HookSession:
         latest_lines = lines[-prompts:] if prompts else []
         for ago, line in enumerate(reversed(latest_lines), start=1):
             for mark in line.split(" "):
-                if mark not in self._prompts_ago:  # an earlier showing doesn't count
+                if mark not in self._prompts_ago:  # the latest time counts
                     self._prompts_ago[mark] = ago
 
     def ago(self, candidate: Candidate, how: str = INJECTED) -> int | None:

@@ -258,8 +258,8 @@ def _choose_by_judge(
     for hit, decision in zip(candidates, selection.decisions, strict=True):
         because[hit.path] = decision.because
     sureness = {}
-    for place, probability in search.probabilities_of(selection).items():
-        sureness[candidates[place].path] = probability
+    for index, probability in search.probabilities_of(selection).items():
+        sureness[candidates[index].path] = probability
     if reply.only_drops:
         shown = judged.drop_only(ranked, [*reply.kept, *reply.undecided], configured)
     else:

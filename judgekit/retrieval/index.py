@@ -51,21 +51,22 @@ def open_index(
     if index_file.sqlite is None:
         raise NoFullTextError("Python was built without SQLite")
     try:
-        kept = _open_kept(root, profiles, patience, anew=anew)
-        if kept is not None and kept.pending and not kept.was_whole:
-            earlier = _open_earlier(kept)
-            if earlier is not None:
-                kept.close()
-                return earlier
-        if kept is not None:
-            return kept
-        from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
+        index = _open_kept(root, profiles, patience, anew=anew)
+        if index is None:
+            from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
 
-        return update.in_memory(root, profiles)
+            return update.in_memory(root, profiles)
+        is_half_built = index.pending and not index.was_whole
+        # One that an earlier version of this program wrote knows more.
+        earlier = _open_earlier(index) if is_half_built else None
+        if earlier is None:
+            return index
+        index.close()
     except index_file.sqlite.OperationalError as error:
         if "no such module" in str(error):
             raise NoFullTextError("its SQLite was built without FTS5") from None
         raise
+    return earlier
 
 
 def _open_kept(
@@ -231,8 +232,8 @@ def _next_files(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
 def _read_turn(path: str) -> tuple[int, int, int]:
     """Return the last file and folder checked, and the number of queries since everything was listed."""
     try:
-        with open(path, "rb") as kept:
-            file, folder, queries = map(int, kept.read(100).split())
+        with open(path, "rb") as stream:
+            file, folder, queries = map(int, stream.read(100).split())
     except (OSError, ValueError):  # none yet, or damaged: start over
         return 0, 0, 0
     return file, folder, queries
@@ -303,19 +304,23 @@ def recheck(index: Index, places: Iterable[str]) -> bool:
 
 
 def refresh_file(path: str, profiles: Profiles) -> list[str]:
-    """Update a file that was just written in every whole index that contains it; return their roots."""
+    """Update a file that was just written in the index of each store it's in; return these stores' roots.
+
+    Any folder above the file may be a store. An index that's still being built is left alone.
+    """
     roots: list[str] = []
     if index_file.sqlite is None:
         return roots
     real_path = os.path.realpath(path)
-    below = real_path
-    root = os.path.dirname(real_path)
-    while root != below:
-        if path_of(root) and _refresh_in(root, real_path, profiles):
-            roots.append(root)
-        below = root
-        root = os.path.dirname(root)
-    return roots
+    folder = os.path.dirname(real_path)
+    while True:
+        has_index = path_of(folder) is not None
+        if has_index and _refresh_in(folder, real_path, profiles):
+            roots.append(folder)
+        parent = os.path.dirname(folder)
+        if parent == folder:  # the topmost one
+            return roots
+        folder = parent
 
 
 def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
@@ -324,9 +329,10 @@ def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
     if index is None:
         return False
     is_whole = not index.pending
+    relative_path = os.path.relpath(real_path, root).replace(os.sep, "/")
     try:
         if is_whole:
-            recheck(index, [os.path.relpath(real_path, root).replace(os.sep, "/")])
+            recheck(index, [relative_path])
     except (index_file.sqlite.DatabaseError, *SPOILT):
         return False  # the next prompt will rebuild it
     finally:

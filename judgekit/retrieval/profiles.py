@@ -202,7 +202,10 @@ def _is_language(path: Path) -> bool:
             beginning = file.read(_HEAD)
     except OSError:
         return False
-    keys = {line.partition(":")[0] for line in lines_of(beginning)}
+    keys = set()
+    for line in lines_of(beginning):
+        key, _, _ = line.partition(":")
+        keys.add(key)
     return "language" in keys and "retrieval" not in keys
 
 

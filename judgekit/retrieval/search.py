@@ -499,7 +499,8 @@ def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms
         connection.execute(_PUT, (text,))
         row = connection.execute(_PASSAGE, (TOKENS, expression)).fetchone()
         if row:
-            passage = terms.unspread(row[0])
+            (snippet,) = row
+            passage = terms.unspread(snippet)
     return " ".join(passage.split())[:SNIPPET_LIMIT]
 
 

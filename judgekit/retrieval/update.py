@@ -71,7 +71,7 @@ _ADD_WATCH = "INSERT OR REPLACE INTO watch (number, path, folder, x, y, z, sure)
 
 
 def create(connection: Connection, root: str, profiles: Profiles, kind: str = "") -> None:
-    """Create the tables of an empty index."""
+    """Create the tables of an empty index, and the facts that it keeps about itself."""
     with open(LAYOUT, encoding="utf-8", newline="\n") as file:
         connection.executescript(file.read())
     facts = {
@@ -182,35 +182,39 @@ class Plan:
         self.lost: list[int] = []
         self.notes: dict[str, list[str]] = {}
         self._known: dict[str, Watched] = {}
-        for path, is_folder, x, y, z, sure in self._rows(
-            "SELECT path, folder, x, y, z, sure FROM watch"
-        ):
-            stamp = None if x is None else (x, y, z)
+        rows = self._rows("SELECT path, folder, x, y, z, sure FROM watch")
+        for path, is_folder, x, y, z, sure in rows:
+            is_missing = x is None
+            stamp = None if is_missing else (x, y, z)
             self._known[path] = (bool(is_folder), stamp, bool(sure))
 
         changed_names = self._compare_own_files(index.root)
         store = scan.Store(index.root, self.kind, index.profiles)
         if not self.anew:
-            store.room -= self._rows("SELECT count(*) FROM file")[0][0]
+            ((file_count,),) = self._rows("SELECT count(*) FROM file")
+            store.room -= file_count
         # These files decide which folders and files belong to the store.
         has_other_rules = not {scan.IGNORE, claude_memory.INDEX}.isdisjoint(changed_names)
         is_whole = self.anew or places is None or has_other_rules
         pending = [""]
         if places is not None and not is_whole:
-            pending = sorted(
-                (place for place in places if self._may_be_folder(place)), reverse=True
-            )
+            pending = [place for place in places if self._may_be_folder(place)]
+            pending.sort(reverse=True)
         folders_in = self._compare_folders(store, pending, is_whole=is_whole)
         for path, (is_folder, _, _) in sorted(self._known.items()):
-            if path and is_folder:
-                above = path.rpartition("/")[0]
-                if above in self.gone or self._is_missing(path, folders_in):
-                    self.gone[path] = None
+            is_root = path == ""
+            if is_root or not is_folder:
+                continue
+            parent, _, _ = path.rpartition("/")
+            if parent in self.gone or self._is_missing(path, folders_in):
+                self.gone[path] = None
         for path in self.gone:
-            self.lost += [row[0] for row in self._rows(_IN_FOLDER, path)]
-        if self.new or self.lost:
+            for number, *_ in self._rows(_IN_FOLDER, path):
+                self.lost.append(number)
+        if self.new or self.lost:  # then the text of a list, without links to entries, may differ
             for name in store.source.LISTS:
-                self.changed += [row[0] for row in self._rows(_OF_NAME, name, f"%/{name}")]
+                for (number,) in self._rows(_OF_NAME, name, f"%/{name}"):
+                    self.changed.append(number)
 
     def _compare_own_files(self, root: str) -> list[str]:
         """Note which of the store's own files differ, and return the names of those that may have changed."""
@@ -341,7 +345,8 @@ class ReadFile:
         fields = (entry.id, entry.title, entry.category, ",".join(entry.tags), entry.status)
         updated = entry.updated
         if not updated and self.stamp:
-            updated = self.stamp[1] / 1e9
+            _, changed_at, _ = self.stamp
+            updated = changed_at / 1e9  # in seconds
         clean_problem = None if problem is None else _clean(problem)
         self.row = (clean_problem, *map(_clean, fields), updated)
         self.note = None if entry.note is None else _clean(f"{place}: {entry.note}")
@@ -516,9 +521,9 @@ class IndexWriter:
             self._languages.clear()
         for number in plan.lost:
             self.drop(number)
-        gone = [(path,) for path in plan.gone]
-        self.executemany("DELETE FROM watch WHERE path = ?", gone)
-        self.executemany("DELETE FROM note WHERE place = ?", gone)
+        gone_rows = [(path,) for path in plan.gone]
+        self.executemany("DELETE FROM watch WHERE path = ?", gone_rows)
+        self.executemany("DELETE FROM note WHERE place = ?", gone_rows)
         for path, (is_folder, stamp, sure) in plan.watched.items():
             row = self.execute("SELECT number FROM watch WHERE path = ?", (path,)).fetchone()
             (number_or_none,) = row or (None,)  # for None, SQLite chooses a new number
@@ -526,13 +531,14 @@ class IndexWriter:
             self.execute(_ADD_WATCH, (number_or_none, path, is_folder, x, y, z, sure))
         for place, notes in plan.notes.items():
             self.execute("DELETE FROM note WHERE place = ?", (place,))
-            rows = [(place, _clean(text)) for text in notes]
-            self.executemany("INSERT INTO note VALUES (?, ?)", rows)
+            note_rows = [(place, _clean(text)) for text in notes]
+            self.executemany("INSERT INTO note VALUES (?, ?)", note_rows)
         numbers = dict(self.execute("SELECT path, number FROM watch WHERE folder").fetchall())
-        new = [(path, numbers[folder]) for path, folder in plan.new.items()]
-        self.executemany("INSERT OR IGNORE INTO file (path, folder) VALUES (?, ?)", new)
-        changed = [(number,) for number in plan.changed]
-        self.executemany("UPDATE file SET pending = 1 WHERE number = ?", changed)
+        # A new file's row is pending by default.
+        new_rows = [(path, numbers[folder]) for path, folder in plan.new.items()]
+        self.executemany("INSERT OR IGNORE INTO file (path, folder) VALUES (?, ?)", new_rows)
+        changed_rows = [(number,) for number in plan.changed]
+        self.executemany("UPDATE file SET pending = 1 WHERE number = ?", changed_rows)
 
     def drop(self, number: int) -> None:
         """Remove a file, its entry and its note."""
@@ -560,9 +566,9 @@ class IndexWriter:
         if file.note is not None:
             self.execute(_ADD_NOTE, (file.note, number))
         is_live = file.texts is not None
-        values = (*file.stamp, file.read, is_live, file.digest, *file.row, file.language)
-        values += (len(file.sections),)
-        self.execute(_SET_FILE, (*values, number))
+        section_count = len(file.sections)
+        values = (*file.stamp, file.read, is_live, file.digest, *file.row)
+        self.execute(_SET_FILE, (*values, file.language, section_count, number))
         if file.texts is not None:
             self.add_text(number, file.texts, file.language, file.sections)
         return True
@@ -649,17 +655,19 @@ def refresh(
     patience: float | None = None,
     most: int | None = None,
 ) -> None:
-    """Bring an index up to date: the watched `places` (None: all) and the files `numbers` may have changed.
+    """Bring an index up to date with its store.
 
-    Reading ends after `patience` seconds and one batch; of more than `most` files the newest are read.
+    What may have changed are the watched `places` (None: all of them) and the files with these `numbers`.
+    After `patience` seconds no further batch of files is read; of more than `most` files, the newest are.
     """
     started = time.monotonic()
-    with suppress(_Passed):
+    with suppress(_Passed):  # another process brings it up to date
         _carry_out_changes(index, places, numbers, most)
         while index.pending:
             with transaction(index) as writer:
                 _read_batch(index, writer)
-            if patience is not None and time.monotonic() > started + patience:
+            seconds = time.monotonic() - started
+            if patience is not None and seconds > patience:
                 break
     if not index.kind:  # another process is listing the files, and nothing is known yet
         index.load(about(index.connection) | {"kind": scan.kind_of(index.root, index.profiles)})

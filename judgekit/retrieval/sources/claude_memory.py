@@ -152,7 +152,8 @@ def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
             is_record = name.lower().endswith(ENDINGS)
             may_be_folder = "." not in name
             if folder and is_record and name in names:
-                paths.setdefault(name, path)
+                if name not in paths:  # the first one that's found counts
+                    paths[name] = path
             elif may_be_folder and path.count("/") < _DEEPEST:
                 folders.append(path)
     return paths

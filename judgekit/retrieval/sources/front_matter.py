@@ -190,7 +190,10 @@ def _is_prose(reader: _YamlReader) -> bool:
 
 def _is_note(reader: _YamlReader) -> bool:
     """Whether the only key is a word at the beginning of a sentence, as in `Note: the boat is late`."""
-    return len(reader.keys) == 1 and reader.keys[0][:1].isupper()
+    if len(reader.keys) != 1:
+        return False
+    (key,) = reader.keys
+    return key[:1].isupper()
 
 
 class _YamlReader:

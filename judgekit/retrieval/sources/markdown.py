@@ -122,10 +122,10 @@ def time_of(fields: Mapping[str, list[str]]) -> float:
     """Return the time of the last change in a header, in seconds; 0 if it has none, or one in the future."""
     for key in _TIMES:
         seconds = read_time(" ".join(fields.get(key, [])))
-        is_given = seconds != 0
-        if is_given:
-            is_past = seconds <= time.time()
-            return seconds if is_past else 0.0
+        if not seconds:
+            continue
+        is_in_future = seconds > time.time()
+        return 0.0 if is_in_future else seconds
     return 0.0
 
 
