@@ -37,7 +37,10 @@ class BatchRunner(BatchRun):
         running.run(self.judge(iter(rows), on_record))
 
     async def judge(self, rows: Iterator[PendingRow], on_record: OnRecord) -> None:
-        """Judge rows in batches, and pass their records to `on_record`."""
+        """Judge rows in batches, and pass their records to `on_record`.
+
+        Raises `InputError` if the batches can't go on, or the manifest can't be used.
+        """
         manifest = open_manifest(
             f"{self.out}.batch", is_fresh=self.is_fresh, is_trusted=self.is_trusted
         )
@@ -51,6 +54,7 @@ class BatchRunner(BatchRun):
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(gateway.drive())
+                # In a thread, because a row may come from standard input, which makes us wait.
                 while pending := await running.run_in_thread(partial(next, rows, None)):
                     await room.acquire()
                     task = group.create_task(gateway.judge(pending, judge_of, on_record))
@@ -59,7 +63,7 @@ class BatchRunner(BatchRun):
             if not self.work.stopped.is_set():
                 await gateway.finish()
         except BaseExceptionGroup as errors:
-            error = errors.exceptions[0]
+            error, *_ = errors.exceptions  # the others follow from the first one
             if isinstance(error, sqlite3.Error):
                 remedy = "free space and run the same command again"
                 problem = f"{manifest.path}: cannot be used ({error}); {remedy}"
@@ -78,9 +82,11 @@ class BatchRunner(BatchRun):
             raise UsageError(f"--batch: {why}; judge without --batch, or with other models")
 
         def others() -> list[Any]:
+            """List the other providers' models that can be asked in batches, too."""
             usable = []
             for other_models in judge.settings.others():
-                if not any(map(refusal, chain(*other_models.values()))):
+                refusals = map(refusal, chain(*other_models.values()))
+                if not any(refusals):
                     usable.append(other_models)
             return usable
 
@@ -93,7 +99,8 @@ class BatchRunner(BatchRun):
             timeout=_FOREVER,
             max_cost_usd=None,  # the gateway keeps to the limit
         )
-        return replace(waiting_judge, cache=judge.cache and KeepOnly(ReplyFile()))
+        cache = KeepOnly(ReplyFile()) if judge.cache else judge.cache
+        return replace(waiting_judge, cache=cache)
 
     def _refusal(self, judge: Judge[Any, Any, Any], models: Sequence[Endpoint]) -> str | None:
         """Say why models can't be asked in batches, or why the cost limit can't be kept; None if they can."""

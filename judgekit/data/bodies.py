@@ -47,13 +47,13 @@ def read_request(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
 
     A text may hold any of these as JSON; otherwise the text itself is the question.
     """
-    text = value
+    original = value
     if isinstance(value, str):
-        if value.lstrip()[:1] not in ("[", "{"):
+        if not value.lstrip().startswith(("[", "{")):
             return value
         value = parse_json(value)
-    said = _find_question(value)
-    return _as_text(text) if said is None else said
+    question = _find_question(value)
+    return _as_text(original) if question is None else question
 
 
 def _find_question(value: object) -> str | None:
@@ -68,20 +68,23 @@ def _find_question(value: object) -> str | None:
     if inner is None:
         return None
     question = read_request(inner)
+    if not isinstance(question, str):
+        return None
     instructions = _instructions_in(value)
-    if instructions and isinstance(question, str):
-        return f"{instructions}\n\n{question}"
-    return question if isinstance(question, str) else None
+    return f"{instructions}\n\n{question}" if instructions else question
 
 
 def _find_inner_question(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
-    """Find the question in an object: messages, a value named like a question, or the only value."""
+    """Find the question in an object: messages, a value named like a question, or the only value.
+
+    None if there's none.
+    """
     for key in _REQUEST_KEYS:
         if request.get(key):
             return request[key]
-    usual = [key for key in request if is_usual_name(key, ("description",))]
-    # Beside a question, a description is about the test case.
-    for key in sorted(usual, key=lambda name: name.casefold() == "description"):
+    usual_keys = [key for key in request if is_usual_name(key, ("description",))]
+    # `description` itself comes last: beside a question, it's about the test case.
+    for key in sorted(usual_keys, key=lambda name: name.casefold() == "description"):
         if request[key] and isinstance(request[key], str | list):
             return request[key]
     if len(request) == 1:
@@ -91,7 +94,7 @@ def _find_inner_question(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a
 
 
 def _instructions_in(request: Mapping[str, Any]) -> str:
-    """Read the instructions that some APIs take beside the messages."""
+    """Read the instructions that some APIs take beside the messages; "" if there are none."""
     for key in _INSTRUCTIONS:
         value = request.get(key)
         if isinstance(value, str):
@@ -121,10 +124,10 @@ def _message_in(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
     """Find the message in a reply of the APIs of OpenAI, Anthropic, Gemini, Bedrock, Ollama and others."""
     if "role" in reply:
         return reply
-    for key in ("choices", "candidates"):  # if there are several, the first counts
+    for key in ("choices", "candidates"):
         choices = reply.get(key)
         if isinstance(choices, list) and choices and isinstance(choices[0], dict):
-            first = choices[0]
+            first = choices[0]  # if there are several, the first counts
             return first.get("message") or first.get("content") or first.get("text")
     output = reply.get("output")
     if isinstance(output, dict) and isinstance(output.get("message"), dict):
@@ -149,15 +152,18 @@ def _last_words(message: object) -> str | None:
 
 
 def _read_blocks(blocks: list[Any]) -> str | None:
-    """Read a reply's content blocks or items; None if they're neither."""
+    """Read the words in a list of a message's parts, or of an API's items; None if it's neither."""
     if not blocks or not all(isinstance(block, dict) for block in blocks):
         return None
     as_message = [{"role": ASSISTANT, "content": blocks}]
     words = _find_last_answer(as_message)
-    return _find_last_answer(blocks) if words is None else words
+    if words is not None:
+        return words
+    return _find_last_answer(blocks)
 
 
 def _find_last_answer(messages: list[Any]) -> str | None:
+    """Read the assistant's last message; None if there's none, or if a message isn't understood."""
     try:
         turns = conversation.read(messages)
     except NotUnderstoodError:

@@ -94,8 +94,11 @@ class Turn(NamedTuple):
 
     @property
     def content(self) -> str:
-        lines = [self.text, *(f"calls {call}" for call in self.calls)]
-        return "\n".join(filter(None, lines))
+        """The text, and a line for each call."""
+        lines = [self.text] if self.text else []
+        for call in self.calls:
+            lines.append(f"calls {call}")
+        return "\n".join(lines)
 
 
 class _Reader:
@@ -105,7 +108,10 @@ class _Reader:
         self.tools: dict[str, str] = {}
 
     def read_message(self, message: object, where: str) -> Iterator[Turn]:
-        """Yield the tool results in a message, and then its words."""
+        """Yield the turns in a message: its words, and a turn for each tool's result in it.
+
+        `where` names the message in errors. Raises `NotUnderstoodError`.
+        """
         if not isinstance(message, dict):
             raise NotUnderstoodError(f"{_EXPECTED}; {where} is {kind(message)}")
         message = _without_wrapping(message)
@@ -119,6 +125,7 @@ class _Reader:
         yield from self._read_blocks(blocks, speaker, where)
 
     def _read_blocks(self, blocks: Sequence[object], speaker: str, where: str) -> Iterator[Turn]:
+        """Yield a turn for the words and calls in these parts of a message, and one for each result."""
         texts = []
         calls = []
         results = []
@@ -144,10 +151,14 @@ class _Reader:
             yield from results
 
     def _read_call(self, block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can hold
+        """Render a tool call as `name(arguments)`, and note the tool's name for its result."""
         inner = _find_inner(block, ("functionCall", "function_call", "function"), where)
         name = _tool_name(inner) or _tool_name(block) or _clean_name(inner.get("type"))
-        keys = ("input", "args", "arguments")
-        arguments = next((inner[key] for key in keys if key in inner), None)
+        arguments = None
+        for key in ("input", "args", "arguments"):
+            if key in inner:
+                arguments = inner[key]
+                break
         for key in ("id", "call_id", "tool_call_id", "toolCallId", "toolUseId"):
             if block.get(key):
                 self.tools[str(block[key])] = name
@@ -156,21 +167,31 @@ class _Reader:
         return f"{name}({encodable(arguments)})"
 
     def _read_result(self, block: Any, where: str) -> Turn:  # noqa: ANN401 - whatever JSON can hold
+        """Read a tool's result as a turn; its speaker is the tool."""
         inner = _find_inner(block, ("functionResponse", "function_response"), where)
-        keys = ("content", "output", "result", "response", "errorText")
-        value = next((inner[key] for key in keys if inner.get(key) is not None), None)
+        value = None
+        for key in ("content", "output", "result", "response", "errorText"):
+            if inner.get(key) is not None:
+                value = inner[key]
+                break
         parts = value if isinstance(value, list) else [value]
         texts = [_result_words(part, where) for part in parts]
-        calls = ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "toolUseId")
-        call = next((block[key] for key in calls if block.get(key)), None)
-        return Turn(self._name_tool(_tool_name(inner), call), "\n".join(filter(None, texts)))
+        call_id = None
+        for key in ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "toolUseId"):
+            if block.get(key):
+                call_id = block[key]
+                break
+        speaker = self._name_tool(_tool_name(inner), call_id)
+        return Turn(speaker, "\n".join(text for text in texts if text))
 
-    def _name_tool(self, name: object, call: object) -> str:
-        tool = _clean_name(name) if name else self.tools.get(str(call), "")
+    def _name_tool(self, name: object, call_id: object) -> str:
+        """Name a tool as a speaker, by its own name or by the call that its result answers."""
+        tool = _clean_name(name) if name else self.tools.get(str(call_id), "")
         return f"{_TOOL} {tool}".strip()
 
 
 def kind(value: object) -> str:
+    """Name the kind of a JSON value for a message, such as `a list`."""
     if type(value) in (int, float):
         return "a number"
     return _KINDS.get(type(value), type(value).__name__)
@@ -193,23 +214,24 @@ def split_shared(
     first: Sequence[Turn], second: Sequence[Turn]
 ) -> tuple[Sequence[Turn], Sequence[Turn], Sequence[Turn]]:
     """Split two conversations into their common beginning and the rest of each, at least one turn."""
-    most = min(len(first), len(second)) - 1
+    most_shared = min(len(first), len(second)) - 1
     count = 0
-    while count < most and first[count] == second[count]:
+    while count < most_shared and first[count] == second[count]:
         count += 1
     return first[:count], first[count:], second[count:]
 
 
 def words_of(turns: Sequence[Turn]) -> str:
-    """Render turns, a single answer as its words only."""
-    if len(turns) == 1 and turns[0].speaker == ASSISTANT:
-        return turns[0].content
-    return rendered(turns)
+    """Render turns as text; if there's only one, of the assistant, it's rendered without the speaker."""
+    is_single_answer = len(turns) == 1 and turns[0].speaker == ASSISTANT
+    return turns[0].content if is_single_answer else rendered(turns)
 
 
 def is_conversation(value: object) -> bool:
-    """Whether a cell is a list of messages, rather than of texts."""
-    return isinstance(value, list) and bool(value) and all(_has_role(message) for message in value)
+    """Whether a cell is a list of messages, rather than of texts; an empty list isn't."""
+    if not isinstance(value, list) or not value:
+        return False
+    return all(_has_role(message) for message in value)
 
 
 def read(value: object) -> list[Turn]:
@@ -246,30 +268,30 @@ def is_message(value: object) -> bool:
 
 
 def _has_role(message: object) -> bool:
-    keys = (*_ROLE_KEYS, "content", "parts", "lc")
+    """Whether a value looks like a message: it has a key that only messages have, or is an API's item."""
     if not isinstance(message, dict):
         return False
-    return not message.keys().isdisjoint(keys) or _is_item(message)
+    keys = (*_ROLE_KEYS, "content", "parts", "lc")
+    has_key = any(key in message for key in keys)
+    return has_key or _is_item(message)
 
 
 def _messages_in(value: Mapping[str, Any]) -> object:
     """Find the messages in an object: a list of them, or a request and its reply; else the object itself."""
-    messages: list[object] = []
-    key = next((key for key in _LIST_KEYS if key in value), "")
-    if key and not isinstance(value[key], list):
-        return value[key]
-    if key:
-        messages = value[key]
-    elif isinstance(value.get("output"), list) or "output_text" in value:
-        return _items_in(value)
-    elif value.get("object") == "list" and isinstance(value.get("data"), list):
-        return value["data"]
-    else:
-        return value
-    for reply, part in (("choices", "message"), ("candidates", "content")):
-        choices = value.get(reply)
+    list_key = next((key for key in _LIST_KEYS if key in value), None)
+    if list_key is None:
+        if isinstance(value.get("output"), list) or "output_text" in value:  # the Responses API
+            return _items_in(value)
+        is_listing = value.get("object") == "list" and isinstance(value.get("data"), list)
+        return value["data"] if is_listing else value
+    messages = value[list_key]
+    if not isinstance(messages, list):
+        return messages
+    for reply_key, message_key in (("choices", "message"), ("candidates", "content")):
+        choices = value.get(reply_key)
         if isinstance(choices, list) and choices and isinstance(choices[0], dict):
-            messages = [*messages, {"role": ASSISTANT, **(choices[0].get(part) or {})}]
+            reply = choices[0].get(message_key) or {}
+            messages = [*messages, {"role": ASSISTANT, **reply}]
     return messages
 
 
@@ -278,11 +300,11 @@ def _items_in(response: Mapping[str, Any]) -> list[object]:
     items: list[object] = []
     if isinstance(response.get("instructions"), str):
         items.append({"role": "system", "content": response["instructions"]})
-    asked = response.get("input")
-    if isinstance(asked, str):
-        items.append({"role": "user", "content": asked})
-    elif isinstance(asked, list):
-        items += asked
+    request = response.get("input")
+    if isinstance(request, str):
+        items.append({"role": "user", "content": request})
+    elif isinstance(request, list):
+        items += request
     if isinstance(response.get("output"), list):
         return [*items, *response["output"]]
     return [*items, {"role": ASSISTANT, "content": response["output_text"]}]
@@ -346,6 +368,10 @@ def _is_item(message: Mapping[str, Any]) -> bool:
 
 
 def _speaker_of(message: Mapping[str, Any], where: str) -> str:
+    """Name the speaker of a message: user, assistant or tool for known roles, else the role itself.
+
+    Raises `NotUnderstoodError` if the message has no role.
+    """
     role = next((message[key] for key in _ROLE_KEYS if key in message), None)
     if not isinstance(role, str):
         role = message.get("type")
@@ -411,7 +437,8 @@ def _form_of(block: object) -> str:
     if not isinstance(block, dict):
         return "words"
     type_ = str(block.get("type", ""))
-    if type_ in _THOUGHTS or block.get("thought") is True or type_ in _MARKS:
+    is_thought = type_ in _THOUGHTS or block.get("thought") is True
+    if is_thought or type_ in _MARKS:  # neither has any words to judge
         return "thought"
     if type_ in _CALLS or "functionCall" in block:
         return "call"
@@ -467,12 +494,13 @@ def _block_words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON
 
 
 def _medium_of(block: Mapping[str, Any]) -> str:
-    """Name the medium of a part that isn't text; "" for text and for unknown parts."""
-    keys = ("inlineData", "inline_data", "fileData", "file_data")
-    data = next((block[key] for key in keys if isinstance(block.get(key), dict)), None)
-    if data is not None:
-        medium = str(data.get("mimeType") or data.get("mime_type") or "file")
-        return _clean_name(medium.partition("/")[0])
+    """Name the medium of a part that isn't text, such as `image`; "" for text and for unknown parts."""
+    for key in ("inlineData", "inline_data", "fileData", "file_data"):
+        data = block.get(key)
+        if isinstance(data, dict):
+            mime_type = str(data.get("mimeType") or data.get("mime_type") or "file")
+            medium, _, _ = mime_type.partition("/")
+            return _clean_name(medium)
     name = block.get("type")
     if not name:
         name = next((key for key in ("image_url", "file") if key in block), "")
@@ -491,11 +519,16 @@ def _result_words(part: object, where: str) -> str:
         if len(part) == 1 and "json" in part:  # Bedrock's form
             part = part["json"]
         return encodable(json.dumps(part, ensure_ascii=False))
-    return encodable(part if isinstance(part, str) else json.dumps(part, ensure_ascii=False))
+    if isinstance(part, str):
+        return encodable(part)
+    return encodable(json.dumps(part, ensure_ascii=False))
 
 
 def _find_inner(block: Mapping[str, Any], keys: Sequence[str], where: str) -> Mapping[str, Any]:
-    """Find the object in a part that holds the call or the result; without one, the part itself."""
+    """Return the object under the first of `keys` that a part has; the part itself if it has none of them.
+
+    Raises `NotUnderstoodError` if the value there isn't an object.
+    """
     key = next((key for key in keys if block.get(key)), None)
     if key is None:
         return block
@@ -506,19 +539,27 @@ def _find_inner(block: Mapping[str, Any], keys: Sequence[str], where: str) -> Ma
 
 
 def _tool_name(block: Mapping[str, Any]) -> str:
-    named = next((block[key] for key in ("name", "toolName", "tool_name") if block.get(key)), None)
+    """Read the name of the tool in a part; "" if it has none."""
+    name = None
+    for key in ("name", "toolName", "tool_name"):
+        if block.get(key):
+            name = block[key]
+            break
     type_ = str(block.get("type", ""))
-    if named is None and type_.startswith("tool-") and type_ not in (*_CALLS, *_RESULTS):
-        named = type_.removeprefix("tool-")
-    return _clean_name(named) if isinstance(named, str) else ""
+    has_name_in_type = type_.startswith("tool-") and type_ not in (*_CALLS, *_RESULTS)
+    if name is None and has_name_in_type:  # as in the AI SDK's `tool-search`
+        name = type_.removeprefix("tool-")
+    return _clean_name(name) if isinstance(name, str) else ""
 
 
 def _clean_name(value: object) -> str:
+    """Shorten a name to one line; `unknown` if it's empty or no text."""
     if isinstance(value, str) and value:
         return encodable(short_line(value, NAME_CHARS))
     return "unknown"
 
 
 def _key_names(block: Mapping[str, Any]) -> str:
+    """List the first keys of an object for a message."""
     names = [short_line(str(key), NAME_CHARS) for key in list(block)[:8]]
     return ", ".join(names)

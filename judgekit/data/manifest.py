@@ -128,16 +128,19 @@ class Manifest:
                 self._table.execute(statement)
 
     def answer(self, custom_id: str) -> BatchAnswer | None:
+        """Return the answer to a request; None if there's none yet, or no such request."""
         row = self._execute("SELECT answer FROM request WHERE custom_id = ?", custom_id)
-        if row and row[0]:
-            return BatchAnswer(*json.loads(row[0]))
-        return None
+        if row is None:
+            return None
+        (text,) = row
+        return BatchAnswer(*json.loads(text)) if text else None
 
     def has(self, custom_id: str) -> bool:
         """Whether a request is in a batch or waits for the next one."""
         return self._execute("SELECT 1 FROM request WHERE custom_id = ?", custom_id) is not None
 
     def add(self, custom_id: str, place: BatchPlace, body: bytes) -> None:
+        """Add a request, which waits for the next batch."""
         values = custom_id, json.dumps(place), body
         seal = self._seal("request", _sealed_fields(*values, None))
         self._execute(
@@ -145,7 +148,7 @@ class Manifest:
         )
 
     def last_number(self) -> int:
-        """Return the number of the newest request."""
+        """Return the number of the newest request; 0 if there are none."""
         row = self._execute("SELECT max(rowid) FROM request")
         return int(row[0] or 0) if row else 0
 
@@ -166,14 +169,14 @@ class Manifest:
         `max_requests` are the limits of places that take smaller batches than usual.
         """
         parts: list[tuple[BatchPlace, Sequence[str]]] = []
-        open_parts: dict[
-            BatchPlace, tuple[list[str], int]
-        ] = {}  # custom ids and their size in bytes
+        # For each place the part that isn't full yet: its custom ids, and its size in bytes.
+        open_parts: dict[BatchPlace, tuple[list[str], int]] = {}
         for custom_id, place, size in self.unsent(last):
             part, part_size = open_parts.get(place, ([], 0))
             line_size = size + _AROUND
-            is_full = len(part) >= max_requests.get(place, MOST_REQUESTS)
-            if not part or is_full or part_size + line_size > MOST_BYTES:
+            has_most_requests = len(part) >= max_requests.get(place, MOST_REQUESTS)
+            is_full = has_most_requests or part_size + line_size > MOST_BYTES
+            if not part or is_full:
                 part = []
                 part_size = 0
                 parts.append((place, part))
@@ -197,7 +200,8 @@ class Manifest:
         line = b'{"custom_id": "%s", "method": "POST", "url": "/v1%s", "body": %s}\n'
         rows = self._table.execute(query, (batch.number,))
         path = batch.place.path.encode()
-        return b"".join(line % (custom_id.encode(), path, body) for custom_id, body in rows)
+        lines = [line % (custom_id.encode(), path, body) for custom_id, body in rows]
+        return b"".join(lines)
 
     def store(self, batch: Submitted) -> Submitted:
         """Save the changes to a batch, and return it."""
@@ -206,6 +210,7 @@ class Manifest:
         return batch
 
     def _update(self, batch: Submitted) -> None:
+        """Write a batch's changeable fields, with a new seal."""
         files = None if batch.provider_files is None else json.dumps(batch.provider_files)
         values = batch.file, batch.id, files, int(batch.is_ours)
         seal = self._seal("batch", [batch.tag, json.dumps(batch.place), *values])
@@ -246,7 +251,8 @@ class Manifest:
                 if answer is None:
                     continue
                 meaning = _hash_answer(answer)
-                if first_meanings.setdefault(custom_id, meaning) != meaning:
+                first_meaning = first_meanings.setdefault(custom_id, meaning)
+                if meaning != first_meaning:
                     contradicted.add(custom_id)
                 text = json.dumps(answer)
                 seal = self._seal("request", _sealed_fields(custom_id, place, None, text))
@@ -291,11 +297,13 @@ class Manifest:
         batches = self._table.execute("SELECT tag, place, file, id, rest, is_ours, seal FROM batch")
         count = 0
         for *values, seal in batches:
-            count += not seals.is_valid(self._key, "batch", values, seal)
+            if not seals.is_valid(self._key, "batch", values, seal):
+                count += 1
         requests = self._table.execute("SELECT custom_id, place, body, answer, seal FROM request")
         for custom_id, place, body, answer, seal in requests:
             content = _sealed_fields(custom_id, place, body, answer)
-            count += not seals.is_valid(self._key, "request", content, seal)
+            if not seals.is_valid(self._key, "request", content, seal):
+                count += 1
         return count
 
     def trust(self) -> None:
@@ -306,11 +314,11 @@ class Manifest:
             else:
                 self.left_behind += filter(None, batch.provider_files)
                 self.end(batch)
-        which = "SELECT custom_id, place, body, answer FROM request"
+        query = "SELECT custom_id, place, body, answer FROM request"
         with self._table:
-            for values in self._table.execute(which).fetchall():
-                seal = self._seal("request", _sealed_fields(*values))
-                self._execute("UPDATE request SET seal = ? WHERE custom_id = ?", seal, values[0])
+            for custom_id, place, body, answer in self._table.execute(query).fetchall():
+                seal = self._seal("request", _sealed_fields(custom_id, place, body, answer))
+                self._execute("UPDATE request SET seal = ? WHERE custom_id = ?", seal, custom_id)
 
     def _seal(self, kind: str, content: object) -> str | None:
         if self._key:
@@ -318,35 +326,37 @@ class Manifest:
         return None
 
     def _has_seals(self) -> bool:
-        return any(
-            name == "seal" for _, name, *_ in self._table.execute("PRAGMA table_info(request)")
-        )
+        """Whether the file has a column for seals, which the first versions didn't write."""
+        columns = self._table.execute("PRAGMA table_info(request)")
+        return any(name == "seal" for _, name, *_ in columns)
 
     def _check_objects(self) -> None:
         """Raise `InputError` for a database that holds anything else, such as a trigger, which would run."""
-        names = {name for (name,) in self._table.execute("SELECT name FROM sqlite_master")}
-        strange = {name for name in names - _OBJECTS if not name.startswith("sqlite_autoindex_")}
-        kinds = {kind for (kind,) in self._table.execute("SELECT type FROM sqlite_master")}
-        if strange or kinds - {"table", "index"}:
-            raise InputError(f"{self.path}: no list of batches of judgekit; move it away")
+        for kind, name in self._table.execute("SELECT type, name FROM sqlite_master"):
+            is_known = name in _OBJECTS or name.startswith("sqlite_autoindex_")
+            if not is_known or kind not in ("table", "index"):
+                raise InputError(f"{self.path}: no list of batches of judgekit; move it away")
 
     def _execute(self, statement: str, *values: object) -> tuple[str, ...] | None:
+        """Execute a statement, and return the first row of its result, if there is one."""
         row: tuple[str, ...] | None = self._table.execute(statement, values).fetchone()
         return row
 
 
 def _hash_answer(answer: BatchAnswer) -> str:
     """Hash an answer without its id: a reply that's delivered twice may have two ids."""
-    body = answer.body
-    words = body.get("choices", body) if isinstance(body, dict) else body
-    return hashlib.sha256(json.dumps([answer.status, words], sort_keys=True).encode()).hexdigest()
+    content = answer.body
+    if isinstance(content, dict) and "choices" in content:
+        content = content["choices"]
+    text = json.dumps([answer.status, content], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _sealed_fields(
     custom_id: str, place: str, body: bytes | str | None, answer: str | None
 ) -> list[str | None]:
     """List the fields of a request that its seal covers."""
-    # It's text if somebody else wrote it.
+    # We write bytes; if somebody else wrote the file, it may be text.
     raw = body.encode() if isinstance(body, str) else body
     sha256 = None if raw is None else hashlib.sha256(raw).hexdigest()
     return [custom_id, place, sha256, answer]

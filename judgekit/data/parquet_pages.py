@@ -37,7 +37,9 @@ class Pages:
     nested_texts: set[str] = field(default_factory=set)
 
     def rows_at_once(self, usual: int) -> int:
-        return max(1, min(usual, BATCH_BYTES // max(1, self.row_bytes)))
+        """Return how many rows to read at once: the usual number, or fewer if they might be large."""
+        rows_that_fit = BATCH_BYTES // max(1, self.row_bytes)
+        return max(1, min(usual, rows_that_fit))
 
 
 def look(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pages:
@@ -51,12 +53,12 @@ def look(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pages:
             column = file.schema.column(index)
             sizes = _measure_column(opened, chunk)
             total += sizes.dictionary + sizes.largest
-            if column.max_repetition_level:
+            is_in_lists = column.max_repetition_level > 0
+            if is_in_lists:
                 _check_values(chunk, column, sizes.values)
-                if (
-                    chunk.physical_type == "BYTE_ARRAY"
-                    and sizes.dictionary * sizes.values > BATCH_BYTES
-                ):
+                is_text = chunk.physical_type == "BYTE_ARRAY"
+                # Every value may be the whole dictionary.
+                if is_text and sizes.dictionary * sizes.values > BATCH_BYTES:
                     pages.nested_texts.add(chunk.path_in_schema)
         most = MOST_BYTES + BYTES_FOR_ONE * size
         if total > most:
@@ -69,12 +71,12 @@ def look(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pages:
 def _check_values(
     chunk: parquet.ColumnChunkMetaData, column: parquet.ColumnSchema, values: int
 ) -> None:
+    """Raise `PagesError` if a column of lists has far more values than its packed size makes likely."""
     most = MOST_VALUES + VALUES_FOR_ONE * chunk.total_compressed_size
+    value_bytes = 1
     if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY":
-        fixed = max(1, column.length)
-    else:
-        fixed = 1
-    if values > most or values * fixed > MOST_BYTES + most:
+        value_bytes = max(1, column.length)
+    if values > most or values * value_bytes > MOST_BYTES + most:
         got = f"its column {chunk.path_in_schema} has {values:,} values in lists"
         raise PagesError(f"{got}, more than so few bytes may say; write smaller row groups")
 
@@ -89,9 +91,12 @@ class _Sizes:
 
 
 def _measure_column(opened: BinaryIO, chunk: parquet.ColumnChunkMetaData) -> _Sizes:
+    """Measure the pages of a column in a row group; its dictionary, if it has one, comes before its data."""
     start = chunk.data_page_offset
-    if chunk.has_dictionary_page and 0 < (chunk.dictionary_page_offset or 0) < start:
-        start = chunk.dictionary_page_offset
+    if chunk.has_dictionary_page:
+        dictionary_start = chunk.dictionary_page_offset or 0
+        if 0 < dictionary_start < start:
+            start = dictionary_start
     sizes = _Sizes()
     for page in _read_headers(opened, start, start + chunk.total_compressed_size):
         if page.kind == _DICTIONARY:
@@ -111,6 +116,7 @@ class _Page:
 
 
 def _read_headers(opened: BinaryIO, start: int, end: int) -> Iterator[_Page]:
+    """Yield the header of each page between two positions in a file; raises `PagesError` for a broken one."""
     while start < end:
         size = _HEADER
         while True:
@@ -119,8 +125,9 @@ def _read_headers(opened: BinaryIO, start: int, end: int) -> Iterator[_Page]:
             try:
                 page, length = _read_header(raw)
                 break
-            except IndexError:
-                if len(raw) < size or size >= _LONGEST_HEADER:
+            except IndexError:  # the header takes more bytes than these
+                is_end_of_file = len(raw) < size
+                if is_end_of_file or size >= _LONGEST_HEADER:
                     raise PagesError("the header of a page is broken") from None
                 size *= 16
         if page.unpacked < 0 or page.packed < 0 or page.values < 0:
@@ -178,19 +185,21 @@ class _Thrift:
         if self._depth > self._DEEPEST:
             raise PagesError("the header of a page is broken")
         number = 0
-        while head := self._byte():
-            if head >> 4:
-                number = number + (head >> 4)
-            else:
-                number = self.number()
-            yield number, head & 15
+        while head := self._byte():  # a zero ends the struct
+            # The upper half of the byte is the step from the last id, or 0 if the id itself follows.
+            step = head >> 4
+            kind = head & 15
+            number = number + step if step else self.number()
+            yield number, kind
         self._depth -= 1
 
     def number(self) -> int:
+        """Read a signed number: zigzag encoding maps 0, 1, 2, 3 to 0, -1, 1, -2."""
         value = self._varint()
         return (value >> 1) ^ -(value & 1)
 
     def skip(self, kind: int) -> None:
+        """Skip a value of this type."""
         if kind in (self.TRUE, self.FALSE):
             return
         if kind == self.BYTE:
@@ -200,7 +209,8 @@ class _Thrift:
         elif kind == self.DOUBLE:
             self._forward(8)
         elif kind == self.BINARY:
-            self._forward(self._varint())
+            size = self._varint()
+            self._forward(size)
         elif kind == self.STRUCT:
             for _, inner in self.fields():
                 self.skip(inner)
@@ -213,6 +223,7 @@ class _Thrift:
         return value
 
     def _forward(self, count: int) -> None:
+        """Skip bytes; raises `IndexError` if there are fewer."""
         self.at += count
         if self.at > len(self._raw):
             raise IndexError

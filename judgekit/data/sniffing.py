@@ -55,9 +55,9 @@ def describe_delimiter(delimiter: str) -> str:
 def head_of(file: BinaryIO) -> bytes:
     """Peek at the first bytes of a file; reading starts at the beginning afterwards."""
     if hasattr(file, "peek"):
-        head: bytes = file.peek(_HEAD)
+        head: bytes = file.peek(_HEAD)  # may return more, or fewer
         return head[:_HEAD]
-    if not file.seekable():
+    if not file.seekable():  # reading would lose these bytes
         return b""
     start = file.tell()
     head = file.read(_HEAD)
@@ -107,8 +107,8 @@ def _recognise_encoding(head: bytes) -> tuple[str, str]:
     for mark, encoding, codec in _MARKS:
         if head.startswith(mark):
             return encoding, codec
-    zeros = [_share_of_zeros(head[place::4]) for place in range(4)]
-    is_zero = [share > _MOSTLY for share in zeros]
+    # Whether the first byte of each four is mostly zero, the second, the third, and the fourth.
+    is_zero = [_share_of_zeros(head[offset::4]) > _MOSTLY for offset in range(4)]
     # For Latin letters all bytes of a character are zero except one, the first or the last.
     if is_zero == [True, True, True, False]:
         return "UTF-32", "utf-32-be"
@@ -124,7 +124,10 @@ def _recognise_encoding(head: bytes) -> tuple[str, str]:
 
 
 def _share_of_zeros(some_bytes: bytes) -> float:
-    return some_bytes.count(0) / len(some_bytes) if some_bytes else 0.0
+    """Compute the share of bytes that are zero; 0 if there are none."""
+    if not some_bytes:
+        return 0.0
+    return some_bytes.count(0) / len(some_bytes)
 
 
 def _is_windows_1252(head: bytes) -> bool:
@@ -134,7 +137,9 @@ def _is_windows_1252(head: bytes) -> bool:
     # The head may end in the middle of a character: that isn't damage.
     text = codecs.getincrementaldecoder("utf-8")("replace").decode(head)
     others = {char for char in text if not char.isascii()}
-    if "\ufffd" not in others or others - {"\ufffd", "\ufeff"}:
+    is_damaged = "\ufffd" in others  # the character that replaces bytes that aren't UTF-8
+    has_letters_in_utf_8 = bool(others - {"\ufffd", "\ufeff"})
+    if not is_damaged or has_letters_in_utf_8:
         return False
     try:
         signs = [char for char in head.decode("cp1252") if not char.isascii()]
@@ -162,17 +167,13 @@ def find_delimiter(head: bytes, usual: str, name: str) -> str:
 
     Raises `InputError` if several others fit.
     """
-    first = (
-        head.removeprefix(b"\xef\xbb\xbf")
-        .partition(b"\n")[0]
-        .decode("utf-8", "replace")
-        .strip("\r")
-    )
-    if not first or _count_cells(first, usual) > 1:
+    raw_header, _, _ = head.removeprefix(codecs.BOM_UTF8).partition(b"\n")
+    header = raw_header.decode("utf-8", "replace").strip("\r")
+    if not header or _count_cells(header, usual) > 1:
         return usual
     others = []
     for other in _DELIMITERS:
-        if other != usual and _count_cells(first, other) > 1:
+        if other != usual and _count_cells(header, other) > 1:
             others.append(other)
     if len(others) > 1:
         got = " and ".join(_DELIMITERS[other] for other in others)
@@ -184,6 +185,7 @@ def find_delimiter(head: bytes, usual: str, name: str) -> str:
 
 
 def _count_cells(line: str, delimiter: str) -> int:
+    """Count the cells of a line; a broken line counts as a single cell."""
     if delimiter not in line:
         return 1
     try:

@@ -49,12 +49,14 @@ def parse_template(text: str) -> Template:
     parts = []
     try:
         for words, name, form, conversion in string.Formatter().parse(text):
+            # For Python, `!` and `:` end a name, but they may belong to a column's name.
             column = name or ""
             if conversion:
                 column += f"!{conversion}"
             if form:
                 column += f":{form}"
-            if name is not None and not column:
+            has_braces = name is not None
+            if has_braces and not column:
                 raise UsageError("--template: expected a column between { and }, got nothing")
             parts.append(Part(words, column))
     except ValueError as error:

@@ -92,6 +92,7 @@ class Variants:
         *,
         is_ready: bool,
     ) -> None:
+        """Judge rows in this process, each in all ways, and pass their records to `on_record`."""
         async with aclosing(open_gateway(environment.environ())) as gateway:
             judges = {}
             limit = at_once
@@ -123,20 +124,21 @@ class Variants:
 
     def combine(self, records: Mapping[str, Record]) -> dict[str, Any]:
         """Build the record of a row from those of its variants."""
-        words = [record["verdict"] for record in records.values()]
-        word = next(word for word in _ORDER[self._combination] if word in words)
-        deciding = next(record for record in records.values() if record["verdict"] == word)
-        costs = [record["cost_usd"] for record in records.values()]
-        known_costs = [cost for cost in costs if cost is not None]
+        order = _ORDER[self._combination]
+        # The first variant with the most decisive verdict.
+        deciding = min(records.values(), key=lambda record: order.index(record["verdict"]))
+        known_costs = []
         rounds: list[Any] = []
-        substitutes: list[str] = []
+        substitutes: dict[str, None] = {}  # each once, in order
         for record in records.values():
             rounds += record["rounds"]
-            substitutes += record.get("substitutes") or ()
+            substitutes.update(dict.fromkeys(record.get("substitutes") or ()))
+            if record["cost_usd"] is not None:
+                known_costs.append(record["cost_usd"])
         return {
             **deciding,
             "rounds": rounds,
-            "substitutes": list(dict.fromkeys(substitutes)),
+            "substitutes": list(substitutes),
             "cost_usd": sum(known_costs) if known_costs else None,
             "cost_complete": all(record["cost_complete"] for record in records.values()),
             "duration_ms": max(record["duration_ms"] for record in records.values()),
