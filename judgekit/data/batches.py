@@ -220,22 +220,27 @@ class BatchGateway:
         refused: Sequence[CallStyle],
     ) -> CallStyle:
         """Choose the style in which the request was already sent (it's paid for), else the latest one."""
-        left = [style for style in styles if style not in refused]
-        for style in left:
+        usable = [style for style in styles if style not in refused]
+        for style in usable:
             if self._manifest.has(_custom_id(endpoint, request, style)):
                 return style
-        return left[-1]
+        return usable[-1]
 
     def _distrust(self, styles: list[CallStyle], style: CallStyle) -> None:
         """Ask in a weaker format from now on: with this one the address doesn't hold replies to a schema."""
-        if styles[-1].mode == style.mode and style.mode in WEAKER:
-            styles.append(styles[-1]._replace(mode=WEAKER[style.mode]))
+        latest = styles[-1]
+        has_changed_since = latest.mode != style.mode  # another row has already noticed
+        if not has_changed_since and style.mode in WEAKER:
+            styles.append(latest._replace(mode=WEAKER[style.mode]))
 
     async def aclose(self) -> None:
         await self._router.aclose()
 
     def _charge(self, custom_id: str, usage: Usage) -> Usage:
-        """Charge an answer once and return its usage; a second row with the same request has it for free."""
+        """Charge an answer, and return its usage.
+
+        A second row with the same request has the answer for free, so its usage is `KEPT`.
+        """
         if custom_id in self._charged:
             return KEPT
         self._charged.add(custom_id)
@@ -349,6 +354,7 @@ class BatchGateway:
                 raise InputError(f"{failure.message}; run the same command to go on") from None
 
     def _is_under_way(self) -> bool:
+        """Whether a batch is still to be submitted, or to be waited for."""
         return bool(self._batches_to_submit() or self._awaited_batches())
 
     def _batches_to_submit(self) -> list[tuple[BatchPlace, Sequence[str]]]:
@@ -366,13 +372,12 @@ class BatchGateway:
         while self._is_reading_rows or self._open_rows:
             self._changed.clear()
             has_all = not self._is_reading_rows or self._open_rows >= AT_ONCE
-            is_blocked = (
-                has_all and not self._requests_in_making and self._open_rows == self._waiting_rows
-            )
+            do_all_wait = self._open_rows == self._waiting_rows
+            is_blocked = has_all and do_all_wait and not self._requests_in_making
             if not is_blocked:
                 await self._changed.wait()
                 continue
-            try:  # a row may make several calls
+            try:  # a row that waits for one call may be about to make another
                 async with asyncio.timeout(SETTLED):
                     await self._changed.wait()
             except TimeoutError:
@@ -393,7 +398,8 @@ class BatchGateway:
         """List the open batches that rows are waiting for."""
         active = []
         for batch, calls in self._open_batches():
-            if any(custom_id in self._waiting for custom_id in self._manifest.requests(batch)):
+            custom_ids = self._manifest.requests(batch)
+            if any(custom_id in self._waiting for custom_id in custom_ids):
                 active.append((batch, calls))
         return active
 
@@ -425,7 +431,8 @@ class BatchGateway:
         for place, custom_ids in self._batches_to_submit():
             at_work = _count_in_place(place, self._awaited_batches())
             max_batches = self._max_batches.get(place)
-            if at_work and max_batches is not None and at_work >= max_batches:
+            is_place_full = max_batches is not None and at_work >= max_batches
+            if at_work and is_place_full:
                 continue
             if not await self._submit(place, custom_ids, at_work):
                 break
@@ -444,8 +451,8 @@ class BatchGateway:
         for submitted, calls, batch in fetched:
             at_work = _count_in_place(submitted.place, accepted)
             states.append(await self._collect(submitted, calls, batch, at_work))
-        self._run.work.waits_for = ", ".join(filter(None, states))
-        return None in states
+        self._run.work.waits_for = ", ".join(state for state in states if state is not None)
+        return None in states  # the state of a batch that's over
 
     async def _fetch_state(self, submitted: Submitted, calls: BatchCalls) -> Batch | None:
         """Fetch a batch's state from its provider.
@@ -468,7 +475,7 @@ class BatchGateway:
         return None
 
     async def _submit(self, place: BatchPlace, custom_ids: Sequence[str], at_work: int) -> bool:
-        """Submit a batch. Returns False if too much is already waiting at the provider."""
+        """Submit a batch. Returns False if the provider wants no more now; raises `GatewayError`."""
         calls = _find_calls(place)
         batch = self._manifest.intend(uuid.uuid4().hex, place, custom_ids)
         assert calls is not None  # noqa: S101 - a row has just asked there
@@ -481,7 +488,8 @@ class BatchGateway:
                 raise  # the next step finds out if the batch was made
             await self._release(batch, calls)
             is_busy = batch.file and failure.kind is FailureKind.RATE_LIMIT
-            if not (is_busy or batches.is_limit(failure.message)):
+            is_too_much = is_busy or batches.is_limit(failure.message)
+            if not is_too_much:
                 raise
             self._wait_for_place(place, len(custom_ids), at_work, failure.message)
             return False
@@ -520,8 +528,10 @@ class BatchGateway:
         for batch, calls in self._open_batches():
             if batch.id:
                 continue
+            batch_id = None
             try:
-                batch_id = batch.file and await calls.find(batch.tag, batch.file)
+                if batch.file:  # without it, the batch can't have been created
+                    batch_id = await calls.find(batch.tag, batch.file)
             except GatewayError as failure:
                 path = self._manifest.path
                 failure.message += f" (a batch may have been submitted; or remove {path})"
@@ -534,7 +544,10 @@ class BatchGateway:
     async def _collect(
         self, submitted: Submitted, calls: BatchCalls, batch: Batch, at_work: int
     ) -> str | None:
-        """Describe a running batch's progress; if it's over, pass its answers on and return None."""
+        """Describe a running batch's progress; if it's over, pass its answers to the rows and return None.
+
+        Raises `GatewayError` for a batch that the provider refused.
+        """
         custom_ids = [*self._manifest.requests(submitted)]
         if batch.status == "failed":
             await self._release(submitted, calls)
@@ -572,7 +585,7 @@ class BatchGateway:
         return None
 
     def _resolve(self, custom_id: str, why_missing: str | None) -> None:
-        """Wake the rows waiting for a request; `why_missing` is None if the manifest has its answer."""
+        """Wake the rows that wait for a request. `why_missing` is None if its answer is there."""
         self._costs.pop(custom_id, None)
         waiting = self._waiting.pop(custom_id, None)
         if waiting is None:
@@ -590,7 +603,9 @@ class BatchGateway:
             if calls is None or batch.provider_files is None:
                 continue
             files = batch.provider_files if batch.is_ours else ()
-            for file in filter(None, files):
+            for file in files:
+                if not file:  # the batch came without a file of requests
+                    continue
                 try:
                     await calls.delete(file)
                 except GatewayError as failure:
@@ -619,7 +634,7 @@ class BatchGateway:
 
 
 def _is_over(batch: Batch) -> bool:
-    """Whether a batch is over. A batch with an unknown status is over at its deadline."""
+    """Whether a batch is over. With a status that we don't know, it's over at its deadline."""
     if batch.status in ("completed", *_MISSING):
         return True
     is_late = batch.deadline is not None and time.time() > batch.deadline
@@ -639,11 +654,15 @@ def _reason_of_missing(status: str) -> str:
 
 
 def _count_in_place(place: BatchPlace, active: Iterable[tuple[Any, ...]]) -> int:
+    """Count the batches at a place."""
     return sum(batch.place == place for batch, *_ in active)
 
 
 def _custom_id(endpoint: Endpoint, request: Request, style: CallStyle) -> str:
-    """Hash everything that's sent except the fence's nonce; a second ask gets another id."""
+    """Hash everything that's sent, except the random mark around quoted texts.
+
+    If a model is asked again after a reply that couldn't be read, that request gets another id.
+    """
     text = f"{hash_of_call(endpoint, request)} {'reask' in request.call_key.part} {style.stamp()}"
     return hashlib.sha256(text.encode()).hexdigest()[:48]
 
@@ -655,6 +674,7 @@ def _find_calls(place: BatchPlace) -> BatchCalls | None:
     """
     with suppress(UsageError):
         endpoint = endpoint_of(registry.find(place.provider), place.model, environ())
-        if (endpoint.api_base or "") == place.base and not batches.refusal(endpoint):
+        is_same_address = (endpoint.api_base or "") == place.base
+        if is_same_address and not batches.refusal(endpoint):
             return BatchCalls(endpoint)
     return None

@@ -60,7 +60,7 @@ class NamedColumns(NamedTuple):
     given: Mapping[str, str] = MappingProxyType({})
 
     def id_of(self, columns: Mapping[str, Any], name: str) -> str | None:
-        """Return a row's id in the form used for comparing; None if there's none. `name` is the file's."""
+        """Return a row's id as a key (`labels.id_key`); None if it has none. `name` is that of its file."""
         column = self.id_column
         if column not in columns:
             column = fields.id_column_of(columns, name)
@@ -76,7 +76,10 @@ class NamedColumns(NamedTuple):
 
 
 def _column_of(columns: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    """Find the column for the first of `names` that exists, if need be ignoring case and punctuation."""
+    """Find the column with the first of these names; if there's none, ignore case and punctuation.
+
+    None if there's still none.
+    """
     for name in names:
         if name in columns:
             return name
@@ -107,9 +110,9 @@ class ResultRow(NamedTuple):
         return {name: value for name, value in self.columns.items() if name not in ours}
 
     def values_of(self, column: str) -> list[str]:
-        """List a column's values as texts: the elements of a list, none if the cell is empty.
+        """List the values in a row's cell as texts: one, several for a list, none if the cell is empty.
 
-        They're the same in every format, although a table has lists as JSON, and numbers as text or as 1.0.
+        They're the same in every file format, although a table has lists as JSON, and numbers as text or 1.0.
         """
         value = self.columns.get(column)
         if column not in self.columns and column.startswith(_SCORE):
@@ -180,6 +183,7 @@ class ResultFile:
             self._rows = list(self._rows)
 
     def _check_given(self, column_names: Sequence[str]) -> None:
+        """Raise `UsageError` if the caller names an unknown field, or a column that the file doesn't have."""
         known_fields = dict.fromkeys([*fields.USUAL[self.task], "verdict", "label"])
         for field, column in self._columns.given.items():
             option = f"--map {field}={column}"
@@ -187,9 +191,10 @@ class ResultFile:
                 raise UsageError(f"{option}: unknown field; use one of {', '.join(known_fields)}")
             # A label may be in another file; "" means no column; `row.` precedes columns named like ours.
             is_in_another_file = field in ("label", "winner")
-            is_there = not column or not {column, f"row.{column}"}.isdisjoint(column_names)
-            is_there = is_there or is_path_into(column, column_names)
-            if not is_in_another_file and not is_there:
+            if not column or is_in_another_file:
+                continue
+            has_column = column in column_names or f"row.{column}" in column_names
+            if not has_column and not is_path_into(column, column_names):
                 columns = fields.names_shown(column_names)
                 raise UsageError(f"{option}: {self.name} has no such column; it has {columns}")
 
@@ -222,13 +227,14 @@ class ResultFile:
         return self._words.get(labels.key_of(value), "")
 
     def _task_of(self, row: DataRow) -> TaskName | None:
-        """Return the task of a row's verdict (judge or compare), if the row tells it."""
+        """Find out from a row's record or scores if it was judged or compared; None if they don't tell."""
         judged = nested(row.columns.get("judged")) or {}
         schema = str(judged.get("schema"))
         if schema.startswith("judgekit/"):
             return "compare" if schema.startswith(_COMPARISON) else "judge"
         scores = dict(_read_scores(row.columns))
-        if scores and all(len(name) == 1 and name in LETTERS for name in scores):
+        are_scores_of_texts = all(len(name) == 1 and name in LETTERS for name in scores)
+        if scores and are_scores_of_texts:
             self.texts = max(self.texts, len(scores))
             return "compare"
         return None
@@ -246,7 +252,8 @@ class ResultFile:
             task = "compare" if is_comparison and letter_count > outcome_count else "judge"
         self.task = task
         words = letters if task == "compare" else outcomes
-        for word in (*OUTCOMES, TIE, *LETTERS) if task == "compare" else OUTCOMES:
+        our_words = (*OUTCOMES, TIE, *LETTERS) if task == "compare" else OUTCOMES
+        for word in our_words:  # these always mean themselves
             words[word] = word
         self._words = words
 
@@ -273,6 +280,7 @@ class ResultFile:
         return texts_for_people(self.task, row_fields, row.own)
 
     def _fields_for(self, row: ResultRow) -> Fields | None:
+        """Find the columns of a row's fields, again only if its columns differ from the last row's."""
         names = tuple(row.own)
         if self._names != names:
             self._names = names
@@ -280,6 +288,7 @@ class ResultFile:
         return self._fields
 
     def _fields_of(self, names: Sequence[str], own: Mapping[str, Any]) -> Fields | None:
+        """Find the columns of the fields, among a row's `own` columns; None if no column gives a text."""
         given = {}
         for field, column in self._columns.given.items():
             if field == "verdict":
@@ -342,6 +351,7 @@ def _beginning_of(source: str) -> str:
 
 
 def _without_blank(texts: Mapping[str, str]) -> dict[str, str]:
+    """Leave out blank texts."""
     return {name: text for name, text in texts.items() if text.strip()}
 
 
@@ -399,9 +409,11 @@ def read_labels(
         key = labels.key_of(value)
         if key == labels.BLANK:
             left_out.blank += 1
-        elif keys.setdefault(row_id, key) != key:
-            where = f"{rows.name}: row {row.number}"
-            raise InputError(f"{where}: two labels for the id {row_id!r}; keep one")
+            continue
+        first_key = keys.setdefault(row_id, key)
+        if first_key != key:
+            position = f"{rows.name}: row {row.number}"
+            raise InputError(f"{position}: two labels for the id {row_id!r}; keep one")
     counts = Counter(keys.values())
     try:
         if task == "compare":
@@ -422,21 +434,25 @@ def read_labels(
 def _read_label_column(
     rows: Rows, task: TaskName, names: Sequence[str], columns: NamedColumns
 ) -> Iterator[tuple[DataRow, str, object]]:
-    """Yield rows with ids and labels, like `_read_answers`; a winner may be marked in columns of its own."""
+    """Yield rows with their ids and labels; raises `InputError` if either is missing.
+
+    A comparison may also mark its winner with 1 in one of several columns.
+    """
     field = "winner" if task == "compare" else "label"
+    stream: Iterable[DataRow | UnreadableRow] = rows
     if task == "compare" and field not in columns.given:
-        marked = map(_with_one_winner, rows)
-        yield from _read_answers(marked, rows.name, field, names, columns, is_table=_is_table(rows))
-    else:
-        yield from _read_answers(rows, rows.name, field, names, columns, is_table=_is_table(rows))
+        stream = map(_with_one_winner, rows)
+    yield from _read_answers(stream, rows.name, field, names, columns, is_table=_is_table(rows))
 
 
 def _with_one_winner(row: DataRow | UnreadableRow) -> DataRow | UnreadableRow:
-    if isinstance(row, DataRow) and "winner" not in row.columns:
-        winner = fields.one_hot_winner(row.columns)
-        if winner is not None:
-            return row._replace(columns={**row.columns, "winner": winner})
-    return row
+    """Add a column `winner` to a row that marks its winner with 1 in one of several columns."""
+    if isinstance(row, UnreadableRow) or "winner" in row.columns:
+        return row
+    winner = fields.one_hot_winner(row.columns)
+    if winner is None:
+        return row
+    return row._replace(columns={**row.columns, "winner": winner})
 
 
 def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[list[Case], LeftOut]:
@@ -508,12 +524,12 @@ def _read_answers(
 
 
 def _is_table(rows: Rows) -> bool:
-    """Whether rows come from a kind of file in which we defuse cells."""
+    """Whether rows come from CSV or TSV, in which we defuse cells that a spreadsheet takes for formulas."""
     return Path(rows.read_from).suffix.lower() in DELIMITERS
 
 
 def _without_defusing(row: DataRow) -> DataRow:
-    """Restore the original texts of a row of a CSV file that we wrote."""
+    """Restore a row's texts, to which we added a sign in CSV so that no spreadsheet runs them as formulas."""
     cells = {}
     for name, cell in row.columns.items():
         cells[as_before(name)] = as_before(cell)
@@ -521,6 +537,7 @@ def _without_defusing(row: DataRow) -> DataRow:
 
 
 def _read_scores(columns: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield the names and values of a row's scores, from the column `scores` or from one column for each."""
     scores = nested(columns.get("scores"))
     if scores is None:
         scores = _scores_in_columns(columns)
@@ -531,24 +548,27 @@ def _read_scores(columns: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _scores_in_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Collect the `score.NAME` columns; beside our own verdict, only the scores that it has."""
+    """Collect the `score.NAME` columns by name. If the row has our record, only the scores in that count."""
     cells = {}
     for name, value in columns.items():
         if name.startswith(_SCORE):
             cells[name.removeprefix(_SCORE)] = value
-    record = nested(columns.get("judged")) if cells else None
+    if not cells:
+        return {}
+    record = nested(columns.get("judged"))
     if record is None or not str(record.get("schema")).startswith("judgekit/"):
         return cells
     if "scores" not in record and "subjects" not in record:
         return cells
     # Otherwise an input column with such a name would pass for one of our dimensions.
-    names = {*(record.get("scores") or ())}
-    names.update(subject.get("letter") for subject in record.get("subjects") or ())
+    dimensions = record.get("scores") or ()
+    subjects = record.get("subjects") or ()
+    names = {*dimensions, *(subject.get("letter") for subject in subjects)}
     return {name: value for name, value in cells.items() if name in names}
 
 
 def nested(value: object) -> dict[str, Any] | None:
-    """Return a nested object, parsing it if it's JSON text, as in CSV and Parquet; None if it isn't one."""
+    """Return an object in a cell, parsed if it's JSON text, as in CSV and Parquet; None for anything else."""
     if isinstance(value, str) and value.startswith("{"):
         value = parse_json(value)
     return value if isinstance(value, dict) else None
@@ -620,16 +640,16 @@ def _draw_rows(
 ) -> list[ResultRow]:
     """Draw decided rows whose id isn't in `without`: the first ones in the order of a hash of the ids."""
 
-    def place(result: ResultRow) -> bytes:
+    def hash_id(result: ResultRow) -> bytes:
         return hashlib.sha256(result.row_id.encode()).digest()
 
     decided = (result for result in results if result.word not in UNDECIDED)
-    free = (result for result in decided if result.row_id not in without)
-    return heapq.nsmallest(count, free, key=place)
+    new = (result for result in decided if result.row_id not in without)
+    return heapq.nsmallest(count, new, key=hash_id)
 
 
 def _delimited_lines(old: str, rows: Sequence[Mapping[str, Any]], delimiter: str) -> str:
-    """Render rows as lines to append to `old`, in its columns; if it's empty, a header comes first."""
+    """Render rows as lines to append to the text `old`, in its columns; if it's empty, with a header."""
     header = next(csv.reader(io.StringIO(old), delimiter=delimiter), [])
     names = list(map(as_before, header))
     lines = io.StringIO(newline="")

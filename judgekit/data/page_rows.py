@@ -69,13 +69,14 @@ class RowStore:
         self._table.execute("INSERT OR IGNORE INTO rows (id, view, taken) VALUES (?, ?, 0)", values)
 
     def take(self, row_id: str) -> RowView | None:
-        """Return the row with this id, and mark it as taken."""
+        """Return the row with this id, and mark it as taken; None if there's none."""
         query = "SELECT view FROM rows WHERE id = ?"
-        found = self._table.execute(query, (row_id,)).fetchone()
-        if found is None:
+        row = self._table.execute(query, (row_id,)).fetchone()
+        if row is None:
             return None
         self._table.execute("UPDATE rows SET taken = 1 WHERE id = ?", (row_id,))
-        view: RowView = json.loads(found[0])
+        (text,) = row
+        view: RowView = json.loads(text)
         return view
 
     def left(self) -> Iterator[RowView]:
@@ -144,6 +145,7 @@ class PageRows:
         self._add(view, flags, rank)
 
     def _add(self, view: RowView, flags: list[str], rank: tuple[float, ...]) -> None:
+        """Complete a row's view with its flags and marked quotes, and add it to the list."""
         if any(_do_tiers_differ(judged) for judged in view["judged"]):
             flags.append(TIERS_DIFFER)
         if flags:
@@ -249,10 +251,7 @@ def _view_finding(finding: Finding) -> RowView:
 
 
 def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) -> RowView:
-    """Describe a tier's opinion or failure.
-
-    A reason that is the judge's own (`reasoning`) isn't told again.
-    """
+    """Describe a tier's opinion or failure, without its reason if that's also the verdict's `reasoning`."""
     tier: str = round_.tier
     order = getattr(round_, "order", None)
     if order:
@@ -266,7 +265,8 @@ def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) 
         scores = _probabilities_text(opinion.probabilities)
     if isinstance(opinion, ScoreOpinion):
         said = opinion.outcome or ""
-        scores = "; ".join(filter(None, (scores_text(opinion.scores), scores)))
+        scores_and_shares = [scores_text(opinion.scores), scores]
+        scores = "; ".join(text for text in scores_and_shares if text)
     elif isinstance(opinion, PairOpinion):
         said = opinion.better
     failure = ""
@@ -286,6 +286,7 @@ def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) 
 
 
 def _probabilities_text(probabilities: Mapping[str, Mapping[str, float]]) -> str:
+    """Render the probability of each option, by question."""
     parts = []
     for name, options in probabilities.items():
         shares = ", ".join(f"{option} {share:.0%}" for option, share in options.items())
@@ -301,12 +302,13 @@ def _read_records(kind: type[_Record], values: object) -> Iterator[_Record]:
 
 
 def _add_second_view(view: RowView, other: RowView, name: str, other_name: str) -> None:
-    """Add the second results' view of a row; an answer that differs is shown beside the first."""
+    """Add the second results' view of a row to the first's. Of texts that differ, both are shown."""
     view["judged"] += other["judged"]
     texts = view.setdefault("texts", {})
     for text_name, text in other.get("texts", {}).items():
-        if texts.setdefault(text_name, text) != text:
-            first_text = texts.pop(text_name)
+        first_text = texts.setdefault(text_name, text)
+        if first_text != text:
+            del texts[text_name]
             texts[f"{text_name}, {name}"] = first_text
             texts[f"{text_name}, {other_name}"] = text
     if not texts:
@@ -314,7 +316,7 @@ def _add_second_view(view: RowView, other: RowView, name: str, other_name: str) 
 
 
 def _mark_answers(view: RowView) -> None:
-    """Split a row's texts so that the passages that findings quote from the answer are marked."""
+    """Split each text of a row into pieces, so that a page can mark what findings quote from the answer."""
     quotes = []
     for judged in view["judged"]:
         quotes += [finding.get("quote", "") for finding in judged.get("findings", ())]
@@ -327,33 +329,43 @@ def _mark_answers(view: RowView) -> None:
 
 
 def _describe_difference(words: Sequence[str], label: str | None, *, is_binary: bool) -> list[str]:
-    """Describe how the verdicts of one or two results differ from each other and from the label."""
-    right = []
+    """Describe how the verdicts of one or two results differ from each other and from the label.
+
+    Of two verdicts, the second one is compared with the label. Without a label nothing is said about it.
+    """
+    are_right: list[bool | None] = []  # None without a label or a verdict
     for word in words:
-        is_open = label is None or word in UNDECIDED
-        right.append(None if is_open else agrees(str(label), word, binary=is_binary))
+        if label is None or word in UNDECIDED:
+            are_right.append(None)
+        else:
+            are_right.append(agrees(label, word, binary=is_binary))
     flags = []
     if len(words) > 1:
-        flags.append(_describe_change(words, right))
-    if right[-1] is not None:
-        flags.append(LIKE_LABEL if right[-1] else UNLIKE_LABEL)
+        flags.append(_describe_change(words, are_right))
+    is_last_right = are_right[-1]
+    if is_last_right is not None:
+        flags.append(LIKE_LABEL if is_last_right else UNLIKE_LABEL)
     return flags
 
 
-def _describe_change(words: Sequence[str], right: Sequence[bool | None]) -> str:
-    """Say whether a second verdict is better than the first, by the label or else by acceptance."""
+def _describe_change(words: Sequence[str], are_right: Sequence[bool | None]) -> str:
+    """Say if a second verdict is better than the first: by the label, or without one by acceptance."""
     first, second = words
     if first == second:
         return SAME
-    better = list(right)
-    if None in right:
-        better = [word == OUTCOMES[-1] if word in OUTCOMES else None for word in words]
-    if None in better or better[0] == better[1]:
+    was_good, is_good = are_right
+    if was_good is None or is_good is None:
+        if first not in OUTCOMES or second not in OUTCOMES:
+            return CHANGED
+        was_good = first == "accept"
+        is_good = second == "accept"
+    if was_good == is_good:
         return CHANGED
-    return FIXED if better[1] else REGRESSED
+    return FIXED if is_good else REGRESSED
 
 
 def _do_tiers_differ(judged: Mapping[str, Any]) -> bool:
+    """Whether the tiers that gave an opinion on a row gave different ones."""
     said = {round_["said"] for round_ in judged.get("rounds", ()) if "said" in round_}
     return len(said) > 1
 
@@ -365,4 +377,7 @@ def _rank_row(flags: Sequence[str], word: str, mean: float | None) -> tuple[floa
 
 def _first_position(values: Sequence[str], order: Sequence[str]) -> int:
     """Find the first position in `order` of any of the values; its length if there's none."""
-    return min((order.index(value) for value in values if value in order), default=len(order))
+    for position, value in enumerate(order):
+        if value in values:
+            return position
+    return len(order)

@@ -227,6 +227,7 @@ class PromisedRun:
             await self._judge(rows)
 
     async def _judge(self, rows: Iterable[PendingRow]) -> None:
+        """Choose the tier for each row, ask it, and write the results of the rows that OUT doesn't have."""
         for row in rows:
             if row.subject is None:
                 self._write(row, None)
@@ -254,7 +255,10 @@ class PromisedRun:
     # --- Choosing the tier for each row
 
     async def _can_pay(self) -> bool:
-        """Let both tiers judge a few rows. If the first can't pay for itself, say so."""
+        """Let both tiers judge a few rows. Returns False, with a note, if the first can't pay for itself.
+
+        Also returns True if the run ends meanwhile.
+        """
         pilot = self._choose_pilot()
         await self._ask_first(pilot)
         await self._ask_strong(pilot, writes=False)
@@ -274,7 +278,7 @@ class PromisedRun:
         return False
 
     def _choose_pilot(self) -> list[str]:
-        """Choose the rows with the lowest draws, since these are in the sample, too."""
+        """Choose the first rows for both tiers: those with the lowest draws, which the sample has, too."""
         size = round(len(self._rows) * _PILOT_SHARE)
         size = min(max(size, _LEAST_PILOT), _MOST_PILOT)
         budget = self._promise.budget(len(self._rows))
@@ -301,6 +305,7 @@ class PromisedRun:
         return settled
 
     def _rows_for_strong(self, settled: Settled) -> list[str]:
+        """List the rows whose first opinion isn't final, so that `deep` must judge them."""
         return [key for key in self._rows if self._numbers[key] not in settled.final]
 
     def _first_opinions(self, keys: Sequence[str]) -> list[FirstOpinion]:
@@ -323,6 +328,7 @@ class PromisedRun:
         return opinions
 
     def _draw(self, key: str) -> float:
+        """Draw a row's number from 0 to 1, always the same; the lowest ones are the sample."""
         return self._opinions.draw(self._rows[key], "sample")
 
     def _strong_by_number(self) -> dict[int, VerdictWord]:
@@ -331,8 +337,9 @@ class PromisedRun:
     # --- Asking
 
     async def _ask_first(self, keys: Sequence[str]) -> None:
+        """Ask the first tier about rows, except those on which we already have its opinion."""
         tier = self._tiers.first
-        left = []
+        missing = []
         for key in keys:
             if key in self._first:
                 continue
@@ -340,26 +347,30 @@ class PromisedRun:
             if kept is not None and any(round_.opinion for round_ in kept.rounds):
                 self._note_first(key, kept)
             else:
-                left.append(key)
-        self._work.waits_for = f"{tier}: {len(left):,} first opinions"
+                missing.append(key)
+        self._work.waits_for = f"{tier}: {len(missing):,} first opinions"
         adapt = partial(_with_first_opinions, tier)
-        async for key, verdict in self._stream_verdicts(tier, left, adapt):
+        async for key, verdict in self._stream_verdicts(tier, missing, adapt):
             self._note_first(key, verdict)
 
     def _note_first(self, key: str, verdict: Verdict) -> None:
+        """Keep the first tier's opinion on a row; it has no outcome if it can't become final."""
         outcome: Outcome | None = None
         if verdict.because == PROMISED and verdict.margin is not None:
             outcome = _as_outcome(verdict.verdict)
         self._first[key] = _First(outcome, verdict.margin or 0.0, Call.of(verdict.rounds))
 
     async def _ask_strong(self, keys: Sequence[str], *, writes: bool = True) -> None:
-        """Ask `deep` about rows, and write their verdicts if `writes`."""
-        left = []
+        """Ask `deep` about rows, except those on which we already have its verdict.
+
+        With `writes`, all these verdicts become results.
+        """
+        missing = []
         for key in keys:
             if key not in self._strong:
                 kept = self._opinions.find(STRONG, self._rows[key])
                 if kept is None or kept.verdict == "undetermined":
-                    left.append(key)
+                    missing.append(key)
                     continue
                 self._strong[key] = _Strong(kept.verdict, Call.of(kept.rounds))
             if writes:
@@ -372,10 +383,10 @@ class PromisedRun:
                 self._write_strong(key)
 
         if self._job.make_batch_runner is not None:
-            if left and not self._is_over:
-                await self._ask_in_batches(left, note)
+            if missing and not self._is_over:
+                await self._ask_in_batches(missing, note)
             return
-        async for key, verdict in self._stream_verdicts(STRONG, left, only_deep):
+        async for key, verdict in self._stream_verdicts(STRONG, missing, only_deep):
             note(key, verdict)
 
     async def _ask_in_batches(
@@ -405,10 +416,13 @@ class PromisedRun:
     async def _stream_verdicts(
         self, kept_as: str, keys: Sequence[str], adapt: AdaptJudge
     ) -> AsyncGenerator[tuple[str, Verdict]]:
-        """Yield rows with the verdicts of one tier, until the run is stopped or its money is spent."""
+        """Judge rows by one tier, and yield each with its verdict; ends early if the run does.
+
+        `adapt` turns the usual judge into that tier's. The verdicts are kept under the name `kept_as`.
+        """
         purse = _Purse(self._limit_usd)
         request = self._job.request
-        if kept_as == _STRONG_AGAIN:
+        if kept_as == _STRONG_AGAIN:  # the cache would only repeat the first verdict
             request = request.model_copy(update={"cache": False})
 
         stream = judgements(
@@ -435,6 +449,7 @@ class PromisedRun:
         return self._job.request.max_cost_usd - self._work.spent_usd
 
     def _take_affordable(self, keys: Sequence[str], purse: _Purse) -> Iterator[PendingRow]:
+        """Yield rows as long as there's money for them, and the run isn't stopped."""
         for key in keys:
             if self._work.stopped.is_set():
                 return
@@ -447,14 +462,14 @@ class PromisedRun:
         """Ask `deep` again about some rows of the sample, to see how often it repeats its verdict."""
         sample = [key for key in self._rows if self._numbers[key] in self._sampled]
         twice = sorted(sample, key=self._draw)[: self._options.noise]
-        left = []
+        missing = []
         for key in twice:
             kept = self._opinions.find(_STRONG_AGAIN, self._rows[key])
             if kept is None or kept.verdict == "undetermined":
-                left.append(key)
+                missing.append(key)
             else:
                 self._again[key] = kept.verdict
-        async for key, verdict in self._stream_verdicts(_STRONG_AGAIN, left, only_deep):
+        async for key, verdict in self._stream_verdicts(_STRONG_AGAIN, missing, only_deep):
             self._again[key] = verdict.verdict
 
     def tally(self) -> AgreementTally:
@@ -463,7 +478,8 @@ class PromisedRun:
         for key in self._rows:
             first = self._first.get(key)
             strong = self._strong.get(key)
-            if strong is None and self._numbers[key] not in self._final:
+            is_first_final = self._numbers[key] in self._final
+            if strong is None and not is_first_final:
                 continue  # the run ended before this row
             final_word = first.outcome if first else None
             row = PromisedRow(
@@ -479,6 +495,7 @@ class PromisedRun:
     # --- Writing results
 
     def _write(self, row: PendingRow, verdict: Verdict | None) -> None:
+        """Write the result of a row; its verdict is None if it couldn't be judged."""
         record = None if verdict is None else verdict.record()
         self._on_written(self._work.on_record(row, record, is_paid=True))
 
@@ -518,19 +535,21 @@ class PromisedRun:
             assert verdict is not None, "a first opinion is kept"  # noqa: S101
             why = f"--max-cost ended the run before the promise of {self._promise.share:g} held"
             problem = f"{self._tiers.first} alone says {verdict.verdict}, without a promise: {why}"
+            problems = [problem, verdict.degraded] if verdict.degraded else [problem]
             written = verdict.model_copy(
                 update={
                     "verdict": "undetermined",
                     "because": "the promise of agreement does not hold",
                     "judge_tier": None,
                     "consensus": "none",
-                    "degraded": "; ".join(filter(None, [problem, verdict.degraded])),
+                    "degraded": "; ".join(problems),
                 }
             )
             del self._to_write[key]
             self._write(row, written)
 
     def _promise_of(self, key: str) -> AgreementPromise:
+        """Describe the promise for a row's record, with the row's part in the sample."""
         first = self._first.get(key)
         number = self._numbers[key]
         return AgreementPromise(
@@ -620,6 +639,7 @@ class _Purse:
         return True
 
     def pay(self, usd: float) -> None:
+        """Note the cost of a row that's finished."""
         self._at_work -= 1
         self._paid += 1
         self._spent_usd += usd
@@ -627,6 +647,7 @@ class _Purse:
 
 def _is_worth_it(share: float, first: _Price, strong: _Price) -> bool:
     """Whether a first tier that decides this share of rows saves more money (or else time) than it costs."""
+    # The first tier judges all rows, and spares `deep` this share of them.
     if first.usd is not None and strong.usd:
         return first.usd < share * strong.usd
     if first.seconds is not None and strong.seconds:
@@ -640,10 +661,12 @@ def only_deep(judge: DocumentJudge) -> DocumentJudge:
 
 
 def _with_first_opinions(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
+    """Build a judge that asks only the first tier, for opinions that may become final."""
     return replace(judge, instead=partial(judge_first, tier))
 
 
 def _as_outcome(word: VerdictWord) -> Outcome | None:
+    """Return a verdict if it's one that can become final, else None."""
     if word in ("accept", "improve", "reject"):
         return word
     return None
