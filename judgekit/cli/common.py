@@ -47,8 +47,9 @@ def extend(command: Any, *, path: str = "", top: bool = True) -> None:  # noqa: 
 
 
 def _write_commands(commands: dict[str, Any], ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
-    """Write the commands of a group with their summaries, at the top level in the groups of help.toml."""
-    groups = {"Commands": list(commands)} if ctx.parent else help_table()["groups"]
+    """Write commands with their summaries: at the top level in the groups of help.toml, else in one list."""
+    is_top = ctx.parent is None
+    groups = help_table()["groups"] if is_top else {"Commands": list(commands)}
     width = max(map(len, commands))
     for title, names in groups.items():
         rows = []
@@ -60,6 +61,7 @@ def _write_commands(commands: dict[str, Any], ctx: Any, formatter: Any) -> None:
 
 
 def _option_of_whole_help() -> TyperOption:
+    """Build `--help-all`, for commands with more options than fit on a screen."""
     return TyperOption(
         param_decls=["--help-all"],
         callback=_print_whole_help,
@@ -88,7 +90,8 @@ def _write_options(command: Any, groups: dict[str, list[str]], ctx: Any, formatt
         if parameter.param_type_name == "argument":
             arguments.append(record)
         else:
-            records[max(parameter.opts, key=len)] = record
+            long_name = max(parameter.opts, key=len)
+            records[long_name] = record
     sections = {"Arguments": arguments}
     for title, names in groups.items():
         sections[title] = [records.pop(name) for name in names]
@@ -102,9 +105,11 @@ def _write_options(command: Any, groups: dict[str, list[str]], ctx: Any, formatt
 
 
 def _write_example(ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
+    """Write the command's example from help.toml; the bare command if there's none."""
     formatter.write_paragraph()
-    name = ctx.command_path.partition(" ")[2]
-    formatter.write(f"Example: {help_table()['examples'].get(name, ctx.command_path)}\n")
+    _, _, name = ctx.command_path.partition(" ")  # without `judgekit`
+    example = help_table()["examples"].get(name, ctx.command_path)
+    formatter.write(f"Example: {example}\n")
 
 
 @functools.cache
@@ -113,7 +118,7 @@ def help_table() -> dict[str, Any]:
 
 
 def _apply(_context: object, option: Any, is_given: bool) -> None:  # noqa: ANN401 - typer's own
-    """Apply a common option; -v logs this process's calls on stderr, as those of an engine can't be seen."""
+    """Apply a common option. -v logs the calls of this process to stderr; an engine's calls can't be seen."""
     if not is_given:
         return
     if option.name == "version":

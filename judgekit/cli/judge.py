@@ -208,7 +208,7 @@ def _name_variants(
     models: Sequence[str],
     dataset: row_options.DataOptions,
 ) -> dict[str, Record]:
-    """Map the name of each model or rubric to its request if several are given, else return {}.
+    """If several models or rubrics are given, map the name of each to its request; else return {}.
 
     Raises `UsageError` if one is given twice, or if several of both are given.
     """
@@ -218,7 +218,7 @@ def _name_variants(
         return {}
     if len(several) > 1:
         raise UsageError("--rubric and --model are both given twice; vary one of the two")
-    [(field, values)] = several.items()
+    ((field, values),) = several.items()
     dataset.check_variants(f"--{field}")
     if len(set(values)) < len(values):
         raise UsageError(f"--{field}: the same value is given twice; give it once")
@@ -269,6 +269,7 @@ def _read_documents(
 
 
 def _print_prompts(subjects: Iterable[Document], request: Record) -> None:
+    """Print the prompts for each document, without sending them."""
     from judgekit.judging.request import JudgeRequest
     from judgekit.judging.service import prompts
 
@@ -284,6 +285,7 @@ def _print_estimate(
     jobs: int,
     format_: str | None,
 ) -> None:
+    """Print the calls, tokens, money and time that judging would take."""
     from judgekit.cli.estimating import print_estimate
     from judgekit.data.estimate import estimate_run
     from judgekit.judging.request import JudgeRequest
@@ -303,7 +305,10 @@ def _judge_documents(
     use_engine: bool,
     as_task: bool,
 ) -> list[Record]:
-    """Judge documents as they come, or a single one as a task; prints and returns the verdicts."""
+    """Judge documents as they come, or a single one `as_task`; prints and returns the verdicts' records.
+
+    `form` is the name of the format to print.
+    """
     verdicts: list[Record] = []
     project = environment.project_root()
     is_streamed = formats.FORMATS[form].is_streamed
@@ -353,8 +358,11 @@ def _note_reasons(verdicts: Iterable[Record]) -> None:
 
 def _note_about(verdicts: Sequence[Record]) -> None:
     """Say why some verdicts are undetermined, where texts were sent, and which were decided without words."""
-    undetermined = [verdict for verdict in verdicts if verdict["verdict"] == "undetermined"]
-    for reason in sorted({verdict["degraded"] for verdict in undetermined} - {None}):
+    reasons = set()
+    for verdict in verdicts:
+        if verdict["verdict"] == "undetermined" and verdict["degraded"] is not None:
+            reasons.add(verdict["degraded"])
+    for reason in sorted(reasons):
         warn(f"undetermined: {reason}")
     substitutes: list[str] = []
     secrets = 0

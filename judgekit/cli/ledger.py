@@ -137,7 +137,8 @@ def remove_lines(
     """Remove lines of earlier days with the labels of their verdicts, or all lines."""
     from judgekit.ledger import store
 
-    if (before is None) != all_:
+    has_day = before is not None
+    if has_day == all_:  # neither, or both
         raise UsageError("say what to remove: --before WHEN, or --all")
     day = date.max if before is None else store.point(before).date()
     purges = _prepare_team_purge(day, project) if team else _prepare_purges(day, project)
@@ -162,7 +163,10 @@ def remove_lines(
 
 
 def _prepare_purges(day: date, project: str | None) -> dict[str, Purge]:
-    """Prepare the removal of lines from before a day, for each ledger by its name."""
+    """Build, for each ledger by its name, the function that removes its lines from before a day.
+
+    `project` chooses ledgers: None for the current project's, "all", or a name.
+    """
     from judgekit.ledger import store
 
     check_project(project)
@@ -175,7 +179,10 @@ def _prepare_purges(day: date, project: str | None) -> dict[str, Purge]:
 
 
 def _prepare_team_purge(day: date, project: str | None) -> dict[str, Purge]:
-    """Prepare the removal of the team ledger's older lines; raises `UsageError` unless the user owns it."""
+    """Build the function that removes the team ledger's lines from before a day, under the ledger's name.
+
+    Raises `UsageError` if no `project` is named, or unless the user owns the team's ledger.
+    """
     from judgekit.ledger.database import Database
 
     if project is None:
@@ -303,8 +310,10 @@ def read_lines(
     from judgekit.ledger import LineFilter, store
 
     name = None if project == "all" else project
-    wanted = LineFilter(since=store.point(since) if since else None, until=until, project=name)
-    if [bool(ledgers), of_team, host is not None].count(True) > 1:
+    since_time = store.point(since) if since else None
+    wanted = LineFilter(since=since_time, until=until, project=name)
+    places = [bool(ledgers), of_team, host is not None]
+    if places.count(True) > 1:
         raise UsageError("--team, --host and --ledger or FILE cannot be combined")
     if of_team:
         yield from _fetch_from_team(wanted, warn_damaged)
@@ -315,7 +324,10 @@ def read_lines(
 
 
 def choose_places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path]:
-    """List the ledgers to read: those given, else a project's or all; raises `InputError`, `UsageError`."""
+    """List the ledgers to read: the given ones, else the current project's (None), or all.
+
+    Raises `InputError` for a ledger that doesn't exist, `UsageError` for an unknown project.
+    """
     from judgekit.ledger import store
 
     for ledger in ledgers or ():
@@ -324,7 +336,9 @@ def choose_places(ledgers: list[Path] | None, project: str | None = "all") -> li
     if ledgers:
         return ledgers
     check_project(project)
-    return [find_ledger().folder if project is None else store.home()]
+    if project is None:
+        return [find_ledger().folder]
+    return [store.home()]
 
 
 def check_project(project: str | None) -> None:
@@ -341,7 +355,7 @@ def check_project(project: str | None) -> None:
 
 
 def _list_folders() -> list[Path]:
-    """List the folders of all this user's ledgers."""
+    """List the folders of all this user's ledgers, by name; there may be none."""
     from judgekit.ledger import store
 
     if store.home().is_dir():
@@ -389,19 +403,23 @@ def print_kpis(
 
 
 def _say_kpis(name: str, evidence: Evidence) -> None:
+    """Print the KPIs of a part of the ledger for people, under its name."""
     from judgekit.ledger.kpi import measure, reliance, sum_up_cost
 
     count = counted(len(evidence.verdicts), "verdict", "verdicts")
-    say(f"{name}: {count}, {sum(map(evidence.sure, evidence.verdicts))} of them labelled")
+    labelled = sum(map(evidence.sure, evidence.verdicts))
+    say(f"{name}: {count}, {labelled} of them labelled")
     for kpi in measure(evidence):
-        say(f"  {_MARKS.get(kpi.state, kpi.state):<7} {kpi}")
+        mark = _MARKS.get(kpi.state, kpi.state)
+        say(f"  {mark:<7} {kpi}")
+    no_mark = " " * 7  # the others have no limits to keep
     for kpi in reliance(evidence):
-        say(f"  {'':<7} {kpi}")
-    say(f"  {'':<7} {sum_up_cost(evidence.verdicts)}")
+        say(f"  {no_mark} {kpi}")
+    say(f"  {no_mark} {sum_up_cost(evidence.verdicts)}")
 
 
 def _kpi_record(evidence: Evidence) -> dict[str, Any]:
-    """Build the KPIs for programs: a rate with its interval, any other figure with its limits."""
+    """Build the KPIs for programs, by name: a rate with its interval, any other figure with its limits."""
     from judgekit.ledger.kpi import measure, reliance, sum_up_cost
 
     kpis: dict[str, Any] = {}
@@ -509,7 +527,7 @@ def measure_readiness(
     *,
     of_team: bool = False,
 ) -> tuple[Readiness, str]:
-    """Measure if a project's gate is ready for promotion; returns that and the rubric version."""
+    """Measure if a project's gate is ready to block pushes. Also returns the name of its rubric."""
     from judgekit.config import settings
     from judgekit.ledger import kpi, store
     from judgekit.rubric import loader
@@ -589,7 +607,7 @@ def _triage_record(sorted_out: Triage) -> dict[str, Any]:
 
 
 def _triage_groups(sorted_out: Triage) -> dict[str, list[str]]:
-    """Group the lines to print by heading."""
+    """Describe everything that needs a person, in lines by heading; some headings have no lines."""
     skips = [f"{skip.project}: {skip.variable} by {skip.who}" for skip in sorted_out.skips]
     not_judged = []
     for problem, count in sorted_out.faults.most_common():
@@ -619,15 +637,19 @@ def _describe_unjudged(verdict: VerdictLine) -> str:
 
 def _command_to_judge(verdict: VerdictLine) -> str:
     """Build the command that judges a pushed commit's files in its checkout."""
-    return f"judgekit gate --base {(verdict.commit or 'HEAD')[:12]}^"
+    commit = verdict.commit or "HEAD"
+    parent = f"{commit[:12]}^"
+    return f"judgekit gate --base {parent}"
 
 
 def _describe_override(override: OverrideLine) -> str:
-    where = "" if override.terminal else " WITHOUT A TERMINAL"
-    return f"{override.task_id}: {override.decision} by {override.who}{where}: {override.why}"
+    """Describe a person's decision, and say if it wasn't made at a terminal: an agent may have made it."""
+    warning = "" if override.terminal else " WITHOUT A TERMINAL"
+    return f"{override.task_id}: {override.decision} by {override.who}{warning}: {override.why}"
 
 
 def _describe_change(change: ModeChange) -> str:
+    """Describe a change of the gate's mode, and its reasons."""
     words = [f"{change.project}: {change.mode}"]
     if change.forced:
         words.append("(forced)")
@@ -646,7 +668,7 @@ def _describe_verdict(verdict: VerdictLine) -> str:
         words.append(f"{name} {value:g}")
     line = f"{verdict.timestamp.date()} {place}: {' '.join(words)}"
     reasons = [finding.issue or finding.suggestion for finding in verdict.findings[:2]]
-    reason = short_line("; ".join([*reasons, verdict.degraded or ""]).strip("; "), _CHARS)
-    if reason:
-        line = f"{line}: {reason}"
-    return line
+    if verdict.degraded:
+        reasons.append(verdict.degraded)
+    reason = short_line("; ".join(reasons).strip("; "), _CHARS)
+    return f"{line}: {reason}" if reason else line

@@ -64,8 +64,10 @@ def warn(*lines: object) -> None:
 
 
 def _complain(*lines: object) -> None:
-    for line in lines if sys.stderr is not None else ():
-        # Warnings never have colours.
+    """Write lines to stderr, without colours, and each marked as ours."""
+    if sys.stderr is None:  # as under pythonw
+        return
+    for line in lines:
         text = str(line).replace("\x1b", "\\x1b").replace("\n", "\njudgekit: ")
         sys.stderr.write(f"judgekit: {printable(text)}\n")
 
@@ -169,7 +171,7 @@ def read_key() -> str:
 
 
 def note_sent(providers: Iterable[str], secrets: int = 0) -> None:
-    """Report the number of secrets left out, and the providers asked because of a text's author."""
+    """Print notes on the number of secrets removed, and on providers asked because of a text's author."""
     if secrets:
         note(f"{counted(secrets, 'secret was', 'secrets were')} removed before sending")
     names = ", ".join(sorted(set(providers)))

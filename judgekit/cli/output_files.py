@@ -35,10 +35,11 @@ def check_also(path: Path, word: str) -> None:
     _check_folder(path)
     _refuse_output(path)
     if path.exists() and _count_words(path, own_word=word):
-        raise _reads(path)
+        raise _refuse_input(path)
 
 
 def _check_folder(path: Path | None) -> None:
+    """Raise `InputError` if the folder of a file to write doesn't exist."""
     if path is not None and not path.parent.is_dir():
         raise InputError(f"{path}: cannot be written; there is no folder {path.parent}")
 
@@ -50,35 +51,39 @@ def refuse_read_file(path: Path | None) -> Path | None:
     _refuse_output(path)
     # It's named once for the output, and a second time if it's also an input.
     if path.exists() and _count_words(path) > 1:
-        raise _reads(path)
+        raise _refuse_input(path)
     return path
 
 
 def _refuse_output(path: Path) -> None:
+    """Raise `UsageError` for a path that mustn't be written to, such as a link that a clone brought."""
     if not outputs.is_stream(str(path)):
-        with _named_output(path):
+        with _name_output_errors(path):
             outputs.place_of(str(path))
 
 
 def _count_words(path: Path, own_word: str = "") -> int:
     """Count the words of the command line that name a file, apart from the output option's value."""
-    named = 0
+    count = 0
     for word in output.current.words:
-        if own_word and word in (own_word, f"--also={own_word}"):
+        is_own_word = word in (own_word, f"--also={own_word}")
+        if own_word and is_own_word:
             continue
-        value = word.rpartition("=")[2] if word.startswith("-") else word
+        value = word
+        if word.startswith("-"):  # `--option=value`
+            _, _, value = word.rpartition("=")
         if Path(value).resolve() == path.resolve():
-            named += 1
-    return named
+            count += 1
+    return count
 
 
-def _reads(path: Path) -> UsageError:
+def _refuse_input(path: Path) -> UsageError:
     return UsageError(f"{path}: the command reads this file; name another one for the result")
 
 
 def write_file(path: Path, text: str) -> None:
     """Write a file atomically, or to a device directly, and say so."""
-    with _named_output(path):
+    with _name_output_errors(path):
         if outputs.is_stream(str(path)):
             path.write_text(text, encoding="utf-8")
         else:
@@ -91,7 +96,8 @@ def write_file(path: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def _named_output(path: Path) -> Iterator[None]:
+def _name_output_errors(path: Path) -> Iterator[None]:
+    """Turn errors while writing a file into `UsageError` and `InputError`, which name it."""
     try:
         yield
     except outputs.RefusedOutputError as error:

@@ -115,8 +115,9 @@ def _search(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> _Parser:
-    about = "Search stored memories and documents, best first."
-    parser = _Parser(prog="judgekit search", description=about, allow_abbrev=False)
+    """Build the parser of `search`, with the options that need no package."""
+    description = "Search stored memories and documents, best first."
+    parser = _Parser(prog="judgekit search", description=description, allow_abbrev=False)
     parser.add_argument("query", help="Words to search for.")
     parser.add_argument(
         "--root", action="append", default=[], help="A store or folder (repeatable)."
@@ -146,19 +147,23 @@ def _print_candidate(candidate: Candidate) -> None:
 
 
 def beyond_unasked(roots: Sequence[str], *, judge: bool) -> str:
-    """Say why `--no-judge` is refused, if it is: agents may be allowed any command that begins with it."""
+    """Say why a search with `--no-judge` is refused; "" if it isn't.
+
+    A user may allow agents any command that begins like this, so it mustn't read outside the project.
+    """
     if judge:
         return "--judge and --no-judge cannot be combined"
     project = os.path.realpath(environment.project_root())
     for root in roots:
-        folder = _folder(root)
-        if Path(folder).is_absolute() and not Path(folder).is_relative_to(project):
+        folder = Path(_folder(root))
+        is_outside = folder.is_absolute() and not folder.is_relative_to(project)
+        if is_outside:
             return f"--no-judge --root {root}: outside the project; remove --no-judge to search it"
     return ""
 
 
 def _folder(root: str) -> str:
-    """Resolve a folder's real path; `claude:auto` stays as it is, and "" means there's no such folder."""
+    """Resolve a folder's real path; "" if there's no such folder. `claude:auto` stays as it is."""
     if root == "claude:auto":
         return root
     path = Path(root).expanduser()

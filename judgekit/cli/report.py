@@ -221,6 +221,7 @@ class _Limits(NamedTuple):
         return missed
 
     def _conditions(self) -> list[Condition]:
+        """Build a condition for each limit that's given."""
         from judgekit.evaluation.conditions import Condition, read_share
 
         limits: list[tuple[str, Operator, float | None]] = [
@@ -318,7 +319,8 @@ def _build_page_sections(results: ResultsReport, sections: Sequence[Section]) ->
             continue
         parts = list(section.parts)
         if section.title == _RATES:
-            parts = parts[:1]  # the notes go to the foot
+            figures, *_ = parts  # the notes go to the foot
+            parts = [figures]
         elif section.title == f"By {results.column}":
             parts = [_build_group_figures(results.groups), *parts]
         chosen.append(section._replace(parts=parts))
@@ -342,7 +344,7 @@ def _build_group_figures(groups: Sequence[Group]) -> list[Figure]:
 
 
 def _build_sections(results: ResultsReport) -> list[Section]:
-    """Build the section of rates, and those for anything else in results, labels or second results."""
+    """Build the sections of a report: the rates first, then one for each other thing to show."""
     sections = [Section(_RATES, [_build_figures(results), *_write_notes(results)])]
     labelled = results.labelled
     if labelled and labelled.confusion:
@@ -380,7 +382,8 @@ def _build_win_table(results: ResultsReport) -> Table:
     letters = list(results.win_rates)
     rows: list[Row] = []
     for letter, rates in results.matrix.items():
-        rows.append([letter, *(_build_win_cell(rates.get(other)) for other in letters)])
+        cells = [_build_win_cell(rates.get(other)) for other in letters]
+        rows.append([letter, *cells])
     return Table(["", *letters], rows)
 
 
@@ -408,7 +411,7 @@ def _build_figures(results: ResultsReport) -> list[Figure]:
 
 
 def _agreement_figures(labelled: Labelled, whose: str = "") -> list[Figure]:
-    """Build figures on the agreement of the results' verdicts, or of others (`whose`), with labels."""
+    """Build the figures on agreement with labels; `whose` comes before their names."""
     agreement = {"agreement with labels": labelled.accuracy, "Cohen's kappa": labelled.kappa}
     note = f"of {counted(labelled.labels, 'label', 'labels')}"
     figures = []
@@ -425,7 +428,7 @@ def _count_wins(win: WinRate) -> str:
 
 
 def _write_notes(results: ResultsReport) -> list[str]:
-    """Write notes on the rows left out of the rates and the reasons, and on the judges."""
+    """Write notes below the rates: on rows and labels left out of them and why, and on the judges."""
     notes = []
     if results.agreement:
         notes += [f"{line}." for line in results.agreement.describe()]
@@ -444,7 +447,7 @@ def _write_notes(results: ResultsReport) -> list[str]:
     difference = results.difference
     if difference and difference.unmatched:
         notes.append(_describe_mismatch(difference.unmatched, "second results"))
-    elif difference and difference.only_first + difference.only_second:
+    elif difference and (difference.only_first or difference.only_second):
         rows = counted(difference.only_first, "row", "rows")
         first = f"{rows} that only the first results have"
         notes.append(
@@ -458,9 +461,12 @@ def _write_notes(results: ResultsReport) -> list[str]:
 
 
 def _describe_mismatch(unmatched: Unmatched, other: str) -> str:
-    ours = ", ".join(unmatched.results)
-    theirs = ", ".join(unmatched.others)
-    ids = f"those of the results begin with {ours}, those of the {other} with {theirs}"
+    """Say that the results have no row in common with another file, and how to mend that."""
+    first_ids = ", ".join(unmatched.results)
+    first_other_ids = ", ".join(unmatched.others)
+    ids = (
+        f"those of the results begin with {first_ids}, those of the {other} with {first_other_ids}"
+    )
     return (
         f"No id of the {other} is in the results: {ids}. Name the column of ids with --id COLUMN."
     )
@@ -473,8 +479,9 @@ def _build_win_cell(win: WinRate | None) -> Cell | None:
 
 
 def _build_group_row(group: Group, words: Iterable[str]) -> Row:
+    """Build the row of a group in a table; `words` are the verdicts with a column each."""
     rate = group.rate
-    corrected = group.needs
+    corrected = group.needs  # in place of a corrected rate
     if rate and rate.interval:
         corrected = rate.interval.text
     counts = [group.verdicts.get(word, 0) for word in words]
@@ -488,10 +495,11 @@ def _build_group_row(group: Group, words: Iterable[str]) -> Row:
 
 
 def _build_row_table(rows: Sequence[Shown], total: int) -> Table:
-    """Build a table of rows, with every column that any of them has."""
+    """Build a table of rows, with every column that any of them fills, of `total` such rows."""
     scores: list[str | float | None] = []
     for row in rows:
-        scores.append(", ".join(f"{name} {score:g}" for name, score in row.scores.items()))
+        scores_of_row = [f"{name} {score:g}" for name, score in row.scores.items()]
+        scores.append(", ".join(scores_of_row))
     columns: dict[str, list[str | float | None]] = {
         "id": [row.id for row in rows],
         "label": [row.label for row in rows],
@@ -501,6 +509,6 @@ def _build_row_table(rows: Sequence[Shown], total: int) -> Table:
         "reasoning": [row.reasoning for row in rows],
         "text": [row.text for row in rows],
     }
-    filled = {name: cells for name, cells in columns.items() if any(cells)}
-    cells = list(zip(*filled.values(), strict=True))
-    return Table(list(filled), cells, total=total, is_in_list=True)
+    filled_columns = {name: cells for name, cells in columns.items() if any(cells)}
+    table_rows = list(zip(*filled_columns.values(), strict=True))
+    return Table(list(filled_columns), table_rows, total=total, is_in_list=True)

@@ -219,7 +219,7 @@ class DataOptions(NamedTuple):
 
     @property
     def has_row_options(self) -> bool:
-        """Whether any option that's only for rows is given: all of them except `--out`."""
+        """Whether an option is given that's only for rows, as all of these are except `--out`."""
         return self._replace(out=None) != DataOptions()
 
     def reading(self) -> sources.Reading:
@@ -348,14 +348,16 @@ class DataOptions(NamedTuple):
 
 
 def exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int:
-    """Return the exit code for these outcomes; a rejection outranks the rest."""
+    """Return the exit code for these verdicts; a rejection outranks the others.
+
+    `exit_on` are the outcomes that may give another code than 0.
+    """
     code_of: dict[str, int] = {}
     for outcome in exit_on:
         code_of.update(_CODES[outcome])
-    codes = set()
-    for word in words:
-        codes.add(code_of.get("undetermined" if word == "escalate" else word, 0))
-    is_undecided = bool(words) and set(words) <= {"undetermined", "escalate"}
+    outcomes = {"undetermined" if word == "escalate" else word for word in words}
+    codes = {code_of.get(outcome, 0) for outcome in outcomes}
+    is_undecided = outcomes == {"undetermined"}
     if code_of and is_undecided:
         codes.add(Exit.HUMAN_NEEDED)  # nothing was judged, so nothing was found to be good
     if Exit.REJECTED in codes:

@@ -70,9 +70,11 @@ def summarise(
 
 
 def _count_verdicts(run: DatasetRun, order: Sequence[str]) -> str:
-    """Count the rows by verdict: first those in `order`, then any others by name."""
-    words = sorted(run.verdict_counts, key=lambda word: ((*order, word).index(word), word))
-    return ", ".join(f"{run.verdict_counts[word]:,} {word}" for word in words)
+    """Count the rows by verdict: first those in `order`, then any others by name; "" if there are none."""
+    counts = run.verdict_counts
+    words = [word for word in order if word in counts]
+    words += sorted(word for word in counts if word not in order)
+    return ", ".join(f"{counts[word]:,} {word}" for word in words)
 
 
 def _describe_labels(run: DatasetRun) -> list[str]:
@@ -83,12 +85,13 @@ def _describe_labels(run: DatasetRun) -> list[str]:
         agreed, compared, left_out = agreement(run.labels)
     except (
         UsageError
-    ) as error:  # the verdicts are valid all the same, and `report` can be told more
+    ) as error:  # the verdicts are valid all the same, and `report` has more options
         return [f"labels not compared: {error}"]
     parts = []
     if compared:
         parts.append(f"{agreed:,} of {compared:,} labels agree ({agreed / compared:.0%})")
-    if (compared or left_out.unknown) and left_out.told():
+    has_labels = compared or left_out.unknown  # blank cells alone are no labels
+    if has_labels and left_out.told():
         parts.append(f"left out: {left_out.told()}")
     return parts
 
@@ -96,7 +99,9 @@ def _describe_labels(run: DatasetRun) -> list[str]:
 def describe_cost(run: DatasetRun) -> str:
     """Describe a run's cost so far, and say if calls of unknown cost are missing from it."""
     if not run.spent_usd and run.unpriced:
-        return "cost at least 0 (a model has no price)" if run.priced else "cost unknown"
+        if run.priced:
+            return "cost at least 0 (a model has no price)"
+        return "cost unknown"
     if not run.spent_usd and run.is_local:
         return "cost 0 (local)"
     digits = 4 if 0 < run.spent_usd < 1 else 2
@@ -113,8 +118,10 @@ def describe_progress(run: DatasetRun, total: int | None, started: float) -> str
     verdicts = _count_verdicts(run, _WORST_FIRST) or "no verdict yet"
     if run.waits_for:
         return f"{rows}: {verdicts}, {describe_cost(run)}; waiting for {run.waits_for}"
-    a_second = run.judged / max(time.monotonic() - started, 0.001)
-    left = ""
-    if total and a_second:
-        left = f", {timedelta(seconds=int((total - done) / a_second))} left"
-    return f"{rows}: {verdicts}{left}, {a_second:.1f} a second, {describe_cost(run)}"
+    seconds = max(time.monotonic() - started, 0.001)  # never divide by 0
+    rows_a_second = run.judged / seconds
+    time_left = ""
+    if total and rows_a_second:
+        seconds_left = int((total - done) / rows_a_second)
+        time_left = f", {timedelta(seconds=seconds_left)} left"
+    return f"{rows}: {verdicts}{time_left}, {rows_a_second:.1f} a second, {describe_cost(run)}"

@@ -67,7 +67,10 @@ def run(
     families: Sequence[str],
     run_options: RunOptions,
 ) -> int:
-    """Judge the rows of a dataset and sum up; returns the exit code."""
+    """Judge the rows of a dataset, or only show or estimate what's sent, and print a summary.
+
+    Returns the exit code. Raises `UsageError` for options that don't go together.
+    """
     from judgekit.data import fields, results, rows, runs
     from judgekit.data.dataset import RowOptions, open_dataset
     from judgekit.data.variants import Variants
@@ -84,7 +87,7 @@ def run(
         condition = parse_condition(options.until, task, "--until")
     columns = fields.parse_map(options.map or ())
     if options.other_data is not None:
-        source: rows.Rows = _join(options, columns)
+        source: rows.Rows = _open_joined(options, columns)
         row_options = RowOptions(task=task, fixed=description, families=families)
     else:
         source = rows.open_rows(options.data, sys.stdin.buffer, options.reading())
@@ -117,7 +120,7 @@ def run(
         _note_missing_key()
     promised = None
     if options.agree is not None:
-        promised = _promise(options, dataset, project, request)
+        promised = _bind_promise(options, dataset, project, request)
         dataset = promised.bound
     if condition is not None:  # drawing needs all rows
         dataset = replace(dataset, rows=list(dataset.rows))
@@ -180,7 +183,7 @@ def _parse_template(options: DataOptions, description: TaskDescription) -> Templ
     return parse_template(options.template)
 
 
-def _join(options: DataOptions, columns: Mapping[str, str]) -> Rows:
+def _open_joined(options: DataOptions, columns: Mapping[str, str]) -> Rows:
     """Open two files, and join their rows by their ids."""
     from judgekit.data.joined import JoinedRows
     from judgekit.data.rows import open_rows
@@ -194,26 +197,26 @@ def _join(options: DataOptions, columns: Mapping[str, str]) -> Rows:
 
 
 def _note_missing_key() -> None:
-    """Warn that a second run won't trust this one's results if no key can seal them."""
+    """Print a note if there's no key to seal results with: a second run won't trust them."""
     from judgekit.data import seals
 
-    if seals.state_key() is None:
-        place = Path(environment.STATE_KEY.path())
-        note(
-            f"{place} cannot be written: set {seals.VARIABLE}, or a second run needs --trust-results"
-        )
+    if seals.state_key() is not None:
+        return
+    path = Path(environment.STATE_KEY.path())
+    note(f"{path} cannot be written: set {seals.VARIABLE}, or a second run needs --trust-results")
 
 
-def _promise(
+def _bind_promise(
     options: DataOptions, dataset: Dataset, project: Path, request: JudgeRequest
 ) -> PromisedRows:
-    """Bind the rows to the requested promise."""
+    """Read all rows that the promise of `--agree` is about, with the tiers that judge them."""
     from judgekit.data import promised
 
     return promised.bind_rows(dataset, _agreement_options(options), project, request)
 
 
 def _agreement_options(options: DataOptions) -> AgreementOptions:
+    """Collect the options of a promise of agreement."""
     from judgekit.data.promised import AgreementOptions
 
     assert options.agree is not None, "only then is it called"  # noqa: S101
@@ -261,8 +264,9 @@ def _judge_here(job: _Job) -> _Outcome:
     options = job.options
     work = job.work
     source = job.source
-    has_all_rows = source.lasting or job.promised or job.condition
-    total = work.dataset.check() if has_all_rows else None
+    # A stream can't be read twice, unless a promise or a condition needed all of its rows already.
+    can_count = source.lasting or job.promised or job.condition
+    total = work.dataset.check() if can_count else None
     results = open_results(
         options.out,
         job.printer.add_line,
@@ -285,10 +289,12 @@ def _judge_here(job: _Job) -> _Outcome:
         is_interrupted, seconds = _judge_with_progress(judge, work, total)
         results.write_out()
         outcome = _Outcome(results.name, total, is_interrupted, seconds, results.others())
-        bought = promised_run.tally().sum_up() if promised_run is not None else None
-        if bought is not None:
-            return outcome._replace(lines=bought.describe())
-        return outcome
+        if promised_run is None:
+            return outcome
+        agreement = promised_run.tally().sum_up()
+        if agreement is None:  # no row was judged under the promise
+            return outcome
+        return outcome._replace(lines=agreement.describe())
 
 
 def _judge_until(job: _Job, results: Results) -> _Outcome:
@@ -326,8 +332,9 @@ def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None
     """Say where texts were sent, why rows have no verdict, and why a run was given up."""
     output.note_sent(work.substitutes, work.redacted)
     output.note(*work.deciders.notes(task))
-    if task == "judge":
-        output.note(*filter(None, [work.doubled_note()]))
+    doubled_note = work.doubled_note()
+    if task == "judge" and doubled_note is not None:
+        output.note(doubled_note)
     if work.failed:
         more = f" (and {work.failures - 1:,} more)" if work.failures > 1 else ""
         warn(escaped(f"{work.failed}{more}"))
@@ -338,6 +345,7 @@ def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None
 
 
 def _exit_code(work: DatasetRun, exit_on: Collection[ExitOn]) -> int:
+    """Choose the exit code for the run's problem if it has one, else for its verdicts."""
     if work.gave_up:
         return Exit.BAD_CONFIG
     if work.problem:
@@ -367,16 +375,23 @@ def _make_promised_run(job: _Job) -> PromisedRun | None:
 
 
 def _make_deep_batch_runner(job: _Job, limit_usd: float | None, is_first: bool) -> BatchRunner:
-    """Build a batch runner that asks `deep`; a later round keeps the first one's manifest."""
+    """Build a batch runner that asks only `deep`, for at most `limit_usd`.
+
+    A run may have several rounds of batches; only its first one (`is_first`) may replace the manifest.
+    """
     from judgekit.data.promised import only_deep
 
     request = job.request.model_copy(update={"max_cost_usd": limit_usd})
     runner = _make_batch_runner(job)
-    return replace(runner, request=request, adapt=only_deep, is_fresh=runner.is_fresh and is_first)
+    is_fresh = runner.is_fresh and is_first
+    return replace(runner, request=request, adapt=only_deep, is_fresh=is_fresh)
 
 
 def _make_runner(job: _Job, new_rows: int) -> Runner:
-    """Build a runner for the rows: a provider's batches, the engine, or this process, for many rows."""
+    """Choose who judges the rows, and build a runner for it: batches, the engine or this process.
+
+    `new_rows` is the number of rows that OUT doesn't have yet, as far as it's known.
+    """
     from judgekit.data import runners
 
     options = job.options
@@ -518,6 +533,7 @@ class _NewSubjects:
                 yield row.subject
 
     def describe_left_out(self) -> list[str]:
+        """Say how many rows were left out, a line for each reason."""
         lines = []
         if self._kept:
             lines.append(f"{counted(self._kept, 'row has', 'rows have')} a result already")
@@ -535,6 +551,7 @@ def _set_on_interrupt(stopped: threading.Event) -> Iterator[None]:
         return
 
     def interrupt() -> None:
+        """Act as if the user had pressed Ctrl-C once more."""
         if hasattr(signal, "pthread_kill"):  # it interrupts the main thread's waiting
             signal.pthread_kill(main.ident or 0, signal.SIGINT)
         else:
@@ -549,9 +566,9 @@ def _set_on_interrupt(stopped: threading.Event) -> Iterator[None]:
         stopped.set()
         timer.start()
 
-    before = signal.signal(signal.SIGINT, handle)
+    earlier_handler = signal.signal(signal.SIGINT, handle)
     try:
         yield
     finally:
         timer.cancel()
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, earlier_handler)

@@ -37,7 +37,7 @@ class Pages:
     nested_texts: set[str] = field(default_factory=set)
 
     def rows_at_once(self, usual: int) -> int:
-        """Return how many rows to read at once: the usual number, or fewer if they might be large."""
+        """Choose the number of rows to read at once: the usual one, or fewer if rows may be large."""
         rows_that_fit = BATCH_BYTES // max(1, self.row_bytes)
         return max(1, min(usual, rows_that_fit))
 

@@ -110,13 +110,13 @@ def render_rows(results: RowResults) -> str:
             paragraphs += [f"#### {title}", *parts]
         else:
             paragraphs += [f"<details><summary>{title}</summary>", *parts, "</details>"]
-    return _write_comment("report", headline, paragraphs, name=_name_of(summary.file))
+    return _write_comment("report", headline, paragraphs, name=_stable_name(summary.file))
 
 
 render_report = render_rows
 
 
-def _name_of(path: str) -> str:
+def _stable_name(path: str) -> str:
     """Name a file the same in every run: by its path in the repository, or else by its last part."""
     name = Checkout.of_folder(Path.cwd()).name(path)
     return PurePath(name).name if PurePath(name).is_absolute() else name
@@ -133,7 +133,7 @@ def _write_comment(
     mark = " ".join(filter(None, ("judgekit", command, _OF_A_NAME.sub("_", name))))
     mark = mark.replace("--", "__")  # because `--` would end the HTML comment
     text = "\n\n".join([f"<!-- {mark} -->\n### {title}", *paragraphs])
-    text = _cut(text)
+    text = _cut_at_line(text)
     left_out = 0
     for line in lines:
         details = _write_details(line)
@@ -148,7 +148,7 @@ def _write_comment(
     return text
 
 
-def _cut(text: str) -> str:
+def _cut_at_line(text: str) -> str:
     """Cut a comment that's too long at the end of a line."""
     if len(text) <= MOST_CHARS:
         return text

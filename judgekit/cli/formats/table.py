@@ -104,7 +104,7 @@ def _gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
         lines.append(f"{override['decision']}ed by {override['who']}: {override['why']}")
     elif is_accepted_by_models:
         if verdict.get("independent") is False:
-            lines.append(_partiality(verdict))
+            lines.append(_describe_partiality(verdict))
         if verdict["degraded"] and is_wordless(verdict):
             lines.append(verdict["degraded"])
     elif verdict["rounds"]:
@@ -157,10 +157,10 @@ def row_line(word: str, row_id: str, columns: Record) -> str:
     head = f"{word.upper().ljust(_WORD_WIDTH)}  {escaped(row_id)}{scores}"
     reasons = short_line(str(columns.get("error") or columns.get("reasoning") or ""), _MOST_REASONS)
     line = fit_text(f"{head}  ", escaped(reasons)).rstrip()
-    return _in_colour(word) + line.removeprefix(word.upper())
+    return _colour_word(word) + line.removeprefix(word.upper())
 
 
-def _in_colour(word: str) -> str:
+def _colour_word(word: str) -> str:
     return typer.style(word.upper(), fg=COLOURS.get(word), bold=True)
 
 
@@ -168,9 +168,7 @@ def _worst_lines(results: RowResults) -> list[str]:
     """Render the worst rows, each with its reasons below."""
     lines = []
     for row in results.summary.worst[: results.worst]:
-        head = (
-            f"{_in_colour(row.verdict)}{' ' * (_WORD_WIDTH - len(row.verdict))}  {escaped(row.id)}"
-        )
+        head = f"{_colour_word(row.verdict)}{' ' * (_WORD_WIDTH - len(row.verdict))}  {escaped(row.id)}"
         if row.average is not None:
             head += f"  mean {row.average:g}"
         for name, score in row.scores.items():
@@ -208,26 +206,26 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
     ref = f"{comparison.rubric.id}@{comparison.rubric.version}"
     rubric = f"{rubric_name(ref, comparison.rubric.source)}, {comparison.mode}"
     seconds = f"{comparison.duration_ms / 1000:.1f} s"
-    yield f"    {rubric}; {rounds}; {_decision(comparison)}, {seconds}{cost}"
+    yield f"    {rubric}; {rounds}; {_describe_decision(comparison)}, {seconds}{cost}"
     if comparison.independent is False:
-        yield f"    {_comparison_partiality(comparison)}"
+        yield f"    {_describe_comparison_partiality(comparison)}"
     if comparison.degraded:
         yield f"    degraded: {comparison.degraded}"
     for line in lines_of(comparison.reasoning):
         yield f"    {line}"
 
 
-def _decision(comparison: Comparison) -> str:
+def _describe_decision(comparison: Comparison) -> str:
     """Name the tier that decided a comparison, and the winner's lead."""
     if comparison.decided and not comparison.rounds:
         return "no model was asked"
     if not comparison.judge_tier:
         return "undecided"
-    details = [comparison.consensus, _lead(comparison)]
+    details = [comparison.consensus, _describe_lead(comparison)]
     return f"decided by {comparison.judge_tier} ({', '.join(filter(None, details))})"
 
 
-def _lead(comparison: Comparison) -> str:
+def _describe_lead(comparison: Comparison) -> str:
     """Describe the winner's lead in scores or in votes; "" if it isn't known."""
     if comparison.lead is None:
         return ""
@@ -242,7 +240,7 @@ def _lead(comparison: Comparison) -> str:
     return f"{comparison.lead:.0%} ahead in votes"
 
 
-def _comparison_partiality(comparison: Comparison) -> str:
+def _describe_comparison_partiality(comparison: Comparison) -> str:
     """Return a warning naming the texts written by the judges' own model families."""
     from judgekit.judging.documents import named
 
@@ -263,7 +261,7 @@ def verdict_text(verdict: Record, *, headed: bool = True, degraded: bool = True)
     lines = [scores] if scores else []
     lines.append(_judges_line(verdict))
     if verdict.get("independent") is False:
-        lines.append(_partiality(verdict))
+        lines.append(_describe_partiality(verdict))
     if verdict["degraded"] and degraded:
         lines.append(f"degraded: {verdict['degraded']}")
     if verdict["reasoning"]:
@@ -372,7 +370,7 @@ def _findings_and_reviews(verdict: Record) -> list[str]:
         lines += finding_lines(finding)
         review_of_finding = reviews.get((finding["issue"], finding["quote"]))
         if review_of_finding:
-            lines.append(f"  {_reviewers(review_of_finding)}")
+            lines.append(f"  {_describe_reviewers(review_of_finding)}")
         dismissed = finding.get("dismissed")
         if dismissed:
             lines.append(f"  dismissed by {dismissed['who']} on {dismissed['at'][:10]}: no problem")
@@ -383,24 +381,24 @@ def _review_word(finding: Record) -> str:
     """Return the outcome of a review for a finding."""
     if finding["held"]:
         return "held"
-    return _lack_of_confirmation(finding)
+    return _describe_missing_confirmation(finding)
 
 
-def _reviewers(finding: Record) -> str:
+def _describe_reviewers(finding: Record) -> str:
     """Name the model that found a finding, and those that confirmed it, or say why none did."""
     raised = f"found by {', '.join(finding['raised_by'])}"
     if finding["held"] and finding["confirmed_by"]:
         return f"{raised}; confirmed by {', '.join(finding['confirmed_by'])}"
-    return f"{raised}; {_lack_of_confirmation(finding)}"
+    return f"{raised}; {_describe_missing_confirmation(finding)}"
 
 
-def _lack_of_confirmation(finding: Record) -> str:
+def _describe_missing_confirmation(finding: Record) -> str:
     if finding["dropped"]:
         return "dropped"
     return "not confirmed" if finding["checked"] else "not checked"
 
 
-def _partiality(verdict: Record) -> str:
+def _describe_partiality(verdict: Record) -> str:
     family = verdict["author"]["family"]
     return f"not independent: judged by models of the author's family ({family})"
 
