@@ -139,13 +139,14 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _print_usage_error(error: TyperException) -> None:
+    """Print what's wrong with the command line, and the command that lists the options."""
     message = error.format_message()
     context = getattr(error, "ctx", None)
-    where = context.command_path if context else "judgekit"
+    command = context.command_path if context else "judgekit"
     if "\n" in message:  # the help of a group that was called without a command
         sys.stderr.write(f"{printable(message)}\n")
     else:
-        warn(f"{message} ({where} --help lists the options)")
+        warn(f"{message} ({command} --help lists the options)")
 
 
 def _print_fault(error: Exception) -> Exit:
@@ -153,7 +154,7 @@ def _print_fault(error: Exception) -> Exit:
     if isinstance(error, FileNotFoundError) and error.filename is None:  # as os.getcwd raises it
         warn("the current folder was removed; change to another one")
         return Exit.BAD_INPUT
-    if isinstance(error, OSError) and _is_of_home(error):
+    if isinstance(error, OSError) and _is_in_own_folders(error):
         remedy = "make it a writable folder, or set JUDGEKIT_HOME to a folder elsewhere"
         warn(f"{error.filename} cannot be written ({error.strerror}); {remedy}")
         return Exit.BAD_CONFIG
@@ -166,11 +167,17 @@ def _print_fault(error: Exception) -> Exit:
     return Exit.INTERNAL
 
 
-def _is_of_home(error: OSError) -> bool:
-    """Whether the unusable file or folder is in the user's home or in judgekit's own folders."""
+def _is_in_own_folders(error: OSError) -> bool:
+    """Whether an error is about one of judgekit's own folders, a file in one, or a folder above one."""
     name = f"{error.filename}/"
     homes = (environment.config_home(), environment.cache_home(), environment.state_home())
-    return any(f"{home}/".startswith(name) or name.startswith(f"{home}/") for home in homes)
+    for home in homes:
+        folder = f"{home}/"
+        is_above = folder.startswith(name)
+        is_inside = name.startswith(folder)
+        if is_above or is_inside:
+            return True
+    return False
 
 
 @contextlib.contextmanager
@@ -201,9 +208,8 @@ def terminable() -> Iterator[None]:
                 # The stream may be closed, or may never have existed.
                 with contextlib.suppress(OSError, ValueError, AttributeError):
                     stream.flush()
-            signal.raise_signal(
-                signal.SIGTERM
-            )  # so that the parent process sees what ended this one
+            # So that the parent process sees what ended this one.
+            signal.raise_signal(signal.SIGTERM)
 
 
 def _warn_of_unknown_variables() -> None:

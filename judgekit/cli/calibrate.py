@@ -155,13 +155,15 @@ def _learn(
 
 
 def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) -> None:
-    """Say how much a promise of agreement with deep would save without any labels, if we can tell."""
+    """Say how many rows `--agree` would let the first tier decide without labels, if these cases tell it."""
     from judgekit.evaluation import agreement, samples, tasks
     from judgekit.rubric.schema import ScoreRubric
 
     tiers = list(samples.models(cases))
     is_about_several = any(case.subjects for case in cases)
-    if not isinstance(loaded.rubric, ScoreRubric) or is_about_several or tiers[:1] == [_STRONG]:
+    if not isinstance(loaded.rubric, ScoreRubric) or is_about_several:
+        return
+    if tiers[:1] == [_STRONG]:  # there's no cheaper tier
         return
     promise = agreement.Promise(_SHARE, strict=mode == "strict")
     read = tasks.read_samples(cases, loaded.rubric, mode)
@@ -206,19 +208,23 @@ def _say_calibration(calibration: Calibration) -> None:
     _say_left_out(calibration)
     _say_effect(calibration)
     for tier, curve in calibration.likelihoods.items():
-        points = [curve.points[0], curve.points[len(curve.points) // 2], curve.points[-1]]
+        middle = len(curve.points) // 2
+        points = [curve.points[0], curve.points[middle], curve.points[-1]]
         texts = [f"{leaning:+g}: {share:.0%}" for leaning, share in points]
         shares = ", ".join(dict.fromkeys(texts))
         say(f"Accepted by the labels, by how far {tier} leans to it ({curve.kind}): {shares}")
 
 
 def _say_promise(calibration: Calibration) -> None:
+    """Print the rubric, the models, the number of labels, and the promised error rate."""
     rubric = f"{calibration.rubric.id}@{calibration.rubric.version}, {calibration.mode}"
     models = ", ".join(f"{tier} {model}" for tier, model in calibration.models.items())
     say(f"{calibration.id}: {rubric}; {models}; {calibration.cases} labelled")
     rate = calibration.promise.rate
     reference = calibration.promise.reference
-    exact = f"{rate:.1%}" if round(rate, 3) == rate else f"{100 * rate:.10g}%"
+    exact = f"{rate:.1%}"
+    if round(rate, 3) != rate:  # it has more digits than that
+        exact = f"{100 * rate:.10g}%"
     promise = f"an opinion that is final differs from its label in at most {exact}"
     if reference is not None:
         promise = f"at most {exact} more errors than {reference} alone, which has the last word"
@@ -226,12 +232,14 @@ def _say_promise(calibration: Calibration) -> None:
 
 
 def _say_left_out(calibration: Calibration) -> None:
+    """Print how many answers were left out because another model gave them, or scores came otherwise."""
     from judgekit.judging.score_source import SOURCE_WORDS
 
     for tier, count in calibration.read_otherwise.items():
         sources = set(calibration.read[tier].values())
         how = " and ".join(sorted(SOURCE_WORDS[source] for source in sources))
-        names = " and ".join(sorted(set(calibration.answered.get(tier, {}).values())))
+        models = set(calibration.answered.get(tier, {}).values())
+        names = " and ".join(sorted(models))
         usually = f"in other cases {names} answered, and its scores were {how}"
         say(f"Left out: {count} of {tier}; {usually}")
 

@@ -50,11 +50,12 @@ def doctor(
 
 
 def _check_all(project: Path, *, is_live: bool) -> Iterator[Check]:
+    """Yield all checks, in the order in which they're printed."""
     python = f"Python {platform.python_version()} at {sys.executable}"
     yield "ok", "judgekit", f"{environment.__version__}, {python}"
     yield from _check_storage()
-    yield from _guarded("rubrics", _check_rubrics(project))
-    yield from _guarded("providers", _check_providers())
+    yield from _report_errors("rubrics", _check_rubrics(project))
+    yield from _report_errors("providers", _check_providers())
     yield from _check_configuration(project, is_live=is_live)
     yield from _check_hooks(project)
     variables = environment.environ()
@@ -63,8 +64,8 @@ def _check_all(project: Path, *, is_live: bool) -> Iterator[Check]:
         yield "note", "keys", f"no key is set in this shell; {unseen}"
 
 
-def _guarded(subject: str, checks: Iterator[Check]) -> Iterator[Check]:
-    """Yield checks; an error that ends them becomes a failed check of the subject."""
+def _report_errors(subject: str, checks: Iterator[Check]) -> Iterator[Check]:
+    """Yield checks; if an error ends them, yield it as a failed check of `subject`."""
     try:
         yield from checks
     except JudgekitError as error:
@@ -72,6 +73,7 @@ def _guarded(subject: str, checks: Iterator[Check]) -> Iterator[Check]:
 
 
 def _check_storage() -> Iterator[Check]:
+    """Check that SQLite can search texts, and that the cache's folder can be written."""
     if index_file.available():
         yield "ok", "search index", "SQLite with FTS5"
     else:
@@ -104,19 +106,21 @@ def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
         "retrieval": config.retrieval.rubric,
     }
     for section, rubric in rubrics.items():
-        yield from _guarded("rubrics", _check_named_rubric(section, rubric, project))
+        yield from _report_errors("rubrics", _check_named_rubric(section, rubric, project))
     if config.server.url is not None:
-        yield from _guarded("shared judge", _check_shared_judge(config))
-    yield from _guarded("models", _check_models(config, project))
+        yield from _report_errors("shared judge", _check_shared_judge(config))
+    yield from _report_errors("models", _check_models(config, project))
     if is_live:
-        yield from _guarded("models, live", _ask_models(config, project))
+        yield from _report_errors("models, live", _ask_models(config, project))
     words = config.retrieval.command
     if words:
         deadline = config.retrieval.deadline
-        yield from _guarded("retrieval.command", _check_search_command(words, deadline, project))
+        yield from _report_errors(
+            "retrieval.command", _check_search_command(words, deadline, project)
+        )
     for root in config.retrieval.roots:
-        yield from _guarded(f"store {root}", _check_store(root, project))
-    yield from _guarded("retrieval.pin", _check_pins(config, project))
+        yield from _report_errors(f"store {root}", _check_store(root, project))
+    yield from _report_errors("retrieval.pin", _check_pins(config, project))
     off = settings.explain_off(project)
     if off:
         yield "note", "prompt hook", f"switched off here: {off}"
@@ -126,6 +130,7 @@ def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
 
 
 def _check_hooks(project: Path) -> Iterator[Check]:
+    """Check the prompt hooks and git's hook of a project."""
     from judgekit.hooks import git_hook, install
 
     is_installed = False
@@ -141,6 +146,7 @@ def _check_hooks(project: Path) -> Iterator[Check]:
 
 
 def _check_rubrics(project: Path) -> Iterator[Check]:
+    """Read all rubrics, which raises an error if one is wrong."""
     from judgekit.rubric import loader
 
     count = len(list(loader.rubrics(project)))
@@ -158,6 +164,7 @@ def _check_named_rubric(section: Section, rubric: str, project: Path) -> Iterato
 
 
 def _check_providers() -> Iterator[Check]:
+    """Read the profiles of providers, and check that the user's settings name only known ones."""
     from judgekit.config.settings import load, wrong
     from judgekit.providers import registry
 

@@ -68,17 +68,19 @@ def status(as_json: AsJson = False) -> None:
 
 
 def _engine_record(engine: process.Running) -> dict[str, Any]:
-    """Describe an engine; its own answer replaces `pid` and `leaving`."""
+    """Describe an engine for programs; if it answers, with its own account of its health."""
+    health = process.health(engine.place) or {}
     return {
         "pid": engine.process,
         "leaving": engine.leaving,
-        **(process.health(engine.place) or {}),
+        **health,  # it knows `pid` and `leaving` better
         "socket": engine.place.socket,
         "log": engine.place.log,
     }
 
 
 def _print_engine(engine: process.Running) -> None:
+    """Print an engine's state, and the paths of its socket and log."""
     if engine.leaving:  # it has given up its socket, so we can't ask it
         remedy = "judgekit engine stop --now stops it at once"
         say(f"process {engine.process}: stops after its running requests; {remedy}")
@@ -93,6 +95,7 @@ def _print_engine(engine: process.Running) -> None:
 
 
 def _print_health(health: dict[str, Any]) -> None:
+    """Print what an engine says about itself: its state, memory and requests."""
     if health["leaving"]:  # it still answers, and will give up its socket
         state = "leaving"
     elif health["ready"]:

@@ -42,12 +42,13 @@ def print_estimate(
         say(f"  {line}")
     low = _sum_usd(estimate.at_least)
     high = _sum_usd(estimate.models)
-    calls = _range(_sum_calls(estimate.at_least), _sum_calls(estimate.models))
+    calls = _range_text(_sum_calls(estimate.at_least), _sum_calls(estimate.models))
     say(f"  {calls} calls; {_cost_text(low, high, estimate.unpriced)}; {_minutes_text(estimate)}")
-    say(escaped(f"  {_assumptions(estimate)}; nothing was sent"))
+    say(escaped(f"  {_describe_assumptions(estimate)}; nothing was sent"))
 
 
 def _model_lines(estimate: Estimate) -> list[str]:
+    """Render a table of the models; only the first tier is asked about all texts, so others say "up to"."""
     rows = [["tier", "model", "calls", "tokens read", "written", "USD"]]
     first = estimate.models[0].tier
     for model in estimate.models:
@@ -75,33 +76,39 @@ def _sum_usd(models: Sequence[ModelEstimate]) -> float:
 
 
 def _sum_minutes(models: Sequence[ModelEstimate]) -> int:
-    return ceil(sum(model.seconds for model in models) / 60)
+    """Add up the models' times in minutes, rounded up."""
+    seconds = sum(model.seconds for model in models)
+    return ceil(seconds / 60)
 
 
-def _range(low: float, high: float, form: str = ",d") -> str:
-    if format(low, form) == format(high, form):
-        return format(low, form)
-    return f"{format(low, form)} to {format(high, form)}"
+def _range_text(low: float, high: float, form: str = ",d") -> str:
+    """Render a range, or a single number if both ends look the same in this format."""
+    low_text = format(low, form)
+    high_text = format(high, form)
+    if low_text == high_text:
+        return low_text
+    return f"{low_text} to {high_text}"
 
 
 def _cost_text(low: float, high: float, unpriced: Sequence[str]) -> str:
+    """Describe the range of the cost, and name the models without a price."""
     names = ", ".join(map(escaped, unpriced))
     if unpriced and not high:
         return f"cost unknown (no price for {names})"
-    cost = f"{_range(low, high, '.4f')} USD"
+    cost = f"{_range_text(low, high, '.4f')} USD"
     if unpriced:
         return f"at least {cost} (no price for {names})"
     return cost
 
 
 def _minutes_text(estimate: Estimate) -> str:
-    minutes = _range(_sum_minutes(estimate.at_least), _sum_minutes(estimate.models))
+    minutes = _range_text(_sum_minutes(estimate.at_least), _sum_minutes(estimate.models))
     if minutes in ("0", "1"):
         return "about a minute"
     return f"about {minutes} minutes"
 
 
-def _assumptions(estimate: Estimate) -> str:
+def _describe_assumptions(estimate: Estimate) -> str:
     from judgekit.data.estimate import REPLY_TOKENS, SECONDS_A_CALL
 
     pace = f"{estimate.at_once} texts at a time, {SECONDS_A_CALL:g} s a call"
@@ -109,6 +116,7 @@ def _assumptions(estimate: Estimate) -> str:
 
 
 def _describe(estimate: Estimate) -> dict[str, Any]:
+    """Build an estimate for programs; of two figures, the first is that of the first tier alone."""
     models = [model._asdict() for model in estimate.models]
     return {
         "schema": "judgekit/estimate@1",

@@ -83,6 +83,7 @@ def gate(
 
 
 def _notify_and_open_issues(report: Report, address: str) -> None:
+    """Notify people and open issues about the run's verdicts, as the settings say; warns if that fails."""
     from judgekit.config.settings import EscalateConfig
     from judgekit.gate import github
     from judgekit.judging.verdict import Verdict
@@ -109,7 +110,7 @@ def _print_report(report: Report, form: str, base: str | None) -> None:
 
 
 def _last_line(report: Report) -> str:
-    """Build the last line about files; doesn't repeat a reason that's printed above."""
+    """Build the last line, which counts the files; it doesn't repeat a reason that's printed above."""
     omissions = []
     for omission in report.not_examined:
         if report.fault or omission["reason"] in report.notes:
@@ -138,6 +139,7 @@ def _print_effect(report: Report, *, is_push: bool) -> None:
 
 
 def _print_block(report: Report, *, is_push: bool) -> None:
+    """Say why the push is blocked, and what a person can do to go on."""
     words = [row["word"] for row in report.stopping]
     if report.holds:  # files that couldn't be judged hold the push, too
         words += [UNKNOWN] * len(report.unexamined)

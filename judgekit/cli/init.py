@@ -59,15 +59,15 @@ def init(
     if what is None:
         for name, subject in SUBJECTS.items():
             note(f"{name:<10} {subject.description}")
-    what = _answer(what, "What do you judge?", _check_what, lambda: "answers")
+    what = _get_answer(what, "What do you judge?", _check_what, lambda: "answers")
     subject = SUBJECTS[what]
-    model = _answer(model, "Which model?", _check_model, _find_usable_model)
-    where = _answer(where, "Where is it (a path)?", partial(_check_where, subject=subject))
+    model = _get_answer(model, "Which model?", _check_model, _find_usable_model)
+    where = _get_answer(where, "Where is it (a path)?", partial(_check_where, subject=subject))
     columns = _choose_columns(where, subject)
     rubric_file = _begin_rubric(what, subject)
     rubric = rubric_file.stem.partition("@")[0]
     _write_configuration(rubric, subject, model)
-    say(f"Next: edit {_shown(rubric_file)}, and run")
+    say(f"Next: edit {_relative_path(rubric_file)}, and run")
     for command in _list_commands(where, columns, subject, rubric):
         say(f"  {command}")
 
@@ -79,13 +79,13 @@ def _require_terminal(missing: list[str]) -> None:
         raise UsageError(f"no terminal to ask questions at; give {', '.join(missing)}")
 
 
-def _answer(
+def _get_answer(
     given: str | None,
     question: str,
     check: Callable[[str], str],
     find_default: Callable[[], str | None] = lambda: None,
 ) -> str:
-    """Check the answer that was given, or ask until there's one that passes `check`."""
+    """Check the answer given as an option; without one, ask until there's one that passes `check`."""
     if given is not None:
         return check(given)
 
@@ -121,7 +121,7 @@ def _check_model(model: str) -> str:
 
 
 def _find_usable_model() -> str:
-    """Find the quick model of the first provider that's usable here."""
+    """Find the quick model of the first provider that's usable here; without any, `later`."""
     from judgekit.providers.resolve import provider_report
 
     for state in provider_report(os.environ):
@@ -146,7 +146,7 @@ def _check_where(where: str, subject: _Subject) -> str:
 
 
 def _choose_columns(where: str, subject: _Subject) -> str:
-    """Say which columns are taken. Returns the option that the user must fill in, or ""."""
+    """Say which columns give the texts. Returns the option that the user must fill in if none does, or ""."""
     from judgekit.data.dataset import RowOptions, match_columns
     from judgekit.data.rows import open_rows
 
@@ -157,9 +157,9 @@ def _choose_columns(where: str, subject: _Subject) -> str:
         matched = match_columns(rows, RowOptions(subject.task))
     except UsageError as error:
         note(str(error))
-        return (
-            " --map a=COLUMN --map b=COLUMN" if subject.task == "compare" else " --map text=COLUMN"
-        )
+        if subject.task == "compare":
+            return " --map a=COLUMN --map b=COLUMN"
+        return " --map text=COLUMN"
     id_columns = [matched.id_column] if matched.id_column else []
     note(*rows.describe(matched.fields, *id_columns))
     return ""
@@ -173,11 +173,11 @@ def _begin_rubric(what: str, subject: _Subject) -> Path:
     name = f"my-{what}"
     path = folder / f"{name}@1.0.0.yaml"
     if path.exists():
-        note(f"{_shown(path)}: kept as it is")
+        note(f"{_relative_path(path)}: kept as it is")
         return path
     bundled = loader.find_rubric(subject.rubric, project_path())
     for file in loader.begin(name, folder, like=bundled):
-        say(_shown(file))
+        say(_relative_path(file))
     return path
 
 
@@ -188,7 +188,8 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
     path = settings.project_file(project_path())
     known: dict[str, object] = {}
     if path.exists():
-        known = (yaml_text.parsed(path.read_text(encoding="utf-8"), path) or {}).get("judge") or {}
+        configured = yaml_text.parsed(path.read_text(encoding="utf-8"), path) or {}
+        known = configured.get("judge") or {}
     wanted: dict[str, object] = {}
     if subject.task != "compare":  # `compare` gets its rubric with each command
         wanted["rubric"] = rubric
@@ -196,11 +197,11 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
         wanted["tiers"] = {"quick": model}
     for key, value in wanted.items():
         if key in known:
-            note(f"{_shown(path)}: judge.{key} is kept as it is")
+            note(f"{_relative_path(path)}: judge.{key} is kept as it is")
         else:
             yaml_text.put(path, "judge", key, value)
     if path.exists():
-        say(_shown(path))
+        say(_relative_path(path))
 
 
 def _list_commands(where: str, columns: str, subject: _Subject, rubric: str) -> list[str]:
@@ -218,7 +219,7 @@ def _list_commands(where: str, columns: str, subject: _Subject, rubric: str) -> 
     return [command, "judgekit report results.jsonl --html report.html"]
 
 
-def _shown(path: Path) -> str:
+def _relative_path(path: Path) -> str:
     """Return a path as the user would type it here."""
     try:
         return str(path.relative_to(Path.cwd()))

@@ -78,28 +78,33 @@ def grid_lines(
 ) -> list[str]:
     """Render rows as lines with aligned columns, if possible none longer than `width` (None for no limit).
 
-    Columns with `least_widths` shrink down to these. If that isn't enough, their cells go below each row.
+    The first row is the header. Columns with `least_widths` (by number) shrink down to these. If that isn't
+    enough, their cells go below each row.
     """
     from rich.cells import cell_len
 
-    lengths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    columns = zip(*rows, strict=True)
+    lengths = [max(map(cell_len, column)) for column in columns]
     if width is None:
-        return _aligned(rows, lengths)
-    widths = _shrink(lengths, least_widths, width - _INDENT)
-    if sum(widths) + _GAP * (len(widths) - 1) <= width - _INDENT:
-        return _aligned(rows, widths)
-    whole = [number for number in range(len(lengths)) if number not in least_widths]
-    lines = _aligned(
-        [[row[number] for number in whole] for row in rows], [lengths[number] for number in whole]
-    )
-    with_texts = lines[:1]
-    for line, row in zip(lines[1:], rows[1:], strict=True):
-        with_texts.append(line)
+        return _align_columns(rows, lengths)
+    room = width - _INDENT
+    widths = _shrink_columns(lengths, least_widths, room)
+    total_width = sum(widths) + _GAP * (len(widths) - 1)
+    if total_width <= room:
+        return _align_columns(rows, widths)
+    kept = [number for number in range(len(lengths)) if number not in least_widths]
+    kept_cells = [[row[number] for number in kept] for row in rows]
+    kept_lengths = [lengths[number] for number in kept]
+    header_line, *lines = _align_columns(kept_cells, kept_lengths)
+    names, *rows_below = rows
+    result = [header_line]
+    for line, row in zip(lines, rows_below, strict=True):
+        result.append(line)
         for number in least_widths:
             if row[number]:
-                text = f"{' ' * _INDENT}{rows[0][number]}: {row[number]}"
-                with_texts += _aligned([[text]], [min(cell_len(text), width - _INDENT)])
-    return with_texts
+                text = f"{' ' * _INDENT}{names[number]}: {row[number]}"
+                result += _align_columns([[text]], [min(cell_len(text), room)])
+    return result
 
 
 def fit_text(head: str, text: str) -> str:
@@ -110,10 +115,15 @@ def fit_text(head: str, text: str) -> str:
     if width is None or cell_len(head + text) <= width:
         return head + text
     room = width - cell_len(head)
-    return f"{head}{_aligned([[text]], [room])[0]}" if room > _LEAST_TEXT else head
+    if room <= _LEAST_TEXT:
+        return head
+    (cut_text,) = _align_columns([[text]], [room])
+    return f"{head}{cut_text}"
 
 
-def _shrink(lengths: Sequence[int], least_widths: Mapping[int, int], width: int) -> list[int]:
+def _shrink_columns(
+    lengths: Sequence[int], least_widths: Mapping[int, int], width: int
+) -> list[int]:
     """Compute column widths: the longest texts shrink until everything fits or they're at their least."""
     widths = list(lengths)
     gaps = _GAP * (len(widths) - 1)
@@ -121,11 +131,12 @@ def _shrink(lengths: Sequence[int], least_widths: Mapping[int, int], width: int)
         shrinking = [number for number in least_widths if widths[number] > least_widths[number]]
         if not shrinking:
             break
-        widths[max(shrinking, key=widths.__getitem__)] -= 1
+        widest = max(shrinking, key=widths.__getitem__)
+        widths[widest] -= 1
     return widths
 
 
-def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> list[str]:
+def _align_columns(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> list[str]:
     """Render rows as lines, padding or cutting each cell to the width of its column."""
     from rich.cells import cell_len, set_cell_size
 
@@ -133,9 +144,9 @@ def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> list[str]:
     for row in rows:
         cells = []
         for cell, width in zip(row, widths, strict=True):
-            is_long = cell_len(cell) > width
-            cells.append(
-                set_cell_size(cell, width - 1) + "…" if is_long else set_cell_size(cell, width)
-            )
+            if cell_len(cell) > width:
+                cells.append(set_cell_size(cell, width - 1) + "…")
+            else:
+                cells.append(set_cell_size(cell, width))
         lines.append((" " * _GAP).join(cells).rstrip())
     return lines

@@ -23,12 +23,13 @@ def is_watched() -> bool:
 
 def show(text: str) -> None:
     """Show progress on a terminal in place of the last text; "" ends it. Elsewhere it does nothing."""
-    if is_watched():
-        width = (
-            shutil.get_terminal_size().columns - 1
-        )  # a longer line would wrap and not be overwritten
-        sys.stderr.write(f"\r\x1b[K{output.printable(text)[:width]}")
-        sys.stderr.flush()
+    if not is_watched():
+        return
+    # A longer line would wrap, and not be overwritten.
+    width = shutil.get_terminal_size().columns - 1
+    back_and_erase = "\r\x1b[K"
+    sys.stderr.write(f"{back_and_erase}{output.printable(text)[:width]}")
+    sys.stderr.flush()
 
 
 def clear() -> None:
@@ -56,12 +57,12 @@ def follow(describe: Callable[[], str]) -> Iterator[None]:
         seconds = SHOWN_SECONDS
 
     def watch() -> None:
-        before = ""
+        last_line = ""
         while not is_over.wait(seconds):
             line = describe()
-            if line != before:  # a batch takes hours, so don't repeat a line
+            if line != last_line:  # a batch takes hours, so don't repeat a line
                 print_line(line)
-            before = line
+            last_line = line
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

@@ -155,11 +155,14 @@ def _judge_or_replay(
     missing = f"{_relative_folder(request.config) / file.name} is missing"
     if file.is_file():
         verdict = judge(JUDGEKIT_REPLAY=str(file), JUDGEKIT_RECORD="")
-        failures = [judged_round.failure for judged_round in verdict.rounds]
-        unrecorded = [one for one in failures if one and one.kind == "not_recorded"]
-        if not unrecorded:
+        unrecorded = None
+        for round_ in verdict.rounds:
+            if round_.failure and round_.failure.kind == "not_recorded":
+                unrecorded = round_.failure
+                break
+        if unrecorded is None:
             return verdict
-        missing = unrecorded[0].message
+        missing = unrecorded.message
     remedy = f"run pytest {_RECORD} {_relative_folder(request.config)} where a model is set up"
     pytest.fail(f"the text {short_line(text, 60)!r} was not recorded: {missing}; {remedy}")
 
@@ -196,7 +199,8 @@ def _judge(text: str, rubric: str | None, options: Mapping[str, Any], **variable
             of_request[name] = value
     with environment.Brought({**os.environ, **variables}):
         texts = {"text": api.Text(text, **of_text)}
-        return api.judge_texts(texts, rubric=rubric, **of_request)[0]
+        (verdict,) = api.judge_texts(texts, rubric=rubric, **of_request)
+        return verdict
 
 
 def _describe_failure(verdict: Verdict, text: str, rubric: ScoreRubric) -> str:
@@ -252,6 +256,7 @@ def _test_properties(terminalreporter: pytest.TerminalReporter) -> list[tuple[st
 def _describe_cost(
     properties: Sequence[tuple[str, Any]], cost: float, config: pytest.Config
 ) -> str:
+    """Describe the cost of all verdicts, or name the folder they were replayed from."""
     names = {name for name, _ in properties}
     if _COST not in names:
         return f"replayed from {_relative_folder(config)}"

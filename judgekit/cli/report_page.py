@@ -25,9 +25,12 @@ _NAME_CHARS = 40
 
 def short_names(first: str, second: str) -> tuple[str, str]:
     """Name two files of results by their stems, or in full if these are the same."""
-    stems = PurePath(first).stem, PurePath(second).stem
-    names = stems if stems[0] != stems[1] else (first, second)
-    return short_line(names[0], _NAME_CHARS), short_line(names[1], _NAME_CHARS)
+    first_name = PurePath(first).stem
+    second_name = PurePath(second).stem
+    if first_name == second_name:
+        first_name = first
+        second_name = second
+    return short_line(first_name, _NAME_CHARS), short_line(second_name, _NAME_CHARS)
 
 
 class PageSource(NamedTuple):
@@ -105,8 +108,8 @@ def describe_headline(summary: ResultsReport) -> str:
     elif summary.win_rates:
         wins = []
         for letter, win in summary.win_rates.items():
-            low, high = (f"{100 * bound:.0f}" for bound in (win.low, win.high))
-            wins.append(f"{letter} wins {100 * win.rate:.1f} % ({low} to {high})")
+            bounds = f"{100 * win.low:.0f} to {100 * win.high:.0f}"
+            wins.append(f"{letter} wins {100 * win.rate:.1f} % ({bounds})")
         parts.append(", ".join(wins))
     difference = summary.difference
     if difference is not None and difference.interval is not None:
@@ -119,7 +122,7 @@ def describe_headline(summary: ResultsReport) -> str:
 
 
 def _describe_rate(rate: CorrectedRate) -> str:
-    """Describe the accepted share, with its interval corrected by labels or else from chance alone."""
+    """Describe the accepted share with its interval: corrected by labels, or else only for chance."""
     text = f"accepted {100 * rate.judged:.1f} %"
     if rate.interval is not None:
         low, high = rate.interval.bounds

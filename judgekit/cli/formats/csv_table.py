@@ -74,7 +74,8 @@ def _write_rows(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         columns.add(row)
     kinds, renamed = columns.named()
-    names = [name for name, held in kinds.items() if name not in _COLUMNS or held]
+    # Of our own columns, those without any value are left out.
+    names = [name for name, values in kinds.items() if name not in _COLUMNS or values]
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(defused, names))

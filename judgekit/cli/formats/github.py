@@ -80,7 +80,7 @@ def render_rows(results: RowResults) -> str:
     worst = results.summary.worst[: results.worst or _MOST_ROWS]
     for row in worst:
         scores = ", ".join(f"{name} {score:g}" for name, score in row.scores.items())
-        reasons = without_secrets("; ".join(filter(None, (scores, row.reasoning))))
+        reasons = without_secrets("; ".join(text for text in (scores, row.reasoning) if text))
         title = f"{row.verdict}: {row.id}"
         level = _LEVELS.get(row.verdict, "warning")
         lines.append(_annotate(level, reasons or row.verdict, **place, title=title))
@@ -99,7 +99,7 @@ def _verdict_lines(
 ) -> list[str]:
     """Write an annotation for each finding, or for the whole verdict if it has none; the worst first."""
     lines = []
-    for verdict in sorted(verdicts, key=_rank):
+    for verdict in sorted(verdicts, key=_badness):
         word = verdict["verdict"]
         if word == "accept":
             continue
@@ -109,26 +109,30 @@ def _verdict_lines(
         findings = [finding for finding in verdict["findings"] if not finding.get("dismissed")]
         if not findings:
             message = summarise(verdict) or word
-            lines.append(_annotate(level, message, **_at(whole, checkout), title=title))
+            lines.append(_annotate(level, message, **_build_position(whole, checkout), title=title))
         for finding, place in zip(verdict["findings"], places, strict=True):
             if finding not in findings:
                 continue
-            message = "\n".join(filter(None, (finding["issue"], finding["suggestion"])))
-            lines.append(_annotate(level, message, **_at(place, checkout), title=title))
+            texts = [finding["issue"], finding["suggestion"]]
+            message = "\n".join(text for text in texts if text)
+            lines.append(_annotate(level, message, **_build_position(place, checkout), title=title))
     return lines
 
 
-def _rank(verdict: Record) -> int:
+def _badness(verdict: Record) -> int:
+    """Rank a verdict: the worst first."""
     return WORST_FIRST.index(verdict["verdict"])
 
 
-def _at(place: Place, checkout: Checkout) -> dict[str, object]:
-    """Build the properties for a place; columns only apply within a single line."""
+def _build_position(place: Place, checkout: Checkout) -> dict[str, object]:
+    """Build an annotation's properties for a place; columns only apply within a single line."""
     properties: dict[str, object] = {"file": checkout.name(place.path)}
     region = place.region
-    is_one_line = region.get("endLine", region["startLine"]) == region["startLine"]
+    start_line = region["startLine"]
+    is_one_line = region.get("endLine", start_line) == start_line
     for key, name in _REGION.items():
-        if key in region and (is_one_line or "Line" in key):
+        is_column = key.endswith("Column")
+        if key in region and (is_one_line or not is_column):
             properties[name] = region[key]
     return properties
 
@@ -137,17 +141,20 @@ def _annotate(level: str, message: str, **properties: object) -> str:
     """Build a workflow command; foreign text in it is made harmless first."""
     parts = []
     for name, value in properties.items():
-        parts.append(f"{name}={_replace(escaped(str(value)), _IN_PROPERTIES)}")
+        parts.append(f"{name}={_escape(escaped(str(value)), _IN_PROPERTIES)}")
     shown = disarmed(visible(message[:_MOST_CHARS]).strip())
-    return f"::{level} {','.join(parts)}::{_replace(shown, _IN_MESSAGES)}"
+    return f"::{level} {','.join(parts)}::{_escape(shown, _IN_MESSAGES)}"
 
 
-def _replace(text: str, forms: Mapping[str, str]) -> str:
+def _escape(text: str, forms: Mapping[str, str]) -> str:
+    """Replace each character that has an escaped form."""
     return text.translate({ord(sign): form for sign, form in forms.items()})
 
 
 def _sum_up(words: Iterable[str]) -> str:
+    """Build a notice with the number of documents by verdict, the best first."""
     counts = Counter(words)
-    shown = ", ".join(f"{counts[word]} {word}" for word in reversed(WORST_FIRST) if counts[word])
-    judged = counted(counts.total(), "document", "documents")
-    return _annotate("notice", f"{judged}: {shown or 'nothing judged'}", title="judgekit")
+    parts = [f"{counts[word]} {word}" for word in reversed(WORST_FIRST) if counts[word]]
+    by_verdict = ", ".join(parts) or "nothing judged"
+    documents = counted(counts.total(), "document", "documents")
+    return _annotate("notice", f"{documents}: {by_verdict}", title="judgekit")

@@ -54,9 +54,13 @@ def rule_name(verdict: Record) -> str:
 
 
 def summarise(verdict: Record) -> str:
-    """Join a verdict's scores, reasoning, and any degradation; the text may have line breaks."""
-    scores = ", ".join(f"{name} {value:g}" for name, value in (verdict["scores"] or {}).items())
-    return "; ".join(filter(None, (scores, verdict["reasoning"], verdict["degraded"])))
+    """Join a verdict's scores, its reasoning, and why it's undetermined or less sure; "" if it has none.
+
+    The text may have line breaks.
+    """
+    scores = [f"{name} {value:g}" for name, value in (verdict["scores"] or {}).items()]
+    parts = [", ".join(scores), verdict["reasoning"], verdict["degraded"]]
+    return "; ".join(part for part in parts if part)
 
 
 class Checkout(NamedTuple):
@@ -121,7 +125,7 @@ class Place(NamedTuple):
 
 
 def find_places(verdict: Record, checkout: Checkout) -> tuple[Place, list[Place]]:
-    """Find a verdict's place, its first file, and the place of each finding: its quote, or the file."""
+    """Find the places of a verdict: its first file, and for each finding its quote or else that file."""
     whole = Place(verdict["subjects"][0]["path"], MappingProxyType({"startLine": 1}))
     texts = {}
     if any(finding["quote"] for finding in verdict["findings"]):
@@ -152,13 +156,14 @@ def find_region(passage: str, text: str) -> dict[str, int] | None:
     if start < 0:  # the model may have broken the lines differently
         flat_text = " ".join(text.split())
         flat_passage = " ".join(words)
-        place = flat_text.find(flat_passage)
-        if place < 0:
+        flat_start = flat_text.find(flat_passage)
+        if flat_start < 0:
             return None
-        start = _unflatten(text, flat_text, place)
-        end = _unflatten(text, flat_text, place + len(flat_passage) - 1) + 1
-    start_line, start_column = _position(text, start)
-    end_line, end_column = _position(text, end)
+        flat_last = flat_start + len(flat_passage) - 1  # the last character
+        start = _original_offset(text, flat_text, flat_start)
+        end = _original_offset(text, flat_text, flat_last) + 1
+    start_line, start_column = _line_and_column(text, start)
+    end_line, end_column = _line_and_column(text, end)
     return {
         "startLine": start_line,
         "startColumn": start_column,
@@ -167,13 +172,13 @@ def find_region(passage: str, text: str) -> dict[str, int] | None:
     }
 
 
-def _position(text: str, at: int) -> tuple[int, int]:
+def _line_and_column(text: str, at: int) -> tuple[int, int]:
     """Convert a character's offset to its line and column, both counted from 1."""
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
-def _unflatten(text: str, flat_text: str, place: int) -> int:
-    """Map an offset in `flat_text`, the text with single blanks, to the offset in the text."""
+def _original_offset(text: str, flat_text: str, place: int) -> int:
+    """Map an offset in `flat_text`, the text with single blanks, to the offset in the text itself."""
     word_start = flat_text.rfind(" ", 0, place) + 1
     word_number = flat_text.count(" ", 0, word_start)
     word = next(islice(re.finditer(r"\S+", text), word_number, None))

@@ -100,14 +100,17 @@ def _add_verdict(
 
 
 def _add_case(suite: ET.Element, name: str, classname: str) -> ET.Element:
+    """Add a test to a suite, and return it."""
     return ET.SubElement(
         suite, "testcase", name=_make_xml_safe(name), classname=_make_xml_safe(classname)
     )
 
 
 def _add_undecided(case: ET.Element, message: str, text: str, *, holds: bool) -> None:
+    """Mark a test as skipped, or as an error if the gate `holds` pushes that it can't judge."""
     tag = "error" if holds else "skipped"
-    ET.SubElement(case, tag, message=_make_xml_safe(message)).text = _make_xml_safe(text)
+    outcome = ET.SubElement(case, tag, message=_make_xml_safe(message))
+    outcome.text = _make_xml_safe(text)
 
 
 def _add_properties(suite: ET.Element, run: Record) -> None:
@@ -137,4 +140,5 @@ def _finding_lines(verdict: Record) -> list[str]:
 
 
 def _make_xml_safe(text: str) -> str:
+    """Replace characters that XML can't hold."""
     return _NOT_XML.sub("\ufffd", text)

@@ -119,7 +119,8 @@ render_report = render_rows
 def _stable_name(path: str) -> str:
     """Name a file the same in every run: by its path in the repository, or else by its last part."""
     name = Checkout.of_folder(Path.cwd()).name(path)
-    return PurePath(name).name if PurePath(name).is_absolute() else name
+    is_outside = PurePath(name).is_absolute()
+    return PurePath(name).name if is_outside else name
 
 
 def _write_comment(
@@ -129,17 +130,24 @@ def _write_comment(
     lines: Sequence[_Line] = (),
     name: str = "",
 ) -> str:
-    """Put a comment together: all of the summary, and as many findings as there's room for."""
-    mark = " ".join(filter(None, ("judgekit", command, _OF_A_NAME.sub("_", name))))
-    mark = mark.replace("--", "__")  # because `--` would end the HTML comment
+    """Put a comment together: all of the summary, and as many findings as there's room for.
+
+    A script recognises the comment by its first line, which has the `command` and the `name` of the input.
+    """
+    words = ["judgekit", command]
+    if name:
+        words.append(_OF_A_NAME.sub("_", name))
+    mark = " ".join(words).replace("--", "__")  # because `--` would end the HTML comment
     text = "\n\n".join([f"<!-- {mark} -->\n### {title}", *paragraphs])
     text = _cut_at_line(text)
     left_out = 0
     for line in lines:
         details = _write_details(line)
+        if not details:
+            continue
         if len(text) + len(details) > MOST_CHARS:
-            left_out += bool(details)
-        elif details:
+            left_out += 1
+        else:
             text += f"\n\n{details}"
     if left_out:
         text += (
@@ -149,10 +157,11 @@ def _write_comment(
 
 
 def _cut_at_line(text: str) -> str:
-    """Cut a comment that's too long at the end of a line."""
+    """Cut a comment at the end of a line if it's too long."""
     if len(text) <= MOST_CHARS:
         return text
-    return f"{text[:MOST_CHARS].rpartition(chr(10))[0]}\n\n…"
+    whole_lines, _, _ = text[:MOST_CHARS].rpartition("\n")
+    return f"{whole_lines}\n\n…"
 
 
 def _verdict_table(lines: Sequence[_Line]) -> list[str]:
@@ -227,6 +236,7 @@ def _part_lines(part: Part, most: int) -> list[str]:
 
 
 def _row_cells(columns: Sequence[str], row: Sequence[Any]) -> list[str]:
+    """Render the cells of a row without secrets: names as code, others as escaped prose."""
     cells = []
     for name, cell in zip(columns, row, strict=True):
         text = without_secrets(shown(cell))
@@ -248,6 +258,8 @@ def _write_row(cells: Sequence[str]) -> str:
 
 
 def _list_lines(texts: Sequence[str]) -> list[str]:
-    """Render texts as one list."""
+    """Render texts as a paragraph with one list; no paragraph if there are none."""
     lines = [f"- {escape_prose(text)}" for text in texts if text]
-    return ["\n".join(lines)] if lines else []
+    if not lines:
+        return []
+    return ["\n".join(lines)]

@@ -51,6 +51,7 @@ _COST_SOURCES = {
 
 
 def render_verdicts(verdicts: Sequence[Record]) -> str:
+    """Render verdicts one below the other, each with its reasons."""
     texts = []
     for verdict in verdicts:
         # The reason for undetermined verdicts is printed once, at the end.
@@ -77,20 +78,22 @@ GATE_COLUMNS: tuple[Callable[[Row], str], ...] = (_gate_word, _gate_path, _gate_
 
 
 def render_gate(report: Report) -> str:
+    """Render a line for each file, with its reasons indented below."""
     texts = []
     for row in report.rows:
-        texts.append("\n    ".join([gate_line(row), *_gate_reasons(row, report.notes)]))
+        lines = [gate_line(row), *_gate_reasons(row, report.notes)]
+        texts.append("\n    ".join(lines))
     return "\n".join(texts)
 
 
 def gate_line(row: Row) -> str:
     """Render the columns of a row of the gate as a line."""
     cells = [column(row) for column in GATE_COLUMNS]
-    return "  ".join(filter(None, cells))
+    return "  ".join(cell for cell in cells if cell)
 
 
 def _gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
-    """Render the lines below a row of the gate, except those that `notes` says for all rows."""
+    """Render the lines below a row of the gate; a reason that's among the run's `notes` is left out."""
     verdict = row["verdict"]
     lines = []
     noise = verdict.get("noise")
@@ -134,7 +137,7 @@ def render_report(results: RowResults) -> str:
     if results.worst is not None:
         texts += ["", WORST_ROWS, *(f"  {line}" for line in _worst_lines(results))]
     text = "\n".join(texts)
-    has_intervals = any(sign in text for sign in ("[0", "[-", "[+"))
+    has_intervals = any(beginning in text for beginning in ("[0", "[-", "[+"))
     return f"{text}\n\n{INTERVALS}" if has_intervals else text
 
 
@@ -143,9 +146,8 @@ def row_line(word: str, row_id: str, columns: Record) -> str:
 
     Compared texts have a score each instead of a mean.
     """
-    from judgekit.evaluation.labels import (
-        number_of,
-    )  # it needs pydantic, which is slow to import
+    # It needs pydantic, which is slow to import.
+    from judgekit.evaluation.labels import number_of
 
     scores = ""
     average = number_of(columns.get("average"))  # a CSV cell is text
@@ -155,12 +157,15 @@ def row_line(word: str, row_id: str, columns: Record) -> str:
         for name, score in (columns.get("scores") or {}).items():
             scores += f"  {escaped(str(name))} {score:g}"
     head = f"{word.upper().ljust(_WORD_WIDTH)}  {escaped(row_id)}{scores}"
-    reasons = short_line(str(columns.get("error") or columns.get("reasoning") or ""), _MOST_REASONS)
+    reason = columns.get("error") or columns.get("reasoning") or ""
+    reasons = short_line(str(reason), _MOST_REASONS)
     line = fit_text(f"{head}  ", escaped(reasons)).rstrip()
+    # The colour comes last, because its codes would count as width.
     return _colour_word(word) + line.removeprefix(word.upper())
 
 
 def _colour_word(word: str) -> str:
+    """Write a verdict in capitals and in its colour."""
     return typer.style(word.upper(), fg=COLOURS.get(word), bold=True)
 
 
@@ -216,13 +221,16 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def _describe_decision(comparison: Comparison) -> str:
-    """Name the tier that decided a comparison, and the winner's lead."""
+    """Name the tier that decided a comparison, with its agreement and the winner's lead."""
     if comparison.decided and not comparison.rounds:
         return "no model was asked"
     if not comparison.judge_tier:
         return "undecided"
-    details = [comparison.consensus, _describe_lead(comparison)]
-    return f"decided by {comparison.judge_tier} ({', '.join(filter(None, details))})"
+    details: list[str] = [comparison.consensus]
+    lead = _describe_lead(comparison)
+    if lead:
+        details.append(lead)
+    return f"decided by {comparison.judge_tier} ({', '.join(details)})"
 
 
 def _describe_lead(comparison: Comparison) -> str:
@@ -231,11 +239,11 @@ def _describe_lead(comparison: Comparison) -> str:
         return ""
     is_tie = comparison.verdict == "tie"
     has_scores = any(subject.score is not None for subject in comparison.subjects)
+    if has_scores and is_tie:
+        return f"the best two {comparison.lead:g} apart"
     if has_scores:
-        if is_tie:
-            return f"the best two {comparison.lead:g} apart"
         return f"ahead by {comparison.lead:g}"
-    if is_tie:
+    if is_tie:  # in votes, nobody leads
         return ""
     return f"{comparison.lead:.0%} ahead in votes"
 
@@ -245,8 +253,10 @@ def _describe_comparison_partiality(comparison: Comparison) -> str:
     from judgekit.judging.documents import named
 
     letters = []
+    judging_families = set(comparison.families)
     for subject in comparison.subjects:
-        if not set(comparison.families).isdisjoint(named(subject.family)):
+        is_by_judges = not judging_families.isdisjoint(named(subject.family))
+        if is_by_judges:
             letters.append(subject.letter)
     judges = f"models of {' and '.join(comparison.families)}"
     line = f"not independent: judged only by {judges}, which wrote {' and '.join(letters)}"
@@ -256,7 +266,10 @@ def _describe_comparison_partiality(comparison: Comparison) -> str:
 
 
 def verdict_text(verdict: Record, *, headed: bool = True, degraded: bool = True) -> str:
-    """Render a verdict's record for people, with its word and name (`headed`) and failure (`degraded`)."""
+    """Render a verdict's record for people.
+
+    `headed`: with its word and name. `degraded`: with the reason why it's undetermined or less sure, if any.
+    """
     scores = _scores_line(verdict, headed=headed)
     lines = [scores] if scores else []
     lines.append(_judges_line(verdict))
@@ -284,9 +297,10 @@ def _probability_bars(verdict: Record) -> list[str]:
     """Draw, for a terminal, a decision model's probabilities: a bar for each level."""
     if not sys.stdout.isatty():
         return []
-    deciding = [row for row in verdict["rounds"] if row["tier"] == verdict["judge_tier"]]
+    rounds = [round_ for round_ in verdict["rounds"] if round_["tier"] == verdict["judge_tier"]]
+    last_round = rounds[-1]
     lines = []
-    for name, shares in deciding[-1]["opinion"]["probabilities"].items():
+    for name, shares in last_round["opinion"]["probabilities"].items():
         if name not in verdict["scores"]:
             continue  # it's one claim of many, and its findings say more
         bars = ""
@@ -342,9 +356,9 @@ def _round_text(verdict: Record, round_: Record) -> str:
 
 
 def _unexplained_scores(verdict: Record) -> list[str]:
-    """List the dimensions that neither the reasoning nor a finding explains.
+    """List the scores that neither the reasoning nor a finding explains.
 
-    Older records don't tell which ones the reasoning explains: for these the list is empty.
+    It's empty for older records, which don't have the dimensions that the reasoning explains.
     """
     explained: set[str] = set()
     for round_ in verdict["rounds"]:
@@ -378,7 +392,7 @@ def _findings_and_reviews(verdict: Record) -> list[str]:
 
 
 def _review_word(finding: Record) -> str:
-    """Return the outcome of a review for a finding."""
+    """Say in a word or two how a peer review of a finding ended."""
     if finding["held"]:
         return "held"
     return _describe_missing_confirmation(finding)
@@ -393,6 +407,7 @@ def _describe_reviewers(finding: Record) -> str:
 
 
 def _describe_missing_confirmation(finding: Record) -> str:
+    """Say why no other model confirmed a finding."""
     if finding["dropped"]:
         return "dropped"
     return "not confirmed" if finding["checked"] else "not checked"
@@ -404,12 +419,16 @@ def _describe_partiality(verdict: Record) -> str:
 
 
 def cost_text(verdict: Record) -> str:
-    """Describe a judging's cost, its source, and whether calls are left out; meant to continue a line."""
+    """Describe the cost of judging, to continue a line: the sum, its source, and if it's incomplete.
+
+    Returns "" if there's nothing to say.
+    """
     cost = verdict["cost_usd"]
     is_incomplete = verdict.get("cost_complete") is False
     if verdict.get("cost_source") == "local" and not is_incomplete:
         return ", cost 0 (local)"
-    if cost is not None and (cost or not is_incomplete):
+    is_only_unknown = not cost and is_incomplete  # 0 because no call has a known cost
+    if cost is not None and not is_only_unknown:
         at_least = "at least " if is_incomplete else ""
         return f", {at_least}${cost:.4f}{source_text(verdict.get('cost_source'))}"
     if not is_incomplete:
@@ -423,7 +442,8 @@ def cost_text(verdict: Record) -> str:
         reason = f"no price for {', '.join(models)}"
     else:
         reason = "a call that failed may have been charged"
-    return f", cost {'unknown' if cost is None else 'at least 0'} ({reason})"
+    known = "unknown" if cost is None else "at least 0"
+    return f", cost {known} ({reason})"
 
 
 def source_text(source: str | None) -> str:
