@@ -101,7 +101,10 @@ def _run_hook(prompt: str, project: Path, environ: Mapping[str, str]) -> int:
 
 
 def _choose_model(wanted: str | None, environ: dict[str, str]) -> str:
-    """Find or fetch a model and put it into `environ`; returns a line about it for the user."""
+    """Choose the demo's model, fetch it if necessary, and name it in `environ`.
+
+    Returns a line that tells the user how far to trust it.
+    """
     from importlib.util import find_spec
 
     from judgekit.config import settings
@@ -110,7 +113,9 @@ def _choose_model(wanted: str | None, environ: dict[str, str]) -> str:
 
     panel, reason = resolve_panel(settings.load(None), None, environ)
     endpoints = {tier: jury[0] for tier, jury in panel.items()}
-    if endpoints and not wanted and next(iter(endpoints.values())).writes:
+    first_endpoint = next(iter(endpoints.values()), None)
+    # A model that only decides couldn't show its reasons.
+    if first_endpoint is not None and first_endpoint.writes and not wanted:
         say(f"The judge is the model that is set up here: {reason}.")
         names = [f"{tier}: {endpoint.model}" for tier, endpoint in endpoints.items()]
         return f"The judge was {', '.join(dict.fromkeys(names))}. {_MEASURE}"

@@ -239,6 +239,7 @@ def _ask_models(config: Config, project: Path) -> Iterator[Check]:
 
 
 def _check_search_command(words: list[str], seconds: float, project: Path) -> Iterator[Check]:
+    """Search with the configured command, within its time limit; raises an error if it doesn't answer."""
     hits = command.ask("judgekit", words, seconds, {"project": str(project), "limit": 1})
     answer = f"it answers ({len(hits)} found for the word judgekit)"
     yield "ok", "retrieval.command", f"{words[0]}: {answer}"
@@ -272,6 +273,7 @@ def _check_pins(config: Config, project: Path) -> Iterator[Check]:
 
 
 def _check_store(root: str, project: Path) -> Iterator[Check]:
+    """Search in a store, and report a folder that doesn't exist."""
     from judgekit.config.settings import user_roots
 
     folder = search.resolve(root, str(project))

@@ -161,8 +161,9 @@ def _check_combination(
 
 
 def _split_names(models: str | None) -> list[str]:
+    """Split the names of models at commas, each name once; empty without any."""
     names = [name.strip() for name in (models or "").split(",")]
-    return list(dict.fromkeys(filter(None, names)))
+    return list(dict.fromkeys(name for name in names if name))
 
 
 def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = False) -> None:
@@ -191,13 +192,17 @@ def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = Fa
 
 
 def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
-    """Save the measured noise of judging for the gate if there are enough repeats; returns the exit code."""
+    """Save the measured noise of judging for the gate; returns the exit code.
+
+    If it wasn't measured, or on too few repeats, nothing is saved, and a person is needed.
+    """
     from judgekit.evaluation.cases import COURSE
     from judgekit.judging import noise
 
     spreads = [judged.spread for judged in report.judges if judged.judge == COURSE]
     spread = spreads[0] if spreads else None
-    if judge is None or spread is None or spread.answers - spread.cases < noise.LEAST:
+    repeats = 0 if spread is None else spread.answers - spread.cases
+    if judge is None or spread is None or repeats < noise.LEAST:
         needed = f"scores of documents, and {noise.LEAST} repeats or more in all"
         warn(f"noise not kept: it takes {needed}")
         return Exit.HUMAN_NEEDED
@@ -238,7 +243,7 @@ def read_cases(
 
 
 def _has_labelled_rows(rows: Iterable[object]) -> bool:
-    """Whether the first row has a label, and other keys than a case."""
+    """Whether the first row has a label, and keys that a case doesn't have."""
     from judgekit.data import fields
     from judgekit.data.sources import DataRow
     from judgekit.evaluation.cases import Case
@@ -248,7 +253,8 @@ def _has_labelled_rows(rows: Iterable[object]) -> bool:
         return False
     keys = first.columns.keys()
     has_label = any(name in keys for name in fields.USUAL["judge"]["label"].split())
-    return has_label and not keys <= Case.model_fields.keys()
+    is_case = keys <= Case.model_fields.keys()
+    return has_label and not is_case
 
 
 def warn_unanswered(reason: str) -> Exit:
@@ -257,8 +263,9 @@ def warn_unanswered(reason: str) -> Exit:
     return Exit.HUMAN_NEEDED
 
 
-def _say_resampling(resampling: Resampling, what: str) -> None:
-    draws = f"{resampling.resamples} draws of the {what}, seed {resampling.seed}"
+def _say_resampling(resampling: Resampling, things: str) -> None:
+    """Print how the intervals were computed."""
+    draws = f"{resampling.resamples} draws of the {things}, seed {resampling.seed}"
     say(f"\n[ ] = {100 * resampling.level:.0f} % confidence interval: {draws}")
 
 
@@ -298,7 +305,7 @@ def _say_judge(judge: JudgeReport) -> None:
 
 
 def _say_word(word: Class) -> None:
-    """Print the precision and recall of one word of a judge."""
+    """Print a judge's precision and recall on one verdict, such as accept."""
     precision = f"{word.precision.value:.3f}" if word.precision else "-"
     recall = f"{word.recall.value:.3f}" if word.recall else "-"
     how_often = f"{word.labelled} labelled so"
@@ -314,6 +321,7 @@ def _say_flips(name: str, flips: Flips) -> None:
 
 
 def _say_spread(spread: Spread) -> None:
+    """Print how far scores move when the same items are judged again."""
     items = f" points, {counted(spread.cases, 'item', 'items')}"
     say_figure("spread of the distance from acceptance", spread.distance, items)
     for dimension, score in spread.scores.items():
@@ -358,6 +366,7 @@ def measure_retrieval(
 
 
 def _say_retrieval(report: RetrievalReport) -> None:
+    """Print the figures of a collection: its ranking, its confidence, and what the hook would add."""
     scopes = "" if report.scopes is None else f" in {report.scopes} scopes"
     profile = f"profile {' '.join(report.profile.values())}"
     documents = counted(report.documents, "document", "documents")

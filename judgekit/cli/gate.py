@@ -41,7 +41,9 @@ def gate(
     _out: options.OutOption = None,
 ) -> int:
     """Judge changed files before a push. Exit code: 0, or 1 when a blocking gate stops the push."""
-    if bool(base) == (pre_push is not None):
+    has_base = bool(base)
+    is_pre_push = pre_push is not None
+    if has_base == is_pre_push:  # neither, or both
         raise UsageError("give --base REF, or --pre-push REMOTE URL as git's hook does")
     if advise and block:
         raise UsageError("--advise and --block cannot be combined")

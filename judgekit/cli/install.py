@@ -71,7 +71,9 @@ def uninstall_git(
     from judgekit.hooks import git_hook
 
     for change in git_hook.plan_uninstalls(scope, Path.cwd()):
-        removed = f"{'put back' if change.backup else 'removed'} {change.path}"
+        removed = f"removed {change.path}"
+        if change.backup:  # an earlier hook takes its place again
+            removed = f"put back {change.path}"
         _uninstall(change, removed, "judgekit's hook", print_=print_, carry_out=git_hook.uninstall)
     note(*git_hook.list_other_callers(Path.cwd()))
     _end_with_remains("git", purge=purge, print_=print_)
@@ -102,7 +104,9 @@ def uninstall_pre_commit(print_: _Print = False, purge: _Purge = False) -> None:
     from judgekit.hooks import pre_commit
 
     change = pre_commit.plan_uninstall(project_path())
-    removed = f"removed {'the gate from ' if change.after else ''}{change.path}"
+    removed = f"removed {change.path}"
+    if change.after:  # the file has other hooks, too
+        removed = f"removed the gate from {change.path}"
     _uninstall(change, removed, "the gate", print_=print_)
     _end_with_remains("pre-commit", purge=purge, print_=print_)
 
@@ -126,6 +130,7 @@ def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an ann
 
 
 def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: bool) -> None:
+    """Install the prompt hook in a client's settings, or print the plan, and say how to undo it."""
     from judgekit.hooks import skill as skills
     from judgekit.hooks import stores
 
@@ -161,6 +166,7 @@ def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: b
 
 
 def _uninstall_client(client: Client, scope: Scope, *, print_: bool) -> None:
+    """Remove the prompt hook and the skill from a client's settings, or print the plan."""
     from judgekit.hooks import skill as skills
 
     change = install.plan_uninstall(scope, project_path(), client)
@@ -190,7 +196,10 @@ def _install(change: FileChange, effect: str, *, is_program: bool = False) -> No
 
 
 def _describe_writing(change: FileChange) -> str:
-    return f"{'Wrote' if change.changes else 'nothing to change in'} {change.path}"
+    """Say that a file was written, or that nothing was to be changed."""
+    if change.changes:
+        return f"Wrote {change.path}"
+    return f"nothing to change in {change.path}"
 
 
 def _uninstall(
@@ -201,7 +210,10 @@ def _uninstall(
     print_: bool,
     carry_out: Callable[[FileChange], None] = files.uninstall,
 ) -> None:
-    """Carry out or print a planned removal, and say what was `removed`, or that nothing was there."""
+    """Carry out a planned removal, or print it; `removed` is the line to print when it's done.
+
+    `what` names the thing to remove, for the line that it wasn't there.
+    """
     if print_:
         _print_plan(change)
         return
@@ -210,7 +222,10 @@ def _uninstall(
 
 
 def _end_with_remains(command: str, *, purge: bool, print_: bool) -> None:
-    """List the data that judgekit keeps, or delete it with `purge`; a printed plan deletes nothing."""
+    """List the data that judgekit keeps on this machine, or with `purge` delete it.
+
+    With `print_`, nothing is deleted. `command` is the client whose uninstall command is suggested.
+    """
     from judgekit.engine import process
     from judgekit.hooks import remains
 
@@ -235,7 +250,8 @@ def _end_with_remains(command: str, *, purge: bool, print_: bool) -> None:
 def _print_plan(change: FileChange) -> None:
     """Print the file as it would become, and on stderr what would be done."""
     if change.changes:
-        note(f"would {'remove' if change.after is None else 'write'} {change.path}")
+        verb = "remove" if change.after is None else "write"
+        note(f"would {verb} {change.path}")
     elif change.before is None:
         note(f"no {change.path}")
     else:

@@ -130,7 +130,7 @@ def _dismiss_finding(ledger: AnyLedger, name: str, number: int, who: str, *, und
 def _ask_for_labels(
     ledger: AnyLedger, waiting: Sequence[VerdictLine], who: str, *, blind: bool
 ) -> int:
-    """Ask about each verdict and save the answers; returns the number of labelled verdicts."""
+    """Ask about each verdict and save each answer at once; returns the number of labelled verdicts."""
     from judgekit.ledger import Label
 
     def add_label(verdict: VerdictLine, word: LabelWord) -> None:
@@ -146,7 +146,7 @@ def _ask_for_labels(
         key = _ask_about(verdict, f"{position + 1} of {len(waiting)}", blind=blind)
         if key == "q":
             break
-        if key == "b":
+        if key == "b":  # back to the verdict before, without its label
             position = max(0, position - 1)
             if position in labelled:
                 labelled.remove(position)
@@ -193,7 +193,10 @@ def _print_texts(verdict: VerdictLine, most: int | None) -> None:
 
 
 def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
-    """Add a file's labels to the ledger; exit code 65 if a line can't be used."""
+    """Add a file's labels to the ledger; returns exit code 65 if a line can't be used, else 0.
+
+    Raises `InputError` if the file can't be read.
+    """
     from judgekit.ledger import Label, LineFilter, VerdictLine
 
     try:
@@ -218,7 +221,10 @@ def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
             wrong += 1
             warn(f"{name}:{number}: {problem}")
             continue
-        author = "".join(row[2:3]) or who
+        author = who
+        has_author = len(row) > 2  # noqa: PLR2004 - the third cell
+        if has_author and row[2]:
+            author = row[2]
         labels.append(Label(of=verdict_id, label=word, who=author, project=projects[verdict_id]))
     ledger.add(*labels)
     say(f"{len(labels)} labelled")
@@ -237,10 +243,13 @@ def _read_cells(line: str) -> list[str]:
 
 
 def _read_label(row: Sequence[str], ids: Collection[str]) -> tuple[str, LabelWord]:
-    """Read a verdict's id and its label; raises `ValueError`, which says what's wrong with the row."""
-    start = row[0]
+    """Read a verdict's id, which may be abbreviated, and its label; returns the whole id and the label.
+
+    Raises a `ValueError` that says what's wrong with the row.
+    """
     if len(row) == 1:
-        raise ValueError(f"expected ID,LABEL, got {short_line(start, _MAX_TEXT)!r}")
+        raise ValueError(f"expected ID,LABEL, got {short_line(row[0], _MAX_TEXT)!r}")
+    start, written_word, *_ = row
     matches = [verdict_id for verdict_id in ids if verdict_id.startswith(start)]
     if start in ids:
         matches = [start]
@@ -250,11 +259,12 @@ def _read_label(row: Sequence[str], ids: Collection[str]) -> tuple[str, LabelWor
             problem = f"{len(matches)} verdicts have an id that starts so"
         shown_start = short_line(start, _MAX_TEXT)
         raise ValueError(f"id must be that of one verdict; got {shown_start!r}, and {problem}")
-    word = _FILE_WORDS.get(row[1])
+    word = _FILE_WORDS.get(written_word)
     if word is None:
-        shown_word = short_line(row[1], _MAX_TEXT) or "nothing"
+        shown_word = short_line(written_word, _MAX_TEXT) or "nothing"
         raise ValueError(f"label must be accept, improve or reject; got {shown_word}")
-    return matches[0], word
+    (verdict_id,) = matches
+    return verdict_id, word
 
 
 def override(
@@ -303,34 +313,39 @@ def override(
 
 
 def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
-    """Find the last verdict for a task, an id (or its start), or a path from the folder or repository."""
+    """Find the last verdict on a task or a path, or the verdict with an id; None if there's none.
+
+    A path may start from the current folder or from the top of the repository. An id may be abbreviated.
+    """
     from judgekit.ledger import LineFilter, VerdictLine
 
     names = [_path_from_root(task), task]
     if task_ids.is_blob(task):  # it may match a verdict as it is
         names.reverse()
-    last: dict[str, VerdictLine] = {}
-    begun: dict[str, VerdictLine] = {}
+    last: dict[str, VerdictLine] = {}  # by name
+    with_this_start: dict[str, VerdictLine] = {}  # by id
     for record in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
         if not isinstance(record, VerdictLine):
             continue
         if record.id.startswith(task):
-            begun[record.id] = record
-        own_names = (record.id, record.task_id, record.task_id.rpartition("@")[0])
+            with_this_start[record.id] = record
+        path, _, _ = record.task_id.rpartition("@")
+        own_names = (record.id, record.task_id, path)
         for name in names:
             if name in own_names or task_ids.same_blob(record.task_id, name):
-                before = last.get(name, record)
-                last[name] = max(record, before, key=operator.attrgetter("timestamp"))
+                earlier = last.get(name, record)
+                last[name] = max(record, earlier, key=operator.attrgetter("timestamp"))
     for name in names:
         if name in last:
             return last[name]
-    if len(begun) == 1 and len(task) >= _LEAST_DIGITS:
-        return next(iter(begun.values()))
+    if len(with_this_start) == 1 and len(task) >= _LEAST_DIGITS:
+        (verdict,) = with_this_start.values()
+        return verdict
     return None
 
 
 def _path_from_root(path: str) -> str:
-    """Convert a path from the current folder to one from the top of the repository."""
+    """Convert a path from the current folder to one from the top of the repository, if there is one."""
     from judgekit.git import GitError, Repository
 
     try:
@@ -375,7 +390,10 @@ def escalate(
 def _choose_verdicts(
     ledger: Ledger, task: str | None, *, with_rejects: bool
 ) -> Sequence[VerdictLine]:
-    """Choose the verdicts that need a person, or a task's; raises `UsageError` if that needs nobody."""
+    """Choose the verdicts to open issues about: the last one on a task, or all that need a person.
+
+    Raises `UsageError` if there's no verdict on the task, or if it was accepted.
+    """
     from judgekit.gate import github
     from judgekit.ledger import LineFilter, OverrideLine, VerdictLine
 

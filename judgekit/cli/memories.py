@@ -101,11 +101,14 @@ def measure_memories(
 def _measure_best_hits(
     pairs: Sequence[tuple[PromptTrial, Candidate]], answers: Answers
 ) -> dict[str, Any]:
-    """Count the prompts with a hit on which the hook stayed silent, and how often the best is relevant."""
+    """Count the best hits on which the hook stayed silent, and how many of them a person calls relevant."""
     from judgekit.hooks import trial
 
-    said = [answers.get(prompt_trial.pair(hit)) for prompt_trial, hit in pairs]
-    labels = [relevant for relevant in said if relevant is not None]
+    labels = []
+    for prompt_trial, hit in pairs:
+        is_relevant = answers.get(prompt_trial.pair(hit))
+        if is_relevant is not None:  # it's None if nobody has answered
+            labels.append(is_relevant)
     relevant = trial.share(labels.count(True), len(labels))
     return {"prompts": len(pairs), "relevant": relevant.model_dump() if relevant else None}
 
@@ -131,7 +134,10 @@ def _read_prompts(
 
 
 def _read_answers(labels: Path | None, kept_path: Path, project: str, *, as_json: bool) -> Answers:
-    """Read answers from a file of labels, or kept ones; raises `UsageError` if there's no way to get any."""
+    """Read answers from a file of labels, or else those kept from earlier; {} if a person will be asked.
+
+    Raises `UsageError` if there are none, and nobody can be asked.
+    """
     from judgekit.hooks import relevance
     from judgekit.ledger.labels import at_terminal
 
@@ -146,6 +152,7 @@ def _read_answers(labels: Path | None, kept_path: Path, project: str, *, as_json
 
 
 def _refuse_if_not_measurable(configured: Settings, *, fit: bool) -> None:
+    """Raise an error if the hook is off, there are no memories, or `fit` has no threshold to change."""
     from judgekit.hooks.settings import describe_off
     from judgekit.retrieval import search
 
@@ -156,7 +163,8 @@ def _refuse_if_not_measurable(configured: Settings, *, fit: bool) -> None:
         Path(search.resolve(root, configured.project)).is_dir() for root in configured["roots"]
     )
     if not has_store:
-        raise InputError(f"{lacking[0].partition(';')[0]}; run this in a project with memories")
+        problem, _, _ = lacking[0].partition(";")
+        raise InputError(f"{problem}; run this in a project with memories")
     warn(*lacking)
     for key, value in (("inject", "top_k"), ("scorer", "keyword")):
         if fit and configured[key] == value:
@@ -168,6 +176,7 @@ def _refuse_if_not_measurable(configured: Settings, *, fit: bool) -> None:
 def _without_answer(
     pairs: Sequence[tuple[PromptTrial, Candidate]], answers: Answers
 ) -> list[tuple[PromptTrial, Candidate]]:
+    """Leave out the pairs that a person has answered."""
     return [(trial, hit) for trial, hit in pairs if trial.pair(hit) not in answers]
 
 
@@ -199,7 +208,10 @@ def _ask_about(
 def _fit_thresholds(
     trials: Sequence[PromptTrial], answers: Answers, configured: Settings
 ) -> list[dict[str, Any]]:
-    """Look for better thresholds for each kind of store, and write those that the labels support."""
+    """Look for better thresholds, for each kind of store and each model, and write those that are better.
+
+    Returns a record for each of them.
+    """
     from judgekit.hooks import fitting
 
     labels = {kind: profile.labels for kind, profile in configured.profiles.by_kind.items()}
@@ -224,6 +236,7 @@ def _fit_thresholds(
 
 
 def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport | None) -> None:
+    """Print the report for people; `judged` are the hook's figures with the judge, if it's on."""
     prompts = counted(report["prompts"], "prompt", "prompts")
     say(f"{prompts}; bar: {report['bar']:.0%} of what is injected is relevant")
     _say_hook("Without a judge", hook, report["prompts"])
@@ -244,6 +257,7 @@ def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport |
 
 
 def _say_hook(title: str, hook: HookReport, prompts: int) -> None:
+    """Print how much the hook injected, and how much of it is relevant."""
     injections = counted(hook.injected, "injection", "injections")
     mentions = counted(hook.mentioned, "mention", "mentions")
     say(f"\n{title}: {injections}, {mentions} to {counted(hook.nudged, 'prompt', 'prompts')}")
@@ -253,15 +267,17 @@ def _say_hook(title: str, hook: HookReport, prompts: int) -> None:
 
 
 def _say_best_hits(best_hits: dict[str, Any]) -> None:
-    """Say what the hook leaves out when it stays silent."""
+    """Say how relevant the hits are that the hook leaves out when it stays silent."""
     from judgekit.hooks.trial import Share
 
     hits = counted(best_hits["prompts"], "prompt has", "prompts have")
     say(f"\nNothing is injected, and {hits} a hit that isn't sure enough")
-    relevant = Share(**best_hits["relevant"]) if best_hits["relevant"] else None
-    say_figure(
-        "relevant, share of the best hits", relevant, f" of {relevant.of}" if relevant else ""
-    )
+    relevant = None
+    labelled = ""
+    if best_hits["relevant"]:
+        relevant = Share(**best_hits["relevant"])
+        labelled = f" of {relevant.of}"
+    say_figure("relevant, share of the best hits", relevant, labelled)
     say("If most of them are relevant, --fit looks for a lower threshold")
 
 
@@ -285,9 +301,8 @@ def _say_effect_of_judge(judge: dict[str, Any]) -> None:
     """Print the memories that the judge drops and adds, the number of prompts it judged, and the cost."""
     for change in ("dropped", "added"):
         count, relevant, irrelevant = judge[change].values()
-        say_line(
-            f"{change} by the judge", f"{count}: {relevant} relevant, {irrelevant} not relevant"
-        )
+        figures = f"{count}: {relevant} relevant, {irrelevant} not relevant"
+        say_line(f"{change} by the judge", figures)
     say_line("prompts that models judged", f"{judge['prompts']}{cost_text(judge)}")
     if judge["unjudged"]:
         prompts = counted(judge["unjudged"], "prompt", "prompts")
@@ -307,7 +322,8 @@ def _compare_with_bar(precision: Share | None, bar: float) -> str:
         return f"{value} is below the bar; --fit looks for better thresholds"
     if precision.low >= bar:
         return f"{value} and its interval are above the bar"
-    total = needed(round(1 - bar, 9), 0.025, 1 - precision.value)
+    most_irrelevant = round(1 - bar, 9)  # without the noise of floating-point numbers
+    total = needed(most_irrelevant, 0.025, 1 - precision.value)
     more = "more labels may"
     if total:
         more = f"about {total - labelled} more labels like these would"
@@ -315,6 +331,7 @@ def _compare_with_bar(precision: Share | None, bar: float) -> str:
 
 
 def _say_fit(fit: dict[str, Any]) -> None:
+    """Print the thresholds of a kind of store or a model, and if they were changed, or why not."""
     title = "Threshold" if fit.get("is_model") else "Thresholds"
     before = _threshold_text(fit["before"]) or "none"
     say(f"\n{title} of {fit['kind']}: {before}")

@@ -46,7 +46,7 @@ def list_() -> None:
 
 
 def list_models(tiers: Tiers) -> str:
-    """Return the models that are asked, each behind its tier."""
+    """List the models that are asked in a line, each behind its tier; "" if there are none."""
     models = []
     for tier, jury in tiers.items():
         models += [f"{tier} {endpoint.model}" for endpoint in jury]
@@ -108,7 +108,7 @@ def check(
 
 
 def _fetch_local_model() -> None:
-    """Download the model that a variable names, unless it's there; raises `UsageError` if none is named."""
+    """Download the model that JUDGEKIT_LOCAL_MODEL names, unless it's there; raises `UsageError` if unset."""
     from judgekit.providers import local
 
     name = os.environ.get("JUDGEKIT_LOCAL_MODEL", "")
@@ -157,7 +157,7 @@ def describe_trial(tried: Trial) -> str:
 
 
 def fetch_model(model: str) -> None:
-    """Download a local model; prints the first line about it and the last, and the others on a terminal."""
+    """Download a local model, and show its progress: on a terminal all of it, elsewhere its start and end."""
     from judgekit.providers import local
 
     lines: list[str] = []
@@ -176,6 +176,7 @@ def fetch_model(model: str) -> None:
 
 
 def _panel_request() -> PanelRequest:
+    """Build the request for models from the settings of this project."""
     from judgekit.config import settings
     from judgekit.judging import panel
 

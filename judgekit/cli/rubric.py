@@ -175,7 +175,11 @@ def _judge_cases(
     *,
     as_json: bool,
 ) -> list[Exit]:
-    """Judge a rubric's cases, print how well each mode agrees with their labels, and return exit codes."""
+    """Judge a rubric's cases, and print how well each mode agrees with their labels.
+
+    Returns an exit code for each mode: a person is needed for undecided cases, and if fewer than the share
+    `at_least` agree, the rubric is rejected.
+    """
     from judgekit.evaluation import runner
 
     def print_case(tried: Tried) -> None:
@@ -216,6 +220,7 @@ def _judge_cases(
 
 
 def _share_text(agreement: Agreement) -> str:
+    """Render the share of texts judged as expected, with its interval."""
     share = agreement.share
     if share is None:
         return "none was read"
@@ -243,6 +248,7 @@ def _judge_wrong_texts(
 
 
 def _share_record(agreement: Agreement) -> dict[str, Any]:
+    """Build the share of texts judged as expected, for programs."""
     share = agreement.share
     return {
         "right": agreement.right,
@@ -274,7 +280,8 @@ def _judge_repeatedly(
         to_ask, NamedInputs.of(loaded.path), loaded, mode, project_path(), progress
     )
     if opinions.unasked:
-        raise InputError(f"{loaded.path}: a case is not judged: {opinions.unasked[0]}")
+        first_reason = opinions.unasked[0]
+        raise InputError(f"{loaded.path}: a case is not judged: {first_reason}")
     with_course = opinions.with_course(loaded.rubric, mode)
     measured = report.report(with_course, loaded.rubric.ref, loaded, mode)
     say_judges(measured, as_json=as_json)
@@ -314,7 +321,7 @@ def diff(
 
 
 def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | None) -> None:
-    """Judge the new rubric's labelled cases under both rubrics, and list the verdicts that change."""
+    """Judge the new rubric's cases (or the old one's) under both rubrics, and list verdicts that change."""
     from judgekit.evaluation import runner
     from judgekit.rubric.loader import read_cases
 
@@ -326,12 +333,12 @@ def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | Non
     new_trials = runner.trial(new, cases, project_path(), modes=modes)
     for earlier, tried in runner.flips(old_trials, new_trials):
         if tried.agrees:
-            worth = "better"
+            effect = "better"
         elif earlier == tried.expected:
-            worth = "worse"
+            effect = "worse"
         else:
-            worth = "still not right"
-        flip = f"{earlier} -> {tried.said} (labelled {tried.expected}: {worth})"
+            effect = "still not right"
+        flip = f"{earlier} -> {tried.said} (labelled {tried.expected}: {effect})"
         say(f"{tried.mode:<8} {tried.case:<28} {flip}")
     for one_mode in modes:
         shares = []
@@ -396,6 +403,7 @@ def import_(
 
 
 def _load(reference: str) -> LoadedRubric:
+    """Find a rubric by its id, with or without a version, or by its file."""
     from judgekit.rubric import loader
 
     return loader.find_rubric(reference, project_path())

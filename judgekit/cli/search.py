@@ -102,7 +102,7 @@ def _count_alike(result: dict[str, Any]) -> str:
 
 
 def _print_place(result: dict[str, Any]) -> None:
-    """Print a result's place, confidence, age and passage."""
+    """Print the lines below a result's title: its place, confidence and age, other places, and a passage."""
     category = f"{result['category']}  " if result["category"] else ""
     tags = f"  #{','.join(result['tags'])}" if result["tags"] else ""
     confidence = result["confidence_label"]
@@ -156,6 +156,7 @@ def status(root: Roots = None, as_json: options.AsJson = False) -> None:
 
 
 def _print_state(state: dict[str, Any]) -> None:
+    """Print the state of a store's index: its size, its age, and what isn't read yet."""
     say(state["root"])
     if state["path"] is None:
         say("    no index yet; the first query builds it")

@@ -170,10 +170,11 @@ def _colour_word(word: str) -> str:
 
 
 def _worst_lines(results: RowResults) -> list[str]:
-    """Render the worst rows, each with its reasons below."""
+    """Render the worst rows, as many as are wanted, each with its reasons below."""
     lines = []
     for row in results.summary.worst[: results.worst]:
-        head = f"{_colour_word(row.verdict)}{' ' * (_WORD_WIDTH - len(row.verdict))}  {escaped(row.id)}"
+        padding = " " * (_WORD_WIDTH - len(row.verdict))  # the codes of the colour have no width
+        head = f"{_colour_word(row.verdict)}{padding}  {escaped(row.id)}"
         if row.average is not None:
             head += f"  mean {row.average:g}"
         for name, score in row.scores.items():
