@@ -278,6 +278,7 @@ async def select(request: Request, body: SelectBody) -> Response:
     """
 
     def judge_candidates() -> bytes:
+        """Let models choose; candidates are named by their indexes in the request."""
         candidates = []
         for candidate_body in body.candidates:
             fields = candidate_body.model_dump(exclude={"text"})
@@ -335,6 +336,7 @@ async def gate(request: Request, body: GateBody) -> Response:
             send_event("error", **json.loads(bytes(answer_to(error).body)))
 
     async def yield_lines() -> AsyncIterator[bytes]:
+        """Yield each event as a line of JSON, until the thread has ended; then close it."""
         with on_behalf_of(body):
             task = asyncio.create_task(in_thread(service.gateway, work))
         task.add_done_callback(lambda _: events.put_nowait(None))

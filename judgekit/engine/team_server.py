@@ -180,6 +180,7 @@ def serve(
     server = uvicorn.Server(lifecycle.settings(PatientProtocol, DRAIN_SECONDS, **tls))
 
     async def run_server() -> None:
+        """Serve until a signal ends it, and close the connections to models."""
         service = Service()
         logging.getLogger().addHandler(log)  # or uvicorn's errors would go to stderr
         server.config.app = create_team_app(service, log, replica or user_tokens(), project)

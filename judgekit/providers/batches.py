@@ -101,20 +101,26 @@ def price(endpoint: Endpoint, read: int, written: int) -> float | None:
     """Price the tokens of a prompt and a reply in a batch, in US dollars; None if no price is known."""
     if is_local(endpoint):
         return 0.0
-    live_price = litellm.price_of(endpoint.model, read, written)
+    call_price = litellm.price_of(endpoint.model, read, written)
     if endpoint.price is not None:
-        live_price = endpoint.price.of(read, written)
-    return _at_batch_price(Usage(cost_usd=live_price), endpoint).cost_usd
+        call_price = endpoint.price.of(read, written)
+    return _at_batch_price(Usage(cost_usd=call_price), endpoint).cost_usd
 
 
 def estimate(endpoint: Endpoint, body: bytes) -> float:
-    """Estimate a request's highest cost in US dollars, with a token per four characters."""
+    """Estimate a request's highest cost in US dollars, with a token per four characters; 0 if unknown."""
     arguments = json.loads(body)
-    longest = next((arguments[name] for name in _LONGEST if arguments.get(name)), 0)
-    return price(endpoint, len(body) // CHARS_PER_TOKEN, longest) or 0.0
+    reply_tokens = 0
+    for name in _LONGEST:
+        if arguments.get(name):
+            reply_tokens = arguments[name]
+            break
+    prompt_tokens = len(body) // CHARS_PER_TOKEN
+    return price(endpoint, prompt_tokens, reply_tokens) or 0.0
 
 
 def _at_batch_price(usage: Usage, endpoint: Endpoint) -> Usage:
+    """Reduce the cost of a call to that of the same call in a batch."""
     if is_local(endpoint):
         usage = free(usage)
     share = getattr(endpoint.profile, "batches", None)
@@ -125,18 +131,20 @@ def _at_batch_price(usage: Usage, endpoint: Endpoint) -> Usage:
 
 async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tuple[str, bytes]:
     """Build the path and body that an ordinary call would send, without sending anything."""
-    sent = []
+    requests = []
 
     def catch(http_request: httpx.Request) -> None:
-        base = urlsplit(endpoint.api_base or "").path.rstrip("/")
-        sent.append((http_request.url.path.removeprefix(base), http_request.content))
+        base_path = urlsplit(endpoint.api_base or "").path.rstrip("/")
+        path = http_request.url.path.removeprefix(base_path)
+        requests.append((path, http_request.content))
 
+    empty_answer = BatchAnswer(200, {"choices": []})
     try:
-        await _call(endpoint, request, style, BatchAnswer(200, {"choices": []}), catch)
+        await _call(endpoint, request, style, empty_answer, catch)
     except GatewayError as failure:  # expected: there's no reply to read
-        if not sent:
+        if not requests:
             raise failure from None
-    return sent[0]
+    return requests[0]
 
 
 async def reply(
@@ -144,11 +152,11 @@ async def reply(
 ) -> Reply:
     """Read a batch's answer as a reply, at the batch's price; raises `GatewayError` as a call does."""
     try:
-        usual = await _call(endpoint, request, style, answer, lambda _: None)
+        reply = await _call(endpoint, request, style, answer, lambda _: None)
     except GatewayError as failure:
         failure.usage = _at_batch_price(usage_of_failed_call(failure), endpoint)
         raise
-    return replace(usual, usage=_at_batch_price(usual.usage, endpoint))
+    return replace(reply, usage=_at_batch_price(reply.usage, endpoint))
 
 
 async def _call(
@@ -158,11 +166,12 @@ async def _call(
     answer: BatchAnswer,
     catch: Callable[[httpx.Request], None],
 ) -> Reply:
+    """Make a call that `answer` answers instead of the server; `catch` gets its HTTP request."""
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
-    def carry(sent: httpx.Request) -> httpx.Response:
-        catch(sent)
-        return httpx.Response(answer.status, json=answer.body, request=sent)
+    def carry(http_request: httpx.Request) -> httpx.Response:
+        catch(http_request)
+        return httpx.Response(answer.status, json=answer.body, request=http_request)
 
     with servers.carried(carry):
         end = time.monotonic() + _SECONDS
@@ -180,13 +189,11 @@ class BatchCalls:
         """Upload a file and return its id."""
         model = self.endpoint.model
         file = (name, content, "application/jsonl")
-        routed: dict[str, Any] = {}
+        arguments: dict[str, Any] = {"purpose": "batch"}
         if model.startswith(_PROXY):
-            routed["extra_headers"] = {"x-litellm-model": model.removeprefix(_PROXY)}
-        made = await self._do(
-            "acreate_file", seconds=_FILE_SECONDS, file=file, purpose="batch", **routed
-        )
-        return str(made.id)
+            arguments["extra_headers"] = {"x-litellm-model": model.removeprefix(_PROXY)}
+        uploaded = await self._do("acreate_file", seconds=_FILE_SECONDS, file=file, **arguments)
+        return str(uploaded.id)
 
     async def find_file(self, name: str) -> str | None:
         """Find an uploaded file by its name. Returns its id, or None if there is no such file."""
@@ -197,23 +204,29 @@ class BatchCalls:
         return None
 
     async def create(self, file: str, path: str, tag: str) -> str:
-        arguments: dict[str, Any] = {"completion_window": "24h", "endpoint": f"/v1{path}"}
-        made = await self._do(
-            "acreate_batch", input_file_id=file, metadata={_TAG: tag}, **arguments
+        """Create a batch of the requests in an uploaded file, and return its id."""
+        batch = await self._do(
+            "acreate_batch",
+            input_file_id=file,
+            endpoint=f"/v1{path}",
+            completion_window="24h",
+            metadata={_TAG: tag},
         )
-        return str(made.id)
+        return str(batch.id)
 
     async def find(self, tag: str, file: str) -> str | None:
         """Find the batch with this tag or this file. Returns its id, or None if there's none."""
-        after: dict[str, Any] = {}
+        start: dict[str, Any] = {}  # of a page; the first has none
         for _ in range(_PAGES):
-            page = await self._do("alist_batches", limit=100, **after)
+            page = await self._do("alist_batches", limit=100, **start)
             for batch in page.data or ():
-                if batch.input_file_id == file or (batch.metadata or {}).get(_TAG) == tag:
+                metadata = batch.metadata or {}
+                if batch.input_file_id == file or metadata.get(_TAG) == tag:
                     return str(batch.id)
             if not page.data or not getattr(page, "has_more", False):
                 break
-            after = {"after": page.data[-1].id}
+            last_batch = page.data[-1]
+            start = {"after": last_batch.id}
         return None
 
     async def retrieve(self, batch_id: str) -> Batch:
@@ -246,9 +259,10 @@ class BatchCalls:
     async def content(self, file: str) -> Iterator[tuple[str, BatchAnswer | None]]:
         """Yield the lines of a batch's file: a custom id, and the answer if the model was asked."""
         response = await self._do("afile_content", seconds=_FILE_SECONDS, file_id=file)
-        return _lines(response.content)
+        return _read_lines(response.content)
 
     async def delete(self, file: str) -> None:
+        """Delete an uploaded file."""
         await self._do("afile_delete", file_id=file)
 
     async def _do(  # the result is one of litellm's objects
@@ -259,8 +273,9 @@ class BatchCalls:
         reread: Callable[[bytes], bytes] = bytes,
         **arguments: Any,  # noqa: ANN401 - as above
     ) -> Any:  # noqa: ANN401 - as above
-        is_openai = self.endpoint.model.startswith("openai/")
+        """Call the function of litellm with this `name`; raises `GatewayError` if that fails."""
         endpoint = self.endpoint
+        is_openai = endpoint.model.startswith("openai/")
         arguments["api_key"] = endpoint.api_key or NO_KEY
         arguments["api_base"] = endpoint.api_base
         arguments["max_retries"] = 0
@@ -270,8 +285,9 @@ class BatchCalls:
         def change(request: httpx.Request) -> None:
             # Each call has a client of its own that nobody closes.
             request.headers["connection"] = "close"
-            for header in () if is_openai else _OF_OPENAI:
-                request.headers.pop(header, None)
+            if not is_openai:
+                for header in _OF_OPENAI:
+                    request.headers.pop(header, None)
 
         try:
             call = partial(getattr(await litellm.loaded(), name), **arguments)
@@ -281,10 +297,12 @@ class BatchCalls:
         except TimeoutError:
             failure = GatewayError(FailureKind.TIMEOUT, f"no reply within {seconds:g} s")
         except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
-            failure = failures.classify_exception(error, secrets := secret_values(endpoint))
-            words = getattr(error, "body", None)
-            if isinstance(words, dict) and isinstance(words.get("message"), str):
-                failure.message = without_values(short_line(words["message"], MAX_MESSAGE), secrets)
+            secrets = secret_values(endpoint)
+            failure = failures.classify_exception(error, secrets)
+            body = getattr(error, "body", None)
+            if isinstance(body, dict) and isinstance(body.get("message"), str):
+                message = short_line(body["message"], MAX_MESSAGE)
+                failure.message = without_values(message, secrets)
         failure.message = f"{endpoint.api_base}: {failure.message}"
         raise failure
 
@@ -302,7 +320,8 @@ def _with_known_status(body: bytes, statuses: list[str]) -> bytes:
     return json.dumps({**batch, "status": "in_progress"}).encode()
 
 
-def _lines(content: bytes) -> Iterator[tuple[str, BatchAnswer | None]]:
+def _read_lines(content: bytes) -> Iterator[tuple[str, BatchAnswer | None]]:
+    """Yield the custom id and the answer of each line that can be read; None if there's no answer yet."""
     for line in content.split(b"\n"):
         try:
             row = json.loads(line)

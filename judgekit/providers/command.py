@@ -70,14 +70,15 @@ class CommandGateway:
             raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage())
 
         async def work(turn: Turn, _: float) -> Reply:
+            """Wait for a turn, and run the program in a folder that's deleted afterwards."""
             async with turn():
                 with tempfile.TemporaryDirectory(
                     prefix="judgekit-", ignore_cleanup_errors=True
                 ) as folder:
-                    call = prepare(profile, endpoint, request, Path(folder))
-                    output = await _run(call, endpoint, profile)
+                    invocation = prepare(profile, endpoint, request, Path(folder))
+                    output = await _run(invocation, endpoint, profile)
                     if profile.reply_file is not None:
-                        output = _content(Path(folder, profile.reply_file))
+                        output = _read_file(Path(folder, profile.reply_file))
                     return reply_of(output, profile, endpoint)
 
         problem = f"{profile.argv[0]} did not reply"
@@ -86,7 +87,8 @@ class CommandGateway:
     async def aclose(self) -> None: ...
 
 
-def _content(path: Path) -> str:
+def _read_file(path: Path) -> str:
+    """Read the beginning of a file; "" if there's none."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:
@@ -109,15 +111,15 @@ def prepare(
     argument.
     """
     templates = " ".join((*profile.argv, *profile.files.values(), *profile.set_env.values()))
-    used_placeholders = {name.partition("_")[0] for name in _PLACEHOLDER.findall(templates)}
+    placeholders = set(_PLACEHOLDER.findall(templates))
     messages = request.messages
-    if "schema" not in used_placeholders:
+    if placeholders.isdisjoint({"schema", "schema_file"}):
         messages = with_schema(messages, request.schema, "text")
-    system, prompt = _system_and_prompt(messages)
-    if "system" not in used_placeholders:
+    system, prompt = _split_system_and_prompt(messages)
+    if placeholders.isdisjoint({"system", "system_json"}):
         prompt = f"{system}\n\n{prompt}"
-    values = _values_of_placeholders(profile, endpoint, request, system, folder)
-    files = {name: _filled(text, values) for name, text in profile.files.items()}
+    values = _make_placeholder_values(profile, endpoint, request, system, folder)
+    files = {name: _fill(text, values) for name, text in profile.files.items()}
     if request.schema is not None:
         files[_SCHEMA] = values["schema"]
     try:
@@ -128,19 +130,20 @@ def prepare(
         problem = f"the folder for {profile.argv[0]} cannot be created ({error.strerror})"
         raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage()) from None
     # Drop arguments that pass a model or a schema if there is none.
-    empty = {name for name in ("model", "schema", "schema_file") if not values[name]}
+    empty_placeholders = {name for name in ("model", "schema", "schema_file") if not values[name]}
     argv = []
     for part in profile.argv:
-        if empty.isdisjoint(_PLACEHOLDER.findall(part)):
-            argv.append(_filled(part, values))
+        if empty_placeholders.isdisjoint(_PLACEHOLDER.findall(part)):
+            argv.append(_fill(part, values))
     environ = dict(endpoint.parameters)
     for name, value in profile.set_env.items():
-        environ[name] = _filled(value, values)
-    environ |= {"JUDGEKIT_DISABLE": "1", INSIDE: secrets.token_hex(16)}
+        environ[name] = _fill(value, values)
+    environ["JUDGEKIT_DISABLE"] = "1"
+    environ[INSIDE] = secrets.token_hex(16)
     return Invocation(argv, prompt, environ, folder / _WORK)
 
 
-def _system_and_prompt(messages: Messages) -> tuple[str, str]:
+def _split_system_and_prompt(messages: Messages) -> tuple[str, str]:
     """Join the system messages, and the others; if there are several others, each gets its role."""
     instructions = []
     others = []
@@ -155,7 +158,7 @@ def _system_and_prompt(messages: Messages) -> tuple[str, str]:
     return system, "\n\n".join(f"[{message.role}]\n{message.content}" for message in others)
 
 
-def _values_of_placeholders(
+def _make_placeholder_values(
     profile: CommandProfile, endpoint: Endpoint, request: Request, system: str, folder: Path
 ) -> dict[str, str]:
     """Fill each placeholder of a profile; those for a model or a schema are "" if there is none."""
@@ -195,15 +198,19 @@ def _link_files(
 def _first_file(sources: Iterable[str], environ: Mapping[str, str]) -> Path | None:
     """Find the first of several files, each given below `~` or a folder named by a `$VARIABLE`."""
     for source in sources:
-        base, _, rest = source.partition("/")
-        variable = "$HOME" if base == "~" else base
-        home = environ.get(variable[1:]) if variable.startswith("$") else None
-        if home and os.path.isfile(Path(home, rest)):  # noqa: PTH113 - raises nothing
-            return Path(home, rest)
+        base, _, path_below = source.partition("/")
+        if base == "~":
+            base = "$HOME"
+        if not base.startswith("$"):
+            continue
+        folder = environ.get(base.removeprefix("$"))
+        if folder and os.path.isfile(Path(folder, path_below)):  # noqa: PTH113 - raises nothing
+            return Path(folder, path_below)
     return None
 
 
-def _filled(text: str, values: Mapping[str, str]) -> str:
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    """Replace the placeholders in a text."""
     # In one pass, so that a value that looks like a placeholder stays as it is.
     return _PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
@@ -216,26 +223,18 @@ def reply_of(output: str, profile: CommandProfile, endpoint: Endpoint) -> Reply:
         if not output.strip():
             raise GatewayError(FailureKind.INVALID_REPLY, f"{program} printed nothing")
         return Reply(output.strip(), endpoint.model)
-    values = _printed_values(output, profile)
-    usage = _usage(values, profile, endpoint).of_call()
-    wanted = [value for value in values if _holds(value, profile.reply_where)]
-    text = ""
-    for value in wanted:
-        answers = at(value, key)[-1:] if key else [value]
-        for answer in answers:
-            if isinstance(answer, str):
-                text = answer.strip()
-            elif answer is not None:
-                text = json.dumps(answer)
+    values = _parse_printed(output, profile)
+    usage = _read_usage(values, profile, endpoint).of_call()
+    text = _find_text(values, profile)
     if not text:
         problem = f"{program} printed no JSON"
         if key:
             problem += f" with {key!r}"
             for name, value in profile.reply_where.items():
                 problem += f" where {name} is {value!r}"
-        why = explained(output, profile)
-        if why:
-            problem += f": {why}"
+        reason = explained(output, profile)
+        if reason:
+            problem += f": {reason}"
         raise GatewayError(FailureKind.INVALID_REPLY, problem, usage=usage)
     model = ""
     for value in values:
@@ -245,6 +244,23 @@ def reply_of(output: str, profile: CommandProfile, endpoint: Endpoint) -> Reply:
     return Reply(text, model or endpoint.model, usage)
 
 
+def _find_text(values: Sequence[Any], profile: CommandProfile) -> str:
+    """Return the text of the reply: the last one in a program's printed values, or "" if there's none."""
+    text = ""
+    for value in values:
+        if not _has_values(value, profile.reply_where):
+            continue
+        answer = value
+        if profile.reply_key:
+            answers = at(value, profile.reply_key)
+            answer = answers[-1] if answers else None
+        if isinstance(answer, str):
+            text = answer.strip()
+        elif answer is not None:
+            text = json.dumps(answer)
+    return text
+
+
 def explained(output: str, profile: CommandProfile) -> str:
     """Find the error message in a program's JSON output, in its own words; "" if there's none."""
     if profile.reply == "text":
@@ -252,11 +268,11 @@ def explained(output: str, profile: CommandProfile) -> str:
     keys = list(_EXPLANATIONS)
     if profile.reply_key and profile.reply == "json":
         keys.insert(0, profile.reply_key)
-    for value in reversed(_printed_values(output, profile)):
+    for value in reversed(_parse_printed(output, profile)):
         for key in keys:
-            for words in at(value, key):
-                if isinstance(words, str) and words.strip():
-                    return " ".join(words.split())
+            for message in at(value, key):
+                if isinstance(message, str) and message.strip():
+                    return " ".join(message.split())
     return ""
 
 
@@ -264,67 +280,89 @@ def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
     """Look up a dotted key in JSON: a list of no value, one value, or several if the key has a `*`."""
     values = [value]
     for part in key.split("."):
-        inner: list[Any] = []
-        for outer in values:
+        inner_values: list[Any] = []
+        for outer_value in values:
             items: dict[str, Any] = {}
-            if isinstance(outer, dict):
-                items = outer
-            elif isinstance(outer, list):
-                items = {str(place): item for place, item in enumerate(outer)}
+            if isinstance(outer_value, dict):
+                items = outer_value
+            elif isinstance(outer_value, list):
+                items = {str(index): item for index, item in enumerate(outer_value)}
             if part == "*":
-                inner += items.values()
+                inner_values += items.values()
             elif part in items:
-                inner.append(items[part])
-        values = inner
+                inner_values.append(items[part])
+        values = inner_values
     return values
 
 
-def _printed_values(output: str, profile: CommandProfile) -> list[Any]:
+def _parse_printed(output: str, profile: CommandProfile) -> list[Any]:
+    """Parse the JSON that a program printed: every line of `jsonl`, or the one value of `json`."""
     lines = output.split("\n")  # strings may hold other line separators, which JSON allows
+    texts = lines
     if profile.reply == "json":
+        # Other output, such as a warning, may stand before the JSON.
         from_json = dropwhile(lambda line: not line.startswith(("{", "[")), lines)
-        lines = [output, "\n".join(from_json)]
+        texts = [output, "\n".join(from_json)]
     values = []
-    for text in lines:
+    for text in texts:
         with contextlib.suppress(ValueError, RecursionError):
             value, _ = json.JSONDecoder().raw_decode(text.lstrip())
             if isinstance(value, dict | list):
                 values.append(value)
-    return values if profile.reply == "jsonl" else values[:1]
+    if profile.reply == "json":
+        return values[:1]
+    return values
 
 
-def _holds(value: Any, where: Mapping[str, Any]) -> bool:  # noqa: ANN401 - any JSON
-    return all(at(value, key) == [wanted] for key, wanted in where.items())
+def _has_values(value: Any, expected: Mapping[str, Any]) -> bool:  # noqa: ANN401 - any JSON
+    """Whether JSON has the expected value at each dotted key."""
+    return all(at(value, key) == [expected_value] for key, expected_value in expected.items())
 
 
-def _usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -> Usage:
+def _read_usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -> Usage:
+    """Read the tokens and the cost of a call from the last printed value that states them."""
     keys = profile.usage
-    stating = [value for value in values if keys and _holds(value, keys.where)]
-    if keys is None or not stating:
+    if keys is None:
         return Usage()
-
-    def numbers(*places: str) -> list[float]:
-        amounts = []
-        for key in places:
-            for value in at(stating[-1], key):
-                # Python's JSON parser accepts NaN and infinity, which are no amounts.
-                is_number = isinstance(value, int | float) and not isinstance(value, bool)
-                if is_number and abs(value) < _MOST:
-                    amounts.append(float(value))
-        return amounts
-
-    kinds = (keys.input, keys.output, keys.cache_read, keys.cache_write)
-    counts = [int(max(0.0, sum(numbers(*kind)))) for kind in kinds]
-    read, written, *cached = counts
+    statements = [value for value in values if _has_values(value, keys.where)]
+    if not statements:
+        return Usage()
+    statement = statements[-1]
+    read = _add_up(statement, keys.input)
+    written = _add_up(statement, keys.output)
+    cache_read = _add_up(statement, keys.cache_read)
+    cache_write = _add_up(statement, keys.cache_write)
     if endpoint.price is not None:
-        return Usage(read, written, endpoint.price.of(*counts), "profile", *cached)
-    costs = numbers(keys.cost) if keys.cost else []
-    if costs:
-        return Usage(read, written, max(0.0, sum(costs)), "provider", *cached)
-    return Usage(read, written, None, None, *cached)
+        cost = endpoint.price.of(read, written, cache_read, cache_write)
+        return Usage(read, written, cost, "profile", cache_read, cache_write)
+    amounts = _list_amounts(statement, keys.cost) if keys.cost else []
+    if amounts:
+        cost = max(0.0, sum(amounts))
+        return Usage(read, written, cost, "provider", cache_read, cache_write)
+    return Usage(read, written, None, None, cache_read, cache_write)
 
 
-def _size(file: IO[bytes]) -> int:
+def _add_up(statement: Any, keys: Iterable[str]) -> int:  # noqa: ANN401 - any JSON
+    """Add up the counts at several keys; a key without a count adds nothing."""
+    total = 0.0
+    for key in keys:
+        total += sum(_list_amounts(statement, key))
+    return int(max(0.0, total))
+
+
+def _list_amounts(statement: Any, key: str) -> list[float]:  # noqa: ANN401 - any JSON
+    """List the numbers at a key that can be counts or amounts of money."""
+    amounts = []
+    for value in at(statement, key):
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            continue
+        # Python's JSON parser accepts NaN and infinity, which are no amounts.
+        if abs(value) < _MOST:
+            amounts.append(float(value))
+    return amounts
+
+
+def _get_size(file: IO[bytes]) -> int:
     return os.fstat(file.fileno()).st_size
 
 
@@ -335,72 +373,85 @@ async def _end(process: asyncio.subprocess.Process, mark: str) -> None:
         if sys.platform == "win32":
             process.kill()
         else:
-            os.killpg(process.pid, signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGKILL)  # the program and its children
     if is_cut_off:
         kill_marked(mark)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), 1)  # normally milliseconds
 
 
-async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) -> str:
-    """Run the program and return its output. It writes to files: a child could hold a pipe open for long."""
-    program = profile.argv[0]
-    with contextlib.ExitStack() as files:
-        prompt, output, errors = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
-        prompt.write(call.prompt.encode(errors="replace"))
+async def _run(invocation: Invocation, endpoint: Endpoint, profile: CommandProfile) -> str:
+    """Run the program and return its output; raises `GatewayError` if it fails or prints too much."""
+    # It writes to files, not to pipes: a child of it could hold a pipe open for long.
+    with (
+        tempfile.TemporaryFile() as prompt,
+        tempfile.TemporaryFile() as output,
+        tempfile.TemporaryFile() as errors,
+    ):
+        prompt.write(invocation.prompt.encode(errors="replace"))
         prompt.seek(0)
-        try:
-            env = {**call.environ, "PATH": programs.search_path(call.environ)}
-            process = await asyncio.create_subprocess_exec(
-                programs.find(program, call.environ) or "",
-                *call.argv[1:],
-                stdin=prompt,
-                stdout=output,
-                stderr=errors,
-                cwd=call.cwd,
-                env=env,
-                start_new_session=True,
-            )
-        except OSError as error:
-            message = f"{program} cannot be started ({error.strerror})"
-            raise GatewayError(FailureKind.COMMAND_FAILED, message, usage=Usage()) from None
+        process = await _start(profile.argv[0], invocation, prompt, output, errors)
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(process.wait(), _LOOK)
-                errors_size = _size(errors)
-                if _size(output) > MAX_OUTPUT or errors_size > _MAX_STDERR:
+                errors_size = _get_size(errors)
+                if _get_size(output) > MAX_OUTPUT or errors_size > _MAX_STDERR:
                     raise GatewayError(
                         FailureKind.COMMAND_FAILED, f"printed more than {MAX_OUTPUT} bytes"
                     )
                 if process.returncode is not None:
                     break
         finally:
-            await _end(process, call.environ[INSIDE])
+            await _end(process, invocation.environ[INSIDE])
         output.seek(0)
         errors.seek(max(0, errors_size - _LAST_ERRORS))
-        printed, complaints = (file.read().decode(errors="replace") for file in (output, errors))
+        printed = output.read().decode(errors="replace")
+        complaints = errors.read().decode(errors="replace")
     if process.returncode:
-        lines = [*lines_of(printed), *lines_of(complaints)]
-        lines = ["no message", *filter(None, map(str.strip, lines))]
-        line = explained(printed, profile) or lines[-1]
-        words = without_values(line[:MAX_MESSAGE], secret_values(endpoint))
-        message = f"{program} exited with {process.returncode}: {words}"
+        lines = ["no message", *lines_of(printed), *lines_of(complaints)]
+        last_line = [line.strip() for line in lines if line.strip()][-1]
+        reason = explained(printed, profile) or last_line
+        words = without_values(reason[:MAX_MESSAGE], secret_values(endpoint))
+        message = f"{profile.argv[0]} exited with {process.returncode}: {words}"
         raise GatewayError(FailureKind.COMMAND_FAILED, message)
     return printed
 
 
+async def _start(
+    program: str,
+    invocation: Invocation,
+    prompt: IO[bytes],
+    output: IO[bytes],
+    errors: IO[bytes],
+) -> asyncio.subprocess.Process:
+    """Start the program, with files for its input, output and errors; raises `GatewayError`."""
+    _, *arguments = invocation.argv
+    environ = invocation.environ
+    try:
+        return await asyncio.create_subprocess_exec(
+            programs.find(program, environ) or "",
+            *arguments,
+            stdin=prompt,
+            stdout=output,
+            stderr=errors,
+            cwd=invocation.cwd,
+            env={**environ, "PATH": programs.search_path(environ)},
+            start_new_session=True,
+        )
+    except OSError as error:
+        message = f"{program} cannot be started ({error.strerror})"
+        raise GatewayError(FailureKind.COMMAND_FAILED, message, usage=Usage()) from None
+
+
 def kill_marked(mark: str) -> int:
     """Kill every process started with `INSIDE` set to `mark`. Returns their number (always 0 off Linux)."""
-    setting = f"{INSIDE}={mark}".encode()
+    if sys.platform != "linux":
+        return 0
     killed: set[int] = set()
     # Several passes, since a process may start another while we search.
-    for _ in range(5 if sys.platform == "linux" else 0):
-        running = set[int]()
-        for file in Path("/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):  # it has ended, or belongs to another user
-                if setting in file.read_bytes().split(b"\0"):
-                    running.add(int(file.parent.name))
+    for _ in range(5):
+        running = _find_marked(mark)
         if running <= killed:  # a dying process stays listed for a moment
             break
         for process in running - killed:
@@ -408,3 +459,14 @@ def kill_marked(mark: str) -> int:
                 os.kill(process, signal.SIGKILL)
         killed |= running
     return len(killed)
+
+
+def _find_marked(mark: str) -> set[int]:
+    """Find the ids of the processes whose environment has `INSIDE` set to `mark`."""
+    setting = f"{INSIDE}={mark}".encode()
+    processes = set()
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
+            if setting in file.read_bytes().split(b"\0"):
+                processes.add(int(file.parent.name))
+    return processes

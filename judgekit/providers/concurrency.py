@@ -39,6 +39,7 @@ async def map_concurrently(
     complete = asyncio.Queue[tuple[int, Thing, Value] | asyncio.Task[None]]()
 
     async def work_on_things() -> None:
+        """Take one thing after another and work on it, until there are no more."""
         while True:
             await room.acquire()
             if is_ready:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.errors import FailureKind, GatewayError
@@ -58,18 +59,10 @@ def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> Decision
     if "answers" not in body and isinstance(body.get("result"), _Object):
         body = body["result"]  # an envelope, such as Cloudflare's
         _check_envelope(body)
-    answers = body.get("answers")
-    if isinstance(answers, _Object):
-        raw_by_name: dict[str, list[Any]] = {}
-        for name, answer in answers.pairs:
-            raw_by_name.setdefault(name, []).append(answer)
-    elif isinstance(answers, list):
-        raw_by_name = _by_name(answers, questions)
-    else:
-        raise _invalid("the reply has no answers")
-    read = {}
+    raw_answers = _group_by_name(body.get("answers"), questions)
+    answers = {}
     for question in questions:
-        read[question.name] = _answer(question, raw_by_name.get(question.name, []))
+        answers[question.name] = _read_answer(question, raw_answers[question.name])
     usage = body.get("usage")
     if not isinstance(usage, dict):
         usage = {}
@@ -77,13 +70,14 @@ def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> Decision
     if not isinstance(model, str | None):
         raise _invalid(f"`model` of the reply is not a text but {short_line(str(model), _SHORT)}")
     tokens = count_in(usage.get("input_tokens")) or 0
-    return DecisionReply(read, model or None, tokens, cost_usd=amount(usage.get("cost")))
+    return DecisionReply(answers, model or None, tokens, cost_usd=amount(usage.get("cost")))
 
 
 def _check_envelope(body: _Object) -> None:
     """Raise `GatewayError` for duplicate keys, and for an error instead of answers or beside them."""
     has_answer = bool(body.get("answers") or body.get("result"))
-    if error := error_in_success(body, has_answer=has_answer):
+    error = error_in_success(body, has_answer=has_answer)
+    if error:
         raise stated_failure(error)
     if body.repeated:
         raise _invalid(f"the reply has the key {body.repeated!r} twice")
@@ -107,102 +101,120 @@ class _Object(dict[str, Any]):
         return ""
 
 
-def _by_name(answers: list[Any], questions: Sequence[DecisionQuestion]) -> dict[str, list[Any]]:
-    """Group a list of answers by name; unnamed answers are matched to the questions by position."""
-    names = [answer.get("name") if isinstance(answer, dict) else None for answer in answers]
-    if not any(names):
-        if len(answers) != len(questions):
-            counts = f"{len(answers)} answers without names to {len(questions)} questions"
-            raise _invalid(f"the reply has {counts}")
-        names = [question.name for question in questions]
-    by_name: dict[str, list[Any]] = {}
-    for name, answer in zip(names, answers, strict=True):
-        by_name.setdefault(str(name), []).append(answer)
-    return by_name
+def _group_by_name(
+    answers: object, questions: Sequence[DecisionQuestion]
+) -> defaultdict[str, list[Any]]:
+    """Group the answers of a body, an object or a list, by question name; raises `GatewayError` for others.
+
+    In a list without names, the answers are in the order of the questions.
+    """
+    pairs: list[tuple[str, Any]]
+    if isinstance(answers, _Object):
+        pairs = answers.pairs
+    elif isinstance(answers, list):
+        names = [answer.get("name") if isinstance(answer, dict) else None for answer in answers]
+        if not any(names):
+            if len(answers) != len(questions):
+                counts = f"{len(answers)} answers without names to {len(questions)} questions"
+                raise _invalid(f"the reply has {counts}")
+            names = [question.name for question in questions]
+        pairs = [(str(name), answer) for name, answer in zip(names, answers, strict=True)]
+    else:
+        raise _invalid("the reply has no answers")
+    answers_by_name = defaultdict(list)
+    for name, answer in pairs:
+        answers_by_name[name].append(answer)
+    return answers_by_name
 
 
-def _answer(question: DecisionQuestion, raws: Sequence[Any]) -> DecisionAnswer:
+def _read_answer(question: DecisionQuestion, raw_answers: Sequence[Any]) -> DecisionAnswer:
     """Read the only answer with a question's name, or state what's wrong with it."""
-    if not raws:
+    if not raw_answers:
         return no_answer(question, "was not answered")
-    if len(raws) > 1:
-        return no_answer(question, f"was answered {len(raws)} times")
-    raw = raws[0]
-    if not isinstance(raw, _Object):
+    if len(raw_answers) > 1:
+        return no_answer(question, f"was answered {len(raw_answers)} times")
+    (answer,) = raw_answers
+    if not isinstance(answer, _Object):
         return no_answer(question, "was not answered by an object")
-    if raw.repeated:
-        return no_answer(question, f"was answered with the key {raw.repeated!r} twice")
-    if raw.get("error"):
-        words = stated_failure(raw["error"]).message
-        return no_answer(question, f"was answered with an error: {short_line(words, _WORDS)}")
-    refusal = raw.get("refusal")
-    if refusal or raw.get("type") == "refusal":
-        words = short_line(str(refusal or raw.get("reason") or ""), _WORDS)
-        problem = f"was refused: {words}" if words else "was refused"
-        answer = no_answer(question, problem)
-        return answer._replace(is_refusal=True)
+    if answer.repeated:
+        return no_answer(question, f"was answered with the key {answer.repeated!r} twice")
+    if answer.get("error"):
+        message = stated_failure(answer["error"]).message
+        return no_answer(question, f"was answered with an error: {short_line(message, _WORDS)}")
+    refusal = answer.get("refusal")
+    if refusal or answer.get("type") == "refusal":
+        reason = short_line(str(refusal or answer.get("reason") or ""), _WORDS)
+        problem = f"was refused: {reason}" if reason else "was refused"
+        return no_answer(question, problem)._replace(is_refusal=True)
     try:
-        probabilities = _probabilities(question, raw)
+        return DecisionAnswer(_read_probabilities(question, answer))
     except ValueError as error:
         return no_answer(question, str(error))
-    return DecisionAnswer(probabilities)
 
 
-def _probabilities(question: DecisionQuestion, raw: Mapping[str, Any]) -> dict[str, float]:
+def _read_probabilities(question: DecisionQuestion, answer: Mapping[str, Any]) -> dict[str, float]:
     """Read the probability of each possible answer; raises `ValueError` with the problem in words."""
-    kind = raw.get("type", question.kind)
+    kind = answer.get("type", question.kind)
     if kind not in _KINDS[question.kind]:
         raise ValueError(
             f"was answered as {short_line(str(kind), _SHORT)!r}, which is another type"
         )
     if question.kind == "predicate":
-        values = {probability(raw[name]) for name in ("probability", "noul") if name in raw}
-        if len(values) != 1:
-            found = "two probabilities" if values else "no probability"
-            raise ValueError(f"was answered with {found}")
+        # The two wire formats have different keys; a server may send both.
+        values = {probability(answer[name]) for name in ("probability", "noul") if name in answer}
+        if not values:
+            raise ValueError("was answered with no probability")
+        if len(values) > 1:
+            raise ValueError("was answered with two probabilities")
         (yes,) = values
         return {YES: yes, NO: 1 - yes}
-    listed = raw.get("probabilities")
-    if isinstance(listed, _Object):
-        pairs = listed.pairs
-    elif isinstance(listed, list) and all(isinstance(item, dict) for item in listed):
-        pairs = [(item.get("value"), item.get("probability")) for item in listed]
-    else:
-        raise ValueError("was answered without probabilities")
-    by_value = {}
-    for key, number in pairs:
-        value = _value(question, key)
-        if value in by_value:
+    probabilities = {}
+    for key, number in _list_probabilities(answer.get("probabilities")):
+        value = _translate_key(question, key)
+        if value in probabilities:
             raise ValueError(f"was answered with two probabilities of {value!r}")
-        by_value[value] = probability(number)
-    confidence = raw.get("confidence")
+        probabilities[value] = probability(number)
+    confidence = answer.get("confidence")
     if confidence is not None and amount(confidence) is None:
         raise ValueError(f"was answered with a confidence of {short_line(str(confidence), _SHORT)}")
     if question.kind == "score":
-        _check_score(question, raw.get("score"))
-    elif raw.get("choice") is not None:
-        _value(question, raw["choice"])
-    total = math.fsum(by_value.values())
+        _check_score(question, answer.get("score"))
+    elif answer.get("choice") is not None:
+        _translate_key(question, answer["choice"])  # raises if it's no choice
+    total = math.fsum(probabilities.values())
     # A server may omit answers if the others add up to 1. Otherwise an omitted one isn't zero.
     if abs(total - 1) > _tolerance(question):
         raise ValueError(f"was answered with probabilities that add up to {total:.3g}")
-    return {value: by_value.get(value, 0.0) / total for value in question.values}
+    return {value: probabilities.get(value, 0.0) / total for value in question.values}
 
 
-def _value(question: DecisionQuestion, key: object) -> str:
-    """Translate a key to the answer it stands for; a score's keys are indexes of its levels."""
+def _list_probabilities(probabilities: object) -> list[tuple[Any, Any]]:
+    """List (key, probability) from an object or from a list of objects; raises `ValueError` for others."""
+    if isinstance(probabilities, _Object):
+        return list(probabilities.pairs)
+    if isinstance(probabilities, list) and all(isinstance(item, dict) for item in probabilities):
+        return [(item.get("value"), item.get("probability")) for item in probabilities]
+    raise ValueError("was answered without probabilities")
+
+
+def _translate_key(question: DecisionQuestion, key: object) -> str:
+    """Return the answer that a key stands for; a score's keys are indexes of its levels.
+
+    Raises `ValueError` if it stands for none.
+    """
+    text = short_line(str(key), 40)
     if question.kind == "choice":
         value = str(key)
         if value not in question.values:
-            raise ValueError(f"was answered with {short_line(value, 40)!r}, which is no choice")
+            raise ValueError(f"was answered with {text!r}, which is no choice")
         return value
+    problem = f"was answered with level {text} of {len(question.options)} levels"
     try:
         index = int(str(key))
     except ValueError:
-        index = -1
+        raise ValueError(problem) from None
     if not 0 <= index < len(question.options):
-        levels = f"{len(question.options)} levels"
-        raise ValueError(f"was answered with level {short_line(str(key), 40)} of {levels}")
+        raise ValueError(problem)
     return question.options[index].value
 
 
@@ -212,11 +224,13 @@ def _tolerance(question: DecisionQuestion) -> float:
 
 
 def _check_score(question: DecisionQuestion, score: object) -> None:
-    """Raise `ValueError` if a score isn't on the scale."""
-    most = len(question.options) - 1
-    if score is not None and amount(score, most * (1 + _tolerance(question))) is None:
+    """Raise `ValueError` if a score isn't on the scale, whose levels count from 0; None passes."""
+    if score is None:
+        return
+    highest = len(question.options) - 1
+    if amount(score, highest * (1 + _tolerance(question))) is None:
         raise ValueError(
-            f"was answered with a score of {short_line(str(score), 40)} of 0 to {most}"
+            f"was answered with a score of {short_line(str(score), 40)} of 0 to {highest}"
         )
 
 

@@ -44,6 +44,7 @@ class DecisionQuestion(NamedTuple):
 
     @property
     def values(self) -> tuple[str, ...]:
+        """The possible answers."""
         if self.kind == "predicate":
             return (YES, NO)
         return tuple(option.value for option in self.options)
@@ -88,10 +89,13 @@ def amount(value: object, most: float = math.inf) -> float | None:
         number = float(value)
     except OverflowError:  # an integer with hundreds of digits
         return None
-    return number if math.isfinite(number) and 0 <= number <= most else None
+    if not math.isfinite(number) or not 0 <= number <= most:
+        return None
+    return number
 
 
 def probability(number: object) -> float:
+    """Return `number` if it's from 0 to 1; raises `ValueError`, with words about the question, if not."""
     probability = amount(number, 1)
     if probability is None:
         raise ValueError(
@@ -100,8 +104,9 @@ def probability(number: object) -> float:
     return probability
 
 
-def no_answer(question: DecisionQuestion, what: str) -> DecisionAnswer:
-    return DecisionAnswer({}, f"the question {question.name!r} {what}")
+def no_answer(question: DecisionQuestion, fault: str) -> DecisionAnswer:
+    """Build the answer to a question that has none; `fault` begins with a verb: `was not answered`."""
+    return DecisionAnswer({}, f"the question {question.name!r} {fault}")
 
 
 # --- As the text of a reply, which is stored and recorded
@@ -115,8 +120,8 @@ def write_answers(answers: Mapping[str, DecisionAnswer]) -> str:
             key = "refusal" if answer.is_refusal else "problem"
             written[name] = {key: answer.problem}
         else:
-            shares = answer.probabilities
-            written[name] = {value: round(shares[value], 6) for value in shares}
+            probabilities = answer.probabilities.items()
+            written[name] = {value: round(probability, 6) for value, probability in probabilities}
     return json.dumps(written, ensure_ascii=False)
 
 
@@ -136,17 +141,17 @@ def read_answers(text: str, questions: Sequence[DecisionQuestion]) -> dict[str, 
         elif set(fields) != set(question.values):
             answers[question.name] = no_answer(question, "was answered about something else")
         else:
-            answers[question.name] = _kept_answer(question, fields)
+            answers[question.name] = _read_probabilities(question, fields)
     return answers
 
 
-def _kept_answer(question: DecisionQuestion, fields: Mapping[str, Any]) -> DecisionAnswer:
+def _read_probabilities(question: DecisionQuestion, fields: Mapping[str, Any]) -> DecisionAnswer:
     """Read stored probabilities, checking them again: the file may have been damaged since."""
     try:
-        shares = {value: probability(fields[value]) for value in question.values}
+        probabilities = {value: probability(fields[value]) for value in question.values}
     except ValueError as error:
         return no_answer(question, str(error))
-    total = math.fsum(shares.values())
+    total = math.fsum(probabilities.values())
     if abs(total - 1) > _KEPT_WITHIN:
         return no_answer(question, f"was kept with probabilities that add up to {total:.3g}")
-    return DecisionAnswer(shares)
+    return DecisionAnswer(probabilities)

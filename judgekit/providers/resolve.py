@@ -10,8 +10,7 @@ import functools
 import importlib.util
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import chain
+from itertools import chain, cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -59,11 +58,13 @@ class PanelRequest:
     mixed: bool = False
 
     def allows(self, profile: Profile) -> bool:
+        """Whether the user allows a provider; a command only by its name."""
         if self.allow is None:
             return not isinstance(profile, CommandProfile)
         return self.asks_for(profile)
 
     def asks_for(self, profile: Profile) -> bool:
+        """Whether the user allows a provider by its name."""
         return profile.provider in map(registry.unaliased, self.allow or ())
 
 
@@ -78,73 +79,93 @@ class Panel:
 
 
 def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
-    """Choose the panel for `wanted` in `environ`; may query local servers. Raises `ConfigError`."""
-    if recording := environ.get(replay.REPLAY_VARIABLE, "").strip():
+    """Choose the panel for `wanted` in `environ`; may query local servers.
+
+    If no model can be used, the panel has none and its reason says what to do. Raises `ConfigError` if a
+    profile or a recording is wrong.
+    """
+    recording = environ.get(replay.REPLAY_VARIABLE, "").strip()
+    if recording:
         endpoints: Tiers = replay.recorded_models(Path(recording))
         if wanted.by:
-            endpoints = _of_one_model(endpoints, wanted, recording)
+            endpoints = _pick_recorded_model(endpoints, wanted, recording)
         return Panel(fill(endpoints), "replay", f"replies recorded in {recording}")
     profiles = registry.profiles()
-    by_name = {profile.provider: profile for profile in profiles if wanted.allows(profile)}
-    order = dict.fromkeys((*map(registry.unaliased, wanted.order or ()), *by_name))
-    known = [by_name[name] for name in order if name in by_name]
-    detected = partial(_detected, known, wanted, environ)
-    others = functools.cache(
-        lambda: tuple(panel.endpoints for panel in detected() if panel.endpoints)
-    )
+    profile_by_name = {profile.provider: profile for profile in profiles if wanted.allows(profile)}
+    first_names = map(registry.unaliased, wanted.order or ())
+    ordered_names = dict.fromkeys((*first_names, *profile_by_name))  # each once
+    known = [profile_by_name[name] for name in ordered_names if name in profile_by_name]
+
+    @functools.cache
+    def list_others() -> tuple[Tiers, ...]:
+        panels = _detect_panels(known, wanted, environ)
+        return tuple(panel.endpoints for panel in panels if panel.endpoints)
+
     if not any(wanted.models.values()) and not _addressed(known, environ):
         variables = {tier: f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS}
         models = _models_in(variables, environ)
         wanted = replace(wanted, models=models, listed_only=frozenset())
     if any(wanted.models.values()):
-        return _named(wanted, known, environ, others)
-    panels = detected()
-    if panel := next(panels, None):
-        if wanted.mixed and panel.endpoints:
-            panel = _mixed(panel, panels)
-        return replace(panel, others=others)
-    problem = (
-        "no model found: set a provider's key (see judgekit provider list), or JUDGEKIT_API_BASE "
-    )
-    problem += "with JUDGEKIT_MODEL, or start a local server"
-    if wanted.allow is not None:
-        problem = (
-            f"no model found among the allowed providers ({', '.join(wanted.allow) or 'none'})"
-        )
-    commands = [profile for profile in profiles if isinstance(profile, CommandProfile)]
-    signed_in = []
-    for profile in commands:
-        if not wanted.allows(profile) and not detect(profile, environ):
-            signed_in.append(profile)
-    if signed_in:
-        problem += f"; {_signed_in(signed_in)}"
-    return Panel({}, None, problem)
+        return _make_named_panel(wanted, known, environ, list_others)
+    panels = _detect_panels(known, wanted, environ)
+    panel = next(panels, None)
+    if panel is None:
+        return Panel({}, None, _explain_no_model(wanted, profiles, environ))
+    if wanted.mixed and panel.endpoints:
+        panel = _mix_families(panel, panels)
+    return replace(panel, others=list_others)
 
 
-def _mixed(first: Panel, rest: Iterator[Panel]) -> Panel:
+def _explain_no_model(
+    wanted: PanelRequest, profiles: Sequence[Profile], environ: Mapping[str, str]
+) -> str:
+    """Say how the user can get a model, and which commands they could allow."""
+    if wanted.allow is None:
+        problem = "no model found: set a provider's key (see judgekit provider list), or "
+        problem += "JUDGEKIT_API_BASE with JUDGEKIT_MODEL, or start a local server"
+    else:
+        allowed = ", ".join(wanted.allow) or "none"
+        problem = f"no model found among the allowed providers ({allowed})"
+    usable_commands = []
+    for profile in profiles:
+        if not isinstance(profile, CommandProfile) or wanted.allows(profile):
+            continue
+        if detect(profile, environ) is None:
+            usable_commands.append(profile)
+    if usable_commands:
+        problem += f"; {_suggest_commands(usable_commands)}"
+    return problem
+
+
+def _mix_families(first: Panel, others: Iterator[Panel]) -> Panel:
     """Build a panel with a different family for each tier, as far as the providers allow, in their order."""
-    families: dict[str, Panel] = {}
-    for panel in chain([first], rest):
+    panel_by_family: dict[str, Panel] = {}
+    for panel in chain([first], others):
         if panel.endpoints:  # a new family supplies the model of the next tier
-            model = panel.endpoints[TIERS[len(families)]][0]
-            families.setdefault(proxies.with_family(model).family, panel)
-        if len(families) == len(TIERS):
+            next_tier = TIERS[len(panel_by_family)]
+            model = panel.endpoints[next_tier][0]
+            family = proxies.with_family(model).family
+            if family not in panel_by_family:
+                panel_by_family[family] = panel
+        if len(panel_by_family) == len(TIERS):
             break
-    panels = list(families.values())
+    panels = list(panel_by_family.values())
     endpoints = {}
-    for at, tier in enumerate(TIERS):
-        endpoints[tier] = panels[at % len(panels)].endpoints[tier]
+    # With fewer families than tiers, they take turns.
+    for tier, panel in zip(TIERS, cycle(panels), strict=False):
+        endpoints[tier] = panel.endpoints[tier]
     reason = "; ".join(panel.reason for panel in panels)
     return replace(first, endpoints=endpoints, reason=reason)
 
 
-def _of_one_model(recorded: Tiers, wanted: PanelRequest, recording: str) -> Tiers:
+def _pick_recorded_model(recorded: Tiers, wanted: PanelRequest, recording: str) -> Tiers:
     """Pick the recorded endpoints of the one model that all tiers ask; raises `UsageError`."""
     (name,) = wanted.models["quick"] or ("",)
     endpoints = {}
     models = set[str]()
     for tier, jury in recorded.items():
         models.update(model.model for model in jury)
+        # The provider's prefix may be left out: `gpt-4o` for `openai/gpt-4o`.
         matching = tuple(model for model in jury if f"/{model.model}".endswith(f"/{name}"))
         if matching:
             endpoints[tier] = matching
@@ -156,50 +177,52 @@ def _of_one_model(recorded: Tiers, wanted: PanelRequest, recording: str) -> Tier
     return endpoints
 
 
-def _detected(
+def _detect_panels(
     known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[str, str]
 ) -> Iterator[Panel]:
     """Yield the panel of each provider present, in order; one without models says what's wrong."""
-    unnamed = []
+    last_panels = []
     for profile in _addressed(known, environ):
         models, problem = _models_at(profile, environ)
         if problem is None:
-            yield _panel(profile, models, environ)
+            yield _make_panel(profile, models, environ)
         elif profile.provider == CUSTOM:  # the user meant this one, so nothing after it
             yield Panel({}, None, problem)
         else:
-            unnamed.append(Panel({}, None, problem))
+            last_panels.append(Panel({}, None, problem))
     usable: list[Profile] = []
     for candidate in known:
-        if not detect(candidate, environ, named=wanted.asks_for(candidate)):
+        if detect(candidate, environ, named=wanted.asks_for(candidate)) is None:
             usable.append(candidate)
-    reached = [profile for profile in usable if isinstance(profile, LitellmProfile)]
-    keyed = [profile for profile in reached if profile.models.by_tier]
-    for profile in keyed:
-        if problem := _wrong_address(
-            profile, environ
-        ):  # the user meant this one, so nothing after it
+    chat_profiles = [profile for profile in usable if isinstance(profile, LitellmProfile)]
+    with_own_models = [profile for profile in chat_profiles if profile.models.by_tier]
+    for profile in with_own_models:
+        problem = _wrong_address(profile, environ)
+        if problem:  # the user meant this one, so nothing after it
             yield Panel({}, None, problem)
-        yield _panel(profile, profile.models.by_tier, environ)
-    if not keyed:
+        yield _make_panel(profile, profile.models.by_tier, environ)
+    if not with_own_models:
         # A model that gives no reasons judges alone only if there's no other key.
         for decider in usable:
             if isinstance(decider, DecisionsProfile) and decider.models.by_tier:
-                yield _panel(decider, decider.models.by_tier, environ)
-    listed = _listed(reached, environ)
-    for profile in reached:
-        if offered := listed.get(profile.provider):
-            yield _panel(profile, dict.fromkeys(TIERS, offered[:1]), environ)
-    for profile in reached:
-        if profile.embedded and (models := _models_in(profile.models_env.by_tier, environ, "")):
-            yield _panel(profile, models, environ)
+                yield _make_panel(decider, decider.models.by_tier, environ)
+    models_by_server = _list_local_models(chat_profiles, environ)
+    for profile in chat_profiles:
+        server_models = models_by_server.get(profile.provider)
+        if server_models:
+            yield _make_panel(profile, dict.fromkeys(TIERS, server_models[:1]), environ)
+    for profile in chat_profiles:
+        if profile.embedded:
+            models = _models_in(profile.models_env.by_tier, environ, "")
+            if models:
+                yield _make_panel(profile, models, environ)
     for command in usable:
         if isinstance(command, CommandProfile):
-            yield _panel(command, command.models.by_tier, environ)
-    yield from unnamed
+            yield _make_panel(command, command.models.by_tier, environ)
+    yield from last_panels
 
 
-def _named(
+def _make_named_panel(
     wanted: PanelRequest, known: Sequence[Profile], environ: Variables, others: Others
 ) -> Panel:
     """Build the panel of the named models, at least one; one without models says why that's impossible.
@@ -208,7 +231,7 @@ def _named(
     user's own servers, no other provider takes a tier unless `allow` names it.
     """
     endpoints: dict[TierName, tuple[Endpoint, ...]] = {}
-    used = []
+    used_profiles = []
     for tier, models in wanted.models.items():
         for name in names(models or ()):
             profile, model = profile_of(name, known)
@@ -221,23 +244,28 @@ def _named(
             if profile is None or problem:
                 how_named = wanted.by or f"configured ({tier})"
                 return Panel({}, None, f"the model {name} is {how_named}, but {problem}")
-            used.append(profile)
+            used_profiles.append(profile)
             endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
     named_tiers = [tier for tier, models in wanted.models.items() if models]
     named_by = "project" if wanted.listed_only.issuperset(named_tiers) else "user"
-    if all(profile == used[0] for profile in used):
-        filling_profile = _writers(used[0], known, environ) or used[0]
+    first_profile = used_profiles[0]
+    if all(profile == first_profile for profile in used_profiles):
+        filling_profile = _find_writers(first_profile, known, environ) or first_profile
         for tier, model in filling_profile.models.by_tier.items():
-            endpoints.setdefault(tier, (endpoint(filling_profile, model, environ),))
-    panel = Panel(fill(endpoints), used[0].provider, f"named by the {named_by}")
-    stays_at_home = all(map(_is_at_home, used)) and wanted.allow is None
+            if tier not in endpoints:
+                endpoints[tier] = (endpoint(filling_profile, model, environ),)
+    panel = Panel(fill(endpoints), first_profile.provider, f"named by the {named_by}")
+    stays_at_home = all(map(_is_at_home, used_profiles)) and wanted.allow is None
     if stays_at_home:
         return panel
     return replace(panel, others=others)
 
 
-def _writers(profile: Profile, known: Sequence[Profile], environ: Variables) -> Profile | None:
-    """Find the provider, with the same key, whose models write the texts that a decision model can't."""
+def _find_writers(profile: Profile, known: Sequence[Profile], environ: Variables) -> Profile | None:
+    """Find the provider, with the same key, whose models write the texts that a decision model can't.
+
+    None if the profile isn't one of decision models, or that provider can't be used.
+    """
     if not isinstance(profile, DecisionsProfile):
         return None
     for other in known:
@@ -260,18 +288,23 @@ def _is_at_home(profile: Profile) -> bool:
 def _unusable(
     profile: Profile, tier: TierName, wanted: PanelRequest, environ: Variables
 ) -> str | None:
+    """Explain why a provider can't be asked for a tier, or None; a project can't spend all credentials."""
     is_named = tier not in wanted.listed_only or wanted.asks_for(profile)
     problem = detect(profile, environ, named=is_named) or _wrong_address(profile, environ)
-    if problem is None or is_named or detect(profile, environ, named=True):
+    if problem is None or is_named:
         return problem
-    how = f"add {profile.provider} to providers.allow in your own configuration"
-    return f"a project alone cannot choose to use your credentials for {profile.title}: {how}"
+    if detect(profile, environ, named=True) is not None:
+        return problem
+    # It would be usable if the user themselves had named it.
+    remedy = f"add {profile.provider} to providers.allow in your own configuration"
+    return f"a project alone cannot choose to use your credentials for {profile.title}: {remedy}"
 
 
 def fill(endpoints: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
-    if endpoints:
-        return {tier: nearest(tier, endpoints) for tier in TIERS}
-    return {}
+    """Give each tier without models those of the nearest tier; {} if no tier has any."""
+    if not endpoints:
+        return {}
+    return {tier: nearest(tier, endpoints) for tier in TIERS}
 
 
 def nearest(tier: TierName, panel: Tiers) -> tuple[Endpoint, ...]:
@@ -283,29 +316,34 @@ def nearest(tier: TierName, panel: Tiers) -> tuple[Endpoint, ...]:
     return ()
 
 
-def _panel(profile: Profile, models: Named, environ: Mapping[str, str]) -> Panel:
-    reached = partial(endpoint, profile, environ=environ)
+def _make_panel(profile: Profile, models: Named, environ: Mapping[str, str]) -> Panel:
+    """Build the panel of a provider's models; its reason names the evidence for the provider."""
     endpoints = {}
     for tier, jury in models.items():
-        endpoints[tier] = tuple(map(reached, names(jury)))
+        endpoints[tier] = tuple(endpoint(profile, name, environ) for name in names(jury))
     reason = f"{profile.title}: {_evidence(profile, environ)}"
     return Panel(fill(endpoints), profile.provider, reason)
 
 
 def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str]:
-    """Find the `known` profile for a model's name (None if there isn't one), and the bare name."""
-    provider, _, rest = name.partition("/")
+    """Find the `known` profile for a model's name (None if there isn't one), and the name to ask it by.
+
+    The name begins with the provider's, is one that a profile lists, or has a profile's prefix.
+    """
+    provider, _, name_at_provider = name.partition("/")
     for profile in known:
-        if rest and profile.provider == registry.unaliased(provider):
-            return profile, rest
+        if name_at_provider and profile.provider == registry.unaliased(provider):
+            return profile, name_at_provider
     for profile in known:
         if name in profile.models.by_tier.values():
             return profile, name
-    fitting = []
+    with_prefix = []
     for profile in known:
         if isinstance(profile, ApiProfile) and name.startswith(profile.prefix):
-            fitting.append(profile)
-    return max(fitting, key=lambda profile: len(profile.prefix), default=None), name
+            with_prefix.append(profile)
+    if not with_prefix:
+        return None, name
+    return max(with_prefix, key=lambda profile: len(profile.prefix)), name
 
 
 def named_of(profile: Profile, wanted: PanelRequest) -> dict[TierName, tuple[str, ...]]:
@@ -316,8 +354,8 @@ def named_of(profile: Profile, wanted: PanelRequest) -> dict[TierName, tuple[str
     for tier, models in wanted.models.items():
         fitting_names = []
         for name in names(models or ()):
-            is_served = profile_of(name, [profile])[0] is not None
-            if is_served:
+            serving_profile, _ = profile_of(name, [profile])
+            if serving_profile is not None:
                 fitting_names.append(name)
         if fitting_names:
             models_by_tier[tier] = tuple(fitting_names)
@@ -327,15 +365,18 @@ def named_of(profile: Profile, wanted: PanelRequest) -> dict[TierName, tuple[str
 def names(models: str | Sequence[str]) -> tuple[str, ...]:
     """Split a text at its commas, or take a list, into model names: each once, in order."""
     parts = models.split(",") if isinstance(models, str) else models
-    return tuple(dict.fromkeys(name.strip() for name in parts if name.strip()))
+    stripped = [name.strip() for name in parts]
+    return tuple(dict.fromkeys(name for name in stripped if name))
 
 
 def _models_in(
-    variables: Mapping[TierName, str], environ: Variables, usual: str = "JUDGEKIT_MODEL"
+    variables: Mapping[TierName, str], environ: Variables, default_variable: str = "JUDGEKIT_MODEL"
 ) -> Named:
+    """Read the models of each tier from its variable, or from the one for all tiers."""
+    default_models = names(environ.get(default_variable, ""))
     models_by_tier = {}
     for tier, variable in variables.items():
-        models = names(environ.get(variable, "")) or names(environ.get(usual, ""))
+        models = names(environ.get(variable, "")) or default_models
         if models:
             models_by_tier[tier] = models
     return models_by_tier
@@ -354,40 +395,54 @@ def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[Any
 
 def _models_at(profile: AnyApi, environ: Mapping[str, str]) -> tuple[Named, str | None]:
     """Return the models at a user's address, or the reason there are none; only a local one is queried."""
-    base = profile.address_in(environ) or ""
-    if problem := _wrong_address(profile, environ):
+    problem = _wrong_address(profile, environ)
+    if problem:
         return {}, problem
+    base = profile.address_in(environ) or ""
     models: Named = _models_in(profile.models_env.by_tier, environ)
-    if not models and profile.provider == CUSTOM and (listed := servers.models([base])[0]):
-        models = dict.fromkeys(TIERS, listed[:1])
+    if not models and profile.provider == CUSTOM:
+        (server_models,) = servers.models([base])
+        if server_models:
+            models = dict.fromkeys(TIERS, server_models[:1])
     if models:
         return models, None
-    variable = next(
-        (name for name in profile.address_variables if environ.get(name, "").strip()), ""
-    )
+    variable = _find_address_variable(profile, environ)
     return {}, f"{variable} is {base}: set JUDGEKIT_MODEL to a model of that server"
 
 
+def _find_address_variable(profile: ApiProfile, environ: Mapping[str, str]) -> str:
+    """Return the variable that holds the user's address for a provider, or "" if none is set."""
+    for name in profile.address_variables:
+        if environ.get(name, "").strip():
+            return name
+    return ""
+
+
 def _wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
-    """Explain why the user's address for a provider is invalid, and suggest a correction."""
+    """Explain why the user's address for a provider is invalid, with a suggestion; None if it's valid."""
     if not isinstance(profile, ApiProfile):
         return None
     base = profile.address_in(environ)
     if base is None or base.startswith(("http://", "https://")):
         return None
-    rest = base.partition("://")[2] or base
+    _, _, after_scheme = base.partition("://")
+    host_and_path = (after_scheme or base).rstrip("/")
     scheme = "https"
     with suppress(ValueError):  # it has no host at all
-        scheme = "http" if is_loopback(f"http://{rest}") else "https"
-    path = "" if "/" in rest.rstrip("/") else "/v1"
-    expected = (
-        f"expected an address with http:// or https://, such as {scheme}://{rest.rstrip('/')}{path}"
-    )
-    variable = next(name for name in profile.address_variables if environ.get(name, "").strip())
+        if is_loopback(f"http://{host_and_path}"):
+            scheme = "http"
+    suggestion = f"{scheme}://{host_and_path}"
+    if "/" not in host_and_path:
+        suggestion += "/v1"
+    expected = f"expected an address with http:// or https://, such as {suggestion}"
+    variable = _find_address_variable(profile, environ)
     return f"the address of {profile.provider} ({variable}) is {base!r}: {expected}"
 
 
-def _listed(known: Sequence[Profile], environ: Mapping[str, str]) -> dict[str, list[str] | None]:
+def _list_local_models(
+    known: Sequence[Profile], environ: Mapping[str, str]
+) -> dict[str, list[str] | None]:
+    """Map each provider that's a server on a known port to its models; to None if it doesn't answer."""
     addresses = {}
     for profile in known:
         if isinstance(profile, LitellmProfile) and profile.detect.port:
@@ -403,11 +458,12 @@ def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False)
     groups = list(signs.env)
     if named:
         groups += signs.named
-    if (signs.env or signs.named) and _first_set_group(groups, environ) is None:
+    needs_variables = bool(signs.env or signs.named)
+    if needs_variables and _first_set_group(groups, environ) is None:
         if not groups and _first_set_group(signs.named, environ) is not None:
             return "used only where one of its models is named: in judge.tiers, or by --model"
-        lacking = " or ".join(map(" with ".join, groups or signs.named))
-        return f"set {lacking}"
+        alternatives = [" with ".join(group) for group in groups or signs.named]
+        return f"set {' or '.join(alternatives)}"
     if isinstance(profile, CommandProfile) and environ.get(INSIDE):
         return "a program that judgekit runs started it"
     if signs.module and not importable(signs.module):
@@ -420,7 +476,7 @@ def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False)
 def _first_set_group(
     groups: Iterable[Sequence[str]], environ: Mapping[str, str]
 ) -> Sequence[str] | None:
-    """Find the first group with every variable set."""
+    """Find the first group of variables that are all set, or None."""
     for group in groups:
         if all(first_set([name], environ) for name in group):
             return group
@@ -428,17 +484,21 @@ def _first_set_group(
 
 
 def importable(module: str) -> bool:
+    """Whether a module is installed, without importing it."""
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # its parent package is missing
         return False
 
 
-def _signed_in(commands: Sequence[CommandProfile]) -> str:
-    words = " and ".join(str(command.detect.command) for command in commands)
-    allow = ", ".join(command.provider for command in commands)
-    problem = f"{words} {'is' if len(commands) == 1 else 'are'} on PATH, but a subscription is not an API key"
-    return f"{problem}: to judge with it, add {allow} to providers.allow in your own configuration"
+def _suggest_commands(commands: Sequence[CommandProfile]) -> str:
+    """Say how to allow commands that are installed; they may use the user's subscription."""
+    programs = " and ".join(str(command.detect.command) for command in commands)
+    providers = ", ".join(command.provider for command in commands)
+    verb = "is" if len(commands) == 1 else "are"
+    problem = f"{programs} {verb} on PATH, but a subscription is not an API key"
+    remedy = f"to judge with it, add {providers} to providers.allow in your own configuration"
+    return f"{problem}: {remedy}"
 
 
 class ProviderState(NamedTuple):
@@ -456,52 +516,64 @@ def provider_report(
     """List all providers in the order they're tried; asks local servers (0.3 s); raises `ConfigError`."""
     wanted = wanted or PanelRequest()
     known = registry.profiles()
-    listed = _listed(known, environ)
+    models_by_server = _list_local_models(known, environ)
     addressed = _addressed(known, environ)
+    named = set()
     named_by_user = set()
-    by_name = set()
-    for tier, meant in wanted.models.items():
-        for name in names(meant or ()):
+    for tier, models_of_tier in wanted.models.items():
+        for name in names(models_of_tier or ()):
             profile, _ = profile_of(name, known)
-            if profile:
-                by_name.add(profile.provider)
-            if profile and tier not in wanted.listed_only:
+            if profile is None:
+                continue
+            named.add(profile.provider)
+            if tier not in wanted.listed_only:
                 named_by_user.add(profile.provider)
     states = []
     for profile in known:
-        named = wanted.asks_for(profile) or profile.provider in named_by_user
-        lacking = detect(profile, environ, named=named)
+        is_named = wanted.asks_for(profile) or profile.provider in named_by_user
+        problem = detect(profile, environ, named=is_named)
         models = profile.models.by_tier
-        if offered := listed.get(profile.provider):
-            models = dict.fromkeys(TIERS, offered[0])
-        elif lacking is None and (port := profile.detect.port):
-            lacking = (
-                f"no server responds on port {port}" if offered is None else "it has no chat model"
-            )
-        elif lacking is None and profile in addressed and profile.provider not in by_name:
-            lacking = next(_models_at(one, environ)[1] for one in addressed if one == profile)
-        why = lacking or _evidence(profile, environ)
-        if not wanted.allows(profile):
-            how = f"add {profile.provider} to providers.allow in your own configuration"
-            if isinstance(profile, CommandProfile) and lacking is None:
-                how = _signed_in([profile])
-            why = f"not allowed: {how}"
-            if lacking:
-                why += f"; {lacking}"
-            lacking = why
-        states.append(ProviderState(profile.provider, lacking is None, why, models))
+        server_models = models_by_server.get(profile.provider)
+        if server_models:
+            models = dict.fromkeys(TIERS, server_models[0])
+        elif problem is None and profile.detect.port:
+            problem = "it has no chat model"
+            if server_models is None:
+                problem = f"no server responds on port {profile.detect.port}"
+        elif problem is None and profile.provider not in named:
+            for addressed_profile in addressed:
+                if addressed_profile == profile:
+                    _, problem = _models_at(addressed_profile, environ)
+        if wanted.allows(profile):
+            reason = problem or _evidence(profile, environ)
+            is_usable = problem is None
+        else:
+            reason = _explain_not_allowed(profile, problem)
+            is_usable = False
+        states.append(ProviderState(profile.provider, is_usable, reason, models))
     return states
+
+
+def _explain_not_allowed(profile: Profile, problem: str | None) -> str:
+    """Say how to allow a provider, and its other `problem`, if it has one."""
+    remedy = f"add {profile.provider} to providers.allow in your own configuration"
+    if problem:
+        return f"not allowed: {remedy}; {problem}"
+    if isinstance(profile, CommandProfile):
+        remedy = _suggest_commands([profile])
+    return f"not allowed: {remedy}"
 
 
 def _evidence(profile: Profile, environ: Mapping[str, str]) -> str:
     """Name the evidence for a provider, such as a variable's name (never its value)."""
     group = _first_set_group((*profile.detect.env, *profile.detect.named), environ)
     if group is not None:
-        found = f"{' and '.join(group)} set"
-        for name in profile.address_variables if isinstance(profile, ApiProfile) else ():
-            if environ.get(name, "").strip() and name not in group:
-                return f"{found}, asked at the address in {name}"
-        return found
+        evidence = f"{' and '.join(group)} set"
+        if isinstance(profile, ApiProfile):
+            for name in profile.address_variables:
+                if environ.get(name, "").strip() and name not in group:
+                    return f"{evidence}, asked at the address in {name}"
+        return evidence
     if isinstance(profile, ApiProfile) and profile.detect.port:
         return f"answers at {profile.address_in(environ) or profile.base}"
     if isinstance(profile, CommandProfile):

@@ -54,6 +54,7 @@ class _Process:
             return self._home
 
     def find_home(self) -> _Home | None:
+        """Return the loop if it has been started."""
         return self._home
 
 
@@ -76,6 +77,7 @@ def run(coroutine: Coroutine[Any, Any, Value]) -> Value:
 
 
 def _run_in_new_loop(coroutine: Coroutine[Any, Any, Value]) -> Value:
+    """Run a coroutine in a loop of its own, without a traceback on Ctrl-C."""
     with asyncio.Runner() as runner:
         runner.get_loop().set_exception_handler(_report_unless_interrupted)
         return runner.run(coroutine)
@@ -88,7 +90,7 @@ def _report_unless_interrupted(loop: asyncio.AbstractEventLoop, context: dict[st
 
 
 def _is_inside_a_loop() -> bool:
-    # An error raised later shouldn't seem to come from this one.
+    # A function of its own, so that an error raised later doesn't seem to come from this one.
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -97,39 +99,46 @@ def _is_inside_a_loop() -> bool:
 
 
 async def run_in_thread(work: Callable[[], Value]) -> Value:
-    """Run `work` in a thread with the caller's context and return its result; the process may exit first."""
+    """Run `work` in a thread with the caller's context, and return its result.
+
+    The thread doesn't keep the process alive: it may exit before the work has ended.
+    """
     context = copy_context()
     future: Future[Value] = Future()
     future.set_running_or_notify_cancel()  # its caller may be cancelled, but the work can't be
 
-    def settle() -> Callable[[], None]:
+    def job() -> Callable[[], None]:
+        """Do the work, and return a function that gives its outcome to the caller."""
         try:
             return partial(future.set_result, context.run(work))
         except BaseException as error:  # noqa: BLE001 - raised again where the caller waits
             return partial(future.set_exception, error)
 
-    idle = _process.get().idle
+    idle_threads = _process.get().idle
     try:
-        jobs = idle.pop()
+        jobs = idle_threads.pop()
     except IndexError:
         jobs = SimpleQueue()
         threading.Thread(
-            target=_serve, args=(jobs, idle), name="judgekit-worker", daemon=True
+            target=_do_jobs, args=(jobs, idle_threads), name="judgekit-worker", daemon=True
         ).start()
-    jobs.put(settle)
+    jobs.put(job)
     return await asyncio.wrap_future(future)
 
 
-def _serve(jobs: Jobs, idle: list[Jobs]) -> None:
+def _do_jobs(jobs: Jobs, idle_threads: list[Jobs]) -> None:
     """Do one job after another, until enough other threads are idle."""
-    is_kept = True
-    while is_kept:
-        hand_over = jobs.get()()
-        is_kept = len(idle) < _MOST_IDLE
-        if is_kept:
-            idle.append(jobs)  # before the caller goes on, since it may bring more work at once
+    is_needed = True
+    while is_needed:
+        job = jobs.get()
+        hand_over = job()
+        is_needed = len(idle_threads) < _MOST_IDLE
+        if is_needed:
+            # Before the caller goes on, since it may bring more work at once.
+            idle_threads.append(jobs)
         hand_over()
-        del hand_over  # and everything it references
+        # While this thread waits for the next job, nothing of this one may stay in memory.
+        del job, hand_over
 
 
 async def inside(work: Callable[[], Coroutine[Any, Any, Value]], patience: float = 0.0) -> Value:
@@ -137,19 +146,20 @@ async def inside(work: Callable[[], Coroutine[Any, Any, Value]], patience: float
     loop = _process.get().start_home().loop
     if loop is asyncio.get_running_loop():
         return await work()
-    over = threading.Event()
+    has_ended = threading.Event()
 
-    async def to_its_end() -> Value:
+    async def work_and_note_end() -> Value:
         try:
             return await work()
         finally:
-            over.set()
+            has_ended.set()
 
+    future = asyncio.run_coroutine_threadsafe(work_and_note_end(), loop)
     try:
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(to_its_end(), loop))
+        return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
         if patience:
-            await asyncio.to_thread(over.wait, patience)
+            await asyncio.to_thread(has_ended.wait, patience)
         raise
 
 
@@ -162,6 +172,7 @@ def end() -> None:
     thread = home.thread
 
     async def close_all() -> None:
+        """Cancel all tasks but this one, and then close connections, whatever fails."""
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()

@@ -55,21 +55,21 @@ def bounded(most: int = MOST) -> Iterator[None]:
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
     bound(httpx.AsyncHTTPTransport)
-    before = _most.set(most)
+    token = _most.set(most)
     try:
         yield
     finally:
-        _most.reset(before)
+        _most.reset(token)
 
 
 @contextmanager
 def kept_bodies(bodies: list[bytes]) -> Iterator[None]:
     """Append the bodies of successful replies to this task's `bounded` requests to `bodies`."""
-    before = _bodies.set(bodies)
+    token = _bodies.set(bodies)
     try:
         yield
     finally:
-        _bodies.reset(before)
+        _bodies.reset(token)
 
 
 @contextmanager
@@ -79,15 +79,15 @@ def carried(
 ) -> Iterator[None]:
     """Let `carry` answer or change `bounded` requests; a request that it answers is never sent.
 
-    A server's own answers pass through `reread`.
+    `carry` returns None to let a request be sent. `reread` may rewrite the bodies that a server answers with.
     """
-    before = _carrier.set(carry)
-    before_reread = _reread.set(reread)
+    carrier_token = _carrier.set(carry)
+    reread_token = _reread.set(reread)
     try:
         yield
     finally:
-        _carrier.reset(before)
-        _reread.reset(before_reread)
+        _carrier.reset(carrier_token)
+        _reread.reset(reread_token)
 
 
 @functools.cache
@@ -98,38 +98,48 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
     unbounded: Callable[..., Awaitable[httpx.Response]] = transport.handle_async_request
 
     async def handle(self: Any, request: httpx.Request) -> httpx.Response:  # noqa: ANN401 - of that class
+        """Answer a request within the limits of its task; without limits, as the class itself does."""
         carry = _carrier.get()
         if carry is not None:
             await request.aread()
-            carried = carry(request)
-            if carried is not None:
-                return _usual(carried)
+            own_response = carry(request)
+            if own_response is not None:
+                return _standardize(own_response)
         most = _most.get()
         if most is None:
             return await unbounded(self, request)
-        request.headers["accept-encoding"] = "identity"
+        request.headers["accept-encoding"] = "identity"  # a few compressed bytes may hide gigabytes
         response = await unbounded(self, request)
         try:
             if response.has_redirect_location:
                 _check_origin(request.url, response.headers["location"])
-            body = await _body(response, most)
+            body = await _read_body(response, most)
         finally:
             await response.aclose()
-        headers = [item for item in response.headers.multi_items() if item[0] not in _OF_THE_BODY]
-        content = body[:_MOST_SAID] if response.is_error else _reread.get()(body)
+        if response.is_error:
+            body = body[:_MOST_SAID]
+        else:
+            reread = _reread.get()
+            body = reread(body)
         answer = httpx.Response(
             response.status_code,
-            headers=headers,
-            content=content,
+            headers=_list_other_headers(response),
+            content=body,
             request=request,
             extensions=response.extensions,
         )
-        return _usual(answer)
+        return _standardize(answer)
 
     transport.handle_async_request = handle  # type: ignore[method-assign]
 
 
-def _usual(response: httpx.Response) -> httpx.Response:
+def _list_other_headers(response: httpx.Response) -> list[tuple[str, str]]:
+    """List a response's headers, without those that describe its body."""
+    headers = response.headers.multi_items()
+    return [(name, value) for name, value in headers if name not in _OF_THE_BODY]
+
+
+def _standardize(response: httpx.Response) -> httpx.Response:
     """Rewrite a chat completion in the standard form; any other response stays as it is."""
     import httpx  # noqa: PLC0415 - the same
 
@@ -143,7 +153,7 @@ def _usual(response: httpx.Response) -> httpx.Response:
     status, content = chat.usual(response.status_code, response.content)
     if content is response.content:
         return response
-    headers = [item for item in response.headers.multi_items() if item[0] not in _OF_THE_BODY]
+    headers = _list_other_headers(response)
     return httpx.Response(status, headers=headers, content=content, request=request)
 
 
@@ -151,35 +161,42 @@ def _check_origin(here: httpx.URL, location: str) -> None:
     """Raise `GatewayError` for a redirect to another address, so that no key is sent there."""
     import httpx  # noqa: PLC0415 - seconds of CPU, only when used
 
-    there = "not an address"  # unless `location` can be parsed
+    target = "not an address"  # unless `location` can be parsed
     with suppress(httpx.InvalidURL, ValueError):
         url = here.join(location)
         if (url.scheme, url.host, url.port) == (here.scheme, here.host, here.port):
             return
-        there = f"{url.scheme}://{url.netloc.decode()}"
-    problem = (
-        f"it redirects to another address ({there}), which is not followed; configure that address"
-    )
-    raise GatewayError(FailureKind.BAD_REQUEST, f"{problem} if it is right")
+        target = f"{url.scheme}://{url.netloc.decode()}"
+    problem = f"it redirects to another address ({target}), which is not followed"
+    remedy = "configure that address if it is right"
+    raise GatewayError(FailureKind.BAD_REQUEST, f"{problem}; {remedy}")
 
 
-async def _body(response: httpx.Response, most: int) -> bytes:
+async def _read_body(response: httpx.Response, most: int) -> bytes:
     """Read the body; raises `GatewayError` if it's too large, compressed against our wish, or not JSON."""
-    invalid = functools.partial(GatewayError, FailureKind.INVALID_REPLY)
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
-        raise invalid(f"the reply has an encoding that was not asked for ({encoding[:40]!r})")
+        problem = f"the reply has an encoding that was not asked for ({encoding[:40]!r})"
+        raise GatewayError(FailureKind.INVALID_REPLY, problem)
     body = bytearray()
     async for part in response.stream:  # type: ignore[union-attr]  # of an asynchronous transport
         body += part
         if len(body) > most:
-            raise invalid(f"the reply is larger than {most / 1_000_000:g} MB")
-    if response.is_success and len(body) > _MOST_SAID and most <= MOST:
-        with suppress(ValueError, RecursionError):
-            if isinstance(json.loads(body), dict):
-                return bytes(body)
-        raise invalid(f"the reply of {len(body):,} bytes is not a JSON object")
+            problem = f"the reply is larger than {most / 1_000_000:g} MB"
+            raise GatewayError(FailureKind.INVALID_REPLY, problem)
+    may_be_file = most > MOST
+    must_be_object = response.is_success and len(body) > _MOST_SAID and not may_be_file
+    if must_be_object and not _is_json_object(body):
+        problem = f"the reply of {len(body):,} bytes is not a JSON object"
+        raise GatewayError(FailureKind.INVALID_REPLY, problem)
     return bytes(body)
+
+
+def _is_json_object(body: bytes | bytearray) -> bool:
+    try:
+        return isinstance(json.loads(body), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 # The models that servers offer
@@ -189,12 +206,13 @@ def models(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | N
     """List the chat models at OpenAI-compatible addresses of this machine; None for those without a list."""
 
     async def ask(base: str) -> list[str] | None:
+        """List the chat models at one address; None if it isn't on this machine, or has no list."""
         if urlsplit(base).scheme != "http" or not is_loopback(base):
             return None
         try:
-            found = await listed(f"{base.rstrip('/')}/models", None, seconds, LIST_BYTES)
+            models = await listed(f"{base.rstrip('/')}/models", None, seconds, LIST_BYTES)
             names = []
-            for model in found:
+            for model in models:
                 if isinstance(model, dict) and model.get("id"):
                     names.append(str(model["id"]))
         except Exception:  # noqa: BLE001 - whatever a stranger's server does
@@ -219,10 +237,10 @@ async def offered(endpoint: Endpoint, seconds: float) -> list[str]:
             names.append(str(model["id"]))
     except Exception:  # noqa: BLE001 - whatever a stranger's server does
         return []
-    near = difflib.get_close_matches(
-        endpoint.model.removeprefix(profile.prefix), names, n=SHOWN, cutoff=0.3
-    )
-    return [*near, *(name for name in names if name not in near)]
+    bare_name = endpoint.model.removeprefix(profile.prefix)
+    similar_names = difflib.get_close_matches(bare_name, names, n=SHOWN, cutoff=0.3)
+    other_names = [name for name in names if name not in similar_names]
+    return [*similar_names, *other_names]
 
 
 async def address_beside(endpoint: Endpoint, seconds: float) -> str | None:
@@ -231,8 +249,8 @@ async def address_beside(endpoint: Endpoint, seconds: float) -> str | None:
     if not isinstance(profile, ApiProfile) or not profile.models_path or not endpoint.api_base:
         return None
     base = endpoint.api_base.rstrip("/")
-    shorter = base.removesuffix(chat.PATH)
-    for address in dict.fromkeys([shorter, f"{shorter}/v1"]):
+    shorter_base = base.removesuffix(chat.PATH)
+    for address in (shorter_base, f"{shorter_base}/v1"):
         if address == base:
             continue
         try:
@@ -247,18 +265,15 @@ async def listed(url: str, key: str | None, seconds: float, most: int) -> list[A
     """Fetch the `data` in a server's JSON; raises whatever httpx and a malformed reply cause."""
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
+    headers = {}
     if key and key != NO_KEY:
-        headers = {"Authorization": f"Bearer {key}"}
-    else:
-        headers = {}
-    # On this machine: no proxy, and no certificates, which take long to load.
-    is_here = url.startswith("http:") and is_loopback(url)
+        headers["Authorization"] = f"Bearer {key}"
+    # A server on this machine needs no proxy, and no certificates, which take long to load.
+    is_local = url.startswith("http:") and is_loopback(url)
+    client = httpx.AsyncClient(timeout=seconds, trust_env=not is_local, verify=not is_local)
     with bounded(most):
-        async with (
-            asyncio.timeout(seconds),
-            httpx.AsyncClient(timeout=seconds, trust_env=not is_here, verify=not is_here) as client,
-        ):
-            models: list[Any] = (
-                (await client.get(url, headers=headers)).raise_for_status().json()["data"]
-            )
+        async with asyncio.timeout(seconds), client:
+            response = await client.get(url, headers=headers)
+            response.raise_for_status()
+            models: list[Any] = response.json()["data"]
             return models
