@@ -93,7 +93,7 @@ class Repository(NamedTuple):
                     mode_kind_and_oid, _, path = os.fsdecode(record).partition("\t")
                     mode, _, oid = mode_kind_and_oid.split(" ")
                     yield TreeEntry(mode, oid, path)
-            done = running.done()
+            done = running.wait()
         if done.returncode:
             raise _failed(words[0], done)
 
@@ -115,7 +115,7 @@ class Repository(NamedTuple):
         """
         distinct_names = list(dict.fromkeys(names))
         commit_by_name = {}
-        lines = self.described([f"{name}^{{commit}}" for name in distinct_names])
+        lines = self.describe_objects([f"{name}^{{commit}}" for name in distinct_names])
         for name, line in zip(distinct_names, lines, strict=True):
             oid, _, description = line.partition(" ")  # OID KIND SIZE, or NAME missing
             if description.startswith("commit "):
@@ -145,14 +145,14 @@ class Repository(NamedTuple):
     def _sizes_of_blobs(self, names: Iterable[str], most: int) -> dict[str, int]:
         """Map each blob that's here, and has at most `most` bytes, to its size."""
         sizes = {}
-        for line in self.described(list(dict.fromkeys(names))):
+        for line in self.describe_objects(list(dict.fromkeys(names))):
             name, _, description = line.partition(" ")  # NAME KIND SIZE, or NAME missing
             kind, _, size = description.partition(" ")
             if kind == "blob" and int(size) <= most:
                 sizes[name] = int(size)
         return sizes
 
-    def described(self, names: list[str]) -> Iterator[str]:
+    def describe_objects(self, names: list[str]) -> Iterator[str]:
         """Yield a line for each object: `OID KIND SIZE`, or `NAME missing`; raises `GitError`."""
         remaining = names
         while remaining:
@@ -183,7 +183,7 @@ class Repository(NamedTuple):
                 if size > MAX_ANSWER:
                     raise GitError(f"git {words[0]}: more than {MAX_ANSWER // 1_000_000} MB")
                 pieces.append(piece)
-            done = running.done()
+            done = running.wait()
         return CompletedProcess(words, done.returncode, b"".join(pieces), done.stderr)
 
     @contextmanager
@@ -318,7 +318,7 @@ class _Running:
         while piece := stdout.read1(_PIECE):
             yield piece
 
-    def done(self) -> CompletedProcess[bytes]:
+    def wait(self) -> CompletedProcess[bytes]:
         """Wait for the exit code, and return it with the error output; raises `GitError` if git was killed.
 
         Call it after `pieces`: until its output is read, git may not end.

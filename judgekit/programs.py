@@ -61,7 +61,7 @@ def search_path(environ: Mapping[str, str]) -> str:
     return os.pathsep.join(entry for entry in entries if os.path.isabs(entry))
 
 
-def known(program: str, environ: Mapping[str, str]) -> dict[str, str]:
+def build_environ(program: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Build a program's environment: the variables it may know and those set for it (`programs.toml`)."""
     table = environment.table(__file__, "programs.toml")
     rules = table[program]

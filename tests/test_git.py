@@ -277,5 +277,5 @@ def test_an_object_at_which_an_older_git_ends_counts_as_missing(
     git.write_text(GIT_THAT_ENDS_EARLY)
     git.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    described = Repository(tmp_path).described(["a", "lacking1", "b", "lacking2"])
+    described = Repository(tmp_path).describe_objects(["a", "lacking1", "b", "lacking2"])
     assert list(described) == ["a blob 3", "lacking1 missing", "b blob 3", "lacking2 missing"]

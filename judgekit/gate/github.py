@@ -79,7 +79,7 @@ class Gh:
         self._program = program
         self._repository = repository
         self._deadline = deadline
-        self._environ = programs.known("gh", environ)
+        self._environ = programs.build_environ("gh", environ)
         self._newest: list[ListedIssue] | None = None  # filled on the first use
 
     def find_issue(self, token: str) -> ListedIssue | None:
@@ -267,7 +267,7 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
     """Run the command for each verdict that it wasn't run for yet; returns why it failed, or None."""
     deadline = time.monotonic() + SECONDS
     folder = Path(environment.NOTIFIED.path()).parent
-    environ = programs.known("notify", environment.environ())
+    environ = programs.build_environ("notify", environment.environ())
     program = programs.find(command[0], environ)
     if program is None:
         return "not found; name a program on PATH, or its absolute path"

@@ -99,7 +99,7 @@ def _with_different_rules(repository: Repository, oids: Sequence[str | None]) ->
 def _find_objects(repository: Repository, names: list[str]) -> dict[str, str]:
     """Map names such as `COMMIT:PATH` to the ids of their objects, or to "" if this clone has none."""
     oid_by_name = {}
-    for name, line in zip(names, repository.described(names), strict=True):
+    for name, line in zip(names, repository.describe_objects(names), strict=True):
         oid, _, description = line.partition(" ")  # OID KIND SIZE, or NAME missing
         is_here = description.startswith(("blob ", "commit ", "tree "))
         oid_by_name[name] = oid if is_here else ""

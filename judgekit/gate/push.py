@@ -365,7 +365,7 @@ def _read_files(
         if data is None:
             unread_blobs.append(change.blob)
     large_blobs = set()
-    for line in repository.described(unread_blobs):  # OID KIND SIZE, or OID missing
+    for line in repository.describe_objects(unread_blobs):  # OID KIND SIZE, or OID missing
         oid, _, description = line.partition(" ")
         if description != "missing":
             large_blobs.add(oid)
@@ -399,41 +399,42 @@ class _Gatekeeper:
     async def judge(
         self, files: Sequence[tuple[ChangedFile, Document, str]], *, deadline: float
     ) -> None:
-        """Settle each file; models have until `deadline`, in `time.monotonic` seconds.
+        """Judge each file, and add its row; models have until `deadline`, in `time.monotonic` seconds.
 
         Raises `ConfigError` before any model is asked.
         """
         decisions = list(self.ledger.records(DECISIONS))
         for_models: list[tuple[ChangedFile, Document]] = []
         for change, document, reason in files:
-            if not self._settle_without_models(change, document, reason, decisions):
+            if not self._decide_without_models(change, document, reason, decisions):
                 for_models.append((change, document))
         if not for_models:
             return
         async with aclosing(open_gateway(environment.environ())) as gateway:
             request = JudgeRequest(rubric=str(self.loaded.path), mode=self.mode, explain=True)
             judge, no_model_reason = service.document_judge(gateway, self.folder, request)
-            if not judge.models_by_tier and not judge.is_remote:
-                self._settle_unjudged(for_models, f"not judged: {no_model_reason}")
+            has_model = judge.models_by_tier or judge.is_remote
+            if not has_model:
+                self._add_undetermined_rows(for_models, f"not judged: {no_model_reason}")
                 return
 
             async def judge_one(pair: tuple[ChangedFile, Document]) -> None:
                 change, document = pair
                 verdict = await self._judge_file(judge, change, document, deadline)
-                self._note_and_settle(change, verdict, decisions)
+                self._record_verdict(change, verdict, decisions)
 
             limit = service.max_concurrency(judge, MAX_CONCURRENT)
             stream = map_concurrently(judge_one, for_models, limit, in_order=False)
             async with aclosing(stream):
-                async for _ in stream:  # each one settles its own file
+                async for _ in stream:  # `judge_one` adds the row
                     pass
 
-    def _settle_without_models(
+    def _decide_without_models(
         self, change: ChangedFile, document: Document, reason: str, decisions: Sequence[Record]
     ) -> bool:
-        """Settle a file that can't be judged for a `reason`, or that a person decided about.
+        """Add the row of a file that can't be judged for a `reason`, or that a person decided about.
 
-        Returns False, settling nothing, if models should judge it.
+        Returns False, without adding a row, if models should judge it.
         """
         override = None
         if not reason:
@@ -441,7 +442,7 @@ class _Gatekeeper:
             if override is None:
                 return False
         verdict = tasks.decide_without_models(self.loaded, self.mode, document, override, reason)
-        self._settle(change, verdict)
+        self._add_row(change, verdict)
         return True
 
     def _find_override(
@@ -458,15 +459,17 @@ class _Gatekeeper:
             without_terminal=without_terminal,
         )
 
-    def _settle_unjudged(self, files: Sequence[tuple[ChangedFile, Document]], reason: str) -> None:
-        """Settle files that no model can be asked about.
+    def _add_undetermined_rows(
+        self, files: Sequence[tuple[ChangedFile, Document]], reason: str
+    ) -> None:
+        """Add undetermined rows for files that no model can be asked about.
 
         Nothing was measured, so the ledger gets no line.
         """
         self.notes.append(reason)
         for change, document in files:
             verdict = tasks.decide_without_models(self.loaded, self.mode, document, None, reason)
-            self._settle(change, verdict)
+            self._add_row(change, verdict)
 
     async def _judge_file(
         self, judge: DocumentJudge, change: ChangedFile, document: Document, deadline: float
@@ -502,10 +505,10 @@ class _Gatekeeper:
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
         return verdict.model_copy(update={"id": digest[:32]})
 
-    def _note_and_settle(
+    def _record_verdict(
         self, change: ChangedFile, verdict: Verdict, decisions: Sequence[Record]
     ) -> None:
-        """Record a verdict in the ledger, and settle its file."""
+        """Write a verdict to the ledger, or note why that failed, and add its file's row."""
         has_failures = any(judged_round.failure for judged_round in verdict.rounds)
         is_cached = verdict.cost_source == "cache" and not has_failures
         push = self.push.model_copy(update={"cached": is_cached})
@@ -515,9 +518,9 @@ class _Gatekeeper:
         except LedgerError as error:
             self.notes.append(str(error))
             is_lost = True
-        self._settle(change, verdict, is_lost=is_lost)
+        self._add_row(change, verdict, is_lost=is_lost)
 
-    def _settle(self, change: ChangedFile, verdict: Verdict, *, is_lost: bool = False) -> None:
+    def _add_row(self, change: ChangedFile, verdict: Verdict, *, is_lost: bool = False) -> None:
         """Add a file's row to `rows`, and pass it to the run's caller."""
         author, _, _ = change.commit.people[0].partition(" <")  # the name without the address
         row = Row(

@@ -112,7 +112,10 @@ def _run(
     argv: list[str], request: dict[str, Any], environ: Mapping[str, str], seconds: float
 ) -> str:
     """Run a program on a request and return its output; raises `CommandError` if it fails."""
-    visible_environ = programs.known("search", environ) | {"JUDGEKIT_DISABLE": "1", _INSIDE: "1"}
+    visible_environ = programs.build_environ("search", environ) | {
+        "JUDGEKIT_DISABLE": "1",
+        _INSIDE: "1",
+    }
     try:
         text = quickjson.written(request)
         code, output, errors = programs.run(
