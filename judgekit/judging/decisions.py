@@ -56,6 +56,7 @@ class Decider:
         return (EVEN,)  # a claim below it is a finding
 
     def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
+        """Show people the one request, in a list."""
         claims_by_name = _split_claims(questionnaire)
         questions = _typed_questions(questionnaire, claims_by_name, fence)
         return [shown(_state_of(questionnaire, fence), questions)]
@@ -66,7 +67,10 @@ class Decider:
     async def ask(
         self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
     ) -> Answer[Answers]:
-        """Ask the model; if a claim gets no answer, its question has none either."""
+        """Ask all questions at once; a text that would be cut is a failure, without a call.
+
+        If a claim gets no answer, its question has none either.
+        """
         del sample  # probabilities don't vary between samples
         started = time.monotonic()
         if questionnaire.cut_at is not None:
@@ -88,46 +92,56 @@ class Decider:
 
 
 def _split_claims(questionnaire: Questionnaire) -> dict[str, Sequence[Claim]]:
-    """Split a text into claims, by the question they replace; leaves out questions without claims."""
+    """Map a question's name to the claims to ask about instead of it.
+
+    Questions about the whole text, or a text without claims, are left out.
+    """
     claims_by_name = {}
     for name, question in questionnaire.questions.items():
-        stated = question.split_claims() if question.split_claims else ()
-        if stated:
-            claims_by_name[name] = stated
+        if question.split_claims is None:
+            continue
+        text_claims = question.split_claims()
+        if text_claims:
+            claims_by_name[name] = text_claims
     return claims_by_name
 
 
 def _typed_questions(
     questionnaire: Questionnaire, claims_by_name: Mapping[str, Sequence[Claim]], fence: Fence
 ) -> list[DecisionQuestion]:
-    """Convert the questions to a decision model's; those about claims come last."""
+    """Convert the questions to a decision model's form.
+
+    In a listing, each question is asked about each label. Otherwise, each is asked once, or about each of its
+    claims; those come last.
+    """
     questions = []
-    for label in questionnaire.labels if questionnaire.is_listing else ("",):
-        for name, question in questionnaire.questions.items():
-            if label:
+    if questionnaire.is_listing:
+        for label in questionnaire.labels:
+            for name, question in questionnaire.questions.items():
                 full_name = questionnaire.question_of(label, name)
                 words = f"About the memory [{label}]: {question.text}"
                 questions.append(DecisionQuestion(full_name, "predicate", words))
-            elif name not in claims_by_name:
+    else:
+        for name, question in questionnaire.questions.items():
+            if name not in claims_by_name:
                 questions.append(_typed_question(name, question))
-    for name, stated in claims_by_name.items():
-        questions += claims.claim_questions(name, stated, fence)
+    for name, text_claims in claims_by_name.items():
+        questions += claims.claim_questions(name, text_claims, fence)
     return questions
 
 
 def _typed_question(name: str, question: TypedQuestion) -> DecisionQuestion:
-    """Translate a question into the form that decision models take."""
+    """Translate a question into the form that decision models take: yes or no, a scale, or a choice."""
     if question.kind == "predicate":
         return DecisionQuestion(name, "predicate", question.ideal)
-    options = []
     if question.kind == "score":
-        for value, label in question.options.items():
-            options.append(DecisionOption(value, label))
-        return DecisionQuestion(name, "score", question.ideal, tuple(options))
-    for value in question.options:
-        options.append(DecisionOption(value, f"the text {value} is better"))
+        points = [DecisionOption(value, label) for value, label in question.options.items()]
+        return DecisionQuestion(name, "score", question.ideal, tuple(points))
+    choices = []
+    for text_name in question.options:
+        choices.append(DecisionOption(text_name, f"the text {text_name} is better"))
     words = f"{question.text}\nWhich of the two texts is better?"
-    return DecisionQuestion(name, "choice", words, tuple(options))
+    return DecisionQuestion(name, "choice", words, tuple(choices))
 
 
 def _state_of(questionnaire: Questionnaire, fence: Fence) -> State:
@@ -144,13 +158,17 @@ def _read(
     claims_by_name: Mapping[str, Sequence[Claim]],
     distributions: Distributions,
 ) -> Answers:
-    """Convert the answers to a questionnaire's; a question about claims gets the worst claim's."""
+    """Convert a decision model's answers into the questionnaire's.
+
+    A question that was asked claim by claim gets the worst claim's answer, and a finding for each unsupported
+    claim; it gets none if any claim has no answer.
+    """
     shares: dict[str, Mapping[str, float]] = {}
     findings: list[Finding] = []
-    for name, stated in claims_by_name.items():
-        if claims.are_all_answered(name, stated, distributions):
-            shares[name] = claims.least_supported(name, stated, distributions)
-            findings += claims.unsupported_claims(name, stated, distributions)
+    for name, text_claims in claims_by_name.items():
+        if claims.are_all_answered(name, text_claims, distributions):
+            shares[name] = claims.least_supported(name, text_claims, distributions)
+            findings += claims.unsupported_claims(name, text_claims, distributions)
     shares |= distributions
     points = {}
     for name in questionnaire.names_of_answers():
@@ -214,10 +232,10 @@ async def ask_decisions(
     questions: Sequence[DecisionQuestion],
     timeout: float,
 ) -> Answer[Distributions]:
-    """Ask questions and return their probabilities, along with the first failure among the rest.
+    """Ask questions; returns the probabilities of those that got an answer, and the first failure.
 
     If there are more questions than a request may hold, several requests run at once within the same
-    `timeout` seconds. If a server turns out to take fewer than it should, that limit is remembered.
+    `timeout` seconds. A scale with more points than a decision model takes is a failure, without a call.
     """
     started = time.monotonic()
     scale_problem = _scale_problem(questions)
@@ -244,10 +262,14 @@ async def _ask_in_chunks(
     questions: Sequence[DecisionQuestion],
     timeout: float,
 ) -> list[Answer[Distributions]]:
-    """Ask in chunks as large as the server allows; returns the answer to each request."""
+    """Ask in chunks as large as the server allows; returns the answer to each request.
+
+    A server that refuses a chunk as too large is asked again in smaller ones, and its limit is remembered.
+    """
     server = (endpoint.api_base, endpoint.model)
+    configured_size = endpoint.profile.limits.questions
     while True:
-        size = endpoint.profile.limits.questions or _most_by_server.get(server, MOST_QUESTIONS)
+        size = configured_size or _most_by_server.get(server, MOST_QUESTIONS)
         starts = range(0, len(questions), size)
         chunks = [tuple(questions[start : start + size]) for start in starts]
         calls = []
@@ -257,28 +279,37 @@ async def _ask_in_chunks(
                 key = key.within(f"questions{number}")
             calls.append(partial(_ask_once, session, endpoint, state.messages, chunk, key, timeout))
         answers = await gather_limited(calls, session, endpoint)
-        most = _find_limit([answer.failure for answer in answers], len(chunks[0]))
-        if most is None or endpoint.profile.limits.questions:
+        largest_chunk = len(chunks[0])
+        limit = _find_limit([answer.failure for answer in answers], largest_chunk)
+        if limit is None or configured_size:
             return answers
-        _most_by_server[server] = most
+        _most_by_server[server] = limit
 
 
-def _find_limit(failures: Iterable[Failure | None], asked: int) -> int | None:
-    """Find the number of questions that a server takes, if it refused `asked` of them as too many."""
+def _find_limit(failures: Iterable[Failure | None], count: int) -> int | None:
+    """Find the number of questions that a server takes, if it refused `count` of them as too many.
+
+    That's the largest smaller number in its message, or else half of `count`. None if no failure is such a
+    refusal, or there's just one question.
+    """
+    if count == 1:
+        return None
     for failure in failures:
-        is_refusal = failure is not None and failure.kind is FailureKind.BAD_REQUEST
-        if failure is None or not is_refusal or asked == 1:
+        if failure is None or failure.kind is not FailureKind.BAD_REQUEST:
             continue
-        if "question" not in failure.message.lower() or not _TOO_MANY.search(failure.message):
+        is_about_questions = "question" in failure.message.lower()
+        if not is_about_questions or not _TOO_MANY.search(failure.message):
             continue
         numbers = [int(digits) for digits in re.findall(r"\d{1,4}", failure.message)]
-        fewer = [number for number in numbers if 0 < number < asked]
-        return max(fewer, default=asked // 2)
+        possible_limits = [number for number in numbers if 0 < number < count]
+        if possible_limits:
+            return max(possible_limits)
+        return count // 2
     return None
 
 
 def _scale_problem(questions: Sequence[DecisionQuestion]) -> str | None:
-    """Explain why a question can't be put to a decision model; None if all can."""
+    """Explain why a question's scale is too long for a decision model; None if none is."""
     for question in questions:
         levels = len(question.options)
         if question.kind == "score" and levels > MOST_LEVELS:
@@ -296,10 +327,10 @@ async def _ask_once(
     call_key: CallKey,
     timeout: float,
 ) -> Answer[Distributions]:
-    """Make one request; returns its answers, and the problem with a question that has none.
+    """Make one request; returns the probabilities of every question that got an answer.
 
-    A session never makes the same request twice. A reply that answers every question is stored for later
-    ones.
+    If some question got none, the first one's problem is the failure. A session never makes the same request
+    twice. A reply that answers every question is stored for later sessions.
     """
     started = time.monotonic()
     try:
@@ -335,7 +366,7 @@ async def _ask_once(
 async def _ask_or_remember(
     session: Session, endpoint: Endpoint, request: Request
 ) -> tuple[Reply, bool]:
-    """Return a request's reply, and whether it's new rather than remembered in this session."""
+    """Return the reply to a request, and True if it's new: this session never asks the same twice."""
     key = (endpoint.model, request.messages, request.questions)
     if key in session.remembered:
         return session.remembered[key], False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
@@ -37,17 +37,18 @@ def voter(model: str, family: str) -> str:
 
 def by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
     """Group models' answers by family; a model of unknown family is a group of its own."""
-    families: dict[str, list[Value]] = {}
+    values_by_voter: defaultdict[str, list[Value]] = defaultdict(list)
     for endpoint, value in voices:
-        families.setdefault(voter(endpoint.model, endpoint.family), []).append(value)
-    return list(families.values())
+        name = voter(endpoint.model, endpoint.family)
+        values_by_voter[name].append(value)
+    return list(values_by_voter.values())
 
 
-def _division(outcome: Outcome, families: Sequence[Outcome]) -> bool | None:
-    """Return None if all families agree, else whether most of them came to `outcome`."""
-    if len(set(families)) == 1:
+def _division(outcome: Outcome, family_outcomes: Sequence[Outcome]) -> bool | None:
+    """Say if most families came to `outcome`; None if all families came to the same one."""
+    if len(set(family_outcomes)) == 1:
         return None
-    return has_quorum(families.count(outcome), len(families))
+    return has_quorum(family_outcomes.count(outcome), len(family_outcomes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +74,14 @@ class Opinion:
 
 
 def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: Decide) -> Opinion:
-    """Combine a jury's opinions: the outcome all families share, else the mean's or majority's by `rule`.
+    """Combine a jury's opinions into one, with one vote per family.
 
-    The reasoning comes from the model with the nearest scores, the findings from all models.
+    The outcome is the one that all families share. If they differ, `rule` settles it: by the mean scores, or
+    by a majority. The reasoning comes from the model with the nearest scores, the findings from all models.
     """
     if len(voices) == 1:
-        return voices[0][1]
+        _, only_opinion = voices[0]
+        return only_opinion
     family_opinions = [_pooled(opinions, rule, decide) for opinions in by_family(voices)]
     pooled = _pooled(family_opinions, rule, decide)
     model_opinions = [opinion for _, opinion in voices]
@@ -96,9 +99,14 @@ def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: 
 
 
 def _pooled(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:
-    """Combine opinions by a rule into an outcome, with the mean scores of those that count."""
+    """Combine opinions into one outcome, with their mean scores.
+
+    If the outcomes differ, the rule `mean` decides by the mean scores. The rule `majority` takes the most
+    frequent outcome, or `improve` if none has a majority; the scores are then the mean of the opinions with
+    that outcome, or of all if there are none.
+    """
     outcomes = [opinion.outcome for opinion in opinions]
-    counted = opinions
+    averaged_opinions = opinions
     if len(set(outcomes)) == 1:
         outcome = outcomes[0]
     elif rule == "mean":
@@ -107,8 +115,10 @@ def _pooled(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opin
         outcome, votes = Counter(outcomes).most_common(1)[0]
         if not has_quorum(votes, len(outcomes)):
             outcome = "improve"
-        counted = [opinion for opinion in opinions if opinion.outcome == outcome] or opinions
-    scores = {name: round(score, 2) for name, score in mean_scores(counted).items()}
+        supporters = [opinion for opinion in opinions if opinion.outcome == outcome]
+        if supporters:
+            averaged_opinions = supporters
+    scores = {name: round(score, 2) for name, score in mean_scores(averaged_opinions).items()}
     return Opinion(outcome, scores)
 
 
@@ -120,11 +130,12 @@ def mean_scores(opinions: Sequence[Opinion]) -> dict[str, float]:
 
 
 def nearest(opinions: Sequence[Opinion], to: Opinion) -> Opinion:
-    """Pick the opinion with the nearest scores, preferably one with the same outcome."""
+    """Pick the opinion with the scores nearest to those of `to`, preferably one with the same outcome."""
 
     def distance(opinion: Opinion) -> tuple[bool, float]:
         differences = [abs(opinion.scores[name] - to.scores[name]) for name in to.scores]
-        return (opinion.outcome != to.outcome, sum(differences))
+        has_other_outcome = opinion.outcome != to.outcome  # False sorts before True
+        return (has_other_outcome, sum(differences))
 
     return min(opinions, key=distance)
 
@@ -148,13 +159,20 @@ Marks: TypeAlias = dict[str, Mark | None]  # by candidate id; None if a round br
 
 
 def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) -> Marks:
-    """Combine a jury's marks; a candidate that only half of `asked` models or fewer marked has None."""
+    """Combine a jury's marks into one for each candidate.
+
+    `voices` are the marks of the models that answered, out of `asked` models. A candidate needs the marks of
+    more than half of those; otherwise its mark is None. A single model's marks count as they are.
+    """
     if asked == 1:
-        return voices[0][1] if voices else {}
-    marks_by_candidate: dict[str, list[tuple[Endpoint, Mark]]] = {}
+        if not voices:
+            return {}
+        _, marks_of_only_model = voices[0]
+        return marks_of_only_model
+    marks_by_candidate: defaultdict[str, list[tuple[Endpoint, Mark]]] = defaultdict(list)
     for endpoint, marks_of_model in voices:
         for candidate, mark in marks_of_model.items():
-            marks_of_candidate = marks_by_candidate.setdefault(candidate, [])
+            marks_of_candidate = marks_by_candidate[candidate]  # there even if nobody marked it
             if mark is not None:
                 marks_of_candidate.append((endpoint, mark))
     jury_marks: Marks = {}
@@ -166,8 +184,13 @@ def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) 
 
 
 def _jury_mark(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
-    """Combine the marks of one candidate, with one vote per family."""
-    chances_by_family = [[mark.chance for mark in family] for family in by_family(marks)]
+    """Combine the marks of one candidate, with one vote per family.
+
+    The mark has a probability, the mean of the families' means, only if every model gave one.
+    """
+    chances_by_family = []
+    for marks_of_family in by_family(marks):
+        chances_by_family.append([mark.chance for mark in marks_of_family])
     family_shares = [_share(chances, rule) for chances in chances_by_family]
     family_outcomes = [leaning(share) for share in family_shares]
     if len(set(family_outcomes)) == 1:
@@ -176,23 +199,31 @@ def _jury_mark(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
         outcome = leaning(_share(family_shares, rule))
     probability = None
     if all(mark.probability is not None for _, mark in marks):
-        probability = round(fmean(map(fmean, chances_by_family)), DIGITS)
+        family_means = [fmean(chances) for chances in chances_by_family]
+        probability = round(fmean(family_means), DIGITS)
     return Mark(outcome, probability, _division(outcome, family_outcomes))
 
 
 def _share(chances: Sequence[float], rule: JuryRule) -> float:
-    """Return the mean chance, or by `majority` the share that keeps; a tie counts as half a vote."""
+    """Combine chances of keeping a candidate into one number from 0 to 1.
+
+    The rule `mean` averages them. With `majority`, it's the share of votes for keeping it, and an even chance
+    counts as half a vote.
+    """
     if rule == "mean":
         return fmean(chances)
-    votes = {"accept": 1.0, "improve": EVEN, "reject": 0.0}
-    return fmean(votes[leaning(chance)] for chance in chances)
+    vote_of_outcome = {"accept": 1.0, "improve": EVEN, "reject": 0.0}
+    votes = [vote_of_outcome[leaning(chance)] for chance in chances]
+    return fmean(votes)
 
 
 def leaning(share: float) -> Outcome:
-    """Say whether a share, or a chance, favours keeping, dropping or neither."""
-    if share == EVEN:
-        return "improve"
-    return "accept" if share > EVEN else "reject"
+    """Turn the chance of keeping a candidate into an outcome; exactly one half is `improve`."""
+    if share > EVEN:
+        return "accept"
+    if share < EVEN:
+        return "reject"
+    return "improve"
 
 
 PairWord: TypeAlias = Literal["A", "B", "tie"]
@@ -207,7 +238,9 @@ def word_of(lean: float) -> PairWord:
     """Name the text that a lean favours: A above 0, B below."""
     if lean > 0:
         return "A"
-    return "B" if lean < 0 else "tie"
+    if lean < 0:
+        return "B"
+    return "tie"
 
 
 class Vote(NamedTuple):
@@ -245,44 +278,57 @@ class TierVote(NamedTuple):
 
 
 def vote(votes: Sequence[Vote | None]) -> Vote | None:
-    """Combine one model's votes: a tie if they differ, None if one failed."""
-    answered = [vote for vote in votes if vote is not None]
-    if len(answered) < len(votes) or not answered:
+    """Combine one model's votes on a pair shown in both orders.
+
+    It's the first vote if they agree, and a tie if they differ; None if one failed, or there are none.
+    """
+    answers = [vote for vote in votes if vote is not None]
+    has_failure = len(answers) < len(votes)
+    if has_failure or not answers:
         return None
-    if len({vote.word for vote in answered}) == 1:
-        return answered[0]
+    words = {vote.word for vote in answers}
+    if len(words) == 1:
+        return answers[0]
     return Vote("tie", SAME)
 
 
 def of_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
     """Combine a model's calls into a vote; None unless more than half of its samples are complete.
 
-    The answers are ordered by sample, then criterion, then order. Within a sample, the first criterion that
-    one text wins decides.
+    The answers are ordered by sample, then criterion, then order of the texts. Within a sample, the first
+    criterion that one text wins decides; if there's none, the sample is a tie.
     """
-    votes = [vote(pair) for pair in _chunks(answers, len(ORDERS))]
+    votes = [vote(both_orders) for both_orders in _chunks(answers, len(ORDERS))]
     samples = _chunks(votes, criteria)
     sample_votes: list[Vote] = []
     for sample in samples:
         answered = [vote for vote in sample if vote is not None]
-        if len(answered) == criteria:
+        is_complete = len(answered) == criteria
+        if is_complete:
             wins = [vote for vote in answered if vote.word in WINS]
             sample_votes.append(wins[0] if wins else answered[0])
     if not has_quorum(len(sample_votes), len(samples)):
         return None
     lean = round(fmean(vote.lean for vote in sample_votes), _SHARE_DIGITS)
     word = word_of(lean)
+    # Samples that split evenly make a tie that none of them voted for.
     reasoning = next((vote.reasoning for vote in sample_votes if vote.word == word), SPLIT)
     # A tie has no lead to measure, so the model's whole voice counts for it.
-    return Vote(word, reasoning, share=abs(lean) if lean else 1.0)
+    share = 1.0 if lean == 0 else abs(lean)
+    return Vote(word, reasoning, share)
 
 
 def _chunks(values: Sequence[Value], size: int) -> list[Sequence[Value]]:
+    """Cut a sequence into pieces of `size` values; the last one may be shorter."""
     return [values[start : start + size] for start in range(0, len(values), size)]
 
 
 def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean") -> TierVote:
-    """Combine a tier's votes, one voice per family; no word unless more than half of the models have one."""
+    """Combine the votes of a tier's models, with one voice per family.
+
+    By the rule `majority`, a text wins with more than half of the families; by `mean`, with the larger mean
+    share. Unless more than half of the models have a vote, the tier's vote is empty.
+    """
     answered = [(endpoint, vote) for endpoint, vote in voices if vote is not None]
     if not has_quorum(len(answered), len(voices)):
         return TierVote()
@@ -315,32 +361,45 @@ def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "
 
 
 def _lean_of_majority(words: Sequence[PairWord]) -> float:
-    """Compute the share of families by which a word leads; 0 if neither text has a majority."""
-    if not any(has_quorum(words.count(word), len(words)) for word in WINS):
+    """Compute the families' mean lean, from A (1) to B (-1); 0 if neither text has a majority of them."""
+    has_majority = any(has_quorum(words.count(letter), len(words)) for letter in WINS)
+    if not has_majority:
         return 0.0
     return fmean(Vote(word).lean for word in words)
 
 
 def _agreement(words: Sequence[PairWord], word: PairWord) -> Consensus | None:
-    """Say how many families agree with their tier's word; None if all do."""
+    """Say how many families agree with their tier's word; None if all families have the same one.
+
+    "majority" is more than half of them, and "single" just one; any other number is "none".
+    """
     if len(set(words)) == 1:
         return None
-    families = words.count(word)
-    if has_quorum(families, len(words)):
+    families_for_word = words.count(word)
+    if has_quorum(families_for_word, len(words)):
         return "majority"
-    return "single" if families == 1 else "none"
+    if families_for_word == 1:
+        return "single"
+    return "none"
 
 
 def favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:
     """Return the text preferred by the first tier with a winner; None if no tier has one."""
-    return next((vote.word for vote in votes.values() if vote.word in WINS), None)
+    for vote in votes.values():
+        if vote.word in WINS:
+            return vote.word
+    return None
 
 
 def outcomes(votes: Mapping[TierName, TierVote]) -> dict[TierName, Outcome | None]:
-    """Map each tier to its outcome from the first winner's side: its win is an acceptance."""
-    words: dict[PairWord | None, Outcome | None] = {
+    """Translate each tier's vote into an outcome, as seen from the side of the first winner.
+
+    A vote for that text is an acceptance, a vote for the other one a rejection, and a tie an `improve`. A
+    tier without a vote has None.
+    """
+    outcome_of_word: dict[PairWord | None, Outcome | None] = {
         favourite(votes): "accept",
         "tie": "improve",
-        None: None,
+        None: None,  # last, because without a winner `favourite` is None too
     }
-    return {tier: words.get(vote.word, "reject") for tier, vote in votes.items()}
+    return {tier: outcome_of_word.get(vote.word, "reject") for tier, vote in votes.items()}

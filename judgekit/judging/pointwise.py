@@ -62,7 +62,9 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
         why = f"{reply.model} gave no token probabilities"
         raise GatewayError(FailureKind.INVALID_REPLY, why, usage=Usage())
     mass = dict.fromkeys(tokens, 0.0)
-    for text, logprob in reply.logprobs[0].items():
+    logprobs_of_first_token = reply.logprobs[0]
+    for text, logprob in logprobs_of_first_token.items():
+        # "Yes", " yes" and "yes." are all the same answer.
         token = text.strip(_AROUND).lower()
         if token in mass:
             mass[token] += math.exp(logprob)
@@ -92,8 +94,12 @@ def _odds(probability: float) -> float:
 
 
 def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
-    """Return, by rubric and mode, the point where a fetched model is undecided, also in a recording."""
-    if kind_of(endpoint) is not READS_TOKENS or not endpoint.model.startswith("local/"):
+    """Return the probabilities of yes at which a local model is undecided, by rubric and mode.
+
+    They were measured for the models that judgekit fetches itself; other models have none.
+    """
+    is_local = endpoint.model.startswith("local/")
+    if kind_of(endpoint) is not READS_TOKENS or not is_local:
         return {}
     from judgekit.providers import local  # noqa: PLC0415 - what runs a model, where one does
 
@@ -110,11 +116,17 @@ def centred(yes: float, threshold: float) -> float:
 def earned_scores(
     scores: Mapping[str, float], idle: float, bar: float, span: float
 ) -> dict[str, float]:
-    """Lower scores below `bar` if their mean hardly exceeds `idle`; `span` is the scale's length."""
-    least = LEAST_LEAD * span
-    if fmean(scores.values()) - idle >= least:
+    """Return the scores, lowered below `bar` if the text didn't earn them.
+
+    It earned them if their mean exceeds `idle`, the score of an unrelated subject, by enough of the scale.
+    `span` is the length of the scale.
+    """
+    least_lead = LEAST_LEAD * span
+    lead = fmean(scores.values()) - idle
+    if lead >= least_lead:
         return dict(scores)
-    return {name: min(value, bar - least) for name, value in scores.items()}
+    highest_unearned = bar - least_lead
+    return {name: min(score, highest_unearned) for name, score in scores.items()}
 
 
 class PointwiseQuestions(NamedTuple):
@@ -128,6 +140,7 @@ class PointwiseQuestions(NamedTuple):
     examples: Sequence[tuple[str, str]] = ()
 
     def prompts(self) -> list[Messages]:
+        """Build a prompt for each question: the system message, the examples, then the question itself."""
         prompts = []
         for question in self.questions.values():
             messages = [Message("system", self.system)]
@@ -143,9 +156,10 @@ class PointwiseQuestions(NamedTuple):
 async def ask_pointwise(
     session: Session, endpoint: Endpoint, points: PointwiseQuestions, timeout: float
 ) -> Answer[dict[str, dict[str, float]]]:
-    """Ask each question for the probability of each token; no value after the first failure.
+    """Ask each question in turn, for the probability of each token.
 
-    A session never asks one twice. The time limit for them all is `timeout` seconds each.
+    After the first failure no other question is asked, and the answer has no value. A session never asks the
+    same question twice. All questions together may take `timeout` seconds times their number.
     """
     started = time.monotonic()
     usage = Usage()
@@ -217,6 +231,7 @@ class TokenReader:
         return (LEAST_MASS, LEAST_LEAD, LEAST_GAIN, LEAST_GAIN_OVER_MEMORY, ALTERNATIVES)
 
     def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
+        """Build the prompts for people to read: the questions', then those of controls that are shown."""
         prompts = _pointwise_questions(questionnaire, fence).prompts()
         for control in questionnaire.controls:
             if control.is_shown:
@@ -224,22 +239,29 @@ class TokenReader:
         return prompts
 
     def words(self, questionnaire: Questionnaire, fence: Fence) -> Any:  # noqa: ANN401 - JSON
-        told = []
-        for asked in (questionnaire, *(each.questionnaire for each in questionnaire.controls)):
-            points = _pointwise_questions(asked, fence)
-            told.append([points.prompts(), points.tokens])
-        return told
+        """List the prompts and possible answers of the questionnaire and its controls, to be hashed."""
+        words = []
+        questionnaires = [questionnaire]
+        questionnaires += [control.questionnaire for control in questionnaire.controls]
+        for each_questionnaire in questionnaires:
+            questions = _pointwise_questions(each_questionnaire, fence)
+            words.append([questions.prompts(), questions.tokens])
+        return words
 
     async def ask(
         self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
     ) -> Answer[Answers]:
-        """Ask for the answers, as far as they're earned; no value if a call failed."""
+        """Ask the questions and then their controls; returns the points that the subject earns.
+
+        A control is asked only while the points are high enough to matter. Without a value if a call failed.
+        """
         del sample  # probabilities don't vary between samples
         started = time.monotonic()
         timeout = questionnaire.timeout
-        asked = _pointwise_questions(questionnaire, session.fence)
-        answers = [await ask_pointwise(session, endpoint, asked, timeout)]
-        shares = answers[0].value
+        questions = _pointwise_questions(questionnaire, session.fence)
+        answer = await ask_pointwise(session, endpoint, questions, timeout)
+        answers = [answer]
+        shares = answer.value
         if not shares:
             return joined(answers, None, started)
         points = _points_of(questionnaire, shares)
@@ -247,29 +269,31 @@ class TokenReader:
         for control in questionnaire.controls:
             if not control.is_needed(earned_points):
                 break
-            idle = _pointwise_questions(control.questionnaire, session.fence)
-            idle = idle._replace(tokens=asked.tokens)
-            answers.append(await ask_pointwise(session, endpoint, idle, timeout))
-            idle_shares = answers[-1].value
-            if not idle_shares:
+            control_questions = _pointwise_questions(control.questionnaire, session.fence)
+            # A control may have fewer kinds of questions, but its probabilities have to be comparable.
+            control_questions = control_questions._replace(tokens=questions.tokens)
+            control_answer = await ask_pointwise(session, endpoint, control_questions, timeout)
+            answers.append(control_answer)
+            if not control_answer.value:
                 return joined(answers, None, started)
-            weighed = control.weigh(points, _points_of(control.questionnaire, idle_shares))
-            earned_points = {
-                name: min(value, weighed[name]) for name, value in earned_points.items()
-            }
+            control_points = _points_of(control.questionnaire, control_answer.value)
+            weighed = control.weigh(points, control_points)
+            earned_points = {name: min(earned_points[name], weighed[name]) for name in points}
         return joined(answers, Answers(earned_points, shares), started)
 
 
 def _pointwise_questions(questionnaire: Questionnaire, fence: Fence) -> PointwiseQuestions:
-    """Phrase the questions for a one-token answer; a scale is described by its two ends."""
-    tokens: dict[str, None] = {}  # each once, numbers before words
+    """Phrase a questionnaire's questions for one-token answers, and list the possible tokens."""
+    numbers: list[str] = []
+    words: list[str] = []
     questions = {}
     for name, question in questionnaire.questions.items():
         questions[name] = _in_words(question)
-        if question.kind != "predicate":
-            tokens |= dict.fromkeys(question.values)
-    for question in questionnaire.questions.values():
-        tokens |= dict.fromkeys(question.values)
+        if question.kind == "predicate":
+            words += question.values
+        else:
+            numbers += question.values
+    tokens = dict.fromkeys([*numbers, *words])  # each once, in order
     examples = [(context(fence), answer) for context, answer in questionnaire.turns]
     return PointwiseQuestions(
         system=questionnaire.guarded_system(fence),
@@ -295,6 +319,7 @@ def _in_words(question: TypedQuestion) -> str:
 
 
 def _points_of(questionnaire: Questionnaire, shares: Shares) -> dict[str, float]:
+    """Average each answer's points by the probabilities in `shares`."""
     points = {}
     for name in questionnaire.names_of_answers():
         points[name] = mean_points(shares[name], questionnaire.points_of_words)

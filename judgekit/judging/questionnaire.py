@@ -44,7 +44,9 @@ class TypedQuestion:
     @property
     def values(self) -> tuple[str, ...]:
         """All possible answers."""
-        return ("yes", "no") if self.kind == "predicate" else tuple(self.options)
+        if self.kind == "predicate":
+            return ("yes", "no")
+        return tuple(self.options)
 
     @property
     def ideal(self) -> str:
@@ -90,17 +92,26 @@ class Questionnaire:
     controls: Sequence[Control] = ()
 
     def guarded_system(self, fence: Fence) -> str:
-        """Write the text before the subject, with the nonce last so that the rest can be cached."""
+        """Write the text before the subject: the system prompt, the examples, and the fence's guard.
+
+        The guard names the fence's random nonce. It comes last, so that a server can cache all before it.
+        """
         if not self.examples:
             return f"{self.system} {fence.guard}"
         return "\n\n".join([self.system, *self.examples, fence.guard])
 
     def names_of_answers(self) -> Iterator[str]:
-        """Yield the name of each answer whose points count."""
-        for label in self.labels if self.is_listing else ("",):
-            for name, question in self.questions.items():
-                if question.kind != "choice":
-                    yield self.question_of(label, name) if label else name
+        """Yield the name of each answer that has points: in a listing, one for each label and question.
+
+        A choice between texts has no points.
+        """
+        names = [name for name, question in self.questions.items() if question.kind != "choice"]
+        if not self.is_listing:
+            yield from names
+            return
+        for label in self.labels:
+            for name in names:
+                yield self.question_of(label, name)
 
     def question_of(self, label: str, name: str) -> str:
         """Name a question about a label."""
@@ -139,11 +150,14 @@ class Answers:
 def mean_points(
     probabilities: Mapping[str, float], points_of_words: Mapping[str, int] = {}
 ) -> float:
-    """Average points by their probabilities."""
+    """Average the points of possible answers, weighted by their probabilities.
+
+    `points_of_words` gives the points of answers such as yes and no; any other answer is a number itself.
+    """
     weighted_points = []
-    for word, probability in probabilities.items():
-        point = points_of_words[word] if word in points_of_words else int(word)
-        weighted_points.append(point * probability)
+    for answer, probability in probabilities.items():
+        points = points_of_words[answer] if answer in points_of_words else int(answer)
+        weighted_points.append(points * probability)
     return sum(weighted_points)
 
 

@@ -49,13 +49,13 @@ _ELLIPSIS = re.compile(r"\u2026|\.\.\.")
 async def judge_at_depth(
     choose: Callable[[Document], Depth], judge: DocumentJudge, state: JudgingState[Document]
 ) -> Verdict:
-    """Judge a prepared text at the depth that `choose` returns for it."""
+    """Judge a prepared text at the depth that `choose` returns for it; a refused one has no depth."""
     judge.note_refusal_and_cuts(state)
     if state.refused:
         return await judge.run(state)
     document = state.subject
-    deepen = partial(with_depth, judge, choose(document), document)
-    judge, depth = await running.run_in_thread(deepen)
+    find_models = partial(with_depth, judge, choose(document), document)
+    judge, depth = await running.run_in_thread(find_models)  # may ask servers for their models
     if depth.depth == "peers":
         verdict = await _judge_with_review(judge, state)
     else:
@@ -94,10 +94,13 @@ def with_depth(
 
 
 def _panel_for(settings: JudgeSettings, subject: Document) -> tuple[Endpoint, ...]:
-    """Pick a model from each family that didn't write the subject."""
+    """Pick a model from each family that didn't write the subject; other providers' too in a mixed panel."""
     models_by_tier = panel.with_families(settings.models_by_tier)
-    others = settings.others if settings.is_mixed else tuple
-    return panel.model_of_each_family(models_by_tier, others, subject.author_families)
+    if settings.is_mixed:
+        find_others = settings.others
+    else:
+        find_others = tuple  # there are none
+    return panel.model_of_each_family(models_by_tier, find_others, subject.author_families)
 
 
 @dataclass
@@ -118,18 +121,29 @@ class _RaisedFinding:
         return not self.dropped and family not in self.by
 
     def record(self) -> ReviewedFinding:
-        """Build the record of a finding, which is upheld if it's confirmed, or quoted by two models."""
-        confirmed = [family for family, check in self.checks.items() if check.holds]
-        refuted = [family for family, check in self.checks.items() if not check.holds]
-        was_raised_twice = bool(self.finding.quote) and len(self.by) > 1
-        upheld = not self.dropped and (bool(confirmed) or was_raised_twice)
+        """Build the record of a finding.
+
+        It's upheld if another family confirmed it, or two families raised it with the same quote, unless it
+        was dropped.
+        """
+        confirmed_by = []
+        refuted_by = []
+        quotes = {}
+        for family, check in self.checks.items():
+            quotes[family] = check.quote
+            if check.holds:
+                confirmed_by.append(family)
+            else:
+                refuted_by.append(family)
+        was_raised_twice = self.finding.quote != "" and len(self.by) > 1
+        is_supported = bool(confirmed_by) or was_raised_twice
         return ReviewedFinding(
             **self.finding.model_dump(),
             raised_by=[*self.by],
-            confirmed_by=confirmed,
-            refuted_by=refuted,
-            evidence={family: check.quote for family, check in self.checks.items()},
-            held=upheld,
+            confirmed_by=confirmed_by,
+            refuted_by=refuted_by,
+            evidence=quotes,
+            held=is_supported and not self.dropped,
             checked=self.checked,
             dropped=self.dropped,
         )
@@ -163,22 +177,29 @@ async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]
 
 
 def _collect_findings(state: JudgingState[Document], text: str) -> list[_RaisedFinding]:
-    """Collect the families' findings, each once; those whose quote isn't in `text` are dropped."""
-    merged: dict[tuple[str, ...], _RaisedFinding] = {}
+    """Collect all families' findings, each once, and mark those that won't be reviewed as dropped.
+
+    These are the ones with a quote that isn't in `text`, and those beyond `MOST_REVIEWED`.
+    """
+    findings_by_key: dict[tuple[str, ...], _RaisedFinding] = {}
     for _, endpoint, opinion in state.voices:
         for finding in opinion.findings:
             key = (finding.dimension, _plain(finding.issue), _plain(finding.quote))
-            raised = merged.setdefault(key, _RaisedFinding(finding))
-            raised.by[endpoint.family] = None
-    for place, raised in enumerate(merged.values()):
+            if key not in findings_by_key:
+                findings_by_key[key] = _RaisedFinding(finding)
+            findings_by_key[key].by[endpoint.family] = (
+                None  # a dict keeps each family once, in order
+            )
+    findings = list(findings_by_key.values())
+    for number, raised in enumerate(findings, 1):
         quote = raised.finding.quote
         if quote and not is_quoted(quote, text):
             raised.dropped = (
                 f"its quote is not in the text, or shorter than {LEAST_QUOTE} characters"
             )
-        elif place >= MOST_REVIEWED:
+        elif number > MOST_REVIEWED:
             raised.dropped = f"only {MOST_REVIEWED} findings are reviewed"
-    return list(merged.values())
+    return findings
 
 
 async def _check_findings(
@@ -208,41 +229,50 @@ def _note_checks(
     """Note one family's checks of others' findings in `raised`.
 
     A check only counts with a quote from the text, and not if the family both confirms and refutes the
-    finding.
+    finding. Without a single check that counts, nothing is noted.
     """
     findings = _findings_for(family, raised)
-    checks_by_number: dict[int, dict[bool, CheckReply]] = {}
+    confirmations: dict[int, CheckReply] = {}  # the first one of each finding, by its number
+    refutations: dict[int, CheckReply] = {}
     for check in checks:
         if check.finding in findings and is_quoted(check.quote, text):
-            checks_by_number.setdefault(check.finding, {}).setdefault(check.holds, check)
-    if not checks_by_number:  # a family without a single valid check has checked nothing
+            checks_with_answer = confirmations if check.holds else refutations
+            checks_with_answer.setdefault(check.finding, check)
+    if not confirmations and not refutations:
         return
     for number, finding in findings.items():
         finding.checked = True
-        checks_by_answer = checks_by_number.get(number, {})
-        if len(checks_by_answer) == 1:  # otherwise it didn't check this one, or said both
-            (finding.checks[family],) = checks_by_answer.values()
+        confirmation = confirmations.get(number)
+        refutation = refutations.get(number)
+        if confirmation and refutation:
+            continue  # the family contradicts itself
+        check_that_counts = confirmation or refutation
+        if check_that_counts:
+            finding.checks[family] = check_that_counts
 
 
 def _findings_for(family: str, raised: Sequence[_RaisedFinding]) -> dict[int, _RaisedFinding]:
-    """Map numbers to the findings that models of a family are asked about."""
+    """Map numbers, from 1, to the findings that models of a family are asked about."""
     return {number: finding for number, finding in enumerate(raised, 1) if finding.is_for(family)}
 
 
 def is_quoted(quote: str, text: str) -> bool:
-    """Whether all parts of a quote, split at ellipses, occur in a text normalised by `_plain`."""
-    parts = list(filter(None, map(_plain, _ELLIPSIS.split(quote, MOST_CUTS))))
-    is_long_enough = sum(map(len, parts)) >= LEAST_QUOTE
-    return is_long_enough and all(part in text for part in parts)
+    """Whether a quote is long enough, and each of its parts between ellipses occurs in the text.
+
+    The text must have been normalised by `_plain`; the quote is normalised here.
+    """
+    parts = [_plain(part) for part in _ELLIPSIS.split(quote, MOST_CUTS)]
+    length = sum(len(part) for part in parts)
+    return length >= LEAST_QUOTE and all(part in text for part in parts)
 
 
 def _plain(text: str) -> str:
-    """Normalise a text: lower case, single blanks, and lookalike letters replaced by plain ones."""
-    if text.isascii():
-        letters = text
-    else:
+    """Normalise a text, so that a quote with other capitals, blanks or lookalike letters is found in it."""
+    letters = text
+    if not text.isascii():
         letters = folded(text).replace("\0", "")
-    return " ".join(letters.casefold().split()).strip("\"' ")
+    words = letters.casefold().split()
+    return " ".join(words).strip("\"' ")
 
 
 async def _ask_for_checks(
@@ -282,7 +312,7 @@ async def _ask_for_checks(
 
 
 def _add_cost(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[Any]:
-    """Add a review's time and cost to a model's first turn, and the reason if the review failed."""
+    """Return a model's turn with the review's time and cost added, and its failure if it failed."""
     first_answer = turn.answer
     failure = first_answer.failure
     if review.failure:
@@ -298,10 +328,12 @@ def _add_cost(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[An
 
 
 def _finding_text(finding: Finding) -> str:
-    """Write a finding for models, without secrets."""
+    """Write a finding for models, without secrets: its dimension and location, the issue, and any quote."""
     heading = ", ".join(filter(None, (finding.dimension, finding.location)))
-    quote = f"\nQuote: {finding.quote}" if finding.quote else ""
-    return redact.words(f"{heading}: {finding.issue}{quote}")
+    text = f"{heading}: {finding.issue}"
+    if finding.quote:
+        text += f"\nQuote: {finding.quote}"
+    return redact.words(text)
 
 
 async def _score_again(

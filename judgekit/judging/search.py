@@ -145,11 +145,15 @@ class SearchResult(BaseModel, frozen=True):
         return escaped(f"<{found} for {short_line(self.query, _MOST_QUERY)!r}>")
 
     def _repr_html_(self) -> str:
+        """Return a table for notebooks, with a row for each result."""
         rows = []
         for result in self.results:
-            place = result.path if result.line is None else f"{result.path}:{result.line}"
-            confidence = f"{result.confidence_label} {result.confidence or 0:.2f}"
-            rows.append({"title": result.title, "confidence": confidence, "path": place})
+            location = result.path
+            if result.line is not None:
+                location = f"{result.path}:{result.line}"
+            number = 0.0 if result.confidence is None else result.confidence
+            confidence = f"{result.confidence_label} {number:.2f}"
+            rows.append({"title": result.title, "confidence": confidence, "path": location})
         return table_html(rows)
 
     def to_dict(self) -> dict[str, Any]:
@@ -222,9 +226,13 @@ def search(
 
 
 def _result(kept: KeptHit, probability: float | None) -> Result:
-    """Build the result for a hit, with the tier that kept it and a decision model's probability."""
-    fields = kept.hit.shown() | {"because": kept.because}
-    if kept.kept_by != "bm25":
+    """Build the result for a hit that was kept.
+
+    A decision model's `probability`, if there is one, replaces the hit's own confidence.
+    """
+    fields = kept.hit.shown()
+    fields["because"] = kept.because
+    if kept.kept_by != "bm25":  # else the hit says whether BM25 or a program found it
         fields["kept_by"] = kept.kept_by
     if probability is not None:
         fields["confidence"] = probability
@@ -241,13 +249,19 @@ def _propose(
     limit: int,
     judge: bool,
 ) -> RankedCandidates:
-    """Find candidates, more than `limit` if models choose among them."""
+    """Find candidates for a query, the best first.
+
+    There are `limit` at most, or more if models are to choose among them (`judge`). Without `roots`, the
+    configured folders are searched, or the configured program is asked.
+    """
     retrieval = config.retrieval
-    pool = max(limit, ON_DEMAND_POOL, retrieval.pool) if judge else limit
+    most_candidates = limit
+    if judge:
+        most_candidates = max(limit, ON_DEMAND_POOL, retrieval.pool)
     folders = [_folder(root) for root in roots or ()]
     options = {
         "project": home,
-        "limit": pool,
+        "limit": most_candidates,
         "trusted": folders or configuration.user_roots() or (),
         "profiles": profiles,
         "snippets": True,
@@ -261,7 +275,7 @@ def _propose(
 def _texts_of(
     query: str, candidates: Sequence[Candidate], config: Config, profiles: Profiles
 ) -> Candidates:
-    """Prepare candidates for models: with the beginning of each text, and without secrets."""
+    """Pair candidates with the beginnings of their texts, without secrets unless redaction is off."""
     texts = []
     for candidate in candidates:
         if config.judge.redact:
@@ -274,7 +288,10 @@ def _texts_of(
 
 
 def _folder(root: str) -> str:
-    """Return the absolute path of a caller's root; raises `InputError` if it isn't a folder."""
+    """Return the absolute path of a caller's root; raises `InputError` if it isn't a folder.
+
+    The name that stands for the client's own store (`AUTO_ROOT`) is returned as it is.
+    """
     if root == api.AUTO_ROOT:
         return root
     path = Path(root)
@@ -300,7 +317,7 @@ def judged_hook(
     """
     config = configuration.load(Path(project))
     retrieval = config.retrieval
-    transcript_path = str(payload.get("transcript_path") or "")
+    transcript_path = str(payload.get("transcript_path") or "")  # without one there are no turns
     turns = transcript.last_turns(transcript_path, retrieval.context_turns)
     query = Query(_with_best_parts_first(prompt, parts, config), turns)
     candidates = _add_texts(query, hits, _passages_of(prompt, hits, config, project))
@@ -315,40 +332,43 @@ def judged_hook(
 def choose_for_prompt(
     selection: Selection, hits: Sequence[Candidate], retrieval: RetrievalConfig
 ) -> HookChoice:
-    """Choose the hits that models keep; if the model has a threshold, those above it, likeliest first.
+    """Choose the hits of a prompt to inject, by the decisions that models made on them.
 
-    Of the hits no model decided on, the first ones are taken, in BM25's order.
+    A hit is injected if the models kept it. If the user set a threshold for the model, its probability has to
+    reach that instead, and the likeliest hit comes first. Of the hits no model decided on, those among the
+    first `fallback_top_k` are injected.
     """
     threshold = retrieval.inject_above.get(model_of(selection))
     probabilities = probabilities_of(selection)
-    kept = []
+    kept_positions = []
     undecided = []
-    for place, (hit, decision) in enumerate(zip(hits, selection.decisions, strict=True)):
+    for position, (hit, decision) in enumerate(zip(hits, selection.decisions, strict=True)):
         if decision.decision == "undetermined":
             undecided.append(hit)
-            is_kept = place < retrieval.fallback_top_k
-        elif threshold is not None and place in probabilities:
-            is_kept = probabilities[place] >= threshold
+            is_kept = position < retrieval.fallback_top_k
+        elif threshold is not None and position in probabilities:
+            is_kept = probabilities[position] >= threshold
         else:
             is_kept = decision.decision == "kept"
         if is_kept:
-            kept.append(place)
+            kept_positions.append(position)
     if threshold is not None:
         # Hits without a probability, which no model decided on, come last.
-        kept.sort(key=lambda place: -probabilities.get(place, 0.0))
-    is_shown = selection.by_decisions or threshold is not None
+        kept_positions.sort(key=lambda position: -probabilities.get(position, 0.0))
+    mean_something = selection.by_decisions or threshold is not None
     return HookChoice(
-        kept=[hits[place] for place in kept],
+        kept=[hits[position] for position in kept_positions],
         undecided=undecided,
         selection=selection,
-        probabilities=probabilities if is_shown else {},
+        probabilities=probabilities if mean_something else {},
         only_drops=is_uncalibrated(selection) and threshold is None,
     )
 
 
 def _passages_of(prompt: str, hits: Sequence[Candidate], config: Config, project: str) -> list[str]:
-    """Return the passage of each hit that fits the prompt, as models see it."""
-    profiles = None  # the bundled ones if the project's are invalid, which the search has reported
+    """Return each hit's best passage for the prompt, cut to a snippet and, if configured, without secrets."""
+    # None stands for the bundled profiles. The search has already reported it if the project's are invalid.
+    profiles = None
     with suppress(ConfigError):
         profiles = Profiles(compile_profiles(Path(project)))
     texts = []
@@ -368,27 +388,36 @@ def is_uncalibrated(selection: Selection) -> bool:
 def probabilities_of(selection: Selection) -> dict[int, float]:
     """Map each candidate's position to the probability it's kept; empty for models that give none."""
     probabilities = {}
-    for place, decision in enumerate(selection.decisions):
+    for position, decision in enumerate(selection.decisions):
         if decision.probability is not None:
-            probabilities[place] = decision.probability
+            probabilities[position] = decision.probability
     return probabilities
 
 
 def model_of(selection: Selection) -> str:
     """Name the one model that answered; "" if there were several, or none."""
     names = {row.model for row in selection.rounds if row.opinion is not None}
-    return names.pop() if len(names) == 1 else ""
+    if len(names) != 1:
+        return ""
+    return names.pop()
 
 
 def _snippet(passage: str, body: str) -> str:
-    """Return the beginning of a passage without secrets; if its memory has one, the memory's beginning."""
+    """Cut a passage of a memory to a snippet without secrets; "" for an empty passage.
+
+    If the memory's `body` holds a secret anywhere, the snippet is the beginning of the body instead.
+    """
     beginning = passage[:SNIPPET_CHARS]
     if not beginning:
-        return beginning
-    # A passage may begin or end inside a secret, which isn't recognised there.
-    memory = redaction.redact(body[:WHOLE_CHARS])
-    text = memory.text if memory.secrets else redaction.words(beginning)
-    return " ".join(text.split())[:SNIPPET_CHARS]
+        return ""
+    redacted_body = redaction.redact(body[:WHOLE_CHARS])
+    if redacted_body.secrets:
+        # The passage may begin or end inside a secret, which isn't recognised there.
+        text = redacted_body.text
+    else:
+        text = redaction.words(beginning)
+    on_one_line = " ".join(text.split())
+    return on_one_line[:SNIPPET_CHARS]
 
 
 def _with_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> str:
@@ -408,31 +437,36 @@ def _with_best_parts_first(prompt: str, parts: Sequence[str], config: Config) ->
             return prompt
         shown_parts = [redaction.redact(part).text for part in parts]
     shown_prompt = " ".join(shown_prompt.split())
-    parts_within = [part for part in shown_parts if part in shown_prompt]
-    return "\n".join([*parts_within, shown_prompt])
+    # A part that begins or ends inside a secret still shows half of it. The redacted prompt doesn't hold
+    # such a part, so it's left out.
+    safe_parts = [part for part in shown_parts if part in shown_prompt]
+    return "\n".join([*safe_parts, shown_prompt])
 
 
 def choose_results(
     selection: Selection | str, candidates: Sequence[Candidate], mode: ModeName, top_k: int
 ) -> tuple[list[KeptHit], str | None]:
-    """Pick the candidates that stand, with whatever kept each; returns the answer's caveats too, or None.
+    """Pick the candidates to return, each with the tier that kept it or "bm25".
 
-    Of those that no tier decided on, strict mode takes only the best, up to `top_k`. If no model was asked,
-    `selection` is the reason.
+    Returns too why models decided on none or only some of them, or None if they decided on all.
+
+    Candidates that no tier decided on are kept in lenient mode; strict mode keeps those among the first
+    `top_k` that BM25 could rate. If no model was asked, `selection` is the reason: lenient mode then keeps
+    all candidates, and strict mode the first `top_k` that BM25 is sure of.
     """
     if isinstance(selection, str):
         if mode == "strict":
             sure = [hit for hit in candidates if hit.confidence_label == INJECTED_LABEL]
             candidates = sure[:top_k]
         return [KeptHit(hit, "bm25") for hit in candidates], selection
-    fallback = candidates
+    kept_if_undecided = candidates
     if mode == "strict":
-        fallback = [hit for hit in candidates[:top_k] if hit.rated]
+        kept_if_undecided = [hit for hit in candidates[:top_k] if hit.rated]
     kept = []
     for candidate, decision in zip(candidates, selection.decisions, strict=True):
         if decision.decision == "kept":
             kept.append(KeptHit(candidate, decision.tier or "", decision.because))
-        elif decision.decision == "undetermined" and candidate in fallback:
+        elif decision.decision == "undetermined" and candidate in kept_if_undecided:
             kept.append(KeptHit(candidate, "bm25", decision.because))
     return kept, selection.degraded
 
@@ -465,7 +499,10 @@ async def _judge(
 
 
 async def _prepare_all(settings: JudgeSettings, timeout: float) -> float:
-    """Import the models' packages before any call's timeout runs; returns the seconds it took."""
+    """Import the models' packages before any call's timeout runs; returns the seconds it took.
+
+    Stops after `timeout` seconds, so the result tells the caller that no time is left.
+    """
     started = time.monotonic()
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout):
@@ -476,12 +513,15 @@ async def _prepare_all(settings: JudgeSettings, timeout: float) -> float:
 
 
 def _add_texts(query: Query, candidates: Sequence[Candidate], texts: Sequence[str]) -> Candidates:
-    """Pair hits with their texts, as models see them; an id found in two stores gets its place added."""
+    """Pair hits with their texts, as models see them.
+
+    If two hits from different stores have the same id, each gets its position as a suffix.
+    """
     ids = [candidate.id for candidate in candidates]
     prompt_candidates = []
-    for place, (candidate, text) in enumerate(zip(candidates, texts, strict=True)):
-        name = candidate.id
-        if ids.count(name) > 1:
-            name = f"{name}~{place}"
-        prompt_candidates.append(PromptCandidate.of(candidate, name, text))
+    for position, (candidate, text) in enumerate(zip(candidates, texts, strict=True)):
+        unique_id = candidate.id
+        if ids.count(candidate.id) > 1:
+            unique_id = f"{candidate.id}~{position}"
+        prompt_candidates.append(PromptCandidate.of(candidate, unique_id, text))
     return Candidates(query, tuple(prompt_candidates))

@@ -39,28 +39,34 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return await self.measured_for(query).judge(Candidates(query, tuple(candidates)))
 
     def measured_for(self, query: Query) -> CandidateJudge:
-        """Drop the learned thresholds if models see more than they did then: earlier turns."""
+        """Return a judge without the calibration if the query has earlier turns; else this judge.
+
+        The requests a calibration was learned from had none, so its thresholds don't hold.
+        """
         finality = self.settings.finality
         if finality is None or not query.turns:
             return self
         why = "its labelled requests had no earlier conversation; set retrieval.context_turns to 0"
-        notes = [f"calibration {finality.id} not used: {why}", self.settings.calibration_warning]
-        return self.with_settings(finality=None, calibration_warning="; ".join(filter(None, notes)))
+        warning = f"calibration {finality.id} not used: {why}"
+        earlier_warning = self.settings.calibration_warning
+        if earlier_warning:
+            warning = f"{warning}; {earlier_warning}"
+        return self.with_settings(finality=None, calibration_warning=warning)
 
     def redacted(self, subject: Candidates) -> tuple[Candidates, int]:
-        """Remove the secrets from the query and the candidates, and count them."""
+        """Replace the secrets in the query and the candidates, and count them; none if redaction is off."""
         if not self.settings.redact:
             return subject, 0
         # Prompts hold less of each text; the margin keeps a secret from being cut before it's
         # found.
-        turns = []
-        for turn in subject.query.turns:
-            turns.append(redact.words(turn[: 4 * documents.TURN_CHARS + redact.MARGIN]))
-        text = redact.words(subject.query.text[: documents.PROMPT_CHARS + redact.MARGIN])
-        candidates = tuple(map(_redacted, subject.candidates))
-        shown_texts = (text, *turns, *map(candidate_text, candidates))
-        secrets = sum(shown_text.count(redact.MARK) for shown_text in shown_texts)
-        return Candidates(Query(text, tuple(turns)), candidates), secrets
+        most_of_turn = 4 * documents.TURN_CHARS + redact.MARGIN
+        most_of_query = documents.PROMPT_CHARS + redact.MARGIN
+        turns = [redact.words(turn[:most_of_turn]) for turn in subject.query.turns]
+        query_text = redact.words(subject.query.text[:most_of_query])
+        candidates = tuple(map(_redact_candidate, subject.candidates))
+        redacted_texts = [query_text, *turns, *map(candidate_text, candidates)]
+        secrets = sum(text.count(redact.MARK) for text in redacted_texts)
+        return Candidates(Query(query_text, tuple(turns)), candidates), secrets
 
     def question(self, tier: TierName, state: JudgingState[Candidates]) -> SelectQuestion:
         """Build the question for a tier, about the candidates that need it and no others."""
@@ -70,40 +76,43 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             step = self._step_for(candidate.id, state)
             if isinstance(step, Ask) and step.tier == tier:
                 contested.append(candidate)
-        # If the deep tier failed, the tiebreaker replaces it, as there's no disagreement.
-        has_deep_marks = any(state.opinions.get("deep", {}).values())
-        stands_in = tier == "tiebreaker" and not has_deep_marks
+        deep_marks = state.opinions.get("deep", {}).values()
+        lacks_deep_marks = all(mark is None for mark in deep_marks)
+        instructions_tier = tier
+        if tier == "tiebreaker" and lacks_deep_marks:
+            # There's no disagreement to settle, so the tiebreaker takes the deep tier's part.
+            instructions_tier = "deep"
         return SelectQuestion(
             self.settings,
             subject._replace(candidates=tuple(contested)),
             tier,
-            instructions_tier="deep" if stands_in else tier,
+            instructions_tier=instructions_tier,
         )
 
     def step(self, state: JudgingState[Candidates]) -> Step:
-        """Find the first tier that some candidate needs, or an end, when each candidate has its own."""
-        waiting = set()
+        """Ask the first tier that some candidate still needs; end when no candidate needs one."""
+        needed_tiers = set()
         for candidate in state.subject.candidates:
             step = self._step_for(candidate.id, state)
             if isinstance(step, Ask):
-                waiting.add(step.tier)
+                needed_tiers.add(step.tier)
         for tier in self.models_by_tier:
-            if tier in waiting:
+            if tier in needed_tiers:
                 return Ask(tier)
         return EACH_HAS_ITS_OWN
 
     def evidence(self, state: JudgingState[Candidates], candidate: str = "") -> Evidence:
-        """Read the tiers' opinions of one candidate, by its id."""
-        evidence = {}
+        """Read the tiers' opinions of one candidate, by its id; tiers not asked about it are left out."""
+        evidence_by_tier = {}
         for tier, marks in state.opinions.items():
             if candidate in marks:
-                decides = tier in self.settings.deciding_tiers
-                evidence[tier] = read_candidate(marks[candidate], decides=decides)
-        return evidence
+                is_decision_model = tier in self.settings.deciding_tiers
+                evidence_by_tier[tier] = read_candidate(marks[candidate], decides=is_decision_model)
+        return evidence_by_tier
 
     def rules(self, state: JudgingState[Candidates]) -> EscalationRules:
-        """Return the rules for candidates."""
-        del state
+        """Return the rules for candidates; a single tier decides alone, even if strict mode wants proof."""
+        del state  # the rules are the same throughout
         rules = self.settings.escalation_rules("candidate")
         if len(self.models_by_tier) == 1:
             # Callers who set a single tier, like the prompt hook, want its answer as it is.
@@ -111,7 +120,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return rules
 
     def _step_for(self, candidate: str, state: JudgingState[Candidates]) -> Step:
-        """Find the tier to ask about one candidate, by its id, or its end."""
+        """Return the tier to ask next about one candidate, given by its id, or the end of its judging."""
         return decide(self.evidence(state, candidate), self.rules(state))
 
     def unjudged(self, state: JudgingState[Candidates], why: str) -> Selection:
@@ -136,11 +145,16 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         )
 
     def _is_by_decisions(self, state: JudgingState[Candidates]) -> bool:
-        """Whether only decision models were asked."""
-        return bool(state.rounds) and set(state.opinions) <= set(self.settings.deciding_tiers)
+        """Whether any model was asked, and all were decision models."""
+        asked_tiers = set(state.opinions)
+        return bool(state.rounds) and asked_tiers <= set(self.settings.deciding_tiers)
 
     def _why_unproven(self, state: JudgingState[Candidates]) -> list[Reservation]:
-        """Explain why candidates that every tier kept are undecided; empty if there are none."""
+        """Explain why candidates that every tier kept are still undetermined.
+
+        In strict mode, decision models don't keep a candidate alone. In lenient mode, or if another kind of
+        model was asked, there's nothing to explain, so the list is empty.
+        """
         is_strict = self.settings.mode == "strict"
         if not is_strict or not self._is_by_decisions(state):
             return []
@@ -148,7 +162,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return [Reservation(ReservationKind.UNPROVEN, reason)]
 
     def _decision(self, state: JudgingState[Candidates], candidate: str) -> Decision:
-        """Combine the tiers' marks of one candidate, by its id, into a decision."""
+        """Decide on one candidate, by its id, from the tiers' marks of it; may be undetermined."""
         step = self._step_for(candidate, state)
         end = step if isinstance(step, End) else UNASKED
         # `improve` means exactly between keeping and dropping, so it decides nothing.
@@ -164,7 +178,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         )
 
 
-def _redacted(candidate: PromptCandidate) -> PromptCandidate:
+def _redact_candidate(candidate: PromptCandidate) -> PromptCandidate:
     """Return a copy of a candidate with the secrets in its texts replaced."""
     return replace(
         candidate,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,9 +45,10 @@ class Kept(NamedTuple):
 
 
 def batches(candidates: Sequence[PromptCandidate], most: int) -> list[Sequence[PromptCandidate]]:
-    """Split candidates into as few runs of at most `most` as possible, of nearly equal length."""
-    count = math.ceil(len(candidates) / most)
-    cuts = [round(len(candidates) * number / count) for number in range(count + 1)]
+    """Split candidates into as few batches of at most `most` as possible, of nearly equal length."""
+    total = len(candidates)
+    count = math.ceil(total / most)
+    cuts = [round(total * number / count) for number in range(count + 1)]
     return [candidates[start:end] for start, end in pairwise(cuts)]
 
 
@@ -68,7 +70,11 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return (KEEP_AT, POINTWISE_CHARS)
 
     def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
-        """Build one for each candidate, for all, or for each run and part, by the kind of model."""
+        """Build the questionnaires for one model; how many depends on its kind.
+
+        A model that reads tokens gets one for each candidate, and a decision model a single one about all
+        candidates. A model that writes gets one for each batch of candidates and part of the rubric.
+        """
         kind = kind_of(endpoint)
         candidates = self.subject.candidates
         if kind.candidates_at_once == 1:
@@ -76,9 +82,10 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         if not kind.gives_reasons:
             return [self._about_several(self.rubric, candidates, "", endpoint)]
         questionnaires = []
-        runs = batches(candidates, kind.candidates_at_once or len(candidates))
-        for run, (part, rubric) in product(runs, self.rubrics_by_part.items()):
-            questionnaires.append(self._about_several(rubric, run, part, endpoint))
+        most_at_once = kind.candidates_at_once or len(candidates)
+        for batch in batches(candidates, most_at_once):
+            for part, rubric in self.rubrics_by_part.items():
+                questionnaires.append(self._about_several(rubric, batch, part, endpoint))
         return questionnaires
 
     def asks_in_order(self, endpoint: Endpoint) -> bool:
@@ -91,52 +98,64 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         part: str,
         endpoint: Endpoint | None,
     ) -> Questionnaire:
-        """Ask about several candidates in one listing, each after a label."""
+        """Build the questionnaire about several candidates in one listing, each after a label."""
         query = self.subject.query
         visible_candidates = self._cut(candidates, endpoint)
         listing, labels_by_id = prompt.listed_candidates(query, visible_candidates)
-        usual = self._questionnaire(
+        questionnaire = self._questionnaire(
             rubric,
             key=self._key(candidates, part),
             context=partial(prompt.candidates_context, query=query, listing=listing),
         )
-        labels = {label: candidate_id for candidate_id, label in labels_by_id.items()}
-        return replace(usual, labels=labels, is_listing=True, part=part)
+        ids_by_label = {label: candidate_id for candidate_id, label in labels_by_id.items()}
+        return replace(questionnaire, labels=ids_by_label, is_listing=True, part=part)
 
     def _about_one(self, endpoint: Endpoint | None, candidate: PromptCandidate) -> Questionnaire:
-        """Ask about one candidate alone, with the controls that its yes is weighed against."""
+        """Build the questionnaire about one candidate alone, with the controls for its yes.
+
+        The first control asks about the same candidate for an unrelated request. If there are earlier turns,
+        a second one asks about an unrelated memory. A yes that's as likely there doesn't count.
+        """
         query = self.subject.query
         key = self._key(self.subject.candidates).within(candidate.id)
         threshold = self._threshold(endpoint)
-        idle_query = self._alone(candidate, query._replace(text=pointwise.IDLE), key.within("idle"))
-        controls = [self._control(idle_query, pointwise.LEAST_GAIN, threshold)]
+        unrelated_query = query._replace(text=pointwise.IDLE)
+        of_query = self._pair(candidate, unrelated_query, key.within("idle"))
+        controls = [self._control(of_query, pointwise.LEAST_GAIN, threshold)]
         if query.turns:
             # The same for all candidates, so a session asks it once.
-            idle = self._alone(pointwise.IDLE_MEMORY, query, key.within("idle-memory"))
-            controls.append(self._control(idle, pointwise.LEAST_GAIN_OVER_MEMORY, threshold))
-        asked = self._alone(candidate, query, key)
-        return replace(asked, labels={_ALONE: candidate.id}, controls=controls)
+            of_memory = self._pair(pointwise.IDLE_MEMORY, query, key.within("idle-memory"))
+            controls.append(self._control(of_memory, pointwise.LEAST_GAIN_OVER_MEMORY, threshold))
+        questionnaire = self._pair(candidate, query, key)
+        return replace(questionnaire, labels={_ALONE: candidate.id}, controls=controls)
 
-    def _alone(self, candidate: PromptCandidate, query: Query, key: CallKey) -> Questionnaire:
+    def _pair(self, candidate: PromptCandidate, query: Query, key: CallKey) -> Questionnaire:
+        """Build a questionnaire about one candidate for a query, with the beginning of its text."""
         short = replace(candidate, text=candidate.text[:POINTWISE_CHARS])
         context = partial(prompt.candidate_context, candidate=short, query=query)
         return self._questionnaire(self.rubric, key, context)
 
     def _questionnaire(self, rubric: SelectRubric, key: CallKey, context: Context) -> Questionnaire:
-        """Build the questionnaire about one candidate, with the rubric's worked examples as earlier turns."""
+        """Build a questionnaire with a question for each criterion of the rubric.
+
+        `context` writes the candidates and the query. The rubric's worked examples become earlier turns.
+        """
         questions = {}
         for name, text in rubric.criteria.items():
-            questions[name] = TypedQuestion(getattr(text, self.mode))
+            text_of_mode = getattr(text, self.mode)
+            questions[name] = TypedQuestion(text_of_mode)
         turns = []
         for example in rubric.prompt.examples:
             memory = PromptCandidate.of(example, name="", text=example.text)
-            shown = partial(prompt.candidate_context, candidate=memory, query=Query(example.query))
-            turns.append((shown, "yes" if example.holds else "no"))
+            query = Query(example.query)
+            example_context = partial(prompt.candidate_context, candidate=memory, query=query)
+            turns.append((example_context, "yes" if example.holds else "no"))
+        instructions_tier = self.instructions_tier or self.tier
         return Questionnaire(
             call_key=key,
             timeout=self.limits.timeout,
             system=rubric.prompt.system,
-            instructions=getattr(rubric.prompt.instructions, self.instructions_tier or self.tier),
+            instructions=getattr(rubric.prompt.instructions, instructions_tier),
             context=context,
             questions=questions,
             turns=turns,
@@ -145,15 +164,20 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     def _control(
         self, questionnaire: Questionnaire, least_gain: float, threshold: float
     ) -> Control:
-        """Build a control: a real yes has `least_gain` times its odds."""
+        """Build a control from a questionnaire that deserves no yes.
+
+        A candidate's yes counts only if its odds are at least `least_gain` times those of the control's yes.
+        """
 
         def is_needed(yes: Points) -> bool:
+            # A candidate that's dropped anyway needs no control.
             return self._mark(yes, threshold).outcome == "accept"
 
-        def weigh(yes: Points, idle: Points) -> Points:
+        def weigh(yes: Points, yes_of_control: Points) -> Points:
             earned = {}
             for name, probability in yes.items():
-                earned[name] = pointwise.earned(probability, idle[name], least_gain)
+                control_probability = yes_of_control[name]
+                earned[name] = pointwise.earned(probability, control_probability, least_gain)
             return earned
 
         return Control(questionnaire, is_needed, weigh)
@@ -161,71 +185,86 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     def _cut(
         self, candidates: Sequence[PromptCandidate], endpoint: Endpoint | None
     ) -> list[PromptCandidate]:
-        """Cut candidates to their share of the model's limit, and each to the tier's."""
+        """Cut each candidate's text to the tier's limit, and to an even share of the model's context."""
         # A model might silently ignore text beyond its context and judge it anyway.
         context_limit = CONTEXT_CHARS
         if endpoint is not None:
             context_limit = endpoint.profile.limits.context_chars or CONTEXT_CHARS
-        limit = min(self.limits.max_chars or CONTEXT_CHARS, context_limit // len(candidates))
+        share = context_limit // len(candidates)
+        tier_limit = self.limits.max_chars or CONTEXT_CHARS
+        limit = min(tier_limit, share)
         return [replace(candidate, text=candidate.text[:limit]) for candidate in candidates]
 
     def _key(self, candidates: Sequence[PromptCandidate], part: str = "") -> CallKey:
-        """Build a question's key, independent of the candidates' order; the mode changes its words."""
-        parts_of_candidates = (
-            (candidate.id, candidate.title, candidate.text) for candidate in candidates
-        )
-        listing = sorted(map("\0".join, parts_of_candidates))
+        """Build the key of a question, which a stored reply is found by.
+
+        The candidates' order doesn't matter, but the mode does, since it changes the words of the question.
+        """
+        listing = []
+        for candidate in candidates:
+            listing.append(f"{candidate.id}\0{candidate.title}\0{candidate.text}")
+        listing.sort()
         query = self.subject.query
         text = "\0\0".join((self.mode, query.text, *query.turns, *listing))
         sha256 = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         return CallKey(sha256, self.rubric.ref, self.tier, part)
 
     def read(self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers) -> Kept:
-        """Group the answers by candidate; some questions may have none."""
+        """Group a model's answers by candidate; criteria without an answer are left out."""
         yes: dict[str, dict[str, float]] = {}
         for label, candidate_id in questionnaire.labels.items():
-            yes[candidate_id] = {}
+            yes_of_candidate = {}
             for criterion in questionnaire.questions:
                 name = criterion
                 if label != _ALONE:
                     name = questionnaire.question_of(label, criterion)
                 if name in answers.points:
-                    yes[candidate_id][criterion] = answers.points[name]
-        return Kept(yes, self._threshold(endpoint) if answers.shares else None)
+                    yes_of_candidate[criterion] = answers.points[name]
+            yes[candidate_id] = yes_of_candidate
+        is_in_words = not answers.shares
+        return Kept(yes, threshold=None if is_in_words else self._threshold(endpoint))
 
     def _threshold(self, endpoint: Endpoint | None) -> float:
+        """Return the probability of yes at which a model is undecided; one half if none was measured."""
         if endpoint is None:
             return KEEP_AT
-        by_mode = pointwise.thresholds(endpoint).get(self.rubric.ref, {})
-        return by_mode.get(self.mode, KEEP_AT)
+        threshold_by_mode = pointwise.thresholds(endpoint).get(self.rubric.ref, {})
+        return threshold_by_mode.get(self.mode, KEEP_AT)
 
     def opinion(self, samples: Sequence[Sequence[Kept | None]]) -> Marks | None:
-        """Return one sample's marks, or the share of several samples that keep each; None without any."""
+        """Combine a model's samples into a mark for each candidate; None if no candidate has one.
+
+        A single sample's marks count as they are. Of several, the share that keeps a candidate is its
+        probability; a candidate marked in half of the samples or fewer has none.
+        """
         marks: Marks = dict.fromkeys(candidate.id for candidate in self.subject.candidates)
         marks_by_sample = [self._marks(sample) for sample in samples]
         if len(samples) == 1:
             marks |= marks_by_sample[0]
             return marks if any(marks.values()) else None
-        is_kept_by_sample: dict[str, list[bool]] = {}
+        keeps_by_candidate: defaultdict[str, list[bool]] = defaultdict(list)
         for marks_of_sample in marks_by_sample:
             for candidate, mark in marks_of_sample.items():
-                is_kept_by_sample.setdefault(candidate, []).append(mark.outcome == "accept")
-        for candidate, is_kept in is_kept_by_sample.items():
-            if jury.has_quorum(len(is_kept), len(samples)):
-                share = fmean(is_kept)
+                keeps_by_candidate[candidate].append(mark.outcome == "accept")
+        for candidate, keeps in keeps_by_candidate.items():
+            if jury.has_quorum(len(keeps), len(samples)):
+                share = fmean(keeps)
                 marks[candidate] = Mark(jury.leaning(share), round(share, jury.DIGITS))
         return marks if any(marks.values()) else None
 
     def _marks(self, sample: Sequence[Kept | None]) -> dict[str, Mark]:
-        """Mark the candidates with an answer on every criterion."""
-        yes_by_candidate: dict[str, dict[str, float]] = {}
+        """Mark the candidates with an answer on every criterion; leave out the others.
+
+        A sample has one part for each call, with None for a call that failed.
+        """
+        yes_by_candidate: defaultdict[str, dict[str, float]] = defaultdict(dict)
         threshold = None
         for kept in sample:
             if kept is None:
                 continue
             threshold = kept.threshold
             for candidate, yes in kept.yes.items():
-                yes_by_candidate.setdefault(candidate, {}).update(yes)
+                yes_by_candidate[candidate] |= yes
         marks = {}
         for candidate, yes_of_candidate in yes_by_candidate.items():
             if len(yes_of_candidate) == len(self.rubric.criteria):
@@ -233,14 +272,19 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return marks
 
     def _mark(self, yes: Points, threshold: float | None) -> Mark:
-        """Mark a candidate by the probability of yes for each criterion."""
+        """Mark a candidate by the probability of yes for each criterion.
+
+        Without a `threshold`, the model answered in words: then a yes is 1, a no is 0, and the mark has no
+        probability.
+        """
         if threshold is None:
             holds = {criterion: bool(share) for criterion, share in yes.items()}
             return self._mark_of(holds)
         centred = {}
         for criterion, probability in yes.items():
             centred[criterion] = pointwise.centred(probability, threshold)
-        if getattr(self.rubric.modes, self.mode).keep == "all":
+        needs_all = getattr(self.rubric.modes, self.mode).keep == "all"
+        if needs_all:  # the least likely criterion decides, else the likeliest
             deciding_probability = min(centred.values())
         else:
             deciding_probability = max(centred.values())
@@ -248,15 +292,18 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return self._mark_of(holds, round(deciding_probability, jury.DIGITS))
 
     def _mark_of(self, holds: Mapping[str, bool], probability: float | None = None) -> Mark:
-        """Mark a candidate by the criteria that hold."""
-        return Mark("accept" if self.rubric.keeps(holds, self.mode) else "reject", probability)
+        """Keep or drop a candidate by the criteria that hold, as the rubric says for this mode."""
+        is_kept = self.rubric.keeps(holds, self.mode)
+        return Mark("accept" if is_kept else "reject", probability)
 
     def combine(self, voices: Sequence[tuple[Endpoint, Marks | None]]) -> Marks:
+        """Combine the models' marks as a jury; a candidate that too few models marked has None."""
         answered = [(endpoint, marks) for endpoint, marks in voices if marks]
         unmarked: Marks = dict.fromkeys(candidate.id for candidate in self.subject.candidates)
         return unmarked | jury.marks(answered, len(voices), self.settings.jury)
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[Marks]]) -> list[SelectRound]:
+        """Build the record of each model's turn, numbered from `first`."""
         rounds = []
         for number, turn in enumerate(turns, first):
             row = SelectRound(
@@ -269,14 +316,16 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return rounds
 
     def record(self, opinion: Marks) -> SelectOpinion:
-        """Convert an opinion to its form in a round."""
-        marks = {name: mark for name, mark in opinion.items() if mark}
+        """Convert an opinion to its form in a round: the kept ids, the unmarked ones, the probabilities."""
+        kept = []
+        unjudged = []
         probabilities = {}
-        for name, mark in marks.items():
+        for candidate, mark in opinion.items():
+            if mark is None:
+                unjudged.append(candidate)
+                continue
+            if mark.outcome == "accept":
+                kept.append(candidate)
             if mark.probability is not None:
-                probabilities[name] = mark.probability
-        return SelectOpinion(
-            keep=[name for name, mark in marks.items() if mark.outcome == "accept"],
-            unjudged=[name for name in opinion if name not in marks],
-            probabilities=probabilities,
-        )
+                probabilities[candidate] = mark.probability
+        return SelectOpinion(keep=kept, unjudged=unjudged, probabilities=probabilities)

@@ -42,9 +42,9 @@ _SLACK = 2.0  # seconds on top of a document's deadline, which the server enforc
 _LEDGER_SECONDS = 5.0
 _LONGEST = 300.0  # seconds to fetch a team's whole ledger
 _MOST_LEDGER = 500_000_000  # bytes of that ledger
-_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
+_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 _TOKEN = re.compile(r"[!-~]+")
-_SAID = 300  # characters quoted of a server's message
+_QUOTED_CHARS = 300  # characters quoted of a server's message
 # Seconds between tries. In total, longer than it takes another server to replace a dead one.
 _WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)
 _UNREACHED = 2  # further tries if nothing listens: most likely there's no server at all
@@ -55,7 +55,7 @@ _WRONG_TOKEN = (
     "it does not know your token; ask its operator for one (judgekit serve token create NAME), and "
     f"put it into the file that server.token_file names, or into {TOKEN}"
 )
-_NO_SENSE = "its response has another form; is it another version?"
+_UNREADABLE = "its response has another form; is it another version?"
 
 
 class SharedError(JudgekitError):
@@ -77,10 +77,15 @@ class Shared:
     token: str = field(repr=False)
 
     async def judge(self, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
-        """Get the server's verdict, counting the secrets that were removed here."""
+        """Get the server's verdict; its count of secrets includes those that were removed here.
+
+        Without an answer, the verdict is undetermined and says why.
+        """
         answer = await self._verdict(judge, state)
-        verdict = answer.model_copy(update={"redacted": state.secrets + answer.redacted})
-        if verdict.verdict != "accept" or verdict.independent or verdict.human_override:
+        secrets = state.secrets + answer.redacted
+        verdict = answer.model_copy(update={"redacted": secrets})
+        is_confirmed = verdict.independent or verdict.human_override
+        if verdict.verdict != "accept" or is_confirmed:
             return verdict
         # If independence is required here, the server must have confirmed it.
         return _refuse_own_family(verdict, judge, state.subject)
@@ -107,7 +112,9 @@ class Shared:
             answer = await self._ask_for_verdict(body, timeout)
             verdict = Verdict.model_validate_json(answer)
         except (*_FAILURES, SharedError, ValidationError) as error:
-            return judge.unjudged(state, f"the shared judge at {self.url}: {_words_for(error)}")
+            return judge.unjudged(
+                state, f"the shared judge at {self.url}: {_explain_failure(error)}"
+            )
         # The server wasn't told names that hold a secret.
         subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
         author = document.author
@@ -127,12 +134,13 @@ class Shared:
             )
 
         tries = retrying.Tries(len(_WAITS) + 1, _WAITS)
-        return await retrying.call(ask, tries, passes=_passes, seconds=timeout)
+        return await retrying.call(ask, tries, passes=_may_retry, seconds=timeout)
 
     def send(self, lines: Sequence[bytes]) -> str | None:
-        """Send ledger lines; returns the number refused for good and the first reason, or None if none is.
+        """Send ledger lines, except those the server can't store.
 
-        Raises `SharedError`.
+        Returns a message with the number of lines refused for good and the first reason; None if all were
+        accepted. Raises `SharedError` if the server can't be asked.
         """
         storable_lines: list[bytes] = []
         reasons: list[str] = []
@@ -147,32 +155,32 @@ class Shared:
         if not reasons:
             return None
         count = counted(len(reasons), "line", "lines")
-        return f"the shared judge at {self.url} rejected {count} ({short_line(reasons[0], _SAID)})"
+        return f"the shared judge at {self.url} rejected {count} ({short_line(reasons[0], _QUOTED_CHARS)})"
 
     def _send_lines(self, lines: Sequence[bytes]) -> list[str]:
         """Send ledger lines; returns a reason for each line that the server refused."""
         body = b'{"lines": [' + b",".join(lines) + b"]}"
         answer = self._call("POST", "/v1/ledger", content=body, headers=_OF_JSON)
         try:
-            refused = dict(json.loads(answer).get("refused") or {})
-        except (ValueError, TypeError, AttributeError, RecursionError):
-            raise SharedError(f"the shared judge at {self.url}: {_NO_SENSE}") from None
-        return list(map(str, refused.values()))
+            reason_by_line = dict(json.loads(answer).get("refused") or {})
+        except (ValueError, TypeError, AttributeError, RecursionError):  # JSON of another shape
+            raise SharedError(f"the shared judge at {self.url}: {_UNREADABLE}") from None
+        return [str(reason) for reason in reason_by_line.values()]
 
     def check(self) -> int:
-        """Ask for the number of the server's rubrics, without sending any text. Raises `SharedError`."""
+        """Count the server's rubrics, to see that it answers; sends no text. Raises `SharedError`."""
         answer = self._call("GET", "/v1/rubrics")
         try:
             rubrics = json.loads(answer)
-            names = [rubric["id"] for rubric in rubrics]
-        except (ValueError, TypeError, KeyError, RecursionError):
-            raise SharedError(f"the shared judge at {self.url}: {_NO_SENSE}") from None
-        return len(names)
+            ids = [rubric["id"] for rubric in rubrics]
+        except (ValueError, TypeError, KeyError, RecursionError):  # JSON of another shape
+            raise SharedError(f"the shared judge at {self.url}: {_UNREADABLE}") from None
+        return len(ids)
 
     def fetch(self, since: str, project: str, into: Path, kind: str = "all") -> None:
-        """Write the team's ledger lines to a file. Raises `SharedError`.
+        """Write the team's ledger lines of a project and `kind` to the file `into`. Raises `SharedError`.
 
-        An older server sends lines of every `kind`.
+        An older server ignores `kind` and sends all lines.
         """
         params = {"since": since, "project": project, "kind": kind}
         lines = self._call("GET", "/v1/ledger", seconds=_LONGEST, most=_MOST_LEDGER, params=params)
@@ -186,11 +194,16 @@ class Shared:
         seconds: float = _LEDGER_SECONDS,
         **sent: Any,  # noqa: ANN401 - httpx's own
     ) -> bytes:
-        """Ask the server and return its answer within `seconds`; raises `SharedError`, with its address."""
+        """Ask the server and return its answer within `seconds`.
+
+        Every failure is raised as a `SharedError` that names the server's address.
+        """
         try:
             return running.run(self._answer(method, path, seconds, **sent))
         except (*_FAILURES, SharedError) as error:
-            raise SharedError(f"the shared judge at {self.url}: {_words_for(error)}") from None
+            raise SharedError(
+                f"the shared judge at {self.url}: {_explain_failure(error)}"
+            ) from None
 
     async def _answer(
         self,
@@ -210,7 +223,9 @@ class Shared:
         with servers.bounded(most):
             async with (
                 asyncio.timeout(seconds),
-                httpx.AsyncClient(base_url=self.url, timeout=timeout, verify=_trust()) as client,
+                httpx.AsyncClient(
+                    base_url=self.url, timeout=timeout, verify=_ssl_context()
+                ) as client,
             ):
                 client.headers["Authorization"] = f"Bearer {self.token}"
                 answer = await client.request(method, path, **sent)
@@ -220,15 +235,24 @@ class Shared:
             raise SharedError(_WRONG_TOKEN)
         try:
             message = str(answer.json()["error"]["message"])
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            RecursionError,
+        ):  # not our JSON: maybe a proxy's page
             message = f"it answered with status {answer.status_code}"
-        refusal = SharedError(short_line(message, _SAID), passing=answer.status_code in _PASSING)
+        may_work_soon = answer.status_code in _PASSING
+        refusal = SharedError(short_line(message, _QUOTED_CHARS), passing=may_work_soon)
         refusal.retry_after = seconds_of(answer.headers.get("retry-after", ""))
         raise refusal
 
 
 def _refuse_own_family(verdict: Verdict, judge: DocumentJudge, document: Document) -> Verdict:
-    """Refuse a server's acceptance if only the author's own family may be behind it: undetermined."""
+    """Make a server's acceptance undetermined if maybe only the author's own family is behind it.
+
+    If the settings don't require independence, or the author's family isn't known, the verdict stays.
+    """
     reason = independence.independence_problem(
         judge.settings.independence, document.author_families, judged=()
     )
@@ -251,17 +275,20 @@ def _refuse_own_family(verdict: Verdict, judge: DocumentJudge, document: Documen
     return with_reservation(undetermined, reservation, first=True)
 
 
-def _passes(failure: Exception, tries: int) -> bool:
+def _may_retry(failure: Exception, tries: int) -> bool:
     """Whether asking a server again may help, after this many tries."""
     if isinstance(failure, SharedError):
         return failure.passing
-    if isinstance(failure, httpx.ConnectError):
+    if isinstance(failure, httpx.ConnectError):  # nothing listens at the address
         return tries <= _UNREACHED
     return isinstance(failure, (httpx.NetworkError, httpx.RemoteProtocolError))
 
 
 def configured(config: Config) -> Shared | None:
-    """Return the user's shared judge, if any; raises `ConfigError` for an unsafe address or no token."""
+    """Return the shared judge that the user configured; None if there's none.
+
+    Raises `ConfigError` if no token may be sent to its address, or no token is found.
+    """
     if config.server.url is None:
         return None
     url = config.server.url.strip()
@@ -286,7 +313,10 @@ def _address_problem(url: str, written: str) -> str:
 
 
 def _token(file: str | None) -> str:
-    """Read the token from the environment, or else from a file; raises `ConfigError`."""
+    """Read the token from the environment, or else from a file.
+
+    Raises `ConfigError` if the file can't be read, or neither holds exactly one token.
+    """
     token = environment.environ().get(TOKEN, "").strip()
     if not token and file:
         try:
@@ -302,27 +332,30 @@ def _token(file: str | None) -> str:
 
 
 @functools.cache
-def _trust() -> ssl.SSLContext:
-    return ssl.create_default_context()
+def _ssl_context() -> ssl.SSLContext:
+    return ssl.create_default_context()  # reads the certificates from disk, so once is enough
 
 
 def is_loopback(host: str) -> bool:
+    """Whether a host, by name or IP address, is this machine."""
+    if host == "localhost":
+        return True
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # another name
         return False
 
 
-def _words_for(error: Exception) -> str:
+def _explain_failure(error: Exception) -> str:
     """Explain in one line why a server gave no answer."""
     if isinstance(error, SharedError | GatewayError):
-        return short_line(str(error), _SAID)
+        return short_line(str(error), _QUOTED_CHARS)
     if isinstance(error, ValidationError):
-        return _NO_SENSE
+        return _UNREADABLE
     if isinstance(error, httpx.TimeoutException | TimeoutError):
         return "no response in time"
     if isinstance(error, httpx.ConnectError):
-        why = _NUMBER.sub("", str(error)) or "no connection"
+        why = _ERRNO.sub("", str(error)) or "no connection"
         line = f"it cannot be reached ({why}); is it running, and the address right?"
-        return short_line(line, _SAID)
-    return short_line(f"{type(error).__name__}: {error}", _SAID)
+        return short_line(line, _QUOTED_CHARS)
+    return short_line(f"{type(error).__name__}: {error}", _QUOTED_CHARS)

@@ -184,16 +184,18 @@ def _read_opinion(kind: type[OpinionRecord], value: object) -> object:
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        odd_names = {problem["loc"][0] for problem in error.errors()}
-    return kind.model_validate(
-        {name: field for name, field in value.items() if name not in odd_names}
-    )
+        # A problem's location is a path, and begins with the field's name.
+        invalid_names = {problem["loc"][0] for problem in error.errors()}
+    valid_fields = {name: field for name, field in value.items() if name not in invalid_names}
+    return kind.model_validate(valid_fields)
 
 
 def _read_compared(value: object) -> object:
-    """Read a comparison's opinion: on two texts, or on one of those ranked."""
-    is_of_pair = isinstance(value, Mapping) and "better" in value
-    return _read_opinion(PairOpinion if is_of_pair else ScoreOpinion, value)
+    """Read a comparison's opinion: a choice between two texts, or the scores of one text in a ranking."""
+    is_choice = isinstance(value, Mapping) and "better" in value
+    if is_choice:
+        return _read_opinion(PairOpinion, value)
+    return _read_opinion(ScoreOpinion, value)
 
 
 # Published schemas promise an object without naming its keys, because earlier records have others.
@@ -455,8 +457,12 @@ class Selection(_Record):
 
 
 def drop_later_fields(record: dict[str, object]) -> None:
-    """Delete fields from a verdict's `record`, and rename failures, that an earlier client would refuse."""
-    for failure in _find_children(_find_children([record], "rounds"), "failure"):
+    """Change a verdict's `record`, in place, so that a client of version 0.1.0 can read it.
+
+    Fields added later are deleted, and kinds of failures added later are replaced by the nearest earlier one.
+    """
+    rounds = _find_children([record], "rounds")
+    for failure in _find_children(rounds, "failure"):
         kind = failure["kind"]
         failure["kind"] = _EARLIER_KINDS.get(kind, kind)
     for path in LATER_FIELDS:
@@ -469,16 +475,18 @@ def drop_later_fields(record: dict[str, object]) -> None:
 
 
 def _find_children(owners: Sequence[dict[str, object]], name: str) -> list[dict[str, object]]:
-    """Collect the objects under `name` in all `owners`, including those in lists."""
+    """Collect the objects under the key `name` of each owner, one by one if there's a list of them."""
     children = []
     for owner in owners:
-        child = owner.get(name)
-        members = child if isinstance(child, list) else [child]
+        value = owner.get(name)
+        members = value if isinstance(value, list) else [value]
+        # An owner may have null under the key, or not have it at all.
         children += [member for member in members if isinstance(member, dict)]
     return children
 
 
 def rubric_ref(loaded: LoadedRubric) -> RubricRef:
+    """Build the reference by which a record names the rubric file that was applied."""
     rubric = loaded.rubric
     return RubricRef(
         id=rubric.rubric, version=rubric.version, sha256=loaded.sha256, source=loaded.source
@@ -581,18 +589,29 @@ class Comparison(_Record):
 
 
 def _models(rounds: Sequence[AnyRound]) -> str:
-    """List the models of some rounds in words."""
-    return ", ".join(dict.fromkeys(row.model for row in rounds)) or "no model was asked"
+    """List the models of some rounds in words, each once; says so if there are no rounds."""
+    if not rounds:
+        return "no model was asked"
+    names = dict.fromkeys(row.model for row in rounds)  # each once, in order
+    return ", ".join(names)
 
 
 def _cost(record: Verdict | Comparison) -> str:
+    """Say in a few words what a record's calls cost, if that's known."""
     if record.cost_usd is None:
         return "cost unknown" if record.rounds else "no cost"
     cost = f"{record.cost_usd:.4f} USD"
-    return f"at least {cost}" if record.cost_complete is False else cost
+    is_partial = record.cost_complete is False  # None: an older version didn't say
+    return f"at least {cost}" if is_partial else cost
 
 
 def _three_lines(headline: str, details: Sequence[str], reason: str) -> str:
-    """Join lines of at most `MOST_SHOWN` characters, with nothing in them that a terminal would obey."""
-    lines = escaped(headline), escaped("; ".join(details)), reason
-    return "\n".join(disarmed(short_line(line, MOST_SHOWN)) or "no reason given" for line in lines)
+    """Join three lines for people: the headline, the details, and the reason.
+
+    Each has at most `MOST_SHOWN` characters, and nothing in it that a terminal would obey.
+    """
+    lines = []
+    for line in (escaped(headline), escaped("; ".join(details)), reason):
+        safe_line = disarmed(short_line(line, MOST_SHOWN))
+        lines.append(safe_line or "no reason given")
+    return "\n".join(lines)
