@@ -180,14 +180,17 @@ def sha256(content: object) -> str:
 
 
 def bound(labels: int, errors: int, gains: int, level: float, promise: Promise) -> float:
-    """Find the bound that the rate of `errors` exceeds with a probability of at most `level`.
+    """Compute an upper bound of a gate's rate of errors, from its counts.
 
-    With a reference, the rate of `gains` (only the reference erred) is subtracted, and both share the
-    `level`.
+    The true rate is above it with a probability of at most `level`. With a reference, it bounds the excess
+    over the reference's rate: the rate of `gains`, which only the reference got wrong, is subtracted.
     """
     if promise.reference is None:
         return upper(errors, labels, level)
-    return upper(errors, labels, level / 2) - lower(gains, labels, level / 2)
+    # Two bounds, either of which may fail, so each gets half of the level.
+    most_errors = upper(errors, labels, level / 2)
+    least_gains = lower(gains, labels, level / 2)
+    return most_errors - least_gains
 
 
 _ROUNDED = 1e-6  # bounds are written with six digits
@@ -196,19 +199,19 @@ Flaw: TypeAlias = tuple[str, str]
 
 
 def flaws(calibration: Calibration) -> Iterator[Flaw]:
-    """Yield the keys that contradict the others, with the expected value of each."""
-    tiers = _tiers(calibration)
+    """Yield the keys that contradict the others, with the expected value of each; none if all agree."""
+    later_tiers = _tiers(calibration)[1:]
     reference = calibration.promise.reference
-    if reference is not None and reference not in tiers[1:]:
+    if reference is not None and reference not in later_tiers:
         yield "promise.reference", f"expected a tier after the first one, got {reference}"
     for key, count, most in _limits(calibration):
         if count > most:
             yield key, f"expected {most} at most, got {count}"
-    for place, gate in enumerate(calibration.gates):
+    for index, gate in enumerate(calibration.gates):
         for key, expected in _flaws_of_class(calibration, gate):
-            yield f"gates.{place}{key}", expected
+            yield f"gates.{index}{key}", expected
         for key, expected in _flaws_of_counts(calibration, gate):
-            yield f"gates.{place}{key}", expected
+            yield f"gates.{index}{key}", expected
 
 
 def _tiers(calibration: Calibration) -> list[TierName]:
@@ -219,13 +222,13 @@ def _tiers(calibration: Calibration) -> list[TierName]:
 def _limits(calibration: Calibration) -> Iterator[tuple[str, int, int]]:
     """Yield each count's key, the count, and its maximum."""
     for name, rules in (("gates", calibration.gates), ("not_promised", calibration.not_promised)):
-        for place, rule in enumerate(rules):
+        for index, rule in enumerate(rules):
             most_gains = 0  # without a reference there's nothing to gain on
             if calibration.promise.reference:
                 most_gains = rule.labels - rule.errors
-            yield f"{name}.{place}.labels", rule.labels, calibration.cases
-            yield f"{name}.{place}.errors", rule.errors, rule.labels
-            yield f"{name}.{place}.gains", rule.gains, most_gains
+            yield f"{name}.{index}.labels", rule.labels, calibration.cases
+            yield f"{name}.{index}.errors", rule.errors, rule.labels
+            yield f"{name}.{index}.gains", rule.gains, most_gains
     measurements = (("with_gates", calibration.with_gates), ("without", calibration.without))
     for name, measured in measurements:
         yield f"{name}.decided", measured.decided, calibration.cases
@@ -234,19 +237,23 @@ def _limits(calibration: Calibration) -> Iterator[tuple[str, int, int]]:
 
 
 def _flaws_of_class(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
-    """Yield the flaws in a gate's class of opinions; keys are relative to the gate."""
+    """Yield the flaws in the class of opinions that a gate is for: its tier, outcome and earlier outcome.
+
+    Each is a key relative to the gate, and the expected value.
+    """
     tiers = _tiers(calibration)
     first = tiers[0]
     reference = calibration.promise.reference
     if gate.stands:
         allowed = tiers[1:2]  # a win stands against the second tier's tie
     elif reference:
-        allowed = tiers[: tiers.index(reference)]
+        allowed = tiers[: tiers.index(reference)]  # the reference is final anyway
     else:
-        allowed = tiers[:-1]
+        allowed = tiers[:-1]  # the last tier is final anyway
     if gate.tier not in allowed:
         yield ".tier", f"expected {' or '.join(allowed) or 'none'}, got {gate.tier}"
-    if gate.stands and (gate.outcome, gate.after, gate.stands) != ("improve", "accept", first):
+    is_standing_win = (gate.outcome, gate.after, gate.stands) == ("improve", "accept", first)
+    if gate.stands and not is_standing_win:
         yield ".stands", f"expected a win of {first} against a tie of {gate.tier}"
     if gate.after is not None and gate.tier == first:
         yield ".after", f"expected none, because {gate.tier} is the first tier"
@@ -260,10 +267,10 @@ def _class_of(gate: CalibratedRule) -> tuple[str | None, ...]:
 
 
 def _flaws_of_counts(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
-    """Yield the counts that don't support a gate; keys are relative to the gate."""
+    """Yield each count that doesn't support a gate: its key relative to the gate, and the expected value."""
     cases = calibration.cases
     promise = calibration.promise
-    # A tier's classes are disjoint.
+    # A tier's classes are disjoint, so together they can't have more labels than there are cases.
     labels_of_tier = 0
     for other in calibration.gates:
         if other.tier == gate.tier and not other.stands:

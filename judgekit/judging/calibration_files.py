@@ -109,13 +109,16 @@ def _read_folder(
 
 
 def _may_be_for(path: Path, rubric: str, mode: ModeName) -> bool:
-    """Whether a file may be for this rubric and mode, going by an id in its name."""
+    """Whether a file may be for this rubric and mode, by its name: true unless the name has another id."""
     match = _ID.fullmatch(path.stem)
-    return match is None or match[1] == f"{rubric}-{mode}"
+    if match is None:  # the user chose the name
+        return True
+    rubric_and_mode = match[1]
+    return rubric_and_mode == f"{rubric}-{mode}"
 
 
 def _name_and_beginning(path: Path) -> str:
-    """Return the name and the beginning of a file that isn't a valid calibration."""
+    """Return the name and the beginning of a file; only the name if it can't be read."""
     text = path.name
     if path.is_file():  # a pipe may never end
         with suppress(OSError), path.open("rb") as file:
@@ -124,7 +127,10 @@ def _name_and_beginning(path: Path) -> str:
 
 
 def read(path: Path, *, of_project: bool = False) -> Calibration:
-    """Read a calibration, a project's only if the user accepted it; raises `ConfigError`."""
+    """Read a calibration; raises `ConfigError` if it's invalid or its numbers contradict each other.
+
+    With `of_project`, also if the user hasn't accepted the file: whoever wrote the project wrote it too.
+    """
     if of_project:
         yamlfile.check_own(path, _project_of(path))
     calibration = yamlfile.read(path, Calibration, version_key="schema", most=MOST_BYTES)
@@ -142,8 +148,9 @@ def _project_of(path: Path) -> Path:
 
 
 def _check_accepted(path: Path) -> None:
-    """Raise `ConfigError` unless the user accepted this project's file."""
-    if hashlib.sha256(path.read_bytes()).hexdigest() in _accepted():
+    """Raise `ConfigError` unless the user accepted exactly these bytes of a project's file."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest in _accepted():
         return
     relative_path = path.relative_to(_project_of(path))
     problem = "it belongs to the project and you have not accepted it"
@@ -159,7 +166,10 @@ class Accepted(Strict):
 
 
 def accept(path: Path) -> None:
-    """Accept this file's exact bytes in any project; raises `ConfigError` or `InputError`."""
+    """Note that the user accepts this file's exact bytes, in any project.
+
+    Raises `ConfigError` if it's no valid calibration, or `InputError` if the note can't be written.
+    """
     calibration = read(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     file = Path(environment.ACCEPTED.path())
@@ -176,7 +186,7 @@ def accept(path: Path) -> None:
 
 
 def _accepted() -> dict[str, str]:
-    """Read the ids of the accepted calibrations, by their files' hashes."""
+    """Read the ids of the accepted calibrations, by their files' hashes; empty if none was ever accepted."""
     path = Path(environment.ACCEPTED.path())
     if path.is_file():
         return yamlfile.read(path, Accepted, version_key="schema").calibrations
@@ -186,6 +196,7 @@ def _accepted() -> dict[str, str]:
 def check(out: Path | None = None) -> None:
     """Raise `InputError` if a calibration couldn't be written to `out`, or to the user's folder."""
     is_private = out is None
+    # Any name would do here, since only the user's folder matters.
     path = out or Path(environment.CALIBRATIONS.path("new.json"))
     problem = _write_problem(path)
     try:
@@ -193,13 +204,18 @@ def check(out: Path | None = None) -> None:
     except OSError as error:
         problem = problem or str(error.strerror)
     if problem:
-        place = out or path.parent
-        raise InputError(f"{place}: cannot be written ({problem}); choose another file with --out")
+        named_path = out or path.parent
+        remedy = "choose another file with --out"
+        raise InputError(f"{named_path}: cannot be written ({problem}); {remedy}")
 
 
 def _write_problem(path: Path) -> str:
-    """Explain why a file can't be written, going by its folders; "" if they allow it."""
-    nearest = next((place for place in (path, *path.parents) if place.exists()), path.parent)
+    """Explain why a file can't be written, without trying; "" if nothing is in the way.
+
+    Missing folders would be made, so the nearest one that exists decides.
+    """
+    existing_paths = (candidate for candidate in (path, *path.parents) if candidate.exists())
+    nearest = next(existing_paths, path.parent)
     if nearest != path and not nearest.is_dir():
         return f"{nearest} is not a folder"
     if path.is_dir():
@@ -210,11 +226,15 @@ def _write_problem(path: Path) -> str:
 
 
 def write(calibration: Calibration, out: Path | None) -> Path:
-    """Write a calibration to `out`, or to the user's folder; raises `InputError` if it can't."""
+    """Write a calibration to `out`, or to the user's folder; returns its path.
+
+    Raises `InputError` if it can't be written.
+    """
+    is_private = out is None
     path = out or Path(environment.CALIBRATIONS.path(f"{calibration.id}.json"))
     try:
-        outputs.make_folder(str(path.parent), private=out is None)
-        outputs.write_atomically(str(path), calibration.text(), private=out is None)
+        outputs.make_folder(str(path.parent), private=is_private)
+        outputs.write_atomically(str(path), calibration.text(), private=is_private)
     except OSError as error:
         problem = f"{path}: cannot be written ({error.strerror}); choose another file with --out"
         raise InputError(problem) from None

@@ -65,7 +65,10 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
 
 
 def _profiles_sha256(models: Sequence[Endpoint]) -> str | None:
-    """Hash how some endpoints' profiles ask; None if all are recorded."""
+    """Hash how the profiles of one model's endpoints ask it, whatever their order.
+
+    None if all its replies are recorded, since recordings have no profile.
+    """
     hashes = []
     for model in models:
         digest = profile_sha256(model)
@@ -142,15 +145,18 @@ def _options_in_play(
     """Yield the options of `Asked` that affect how these models are asked."""
     # A model that answers in single tokens answers once, and about one thing at a time except in
     # pairs.
-    all_able = [able for models in panel.able.values() for able in models.values()]
-    is_pointwise = all(able in ({"points"}, {"decided"}) for able in all_able)
-    asks_alone = is_pointwise and not question_of(rubric).is_about_two
-    if not is_pointwise:
+    sources_of_models: list[frozenset[ScoreSource]] = []
+    for sources_by_model in panel.able.values():
+        sources_of_models += sources_by_model.values()
+    writes_no_words = all(sources in ({"points"}, {"decided"}) for sources in sources_of_models)
+    asks_alone = writes_no_words and not question_of(rubric).is_about_two
+    if not writes_no_words:
         yield "samples"
     if len(rubric.questions) > 1 and not asks_alone:
         yield "criteria"
+    has_jury = any(TOGETHER in names for names in panel.models.values())
     # A ranking averages scores, whatever the jury's rule elsewhere.
-    if not calibration.subjects and any(TOGETHER in names for names in panel.models.values()):
+    if has_jury and not calibration.subjects:
         yield "jury"
     yield "redact"
 
@@ -175,11 +181,9 @@ def _other_readings(calibration: Calibration, panel: PanelFingerprint) -> Iterat
 
 
 def _source_of(able: frozenset[ScoreSource]) -> ScoreSource:
-    """Return the usual way of reading a model's answers."""
-    if "expected" in able:
-        return "expected"
-    if "decided" in able:
-        return "decided"
-    if "points" in able:
-        return "points"
+    """Return the usual one of the ways in which a model's answers may be read."""
+    usual_first: tuple[ScoreSource, ...] = ("expected", "decided", "points")
+    for source in usual_first:
+        if source in able:
+            return source
     return "whole"

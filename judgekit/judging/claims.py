@@ -139,27 +139,35 @@ def _blocks(text: str) -> Iterator[_Block]:
 
 
 def _without_mark(mark: re.Pattern[str], line: str) -> str:
-    """Return the rest of a line after a mark at its beginning, if it has one."""
+    """Remove a mark, such as a list's bullet, from the beginning of a line; without one, nothing changes."""
     match = mark.match(line)
-    return line[match.end() :] if match else line
+    if match is None:
+        return line
+    return line[match.end() :]
 
 
 def _is_rule_at(number: int, lines: Sequence[str]) -> bool:
+    """Whether there's a line at this index, and it's a rule, like the one under a table's header."""
     return number < len(lines) and _RULE.fullmatch(lines[number]) is not None
 
 
 def _end_block(kind: str, lines: Sequence[str]) -> Iterator[_Block]:
-    """Yield the block that lines form, if they aren't blank; a lead at the end of prose is separate."""
+    """Yield the block that lines form; none if they're blank.
+
+    If prose ends with a colon, its last sentence introduces what follows, so it's a second block, a lead.
+    """
     text = "\n".join(lines).strip()
     if not text:
         return
-    if kind == "prose" and text.endswith((":", "\uff1a")):
-        *sentences, lead = _sentences(_Block(kind, text))
-        if sentences:
-            yield _Block(kind, text[: text.rindex(lead)].strip())
-        yield _Block("lead", lead)
-    else:
+    introduces_more = kind == "prose" and text.endswith((":", "\uff1a"))
+    if not introduces_more:
         yield _Block(kind, text)
+        return
+    *sentences, lead = _sentences(_Block(kind, text))
+    if sentences:
+        start_of_lead = text.rindex(lead)
+        yield _Block(kind, text[:start_of_lead].strip())
+    yield _Block("lead", lead)
 
 
 def _sentences(block: _Block) -> Iterator[str]:
@@ -180,28 +188,30 @@ def _sentences(block: _Block) -> Iterator[str]:
 
 def _ends_sentence(text: str, match: re.Match[str]) -> bool:
     """Whether a match of `_END` ends a sentence, rather than an abbreviation, an initial or a day."""
-    end = match[0]
-    if not end.startswith("."):
+    mark = match[0]
+    if not mark.startswith("."):
         return True
-    behind = _NEXT.match(text, match.end())
-    next_character = behind[1] if behind else ""
+    next_match = _NEXT.match(text, match.end())
+    next_character = next_match[1] if next_match else ""
     if next_character.islower():
         return False
-    if end != ".":  # several dots, or a closing quotation mark
+    if mark != ".":  # several dots, or a closing quotation mark
         return True
-    in_front = _LAST_WORD.search(text[max(0, match.start() - _LONGEST) : match.start()])
-    word = in_front[0].lower() if in_front else ""
-    if next_character.isdigit() and word in _BEFORE_NUMBERS:
+    start_of_word = max(0, match.start() - _LONGEST)
+    word_match = _LAST_WORD.search(text[start_of_word : match.start()])
+    word = word_match[0].lower() if word_match else ""
+    if next_character.isdigit() and word in _BEFORE_NUMBERS:  # such as "No. 7"
         return False
     is_initial = len(word) == 1 and word.isascii() and word.isalpha()
-    return not (is_initial or word in _ABBREVIATIONS or _DAY.fullmatch(word))
+    is_day = _DAY.fullmatch(word) is not None
+    return not (is_initial or is_day or word in _ABBREVIATIONS)
 
 
 # --- Asking about claims, and combining the answers
 
 
 def claims_dimension(rubric: ScoreRubric) -> str | None:
-    """Find the dimension that's judged claim by claim, if the rubric has one."""
+    """Name the dimension that's judged claim by claim; None if the rubric has none."""
     for name, dimension in rubric.dimensions.items():
         if dimension.check == "claims":
             return name
@@ -209,7 +219,8 @@ def claims_dimension(rubric: ScoreRubric) -> str | None:
         return None
     # groundedness@1.0.0 predates `check`, and users have copies of it with other ids.
     for name, dimension in rubric.dimensions.items():
-        if dimension.question == _LOCKED_QUESTION or {*dimension.terms} >= _LOCKED_TERMS:
+        has_locked_terms = set(dimension.terms) >= _LOCKED_TERMS
+        if has_locked_terms or dimension.question == _LOCKED_QUESTION:
             return name
     return None
 
@@ -217,7 +228,7 @@ def claims_dimension(rubric: ScoreRubric) -> str | None:
 def claim_questions(
     dimension: str, claims: Sequence[Claim], fence: Fence
 ) -> list[DecisionQuestion]:
-    """Ask a question about each claim; claims are fenced because others wrote them."""
+    """Build a question about each claim. Claims are fenced, because the text's author isn't trusted."""
     questions = []
     for number, claim in enumerate(claims, 1):
         instruction = f"Is this claim supported by the sources? {fence.around(claim.words)}"
@@ -228,6 +239,7 @@ def claim_questions(
 def are_all_answered(
     dimension: str, claims: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
 ) -> bool:
+    """Whether the question about each claim has an answer."""
     return all(_name(dimension, number) in answers for number in range(1, len(claims) + 1))
 
 
@@ -241,25 +253,28 @@ def least_supported(
     one, however many others there are. A share of supported claims would let one invention pass among many
     truths.
     """
-    names = [_name(dimension, number) for number in range(1, len(claims) + 1)]
-    return min((answers[name] for name in names), key=lambda answer: answer[YES])
+    answers_to_claims = []
+    for number in range(1, len(claims) + 1):
+        answers_to_claims.append(answers[_name(dimension, number)])
+    return min(answers_to_claims, key=lambda answer: answer[YES])
 
 
 def unsupported_claims(
     dimension: str, claims: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
 ) -> tuple[Finding, ...]:
-    """Return a finding for each claim that's more likely unsupported than supported.
+    """Return a finding for each claim that's more likely unsupported than supported, in the text's order.
 
-    At most `MAX_FINDINGS`, the worst ones, in the order of the text.
+    If there are more than `MAX_FINDINGS`, only the worst ones are returned.
     """
     support_by_number = {}
     for number in range(1, len(claims) + 1):
         support = answers[_name(dimension, number)][YES]
         if support < EVEN:
             support_by_number[number] = support
-    worst = sorted(support_by_number, key=support_by_number.__getitem__)[:MAX_FINDINGS]
+    worst_first = sorted(support_by_number, key=lambda number: support_by_number[number])
+    reported_numbers = worst_first[:MAX_FINDINGS]
     findings = []
-    for number in sorted(worst):
+    for number in sorted(reported_numbers):
         finding = Finding(
             dimension=dimension,
             issue=f"not supported by the sources (probability {support_by_number[number]:.2f})",
@@ -270,4 +285,5 @@ def unsupported_claims(
 
 
 def _name(dimension: str, number: int) -> str:
+    """Name the question about a dimension's claim with this number."""
     return f"{dimension}.{number}"

@@ -67,7 +67,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         return subject.written_by(self.settings.author_family)
 
     def redacted(self, subject: ComparisonInput) -> tuple[ComparisonInput, int]:
-        """Remove the secrets from the prompt and the texts, and count them."""
+        """Replace the secrets in the prompt and the texts, and count them; none if redaction is off."""
         if not self.settings.redact:
             return subject, 0
         prompt_text, secrets = redact.redact(subject.prompt)
@@ -137,20 +137,26 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         return Reservation(ReservationKind.NOT_JUDGED, f"not judged: {reason}")
 
     def _why_uncalibrated(self) -> Reservation | None:
-        """Explain why a calibration wasn't used, if there is one."""
+        """Explain why a calibration wasn't used; None if it was, or there's none."""
         warning = self.settings.calibration_warning
-        return Reservation(ReservationKind.CALIBRATION, warning) if warning else None
+        if not warning:
+            return None
+        return Reservation(ReservationKind.CALIBRATION, warning)
 
     def families(self, state: Compared, end: End) -> tuple[str, ...]:
         """List the families behind an end, alphabetically."""
         return tuple(sorted(find_families(self.evidence(state), self.rules(state), end)))
 
     def refused_result(self, state: Compared, end: End, *, truncated: bool) -> ComparisonResult:
-        """Keep the refused win by the winner's own family as a result for someone else to decide on."""
-        problem = independence_problem(
-            self.evidence(state), self.rules(state), end.overruled or end
-        )
-        reservation = Reservation(ReservationKind.OWN_FAMILY, problem) if problem else None
+        """Build the undetermined result of a win that only the winner's own family is behind.
+
+        Its reservation says so, and its families are those behind the win.
+        """
+        refused_end = end.overruled or end
+        problem = independence_problem(self.evidence(state), self.rules(state), refused_end)
+        reservation = None
+        if problem:
+            reservation = Reservation(ReservationKind.OWN_FAMILY, problem)
         return ComparisonResult(
             reservation=reservation,
             truncated=truncated,
@@ -159,12 +165,13 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
 
 
 def _tie_of_equal_texts(subject: ComparisonInput) -> ComparisonResult:
+    """Build the result for subjects that are all the same text."""
     texts = "two texts" if len(subject.files) == LEAST_TEXTS else "texts"
     return ComparisonResult(verdict=TIE, lead=0.0, reasoning=f"The {texts} are the same.")
 
 
 def _contestants(subject: ComparisonInput, scores: Mapping[str, SubjectScore]) -> list[Contestant]:
-    """Build the record's list of subjects, with scores if they have any."""
+    """Build the record's list of subjects; one without a score has no tier either."""
     contestants = []
     for letter, file in zip(subject.letters, subject.files, strict=True):
         score = None
@@ -193,7 +200,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         state.cut = self.cut_texts(state)
 
     def question(self, tier: TierName, state: Compared) -> CompareQuestion:
-        """Ask the tier for the better text; the tiebreaker also sees the earlier opinions."""
+        """Build the question for a tier; the tiebreaker also sees the other tiers' opinions."""
         question = CompareQuestion(self.settings, state.subject, tier)
         if tier != "tiebreaker":
             return question
@@ -208,7 +215,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return replace(question, instructions_tier=instructions, earlier_opinions=earlier_opinions)
 
     def evidence(self, state: Compared) -> Evidence:
-        """Read the votes; a family that wrote both texts has no favourite."""
+        """Read the tiers' votes; a family that wrote just one of the texts may favour it."""
         subject = state.subject
         favouring_families: dict[str, set[str]] = {}
         for letter in WINS:
@@ -221,7 +228,10 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         )
 
     def rules(self, state: Compared) -> EscalationRules:
-        """Return the rules for pairs, with the authors whose text an end would favour."""
+        """Return the rules for pairs, with the authors of the text that an acceptance or rejection favours.
+
+        An acceptance favours the text that the first tier with a winner prefers.
+        """
         authors: dict[Outcome, Sequence[str]] = {}
         first_winner = favourite(state.opinions)
         if first_winner is not None:
@@ -242,11 +252,11 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return self.comparison(state, end, self._result(state, end), note)
 
     def _result(self, state: Compared, end: End) -> ComparisonResult:
-        """Build the result from the votes of the tier that settled it, if one did."""
+        """Build the result from the vote of the tier that settled it; if none did, it has no lead."""
         votes: dict[TierName, TierVote] = state.opinions
         if end.because == OWN_FAMILY:
-            won = end.overruled
-            is_cut = won is not None and won.tier in state.cut
+            refused_end = end.overruled
+            is_cut = refused_end is not None and refused_end.tier in state.cut
             return self.refused_result(state, end, truncated=is_cut)
         if end.tier is None:
             return ComparisonResult(
@@ -267,13 +277,17 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         )
 
     def cut_texts(self, state: Compared) -> dict[TierName, str]:
-        """Describe, by tier, the texts that some model sees cut; tiers that see everything are left out."""
+        """Name the texts that some model of a tier sees cut, such as "A and B".
+
+        Tiers that see both whole are left out.
+        """
         letters_by_tier: dict[TierName, str] = {}
         for tier, models in self.models_by_tier.items():
             question = CompareQuestion(self.settings, state.subject, tier)
             letters = []
             for letter in WINS:
-                if is_cut([question.visible_file(model, letter, letter) for model in models]):
+                text_by_model = [question.visible_file(model, letter, letter) for model in models]
+                if is_cut(text_by_model):
                     letters.append(letter)
             if letters:
                 letters_by_tier[tier] = " and ".join(letters)
@@ -286,12 +300,15 @@ NOT_WHOLE = Reservation(
 
 
 def word_of_end(end: End, first_winner: PairWord | None) -> str:
-    """Return the better text's letter, or another word; an end is seen from the first winner's side."""
-    words: dict[str, str] = {"improve": TIE}
+    """Translate the end of judging a pair into the letter of the better text, "tie", or the end's own word.
+
+    Ends are seen from the side of the text that won first: accept means it's better, reject the other one.
+    """
+    word_by_verdict: dict[str, str] = {"improve": TIE}
     if first_winner is not None:
-        words["accept"] = first_winner
-        words["reject"] = _other(first_winner)
-    return words.get(end.verdict, end.verdict)
+        word_by_verdict["accept"] = first_winner
+        word_by_verdict["reject"] = _other(first_winner)
+    return word_by_verdict.get(end.verdict, end.verdict)
 
 
 def _other(winner: PairWord) -> str:

@@ -95,32 +95,42 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
 
     def _earlier_in_words(self) -> list[str]:
         """Put earlier opinions into words, in an order that doesn't reveal who gave them."""
-        # The order in which a jury's models are configured mustn't matter.
-        opinions: list[EarlierOpinion] = sorted(
-            self.earlier_opinions, key=lambda opinion: (opinion[0] or "", opinion[1])
-        )
+
+        def sorting_key(opinion: EarlierOpinion) -> tuple[str, str]:
+            better, reasoning = opinion
+            return (better or "", reasoning)
+
+        # Sorted first, since the order in which a jury's models are configured mustn't matter.
+        opinions: list[EarlierOpinion] = sorted(self.earlier_opinions, key=sorting_key)
         seed = "".join(sorted(self._labels.values()))
         random.Random(seed).shuffle(opinions)  # noqa: S311 - an order, not a secret
         return [f"better: {better or TIE}\n{reasoning}" for better, reasoning in opinions]
 
     def read(self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers) -> Vote:
-        """Translate a model's choice of a label, or its probabilities, into a vote for a letter."""
-        letter_by_hash: dict[str, PairWord] = {
-            self.subject.file(letter).sha256: letter for letter in WINS
-        }
-        letters = {name: letter_by_hash[digest] for name, digest in questionnaire.labels.items()}
+        """Translate a model's answer into a vote for a letter, or for a tie.
+
+        The answer is the name of a text, or a probability for each name.
+        """
+        letter_by_hash: dict[str, PairWord] = {}
+        for letter in WINS:
+            letter_by_hash[self.subject.file(letter).sha256] = letter
+        letter_by_name: dict[str, PairWord] = {}
+        for name, sha256 in questionnaire.labels.items():
+            letter_by_name[name] = letter_by_hash[sha256]
         if not answers.shares:
-            return Vote(letters.get(answers.choice, "tie"), answers.reasoning)
+            return Vote(letter_by_name.get(answers.choice, "tie"), answers.reasoning)
         shares: dict[str, float] = {}
         for name, share in answers.shares[_BETTER].items():
-            shares[letters[name]] = share
+            shares[letter_by_name[name]] = share
         word = _preferred(shares)
         if kind_of(endpoint).shows_probabilities:
             return Vote(word, probabilities=shares)
         return Vote(word)
 
     def opinion(self, samples: Sequence[Sequence[Vote | None]]) -> Vote | None:
-        return of_calls([vote for sample in samples for vote in sample], len(self.rubrics_by_part))
+        """Combine a model's calls into one vote; None if too few samples are complete."""
+        votes = [vote for sample in samples for vote in sample]
+        return of_calls(votes, criteria=len(self.rubrics_by_part))
 
     def combine(self, voices: Sequence[tuple[Endpoint, Vote | None]]) -> TierVote:
         return tier_vote(voices, self.settings.jury)
@@ -161,7 +171,8 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
     def readable(self, text: str) -> str:
         """Replace labels in a model's text by the letters that users know."""
         letter_by_label = {self.label(letter): letter for letter in WINS}
-        any_label = re.compile(rf"\b({'|'.join(map(re.escape, letter_by_label))})\b")
+        alternatives = "|".join(re.escape(label) for label in letter_by_label)
+        any_label = re.compile(rf"\b({alternatives})\b")
         return any_label.sub(lambda match: letter_by_label[match[0]], text)
 
     def label(self, letter: str) -> str:
@@ -173,13 +184,14 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         return labels(self.subject.prompt, sorted(file.sha256 for file in self.subject.files))
 
     def visible_file(self, endpoint: Endpoint | None, letter: str, label: str) -> VisibleFile:
-        """Show a model one of the texts under a label; each gets half of the characters."""
+        """Return one of the texts as a model sees it: under a label, and cut to half of its characters."""
         file = self.subject.file(letter)
         limit = characters_seen(self.limits, endpoint) // len(WINS)
         return VisibleFile(label, file.text[:limit], file.total)
 
 
 def _criteria_text(rubric: CompareRubric) -> str:
+    """List a rubric's criteria for models, a line for each."""
     lines = ["Questions, the most important first:"]
     for name, text in rubric.criteria.items():
         lines.append(f"- {name}: {text}")
@@ -187,7 +199,7 @@ def _criteria_text(rubric: CompareRubric) -> str:
 
 
 def _preferred(shares: Mapping[str, float]) -> PairWord:
-    """Name the text that the probabilities clearly prefer, or call it a tie."""
+    """Name the text with a probability of at least `LEAST_LEANING`; a tie if neither has it."""
     for letter in WINS:
         if shares[letter] >= LEAST_LEANING:
             return letter

@@ -66,7 +66,10 @@ class VisibleFile:
 
 
 def named(text: str | None) -> tuple[str, ...]:
-    """Read a person's list of families, where a model's name stands for its family."""
+    """Read a person's comma-separated list of families; empty if it names none, or only people ("none").
+
+    A model's name stands for its family.
+    """
     from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name  # noqa: PLC0415 - pydantic, which a client of the engine does not need
 
     families = []
@@ -226,7 +229,10 @@ class Document:
         return None
 
     def visible_files(self, tier: Tier, endpoint: Endpoint | None) -> tuple[VisibleFile, ...]:
-        """Return the files as a tier sees them; its characters are allotted in order."""
+        """Return the files as a model of a tier sees them.
+
+        Together they have as many characters as it may see, so the last ones are cut, or even empty.
+        """
         characters_left = characters_seen(tier, endpoint)
         files = []
         for file in self.files:
@@ -237,7 +243,10 @@ class Document:
 
 
 def characters_seen(tier: Tier, endpoint: Endpoint | None) -> int:
-    """Return the most characters of a subject that a tier's model is sent."""
+    """Return the most characters of a subject that a tier's model is sent.
+
+    A kind of model that has to see everything isn't held to the tier's limit, only to its own context.
+    """
     tier_limit = tier.max_chars or CONTEXT_CHARS
     if endpoint is None:
         return min(tier_limit, CONTEXT_CHARS)
@@ -285,7 +294,7 @@ class ComparisonInput:
     def original(self, letter: str) -> str:
         """Return the first subject with the same text: itself, unless it's a copy."""
         sha256 = self.file(letter).sha256
-        return next(letter for letter in self.letters if self.file(letter).sha256 == sha256)
+        return next(other for other in self.letters if self.file(other).sha256 == sha256)
 
     @property
     def distinct(self) -> tuple[str, ...]:
@@ -322,16 +331,21 @@ class ComparisonInput:
     @property
     def families_of_some_texts(self) -> tuple[str, ...]:
         """The families that wrote some of the subjects but not all: their models have a favourite."""
-        texts_by_family: Counter[str] = Counter()
+        text_counts: Counter[str] = Counter()
         for letter in self.letters:
-            texts_by_family.update(self.families(letter))
-        some = [family for family, count in texts_by_family.items() if count < len(self.files)]
-        return tuple(family for family in some if family != "unknown")
+            text_counts.update(self.families(letter))
+        families = []
+        for family, count in text_counts.items():
+            wrote_all = count == len(self.files)
+            if family != "unknown" and not wrote_all:
+                families.append(family)
+        return tuple(families)
 
     def shown_sha256(self, order: str) -> str:
         """Hash the prompt and the subjects in the order shown; a recorded reply is found by it."""
-        texts = "\0".join([self.prompt, *(self.file(letter).sha256 for letter in order)])
-        return hashlib.sha256(texts.encode("utf-8", "surrogatepass")).hexdigest()
+        hashes = [self.file(letter).sha256 for letter in order]
+        text = "\0".join([self.prompt, *hashes])
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Titled(Protocol):
@@ -388,9 +402,10 @@ _SNIFFED = 8192  # bytes in which a NUL marks a file as binary, as in git
 
 
 def expand(paths: Iterable[str]) -> Iterator[str]:
-    """Yield paths, and for a folder the text files in it that git doesn't ignore; raises `UsageError`.
+    """Yield paths, but instead of a folder the text files in it that git doesn't ignore.
 
-    A folder without any is yielded itself, so that reading it reports the problem.
+    A folder without any is yielded itself, so that reading it reports the problem. Raises `UsageError` for an
+    empty path.
     """
     all_paths = list(paths)
     if "" in all_paths:
@@ -400,12 +415,13 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
             yield path
             continue
         refuse_link_out(path)
-        text_files = map(str, filter(_is_text, _files_in(Path(path))))
-        yield next(text_files, path)
+        text_files = (str(file) for file in _files_in(Path(path)) if _is_text(file))
+        yield next(text_files, path)  # the first file, or else the folder itself
         yield from text_files
 
 
 def is_folder(path: str) -> bool:
+    """Whether there's a folder at `path`; a path that can't exist is none."""
     try:
         return Path(path).is_dir()
     except (OSError, ValueError):  # too long, or with a NUL: reading it reports that
@@ -463,15 +479,23 @@ def document(
     task: TaskDescription | None = None,
     family: str | None = None,
 ) -> Document:
-    """Make one subject of files, named after the first unless `task_id`; `family` is the author's."""
-    name = encodable(task_id or "") or f"{files[0].path}@{files[0].sha256[:16]}"
-    return Document(
-        tuple(files), name, task or TaskDescription(), Author(family=family and encodable(family))
-    )
+    """Make one subject of files; `family` is the author's.
+
+    Without a `task_id`, its name is the first file's path and the beginning of that file's hash.
+    """
+    name = encodable(task_id or "")
+    if not name:
+        first = files[0]
+        name = f"{first.path}@{first.sha256[:16]}"
+    author = Author(family=encodable(family) if family else family)
+    return Document(tuple(files), name, task or TaskDescription(), author)
 
 
 def _is_text(path: Path) -> bool:
-    """Whether a file holds text. An unreadable one counts, so that reading it reports the problem."""
+    """Whether a file holds UTF-8 text, by its beginning; a blank one doesn't.
+
+    A file that can't be read counts as text, so that reading it reports the problem.
+    """
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     try:
         with path.open("rb") as file:
@@ -484,9 +508,9 @@ def _is_text(path: Path) -> bool:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    """List a folder's files that git tracks or would track; without git, all that aren't hidden.
+    """List a folder's files that git tracks or would track, sorted; without git, all that aren't hidden.
 
-    Files reached through a link are left out.
+    Links, and files in linked folders, are left out.
     """
     try:
         paths = _list_with_git(folder)

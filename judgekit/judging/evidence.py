@@ -100,13 +100,19 @@ def read_document(
     sees_all: bool = True,
     speakers: Speakers = NOBODY,
 ) -> TierEvidence:
-    """Read a tier's opinion of a document; `decides` if its models give probabilities without reasons."""
+    """Read a tier's opinion of a document; None is a tier that failed.
+
+    `decides` says whether its models are decision models, which give probabilities without reasons.
+    """
     if not opinion:
         return replace(FAILED, sees_all=sees_all)
+    leaning = None
+    if decides:
+        leaning = margin(rubric, opinion.scores, mode, signed=True)
     return TierEvidence(
         outcome=opinion.outcome,
         margin=margin(rubric, opinion.scores, mode),
-        leaning=margin(rubric, opinion.scores, mode, signed=True) if decides else None,
+        leaning=leaning,
         agreement=_agreement(opinion.divided),
         is_divided=opinion.divided is not None,
         sees_all=sees_all,
@@ -119,7 +125,10 @@ def read_document(
 def read_candidate(
     mark: Mark | None, *, decides: bool = False, sees_all: bool = True
 ) -> TierEvidence:
-    """Read a tier's mark of a candidate: kept is accepted, dropped is rejected. It owes no reasons."""
+    """Read a tier's mark of a candidate: kept is accepted, dropped is rejected. None is a tier that failed.
+
+    `decides` says whether it's a decision model's mark, which then has a leaning.
+    """
     if mark is None:
         return replace(FAILED, sees_all=sees_all)
     leaning = None
@@ -148,13 +157,16 @@ def read_pair(
     outcomes = jury.outcomes(votes)
     evidence = {}
     for tier, vote in votes.items():
-        favouring = set(favouring_families.get(vote.word or "", ()))
+        families_of_winner: set[str] = set()
+        if vote.word is not None:
+            families_of_winner = set(favouring_families.get(vote.word, ()))
+        is_own_family = bool(vote.families) and vote.families <= families_of_winner
         evidence[tier] = TierEvidence(
             outcome=outcomes[tier],
             margin=vote.lead,
             agreement=vote.agreement,
             sees_all=tier not in cut,
-            is_own_family=bool(vote.families) and vote.families <= favouring,
+            is_own_family=is_own_family,
             models=vote.models,
             families=vote.families,
         )
@@ -200,6 +212,7 @@ def read_ranking(
 
 
 def _agreement(divided: bool | None) -> Consensus | None:  # noqa: FBT001 - as opinions say it
+    """Say how many families of a jury agree, by its opinion's `divided`; None if all do."""
     if divided is None:
         return None
     return "majority" if divided else "none"
@@ -210,22 +223,25 @@ def margin(
 ) -> float:
     """Compute how many points scores are away from another outcome.
 
-    If `signed`, it's the distance above acceptance, which is negative below it.
+    If `signed`, it's instead how far they are above the threshold of acceptance: negative if they're below.
     """
     rule: ScoreMode = getattr(rubric.modes, mode)
-    values = [scores[name] for name in rubric.dimensions]
-    above_acceptance = min(values) - rule.accept.each
+    lowest_score = min(scores[name] for name in rubric.dimensions)
+    above_acceptance = lowest_score - rule.accept.each
     if rule.accept.mean is not None:
-        above_acceptance = min(above_acceptance, rubric.mean(scores) - rule.accept.mean)
+        mean_above_acceptance = rubric.mean(scores) - rule.accept.mean
+        above_acceptance = min(above_acceptance, mean_above_acceptance)
     if signed:
         return round(above_acceptance, DIGITS)
-    below_rejection = rule.reject.any_below - min(values)
-    distances = {
+    below_rejection = rule.reject.any_below - lowest_score
+    distance_by_outcome = {
         "accept": above_acceptance,
         "reject": below_rejection,
+        # Between both thresholds, the nearer one counts.
         "improve": min(-below_rejection, -above_acceptance),
     }
-    return round(distances[rubric.decide(scores, mode)], DIGITS)
+    outcome = rubric.decide(scores, mode)
+    return round(distance_by_outcome[outcome], DIGITS)
 
 
 def certainty(probability: float | None) -> float:

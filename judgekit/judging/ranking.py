@@ -62,22 +62,25 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         """Whether some model of the tier sees a subject cut."""
         for letter in self.letters:
             document = self.score_question(letter).subject
-            if any(is_cut(document.visible_files(self.limits, model)) for model in self.models):
-                return True
+            for model in self.models:
+                if is_cut(document.visible_files(self.limits, model)):
+                    return True
         return False
 
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
+        """Build a model's prompts, subject by subject."""
         prompts = []
         for letter in self.letters:
             prompts += self.score_question(letter).prompts(endpoint, fence)
         return prompts
 
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
-        """Plan a single round: the question about a subject plans its own samples."""
+        """Plan a single sample, since the question about each subject plans its own samples."""
         del endpoint
-        return [[0]]  # each subject's question plans its own samples
+        return [[0]]
 
     def calls_in_one(self, endpoint: Endpoint) -> int:
+        """Count the calls that the question about one subject makes at once."""
         if not kind_of(endpoint).gives_reasons:
             return 1
         return self.settings.calls_at_once(len(self.rubric.dimensions))
@@ -100,9 +103,10 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         return turn.answer
 
     def opinion(self, samples: Sequence[Sequence[Opinion | None]]) -> dict[str, Opinion]:
-        """Map the letters of the texts to a model's opinions of them; only the first sample counts."""
+        """Map the letter of each text to a model's opinion of it; texts without one are left out."""
         opinions = {}
-        for letter, opinion in zip(self.letters, samples[0], strict=True):
+        (only_sample,) = samples  # as `sample_plans` plans it
+        for letter, opinion in zip(self.letters, only_sample, strict=True):
             if opinion:
                 opinions[letter] = opinion
         return opinions
@@ -161,10 +165,12 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
             state.refused = document.lacks(self.rubric) or ""
 
     def question(self, tier: TierName, state: JudgingState[ComparisonInput]) -> RankingQuestion:
+        """Build the question for a tier: about all subjects at first, then about those still in question."""
         letters = state.subject.distinct
         if state.opinions:
             step = self.step(state)
-            letters = step.about if isinstance(step, Ask) else letters
+            if isinstance(step, Ask):
+                letters = step.about
         return RankingQuestion(
             self.settings,
             state.subject,
@@ -199,7 +205,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         )
 
     def record(self, state: JudgingState[ComparisonInput], end: End) -> Comparison:
-        """Build the record: no winner, texts nobody saw whole, or the last tier's result."""
+        """Build the record of the result, with each subject's last score."""
         scores = _last_scores(state.subject, state.opinions.values())
         return self.comparison(state, end, self._result(state, end, scores), scores=scores)
 
@@ -234,28 +240,40 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
 
 
 def _find_best(state: JudgingState[ComparisonInput]) -> str | None:
-    """Return the subject that the latest tier ranks first; None if too few of its models answered."""
-    ranked: list[RankedTier] = list(state.opinions.values())
-    if not ranked or not ranked[-1].means:
+    """Return the letter of the subject that the latest tier ranks first.
+
+    None if no tier was asked yet, or too few of its models answered.
+    """
+    ranked_tiers: list[RankedTier] = list(state.opinions.values())
+    if not ranked_tiers:
         return None
-    return contending(ranked[-1].means, 0.0)[0]
+    means = ranked_tiers[-1].means
+    if not means:
+        return None
+    leaders = contending(means, 0.0)  # within 0 points of the best
+    return leaders[0]
 
 
 def _last_scores(subject: ComparisonInput, tiers: Iterable[RankedTier]) -> dict[str, SubjectScore]:
-    """Map each letter to the subject's last mean, and the tier that gave it."""
-    means: dict[str, SubjectScore] = {}
+    """Map each subject's letter to its last mean, and the tier that gave it; without a mean it's left out.
+
+    A copy has the scores of the subject that it copies, since models score each text once.
+    """
+    score_of_original: dict[str, SubjectScore] = {}
     for ranked in tiers:
-        for letter, mean in (ranked.means or {}).items():
-            means[letter] = (mean, ranked.tier)
+        if ranked.means:
+            for letter, mean in ranked.means.items():
+                score_of_original[letter] = (mean, ranked.tier)
     scores = {}
     for letter in subject.letters:
         original = subject.original(letter)
-        if original in means:
-            scores[letter] = means[original]
+        if original in score_of_original:
+            scores[letter] = score_of_original[original]
     return scores
 
 
 def _has_copies(subject: ComparisonInput, letter: str) -> bool:
     """Whether another subject has the same text."""
     original = subject.original(letter)
-    return sum(subject.original(other) == original for other in subject.letters) > 1
+    originals = [subject.original(other) for other in subject.letters]
+    return originals.count(original) > 1

@@ -378,43 +378,54 @@ def end_with_reasons(now: Situation, end: End) -> End:
 
 
 def _accepting(now: Situation, end: End) -> set[TierName]:
-    """Return the tiers that accept; by its leaning, a tier may accept even if its scores don't."""
-    accepting = now.tiers_for("accept")
+    """Return the tiers behind an acceptance: those with that outcome, and the one that settled it.
+
+    A calibration may let a tier accept by its leaning, though its scores have another outcome.
+    """
+    accepting_tiers = now.tiers_for("accept")
     if end.tier is not None:
-        accepting.add(end.tier)
-    return accepting
+        accepting_tiers.add(end.tier)
+    return accepting_tiers
 
 
 def _owes_reasons(now: Situation, end: End) -> bool:
+    """Whether the tier that settled it is a decision model, and has to be explained by one that writes."""
     return end.tier is not None and now.is_unexplained(end.tier, end.verdict)
 
 
 def _standing_win(now: Situation, end: End) -> TierName | None:
-    """Return the tier whose win a calibration upholds against the next one's tie."""
+    """Return the tier whose win a calibration upholds against the next one's tie; None if there's none.
+
+    A win on a cut text, or by the winner's own family, isn't upheld.
+    """
     finality = now.rules.finality
-    if finality is None or end.tier is None or end.verdict != "improve":
+    if finality is None or end.tier is None:
         return None
-    margins = {}
+    if end.verdict != "improve":  # not a tie
+        return None
+    usable_margins = {}
     for tier, margin in now.margins.items():
-        # A win doesn't stand without its lead.
-        if now.evidence[tier].sees_all and not now.evidence[tier].is_own_family:
-            margins[tier] = margin
-    return finality.stands(end.tier, now.outcomes, margins)
+        evidence = now.evidence[tier]
+        if evidence.sees_all and not evidence.is_own_family:
+            usable_margins[tier] = margin
+    return finality.stands(end.tier, now.outcomes, usable_margins)
 
 
 def find_families(evidence: Evidence, rules: EscalationRules, end: End) -> frozenset[str]:
-    """Collect the families behind an end: those whose tier reached it, or all if no tier settled it.
+    """Collect the families of models behind an end.
 
-    If an end was refused because only the author's family was behind it, those are the families. In a
-    ranking the latest tier speaks for all.
+    They're those of the tier that settled it and of tiers with the same outcome, or of all tiers if none
+    settled it. In a ranking, only the tier that settled it counts, since its scores include the earlier ones.
+    If an end was refused because only the author's family was behind it, the refused end's families count.
     """
     if end.because == OWN_FAMILY and end.overruled is not None:
         end = end.overruled
     families: set[str] = set()
     for tier, tier_evidence in evidence.items():
         is_behind = tier == end.tier
-        if rules.task != "ranking" and not is_behind:
-            is_behind = end.tier is None or tier_evidence.outcome == end.verdict
+        if rules.task != "ranking":
+            agrees = tier_evidence.outcome == end.verdict
+            is_behind = is_behind or agrees or end.tier is None
         if is_behind:
             families |= tier_evidence.families
     return frozenset(families)
@@ -422,8 +433,9 @@ def find_families(evidence: Evidence, rules: EscalationRules, end: End) -> froze
 
 def independence_problem(evidence: Evidence, rules: EscalationRules, end: End) -> str | None:
     """Explain in one line why an acceptance, or a win, may not stand; None if it may."""
-    authors = [
-        family for word, names in rules.authors.items() if word == end.verdict for family in names
-    ]
+    authors: list[str] = []
+    for outcome, families_of_authors in rules.authors.items():
+        if outcome == end.verdict:
+            authors += families_of_authors
     families = find_families(evidence, rules, end)
     return independence.independence_problem(rules.independence, authors, families)

@@ -42,17 +42,22 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     """Judges documents."""
 
     def attributed(self, subject: Document) -> Document:
+        """Add the author's families that the settings name to those that the document names."""
         if not self.settings.author_family and subject.author.family is None:
             return subject
-        families = dict.fromkeys([*subject.author_families, *named(self.settings.author_family)])
-        return replace(subject, author=replace(subject.author, family=", ".join(families) or None))
+        configured_families = named(self.settings.author_family)
+        families = dict.fromkeys([*subject.author_families, *configured_families])
+        author = replace(subject.author, family=", ".join(families) or None)
+        return replace(subject, author=author)
 
     def redacted(self, subject: Document) -> tuple[Document, int]:
+        """Replace the secrets in a document, and count them; none if redaction is off."""
         if self.settings.redact:
             return outgoing.redact_document(subject)
         return (subject, 0)
 
     def note_refusal_and_cuts(self, state: JudgingState[Document]) -> None:
+        """Refuse a document that lacks an input of the rubric's, and note the tiers that see it cut."""
         document = state.subject
         state.refused = state.refused or document.lacks(self.rubric) or ""
         state.cut = {tier for tier in self.models_by_tier if self._is_cut_for(tier, document)}
@@ -60,10 +65,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def _is_cut_for(self, tier: TierName, document: Document) -> bool:
         """Whether some model of a tier sees the document cut."""
         limits = getattr(self.rubric.tiers, tier)
-        return any(
-            is_cut(document.visible_files(limits, endpoint))
-            for endpoint in self.models_by_tier[tier]
-        )
+        models = self.models_by_tier[tier]
+        return any(is_cut(document.visible_files(limits, model)) for model in models)
 
     def question(self, tier: TierName, state: JudgingState[Document]) -> ScoreQuestion:
         """Build the question for a tier; the tiebreaker also sees the other tiers' opinions."""
@@ -80,7 +83,10 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         )
 
     def evidence(self, state: JudgingState[Document]) -> Evidence:
-        """Read each tier's opinion, without margins if the calibration doesn't know how it was read."""
+        """Read each tier's opinion.
+
+        If it was read in another way than those a calibration was learned from, it has no margin.
+        """
         finality = self.settings.finality
         evidence_by_tier = {}
         for tier, opinion in state.opinions.items():
@@ -98,6 +104,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return evidence_by_tier
 
     def rules(self, state: JudgingState[Document]) -> EscalationRules:
+        """Return the rules for documents; an acceptance needs other families than the author's."""
         authors: dict[Outcome, Sequence[str]] = {"accept": state.subject.author_families}
         return replace(self.settings.escalation_rules("document"), authors=authors)
 
@@ -138,13 +145,17 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return verdict.model_copy(update={"rounds": _name_deciders(verdict.rounds, state)})
 
     def _is_truncated(self, state: JudgingState[Document], end: End) -> bool:
-        """Whether the tier that settled it saw the text cut; if no tier did, whether any saw it cut."""
-        settled = end
+        """Whether the tier that settled the verdict saw the text cut.
+
+        If no tier settled it, whether any tier saw it cut. An end that was refused because of the author's
+        family counts as settled.
+        """
+        tier = end.tier
         if end.because == OWN_FAMILY and end.overruled is not None:
-            settled = end.overruled
-        if settled.tier is None:
+            tier = end.overruled.tier
+        if tier is None:
             return bool(state.cut)
-        return settled.tier in state.cut
+        return tier in state.cut
 
     def _reservations(self, end: End, state: JudgingState[Document]) -> list[Reservation]:
         """List the verdict's reservations."""
@@ -175,7 +186,10 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def _obstacle(
         self, state: JudgingState[Document], others: Sequence[Reservation]
     ) -> Reservation | None:
-        """Explain why some tiers' acceptances had no effect; None if `others` do, or there are none."""
+        """Explain why tiers accepted a text, but the verdict is open; None if none accepted it.
+
+        Also None if a failure among the `others` explains it, or there's no known obstacle.
+        """
         evidence = self.evidence(state)
         rules = self.rules(state)
         accepting = {tier for tier in evidence if evidence[tier].outcome == "accept"}
@@ -214,19 +228,24 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def _uncovered_reason(
         self, finality: FinalityRules, state: JudgingState[Document]
     ) -> str | None:
-        """Name in one line the opinions that were read in another way than the calibration's."""
-        last_tiers = list(self.models_by_tier)[-1:]  # the last tier's opinions need no gate
-        unknown_tiers = []
+        """Name in one line the tiers whose opinions the calibration doesn't cover; None if it covers all.
+
+        They were read in another way than the opinions it was learned from.
+        """
+        configured_tiers = list(self.models_by_tier)
+        uncovered_tiers = []
         ways = set()
         for tier in state.opinions:
             sources = _sources(tier, state)
-            if tier in last_tiers or finality.knows(tier, sources):
+            # The last tier's opinions are final without a gate.
+            is_last = bool(configured_tiers) and tier == configured_tiers[-1]
+            if is_last or finality.knows(tier, sources):
                 continue
-            unknown_tiers.append(tier)
+            uncovered_tiers.append(tier)
             ways |= {SOURCE_WORDS[source] for _, source in sources}
-        if not unknown_tiers:
+        if not uncovered_tiers:
             return None
-        tiers = ", ".join(unknown_tiers)
+        tiers = ", ".join(uncovered_tiers)
         scores = f"its scores were {' and '.join(sorted(ways))}"
         return f"calibration {finality.id} does not cover {tiers}: {scores}"
 
@@ -237,10 +256,14 @@ def _shuffled_opinions(state: JudgingState[Document]) -> list[Opinion]:
     That way the tiebreaker can't learn whose opinion comes first.
     """
     tiers = list(state.opinions)
-    # The order in which a jury's models are configured mustn't matter.
-    voices = sorted(state.voices, key=lambda voice: (tiers.index(voice[0]), voice[1].model))
+
+    def sorting_key(voice: tuple[TierName, Endpoint, Opinion]) -> tuple[int, str]:
+        tier, endpoint, _ = voice
+        return (tiers.index(tier), endpoint.model)
+
     opinions = []
-    for _, _, opinion in voices:
+    # Sorted first, since the order in which a jury's models are configured mustn't matter.
+    for _, _, opinion in sorted(state.voices, key=sorting_key):
         opinions.append(replace(opinion, reasoning=redact.words(opinion.reasoning)))
     random.Random(state.subject.sha256).shuffle(opinions)  # noqa: S311 - an order, not a secret
     return opinions
@@ -268,7 +291,7 @@ def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, S
 
 
 def _asked_endpoints(state: JudgingState[Document]) -> list[Endpoint]:
-    """Return each round's model."""
+    """List the model of each round, in the order of the rounds."""
     endpoints = []
     for turns in state.turns.values():
         for turn in turns:
@@ -277,19 +300,24 @@ def _asked_endpoints(state: JudgingState[Document]) -> list[Endpoint]:
 
 
 def _name_deciders(rounds: Sequence[Round], state: JudgingState[Document]) -> list[Round]:
-    """Note in a decision model's opinion the name it was asked under, if another model answered."""
+    """Note in decision models' opinions the name a model was asked under, if the reply has another.
+
+    Returns all rounds; the others are unchanged.
+    """
     named_rounds = list(rounds)
-    # A review's new scores are rounds without a turn.
-    for place, (row, endpoint) in enumerate(zip(rounds, _asked_endpoints(state), strict=False)):
-        if kind_of(endpoint) is DECIDES and row.opinion and row.model != endpoint.model:
+    # Not strict: a review's new scores are rounds without a turn, at the end.
+    for index, (row, endpoint) in enumerate(zip(rounds, _asked_endpoints(state), strict=False)):
+        has_other_name = row.model != endpoint.model
+        if row.opinion and has_other_name and kind_of(endpoint) is DECIDES:
             opinion = row.opinion.model_copy(update={"asked": endpoint.model})
-            named_rounds[place] = row.model_copy(update={"opinion": opinion})
+            named_rounds[index] = row.model_copy(update={"opinion": opinion})
     return named_rounds
 
 
 def _configured_names(verdict: Verdict, state: JudgingState[Document]) -> dict[str, str]:
     """Map each name in a reply to the name the model was asked under, if they differ."""
     names: dict[str, str] = {}
+    # Not strict: a review's new scores are rounds without a turn, at the end.
     for row, endpoint in zip(verdict.rounds, _asked_endpoints(state), strict=False):
         if row.model != endpoint.model:
             names[row.model] = endpoint.model

@@ -31,7 +31,7 @@ SOURCE_WORDS: Mapping[ScoreSource, str] = {
 
 
 def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
-    """Determine the way an opinion was read; None stands for an opinion without scores."""
+    """Determine how an opinion's scores were read; None stands for an opinion without scores."""
     source = kind_of(endpoint).source
     if source is not None:
         return source
@@ -39,13 +39,15 @@ def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
         return "whole"
     if not opinion.expected:
         return "untold"
-    if {*opinion.expected} >= {*opinion.scores}:
-        return "expected"
-    return "partly"
+    are_all_expected = set(opinion.scores) <= set(opinion.expected)
+    return "expected" if are_all_expected else "partly"
 
 
 def possible_sources(endpoint: Endpoint, *, scores: bool) -> frozenset[ScoreSource]:
-    """Return the ways a model's opinions may be read; `scores` if its replies hold scores on a scale."""
+    """Return the ways in which a model's opinions may be read, before any reply is there.
+
+    `scores` says whether its replies hold scores on a scale.
+    """
     source = kind_of(endpoint).source
     if source is not None:
         return frozenset({source})

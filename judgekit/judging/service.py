@@ -107,7 +107,10 @@ def _choose_depth(wanted_depth: AnyDepth, config: Config, document: Document) ->
 
 
 def rubric(config: Config, project: Path | None, request: JudgeRequest) -> LoadedRubric:
-    """Load the rubric named by a request or the configuration; raises `ConfigError` or `UsageError`."""
+    """Load the rubric that a request names, or else the configured one.
+
+    Raises `ConfigError` or `UsageError` if there's none of that name, or it's invalid.
+    """
     name = request.rubric
     if name is None:
         return loader.configured_rubric("judge", config.judge.rubric, project)
@@ -160,8 +163,8 @@ def judge_settings(
 
 
 def _priced_panels(others: Others) -> list[Tiers]:
-    """List other providers' panels with a price for every model."""
-    return [models_by_tier for models_by_tier in others() if not _unpriced(models_by_tier)]
+    """List those of the other providers' panels whose models all have a price."""
+    return [panel_of_other for panel_of_other in others() if not _unpriced(panel_of_other)]
 
 
 def reply_cache(request: JudgeRequest) -> ReplyCache | None:
@@ -174,7 +177,10 @@ def reply_cache(request: JudgeRequest) -> ReplyCache | None:
 def check_prices(
     tiers: Tiers, limit: float | None, project: Path | None = None, *, asked: bool
 ) -> None:
-    """Raise an error for a limit without prices: `UsageError` if the caller `asked`, else `ConfigError`."""
+    """Raise an error if there's a cost limit and a model has no known price; without a limit, do nothing.
+
+    It's a `UsageError` if the caller `asked` for the limit, and a `ConfigError` if it's configured.
+    """
     names = _unpriced(tiers) if limit else []
     if not names:
         return
@@ -198,14 +204,15 @@ def _unpriced(tiers: Tiers) -> list[str]:
 
 
 def max_concurrency(judge: Judge[Any, Any, Any], at_once: int) -> int:
-    """Count the documents to judge at once, by the provider with the lowest limit."""
+    """Compute the number of documents to judge at once: `at_once`, or fewer to keep a provider's limit."""
     calls_of_document = judge.settings.calls_at_once(len(judge.rubric.questions))
     documents_at_once = at_once
     for models in judge.models_by_tier.values():
         for model in models:
-            limit = model.profile.limits.concurrency
-            if limit:
-                documents_at_once = min(documents_at_once, max(1, limit // calls_of_document))
+            call_limit = model.profile.limits.concurrency
+            if call_limit:
+                document_limit = max(1, call_limit // calls_of_document)
+                documents_at_once = min(documents_at_once, document_limit)
     return documents_at_once
 
 
@@ -216,7 +223,10 @@ async def ajudge_documents(
     on_verdict: Callable[[Document, Verdict], object] | None = None,
     at_once: int = AT_ONCE,
 ) -> list[Verdict]:
-    """Judge documents as they're read; returns the verdicts unless `on_verdict` takes them."""
+    """Judge documents as they're read, several at once; returns the verdicts.
+
+    With `on_verdict`, each verdict goes to that instead, and the list stays empty.
+    """
     verdicts: list[Verdict] = []
     async with aclosing(open_gateway(environment.environ())) as gateway:
         # In a thread: it reads files, may ask local servers for models, and loads litellm for
@@ -243,7 +253,10 @@ class SubjectJudges:
         self._by_text_count: dict[int, PairJudge | RankingJudge] = {}
 
     def find(self, subject: Document | ComparisonInput) -> Judge[Any, Any, Any]:
-        """Build a subject's judge, with the models that suit its author; raises as judging does."""
+        """Return a subject's judge, without models of its author's family if others are available.
+
+        Raises `ConfigError` or `UsageError` as judging would.
+        """
         if isinstance(subject, ComparisonInput):
             count = len(subject.files)
             if count not in self._by_text_count:
@@ -284,12 +297,17 @@ async def acompare(
 
 
 def authors(families: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
-    """Return the author of each of `count` texts; one name, or None, covers all. Raises `UsageError`."""
-    listed = (families,) if families is None or isinstance(families, str) else families
-    names = tuple(name and encodable(name) for name in listed)
+    """Return the author's family of each of `count` texts.
+
+    One name, or None, covers all texts, and an empty list names nobody. Raises `UsageError` for any other
+    number of names than `count`.
+    """
+    if families is None or isinstance(families, str):
+        families = (families,)
+    names = tuple(encodable(name) if name else name for name in families)
     if len(names) == 1:
         return names * count
-    if names and len(names) != count:  # an empty list names nobody
+    if names and len(names) != count:
         problem = f"expected one for all or {count}, one for each; got {len(names)}"
         raise UsageError(f"author family: {problem}")
     return names
@@ -326,7 +344,10 @@ def comparison_judge(
 
 
 def _no_comparison_reason(config: Config, reason: str) -> str:
-    """Explain why no model can compare texts, including for users whose documents a server judges."""
+    """Explain why no model can compare texts: for the given `reason`.
+
+    For users of a shared judge, it adds that this one compares no texts.
+    """
     if config.server.url is None:
         return reason
     alone = "the shared judge (server.url) judges documents alone, and compares no texts"
