@@ -44,8 +44,7 @@ def choose_by_judge(
     notes: list[str],
 ) -> Shown | None:
     """Choose the candidates to show by judging; None, and why in `notes`, if no model could be asked."""
-    # Damaged memories may be retired, and pinned ones are shown anyway.
-    candidates = [hit for hit in confidence.in_force(ranked.candidates) if not hit.damaged]
+    candidates = list_judged(ranked)
     if not candidates:
         return None
     try:
@@ -67,6 +66,14 @@ def choose_by_judge(
     for index, probability in probabilities.items():
         labels[id(candidates[index])] = f"{probability:.2f}"
     return choose_decided(ranked, kept, undecided, configured, labels)
+
+
+def list_judged(ranked: RankedCandidates) -> list[Candidate]:
+    """List the candidates that models are asked about: those in force.
+
+    Damaged memories aren't among them, since they may be retired; pinned ones are shown anyway.
+    """
+    return [hit for hit in confidence.in_force(ranked.candidates) if not hit.damaged]
 
 
 def drop_only(ranked: RankedCandidates, left: Sequence[Candidate], configured: Settings) -> Shown:

@@ -239,7 +239,7 @@ def _choose_by_judge(
     prompt: str, ranked: RankedCandidates, configured: Settings, tried: TriedPrompts
 ) -> _Choice:
     """Choose the hits to show by judging, as `hooks.judged` does; add the models' decisions to `tried`."""
-    candidates = [hit for hit in ranked.candidates if not hit.damaged]
+    candidates = judged.list_judged(ranked)
     if not candidates:
         return _Choice()
     if ranked.fallback is not None:  # they were found by their keywords, without a full-text search

@@ -271,6 +271,22 @@ def test_the_judges_part_is_measured_beside(judgekit: Run, use: Use) -> None:
     assert "models did not decide all about 1 prompt" in done.err
 
 
+@pytest.mark.usefixtures("world")
+def test_the_judge_sees_no_memory_that_another_one_replaced(judgekit: Run, use: Use) -> None:
+    path = Path(memory(TOPICS[0]))
+    record = json.loads(path.read_text())
+    path.write_text(
+        json.dumps({**record, "content": {**record["content"], "status": "superseded"}})
+    )
+    Path("prompts.txt").write_text(prompt(TOPICS[0]))
+    by_user("retrieval: {judge: on, deadline: 20, timeout: 20}\nengine: {use: false}\n")
+    with Loopback(says(json.dumps({"keep": []}))) as server:
+        use(server)
+        judgekit(*COMMAND, *answered(1), "--json")
+    sent = "".join(asked.text for asked in server.requests)
+    assert f"Each {TOPICS[0]} is kept dry." not in sent
+
+
 def test_labels_choose_the_thresholds_and_a_copy_of_the_old_is_kept(
     world: Path, judgekit: Run, press: Callable[..., None]
 ) -> None:
