@@ -34,6 +34,7 @@ class _Logistic(NamedTuple):
     offset: float
 
     def at(self, leaning: float) -> float:
+        """Compute the probability of an acceptance at a leaning."""
         exponent = self.slope * leaning + self.offset
         exponent = max(-30.0, min(30.0, exponent))
         return _bounded(1 / (1 + exp(-exponent)))
@@ -44,6 +45,7 @@ class _Steps(NamedTuple):
     shares: list[float]
 
     def at(self, leaning: float) -> float:
+        """Return the share of acceptances on the step that a leaning falls on."""
         step = max(0, bisect.bisect_right(self.leanings, leaning) - 1)
         return _bounded(self.shares[step])
 
@@ -67,7 +69,8 @@ def _points_of_curve(curve: _Logistic, ordered: Labelled) -> list[tuple[float, f
     leanings = set()
     for piece in range(_PIECES + 1):
         index = round((len(ordered) - 1) / _PIECES * piece)
-        leanings.add(ordered[index][0])
+        leaning, _ = ordered[index]
+        leanings.add(leaning)
     return [(leaning, round(curve.at(leaning), 4)) for leaning in sorted(leanings)]
 
 
@@ -151,4 +154,5 @@ def _fit_steps(labelled: Labelled) -> _Steps:
 
 
 def _bounded(share: float) -> float:
+    """Keep a probability away from 0 and 1, of which a few labels can't make anybody sure."""
     return min(max(share, _SURE), 1 - _SURE)

@@ -218,9 +218,10 @@ class RankedCase(NamedTuple):
         last = turns[-1]
         end = last.step
         assert isinstance(end, End), "the last turn ends the ranking"  # noqa: S101
-        is_right = None
+        is_right = None  # undecided
         if end.tier is not None:
-            is_right = (last.best if end.verdict == "accept" else TIE) == self.best
+            winner = last.best if end.verdict == "accept" else TIE
+            is_right = winner == self.best
         calls = {turn.ranked.tier: turn.calls for turn in turns}
         return Walked(calls, is_right, by_gate=end.because == LEAD_CALIBRATED)
 

@@ -163,8 +163,10 @@ class Item(NamedTuple):
 
     @property
     def word(self) -> str | None:
-        """The answer; if a course ends without one, that a person is needed."""
-        return self.said or ("escalate" if self.recorded.failure == "escalate" else None)
+        """The answer, or "escalate" if all tiers together gave none; None if it's unreadable."""
+        if self.said:
+            return self.said
+        return "escalate" if self.recorded.failure == "escalate" else None
 
 
 def report(
@@ -214,6 +216,7 @@ def report(
 
 
 def _accuracy(judge: JudgeReport) -> float:
+    """Return a judge's accuracy; -1, below any other, if there's none."""
     return judge.accuracy.value if judge.accuracy else -1.0
 
 
@@ -237,7 +240,10 @@ def _collect_outcomes(items_by_judge: Mapping[str, Sequence[Item]]) -> list[Outc
         for item in items:
             if not item.is_original:
                 continue
-            label, said = item.score_pair or (item.label, item.said)
+            label: str | float = item.label
+            said: str | float | None = item.said
+            if item.score_pair is not None:
+                label, said = item.score_pair
             if item.of not in outcomes:
                 outcomes[item.of] = Outcome(id=item.of, label=label, said={})
             outcomes[item.of].said[judge] = said
@@ -326,11 +332,13 @@ def _group_repeats(items: Iterable[Item]) -> list[list[Item]]:
 
 
 def _count_failures(items: Iterable[Item]) -> dict[str, int]:
+    """Count the items that no model answered, by the reason."""
     failures = Counter(item.recorded.unanswered for item in items)
     return {failure: count for failure, count in failures.items() if failure}
 
 
 def _unreadable_share(items: Iterable[Item]) -> Interval | None:
+    """Compute the share of answers that couldn't be read; None without any answers."""
     unreadable = [item.said is None for item in items if not item.recorded.unanswered]
     return stats.interval(stats.mean(unreadable))
 
@@ -487,6 +495,7 @@ def _pair_with_originals(items: Sequence[Item], variant: Variant) -> list[stats.
 
 
 def _measure_flips(groups: Iterable[Sequence[str]]) -> Flips:
+    """Measure how often two answers about the same thing differ; `groups` are the answers about each."""
     measure = stats.disagreement([group for group in groups if len(group) > 1])
     return Flips(pairs=int(sum(measure.possible)), rate=stats.interval(measure))
 

@@ -113,7 +113,7 @@ def ask(
                         else:
                             answered_cases.append(case.with_judges(by_tier))
                 asked_cases = answered_cases  # the next model's answers are added to these
-            if unasked and not asked_cases:
+            if unasked and not asked_cases:  # none is left: the first reason stands for all
                 raise next(iter(unasked.values()))
             panel = fingerprint(judges[0].settings)
             reasons = [error.why for error in unasked.values()]
@@ -220,6 +220,7 @@ def again(cases: Sequence[Case], times: int = 1, *, swapped: bool = True) -> lis
 
 
 def _variant_of(case: Case, variant: Variant, name: str) -> Case:
+    """Copy a case as a variant, which refers to its original by `pair`."""
     changes = {"id": f"{case.id} ({name})", "variant": variant, "pair": case.id}
     return case.model_copy(update=changes)
 

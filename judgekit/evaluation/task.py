@@ -311,4 +311,6 @@ def join_answers(answers: Sequence[Recorded], settings: JudgeSettings, *, is_cut
 def _sum_costs(amounts: Sequence[float | None]) -> float | None:
     """Add up amounts; None if any is unknown."""
     known = [amount for amount in amounts if amount is not None]
-    return sum(known) if len(known) == len(amounts) else None
+    if len(known) < len(amounts):
+        return None
+    return sum(known)
