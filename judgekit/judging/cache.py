@@ -69,12 +69,17 @@ class ReplyCache:
         return self._store.is_quick
 
     def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
-        """Find `endpoint`'s earlier reply to the same request, without its usage; else None."""
+        """Find `endpoint`'s earlier reply to the same request, without its usage.
+
+        None if there's none, it's too old or invalid, or the endpoint replays a recording.
+        """
         if endpoint.profile.kind == "replay":
             return None
         kept = self._store.read_reply(hash_of_call(endpoint, request))
-        # A date in the future means that the clock was wrong, so the age is unknown.
-        if kept is None or abs(kept.age) >= MAX_SECONDS:
+        if kept is None:
+            return None
+        # A negative age, in the future, means that the clock was wrong, so the real age is unknown.
+        if abs(kept.age) >= MAX_SECONDS:
             return None
         return _parse_reply(kept.text)
 
@@ -140,7 +145,10 @@ def hash_of_call(endpoint: Endpoint, request: Request) -> str:
 
 
 def _parameters_to_hash(endpoint: Endpoint) -> dict[str, str]:
-    """Return a call's parameters without secrets; of a command's environment just the addresses."""
+    """Return the parameters of a call that its reply depends on, without secrets.
+
+    A command's parameters are its environment, and only the addresses in it count.
+    """
     secrets = secret_values(endpoint)
     parameters = {}
     for name, value in endpoint.parameters.items():

@@ -28,22 +28,26 @@ def choose(
     lines: int,
     signatures: Sequence[str] = (),
 ) -> Depth:
-    """Choose the depth for a file with so many changed `lines`: the deeper one of the two configurations.
+    """Choose the depth for a file with so many changed `lines`: the deeper one of two configurations.
 
-    `rules` may ask for no more than the user's limit. `signatures` are `Name <address>` and trailers.
+    `users_rules` are the user's own, and `rules` may come from a project: these ask for no more than the
+    user's limit. `signatures` are the change's authors (`Name <address>`) and trailers.
     """
     depth = _first_fitting(rules, path, lines, signatures)
-    if (users_rules.depth, users_rules.review) == (rules.depth, rules.review):
+    has_same_rules = (users_rules.depth, users_rules.review) == (rules.depth, rules.review)
+    if has_same_rules:
         return depth
     limit = users_rules.depth_limit
     if _rank(depth) > DEPTHS.index(limit):
         rule = f"{depth.rule}: {depth.depth}, but your gate.depth_limit is {limit}"
         depth = Depth(depth=limit, rule=rule)
-    return max(depth, _first_fitting(users_rules, path, lines, signatures), key=_rank)
+    users_depth = _first_fitting(users_rules, path, lines, signatures)
+    return max(depth, users_depth, key=_rank)
 
 
-def _rank(chosen: Depth) -> int:
-    return DEPTHS.index(chosen.depth)
+def _rank(depth: Depth) -> int:
+    """Return a depth's position in the order from the shallowest to the deepest."""
+    return DEPTHS.index(depth.depth)
 
 
 def _first_fitting(gate: GateConfig, path: str, lines: int, signatures: Sequence[str]) -> Depth:
@@ -51,18 +55,21 @@ def _first_fitting(gate: GateConfig, path: str, lines: int, signatures: Sequence
     if gate.review is not None:
         return Depth(depth=gate.review, rule="gate.review")
     for rule in gate.depth:
-        if (
-            _fits_path(rule, path)
-            and _fits_people(rule, signatures)
-            and rule.least_lines <= lines
-            and (rule.most_lines is None or lines <= rule.most_lines)
-        ):
+        is_long_enough = rule.least_lines <= lines
+        is_short_enough = rule.most_lines is None or lines <= rule.most_lines
+        if not (is_long_enough and is_short_enough):
+            continue
+        if _fits_path(rule, path) and _fits_people(rule, signatures):
             return Depth(depth=rule.depth, rule=rule.name)
     return Depth(depth="tiers", rule="no rule fits")
 
 
 def _fits_path(rule: DepthRule, path: str) -> bool:
-    return not rule.paths or Patterns(map(str.lower, rule.paths)).match(path.lower())
+    """Whether a path matches the rule, in any case; a rule without paths fits all."""
+    if not rule.paths:
+        return True
+    lower_patterns = [pattern.lower() for pattern in rule.paths]
+    return Patterns(lower_patterns).match(path.lower())
 
 
 def _fits_people(rule: DepthRule, signatures: Sequence[str]) -> bool:

@@ -51,19 +51,27 @@ class FinalityRules:
     """The model that answered under each name, by tier; empty if that doesn't matter."""
 
     def knows(self, tier: TierName, sources: Iterable[tuple[str, ScoreSource]]) -> bool:
-        """Whether the calibration was learned from opinions read in these ways, by model."""
-        return not self.read or all((tier, model, how) in self.read for model, how in sources)
+        """Whether the calibration covers a tier's opinions, by the way in which each model's were read.
+
+        A calibration that doesn't say how opinions were read covers all.
+        """
+        if not self.read:
+            return True
+        return all((tier, model, source) in self.read for model, source in sources)
 
     def find_other_model(self, tier: TierName, answers: Iterable[tuple[str, str]]) -> str:
         """Report that another model answered than the one the rules were learned from; "" if none did.
 
         `answers` pairs the name asked with the name that answered.
         """
-        for asked, answered in answers:
-            then = {name for place, model, name in self.answered if (place, model) == (tier, asked)}
-            if then and answered not in then:
-                names = " and ".join(sorted(then))
-                return f"it was made for {names} as {tier}, and {answered} answers as {asked} now"
+        for asked_name, answering_name in answers:
+            earlier_names = set()
+            for rule_tier, model, name in self.answered:
+                if (rule_tier, model) == (tier, asked_name):
+                    earlier_names.add(name)
+            if earlier_names and answering_name not in earlier_names:
+                made_for = f"it was made for {' and '.join(sorted(earlier_names))} as {tier}"
+                return f"{made_for}, and {answering_name} answers as {asked_name} now"
         return ""
 
     def has_rule(self, tier: TierName, outcome: Outcome) -> bool:
@@ -94,12 +102,12 @@ class FinalityRules:
     def stands(
         self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]
     ) -> TierName | None:
-        """Return the tier before `tier` if its win stands against `tier`'s tie; else None."""
-        before = _tier_before(tier, seen)
-        if before is None or seen[before] != "accept":
+        """Return the tier asked before `tier` if its win stands against the tie of `tier`; else None."""
+        winner = _tier_before(tier, seen)
+        if winner is None or seen[winner] != "accept":
             return None
-        if self._allows(tier, seen, margins.get(before), stands=before):
-            return before
+        if self._allows(tier, seen, margins.get(winner), stands=winner):
+            return winner
         return None
 
     def _allows(
@@ -111,13 +119,14 @@ class FinalityRules:
         """
         if margin is None:
             return False
-        before = _tier_before(tier, seen)
-        after = seen[before] if before else None
+        tier_before = _tier_before(tier, seen)
+        outcome_before = seen[tier_before] if tier_before else None
+        opinion_class = (tier, seen[tier], outcome_before, stands)
         for rule in self.rules:
-            if rule.leaning is not None:
+            if rule.leaning is not None:  # a rule by leaning has no margin
                 continue
-            is_for_opinion = (rule.tier, rule.outcome, rule.after) == (tier, seen[tier], after)
-            if is_for_opinion and rule.stands == stands and margin >= rule.least_margin:
+            rule_class = (rule.tier, rule.outcome, rule.after, rule.stands)
+            if rule_class == opinion_class and margin >= rule.least_margin:
                 return True
         return False
 
@@ -125,11 +134,14 @@ class FinalityRules:
 def _tier_before(tier: TierName, seen: Seen) -> TierName | None:
     """Return the tier asked before another one; None if that was the first."""
     tiers = list(seen)
-    if tiers[0] == tier:
+    position = tiers.index(tier)
+    if position == 0:
         return None
-    return tiers[tiers.index(tier) - 1]
+    return tiers[position - 1]
 
 
 def towards(outcome: Outcome, leaning: float) -> float:
-    """Compute how far a leaning is towards an acceptance, or a rejection."""
-    return leaning if outcome == "accept" else -leaning
+    """Compute how far a leaning is on the side of an outcome; negative if it's on the other side."""
+    if outcome == "accept":
+        return leaning
+    return -leaning

@@ -146,7 +146,10 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return judge
 
     def _without_other_models(self, tier: TierName, turns: Sequence[ModelTurn[Any]]) -> Self:
-        """Drop the judge's calibration if a different model answers under a name now."""
+        """Return the judge without its calibration if a different model answers under a name now.
+
+        Otherwise, or without a calibration, it's this judge.
+        """
         finality = self.settings.finality
         if finality is None:
             return self

@@ -17,7 +17,7 @@ _OF_MODELS: Final = frozenset({"reasoning", "findings", "review", "rounds", "deg
 
 
 def redact_document(document: Document) -> tuple[Document, int]:
-    """Remove the secrets from a document and its task; returns their number too."""
+    """Replace the secrets in a document's files and its task; returns their number too."""
     files = []
     secrets = 0
     for file in document.files:
@@ -53,10 +53,13 @@ def redact_file(file: File) -> tuple[File, int]:
 
 
 def _without_last_word(text: str) -> str:
-    """Cut a text at its last blank, or drop its last characters, as half a secret may end it."""
+    """Drop the last word of a cut text, since it may be half of a secret, which isn't recognised.
+
+    If the text's last `MARGIN` characters hold no blank, all of those are dropped.
+    """
     start = max(len(text) - MARGIN, 0)
-    last_blank = max(text.rfind(char, start) for char in " \n\t")
-    if last_blank < 0:
+    last_blank = max(text.rfind(blank, start) for blank in " \n\t")
+    if last_blank == -1:  # there's none
         return text[:start]
     return text[: last_blank + 1]
 

@@ -49,12 +49,14 @@ def families_of_writers(people: Iterable[str], trailers: Iterable[str] = ()) -> 
 
 
 def _family_of_agent(writer: str) -> str | None:
-    """Return the family of an agent's models, by its lower-case name; None for a person."""
+    """Return the family of an agent's models, by its lower-case `name <address>`; None for a person."""
     for family, patterns in _AGENTS.items():
-        if any(re.match(pattern, writer) for pattern in patterns):
-            # An agent of several families may have a model in its name.
-            if family == UNKNOWN_FAMILY:
-                return family_by_name(writer.partition(" <")[0])
+        is_agent = any(re.match(pattern, writer) for pattern in patterns)
+        if is_agent and family == UNKNOWN_FAMILY:
+            # An agent that works with several families may have a model in its name.
+            name, _, _ = writer.partition(" <")
+            return family_by_name(name)
+        if is_agent:
             return family
     return None
 
@@ -91,8 +93,11 @@ def replace_families(
 
 
 def with_families(models_by_tier: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Fill in the families that only a proxy knows."""
-    return {tier: tuple(map(with_family, models)) for tier, models in models_by_tier.items()}
+    """Fill in the families of models behind a proxy, which only the proxy knows."""
+    panel = {}
+    for tier, models in models_by_tier.items():
+        panel[tier] = tuple(with_family(model) for model in models)
+    return panel
 
 
 def without_authors(
@@ -149,7 +154,10 @@ def _providers(models_by_tier: Tiers) -> frozenset[str]:
 
 
 def _of_others(tier: TierName, others: Others, unfit: Collection[str]) -> tuple[Endpoint, ...]:
-    """Return the models nearest to a tier, from the first other panel with suitable ones."""
+    """Return the models nearest to a tier from the first other panel that has some of fit families.
+
+    Without such a panel, there are none.
+    """
     for panel in others():
         models = nearest(tier, _without(panel, unfit))
         if models:
@@ -164,7 +172,10 @@ def _families(panel: Tiers) -> dict[str, None]:
 def model_of_each_family(
     panel: Tiers, others: Others = tuple, author_families: Collection[str] = ()
 ) -> tuple[Endpoint, ...]:
-    """Pick one model per known family, up to one per tier: from the deep tier if possible, then `others`."""
+    """Pick one model of each known family that isn't the author's, and no more than there are tiers.
+
+    The panel's models come first, those of the deep tier before the other tiers', and then those of `others`.
+    """
     order: tuple[TierName, ...] = ("deep", "tiebreaker", "quick")
     unfit = {*author_families, UNKNOWN_FAMILY}
     by_family: dict[str, Endpoint] = {}
@@ -223,7 +234,7 @@ def requested_panel(
 def resolve_panel(
     config: Config, project: Path | None = None, environ: Variables | None = None
 ) -> tuple[dict[TierName, tuple[Endpoint, ...]], str]:
-    """Find each tier's models; returns a one-line explanation too."""
+    """Find each tier's models; returns a line on them too, or on why there are none."""
     if environ is None:
         environ = environment.environ()
     panel = resolve(requested_panel(config, project, environ), environ)

@@ -48,7 +48,10 @@ class ModelTurn(Generic[Opinion]):
     answer: Answer[Opinion]
 
     def answering_names(self) -> set[str]:
-        """Name the models that answered: behind an alias it may be another one some day."""
+        """Return the names of the models that answered.
+
+        The name in a reply may differ from the one that was asked, since that may be an alias.
+        """
         names = set()
         for answer in (*self.calls, self.answer):
             if answer.value:
@@ -57,7 +60,7 @@ class ModelTurn(Generic[Opinion]):
 
 
 def answering_models(turns: Sequence[ModelTurn[Any]]) -> set[tuple[str, str]]:
-    """Pair the models asked with those that answered."""
+    """Pair the name of each model that was asked with the names of those that answered it."""
     models = set()
     for turn in turns:
         models |= {(turn.endpoint.model, name) for name in turn.answering_names()}
@@ -112,7 +115,7 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
 
     @property
     def rubrics_by_part(self) -> dict[str, AnyRubric]:
-        """The rubric for each call, by its part of the key: the whole one, or a single question."""
+        """The rubric for each call: the whole one under "", or one for each question under its name."""
         if self.settings.criteria == "together" or len(self.rubric.questions) == 1:
             return {"": self.rubric}
         return {name: self.rubric.about(name) for name in self.rubric.questions}
@@ -162,15 +165,16 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
     async def _ask_samples(
         self, endpoint: Endpoint, session: Session, samples: Sequence[int]
     ) -> list[list[Answer[Value]]]:
-        """Ask for the samples; returns each one's answers."""
+        """Make the calls of all samples, at once if possible; returns the answers sample by sample."""
         calls_by_sample = [self.calls(endpoint, session, sample) for sample in samples]
         all_calls = list(chain.from_iterable(calls_by_sample))
-        calls_in_one = self.calls_in_one(endpoint)
         if self.asks_in_order(endpoint):
-            answers = iter([await call() for call in all_calls])
+            answers = [await call() for call in all_calls]
         else:
-            answers = iter(await gather_limited(all_calls, session, endpoint, calls_in_one))
-        return [list(islice(answers, len(calls))) for calls in calls_by_sample]
+            calls_in_one = self.calls_in_one(endpoint)
+            answers = await gather_limited(all_calls, session, endpoint, calls_in_one)
+        next_answers = iter(answers)
+        return [list(islice(next_answers, len(calls))) for calls in calls_by_sample]
 
 
 class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
@@ -215,7 +219,11 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
         return prompts
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Value]:
-        """Build a call for each questionnaire; a recording may be bound to the exact words."""
+        """Build a call for each questionnaire.
+
+        For some kinds of models, the key holds a hash of the exact words, so that a recorded reply to other
+        words isn't found.
+        """
         kind = kind_of(endpoint)
         calls: Calls[Value] = []
         for questionnaire in self.questionnaires(endpoint):
@@ -230,7 +238,7 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
     async def _ask(
         self, endpoint: Endpoint, session: Session, questionnaire: Questionnaire, sample: int
     ) -> Answer[Value]:
-        """Ask one endpoint, and read the answer's value; without an answer it's None."""
+        """Ask one endpoint, and read its answers; the value is None if it failed or an answer is missing."""
         asker = ASKERS[kind_of(endpoint)]
         answer = await asker.ask(session, endpoint, questionnaire, sample)
         value = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -68,7 +69,8 @@ def failures(rounds: Sequence[AnyRound]) -> list[Reservation]:
 
     If a model failed several times in one way within a tier, its first failure counts.
     """
-    tiers_by_reason: dict[str, dict[str, None]] = {}  # each tier once, in order
+    # A dict of tiers, since it keeps each once, in order.
+    tiers_by_reason: defaultdict[str, dict[str, None]] = defaultdict(dict)
     failures_seen = set()
     for row in rounds:
         if row.failure is None:
@@ -78,7 +80,7 @@ def failures(rounds: Sequence[AnyRound]) -> list[Reservation]:
             continue
         failures_seen.add(failure)
         reason = f"{row.failure.kind} ({row.failure.message})"
-        tiers_by_reason.setdefault(reason, {})[row.tier] = None
+        tiers_by_reason[reason][row.tier] = None
     reservations = []
     for reason, tiers in tiers_by_reason.items():
         text = f"{', '.join(tiers)}: {reason}"

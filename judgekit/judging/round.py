@@ -83,7 +83,10 @@ class Session:
         return timeout
 
     async def reply(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return a stored reply or ask the model; raises `GatewayError`, `BUDGET` at the cost limit."""
+        """Return a stored reply, or else ask the model; logs both.
+
+        Raises `GatewayError` if the call fails, or without a call if the cost limit is reached (`BUDGET`).
+        """
         started = time.monotonic()
         key = request.call_key
         rubric_and_part = " ".join(filter(None, (key.rubric, key.part)))
@@ -138,7 +141,9 @@ class Session:
     @staticmethod
     async def _use_cache(work: Callable[[], Value], cache: ReplyCache) -> Value:
         """Access stored replies: in a thread, unless switching threads would take longer."""
-        return work() if cache.is_quick else await running.run_in_thread(work)
+        if cache.is_quick:
+            return work()
+        return await running.run_in_thread(work)
 
     async def prepare(self, work: Callable[[], Value], characters: int) -> Value:
         """Run `work` on a text of so many characters: in a thread if it's long.
@@ -170,8 +175,10 @@ class Answer(Generic[Value]):
     model: str
 
     def record_value(self, record: Callable[[Value], Recorded]) -> Recorded | None:
-        """Convert its value for a round with `record`; None if it has no value."""
-        return None if self.value is None else record(self.value)
+        """Convert the answer's value for a round with `record`; None if it has no value."""
+        if self.value is None:
+            return None
+        return record(self.value)
 
     def round_fields(self) -> RoundFields:
         """Return a round's fields other than the opinion."""
@@ -254,9 +261,9 @@ def joined(
     *,
     keep_failure: bool = False,
 ) -> Answer[Value]:
-    """Join several calls into one answer, with their total usage and combined value.
+    """Join the answers of several calls into one, with their combined `value` and total usage.
 
-    Without a value, it has the first failure; with `keep_failure`, also beside a value.
+    If there's no value, the first failure is kept; with `keep_failure`, even if there is one.
     """
     usage = reduce(Usage.plus, (answer.usage for answer in answers), Usage())
     failure = None
@@ -271,9 +278,10 @@ async def gather_limited(
     endpoint: Endpoint | None = None,
     calls_in_one: int = 1,
 ) -> list[Value]:
-    """Run calls within the provider's concurrency, one by one under a cost limit; results are in order.
+    """Run calls at the same time, as many as the provider allows; returns the results in order.
 
-    Each of `calls` may make `calls_in_one` calls to the provider at once.
+    Under a cost limit they run one by one. Each of `calls` may itself make `calls_in_one` calls to the
+    provider at once.
     """
     limit = endpoint.profile.limits.concurrency if endpoint else None
     # Under a cost limit, each call must know the cost of those before it.

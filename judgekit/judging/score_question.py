@@ -58,7 +58,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return ()
 
     def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
-        """Build one for all dimensions; a model that writes gets one for each part of the rubric."""
+        """Build one questionnaire for all dimensions; a model that writes gets one for each rubric part."""
         rubrics_by_part = {"": self.rubric}
         if kind_of(endpoint).gives_reasons:
             rubrics_by_part = self.rubrics_by_part
@@ -110,8 +110,11 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return earlier
 
     def _control(self, questionnaire: Questionnaire) -> Control:
-        """Ask the same about an idle subject: points that it gets too aren't earned by the text."""
-        # Numbers are compared with numbers, yes/no with yes/no: one idle question for each kind.
+        """Build a control that asks about an unrelated subject instead.
+
+        Points that this subject gets too aren't earned by the text.
+        """
+        # Numbers are compared with numbers, yes/no with yes/no: one unrelated question for each kind.
         questions = {}
         for question in questionnaire.questions.values():
             idle = pointwise.IDLE_RATING
@@ -129,7 +132,10 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     def read(
         self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers
     ) -> Answers | None:
-        """Read a model's answers, with some kinds' probabilities; None if a score is missing."""
+        """Check a model's answers; None if a score is missing.
+
+        Probabilities are dropped unless records show them for this kind of model.
+        """
         if set(answers.points) != set(questionnaire.questions):
             return None
         if kind_of(endpoint).shows_probabilities:
@@ -137,6 +143,10 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return replace(answers, shares={})
 
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
+        """Plan the samples; a model that gives token probabilities is asked once first.
+
+        If all of its scores are then expectations, the samples aren't needed.
+        """
         plans = TierQuestion.sample_plans(self, endpoint)
         if endpoint.logprobs and self.settings.samples > 1:
             return [[0], *plans]
@@ -151,11 +161,16 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return CallKey(self.subject.sha256, self.rubric.ref, self.tier)
 
     def opinion(self, samples: Sequence[Sequence[Answers | None]]) -> Opinion | None:
-        """Return a single sample's opinion, or the mean of several with the nearest one's words."""
+        """Combine a model's samples into an opinion; None unless more than half of them are complete.
+
+        A single sample's opinion counts as it is. Of several, the scores are averaged, and the words are
+        those of the sample with the nearest scores.
+        """
         opinions = []
         for sample in samples:
             replies = [reply for reply in sample if reply is not None]
-            if len(replies) == len(sample):
+            is_complete = len(replies) == len(sample)
+            if is_complete:
                 opinions.append(self._sample_opinion(replies))
         if not jury.has_quorum(len(opinions), len(samples)):
             return None
@@ -206,6 +221,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return jury.opinion(opinions, self.settings.jury, decide)
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[Opinion]]) -> list[Round]:
+        """Build the record of each model's turn, numbered from `first`."""
         rounds = []
         for number, turn in enumerate(turns, first):
             row = Round(
@@ -234,7 +250,10 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     def _earned_scores(
         self, questionnaire: Questionnaire, scores: Points, idle_scores: Points
     ) -> Points:
-        """Reduce scores to the part that the text earns, which an idle subject wouldn't get."""
+        """Lower the scores that the text didn't earn, because an unrelated subject scores as high.
+
+        Scores are compared with the unrelated subject's score for the same kind of question.
+        """
         earned = dict(scores)
         scale = self.rubric.scale
         bar = getattr(self.rubric.modes, self.mode).accept.each
@@ -253,7 +272,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
 
 
 def _typed_question(rubric: ScoreRubric, dimension: Dimension) -> TypedQuestion:
-    """Ask which point of the scale a text deserves for a dimension, or yes or no."""
+    """Build a dimension's question: yes or no if the dimension is binary, else a point of the scale."""
     if dimension.scale:
         return TypedQuestion(dimension.question, look_for=dimension.look_for)
     points = {}
@@ -268,7 +287,7 @@ def _idle_name(question: TypedQuestion) -> str:
 
 
 def _scores_in_words(rubric: ScoreRubric, scores: Mapping[str, float]) -> str:
-    """Write scores as they were asked for: a number, or yes or no."""
+    """Write scores for models as they were asked for: a number, or yes or no."""
     answer_by_score = {float(point): answer for answer, point in rubric.scale.answers.items()}
     parts = []
     for name, dimension in rubric.dimensions.items():
@@ -281,7 +300,7 @@ def _scores_in_words(rubric: ScoreRubric, scores: Mapping[str, float]) -> str:
 
 
 def _reasoning_by_dimension(replies: Sequence[Answers]) -> str:
-    """Join several replies' reasoning, a line for each dimension."""
+    """Join several replies' reasoning, a line for each dimension; replies without reasoning have none."""
     lines = []
     for reply in replies:
         for name in reply.points:

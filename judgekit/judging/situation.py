@@ -48,6 +48,7 @@ class Situation:
 
     @property
     def leanings(self) -> dict[TierName, float]:
+        """The leanings of decision models' tiers."""
         leanings = {}
         for tier, evidence in self.evidence.items():
             if evidence.leaning is not None:
@@ -83,14 +84,25 @@ class Situation:
         return tier in self.rules.tiers and tier not in self.evidence
 
     def is_last_word(self, tier: TierName) -> bool:
-        """Whether no tier is left to settle the question that divides this one's jury."""
-        return tier == self.rules.tiers[-1] or (tier == "deep" and not self.has_third_voice)
+        """Whether no tier is left to settle the question that divides this one's jury.
+
+        A tiebreaker with the same models as quick and deep would only repeat them.
+        """
+        if tier == self.rules.tiers[-1]:
+            return True
+        return tier == "deep" and not self.has_third_voice
 
     @property
     def has_third_voice(self) -> bool:
-        """Whether the tiebreaker has a model that neither quick nor deep had."""
+        """Whether the tiebreaker has a model that neither quick nor deep had.
+
+        If its models aren't known, it's taken to have one.
+        """
+        if "tiebreaker" not in self.rules.tiers:
+            return False
         quick, deep, third = self.models_by_tier
-        return "tiebreaker" in self.rules.tiers and (not third or bool(third - quick - deep))
+        new_models = third - quick - deep
+        return not third or bool(new_models)
 
     @property
     def models_by_tier(self) -> list[set[str]]:
@@ -154,11 +166,16 @@ class Situation:
 
     @property
     def calibrated_end(self) -> End | None:
-        """The end by the first opinion a calibration lets through, unless it's an unexplained improve."""
+        """The end by the first opinion that a calibration lets through; None if there's none.
+
+        Also None if that opinion is an improve without the reasons that it needs.
+        """
         end = self.let_through
-        if end is None or end.tier is None or end.verdict != "improve":
+        if end is None or end.tier is None:
             return end
-        return None if self.is_unexplained(end.tier, "improve") else end
+        if end.verdict == "improve" and self.is_unexplained(end.tier, "improve"):
+            return None
+        return end
 
     @property
     def tier_for_reasons(self) -> TierName | None:
@@ -201,8 +218,14 @@ class Situation:
 
     @property
     def contenders(self) -> tuple[str, ...]:
-        """The subjects that go up: those near the best, and at least the next one."""
-        if not self.complete or self.complete[-1].standing is None:
+        """The subjects that go up a tier: those near the best, and at least the best two.
+
+        Before any tier has ranked them, these are all subjects.
+        """
+        if not self.complete:
             return self.rules.letters
         standing = self.complete[-1].standing
-        return standing.order[: max(standing.near, 2)]
+        if standing is None:
+            return self.rules.letters
+        count = max(standing.near, 2)
+        return standing.order[:count]

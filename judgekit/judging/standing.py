@@ -53,9 +53,9 @@ def mean_scores(
     letters: Collection[str],
     asked: int | None = None,
 ) -> dict[str, float] | None:
-    """Average each subject's scores over models that scored all; each group of models has equal weight.
+    """Average each subject's scores over the models that scored all subjects.
 
-    None if no model did, or no more than half of those `asked`.
+    Each group of models has equal weight. None if no model scored all, or half or fewer of those `asked`.
     """
     complete = []
     for group, points_by_letter in means_by_group:
@@ -79,23 +79,25 @@ def mean_scores(
 
 def contending(means: Mapping[str, float], margin: float) -> list[str]:
     """List the subjects within `margin` of the best, the best first."""
-    least = max(means.values()) - margin - EQUAL_WITHIN
-    near_best = [letter for letter, mean in means.items() if mean >= least]
+    least_mean = max(means.values()) - margin - EQUAL_WITHIN
+    near_best = [letter for letter, mean in means.items() if mean >= least_mean]
+    # Equal means are ordered by letter.
     return sorted(near_best, key=lambda letter: (-means[letter], letter))
 
 
 def lead_of(means: Mapping[str, float]) -> float:
-    """Compute the best subject's lead over the next."""
-    first, second, *_ = sorted(means.values(), reverse=True)
-    return first - second
+    """Compute the best subject's lead over the next; 0 if they're equal."""
+    best, second_best, *_ = sorted(means.values(), reverse=True)
+    return best - second_best
 
 
 def count_calls(means_by_voter: MeansByVoter, letters: Collection[str]) -> int:
-    """Count the calls that a tier took, including those for missing scores."""
+    """Count the calls that a tier took: one for each score, and one for each score that's missing."""
     calls = 0
     for points_by_letter in means_by_voter.values():
         for letter in letters:
-            calls += max(1, len(points_by_letter.get(letter, ())))
+            scores = points_by_letter.get(letter, ())
+            calls += max(1, len(scores))  # a call that failed gave no score
     return calls
 
 

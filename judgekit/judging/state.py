@@ -66,6 +66,7 @@ class JudgingState(Generic[Subject]):
     """The models' opinions, in tiers that have one."""
 
     def common_fields(self, settings: JudgeSettings) -> CommonFields:
+        """Return the fields that every record has, from the settings and the rounds so far."""
         usages = [answer.usage for answer in self.rounds]
         cost_usd, cost_source = errors.add_up_costs(usages)
         return {
@@ -81,6 +82,7 @@ class JudgingState(Generic[Subject]):
         }
 
     def verdict_fields(self, settings: JudgeSettings) -> VerdictFields:
+        """Return the fields that verdicts and comparisons share: those of every record, and an id."""
         providers = set()
         for tier in self.opinions:
             providers |= {model.profile.provider for model in settings.models_by_tier[tier]}

@@ -37,6 +37,7 @@ class _Round(TypedDict):
 
 
 def _rounds_of(record: Mapping[str, object]) -> Sequence[_Round]:
+    """Return the rounds of a record in JSON; none if it has no such key."""
     return cast("Sequence[_Round]", record.get("rounds") or ())
 
 
@@ -75,12 +76,9 @@ class Deciders:
         return bool(self._answered) or self._has_reasons
 
     def add(self, record: Mapping[str, object]) -> None:
-        """Count a verdict's rounds, and an acceptance that no calibration supports."""
-        if (
-            record.get("verdict", "") not in _OPEN
-            and not record.get("calibration")
-            and is_wordless(record)
-        ):
+        """Note the models in a record's rounds, and count an acceptance that no calibration supports."""
+        is_acceptance = record.get("verdict", "") not in _OPEN  # or a win
+        if is_acceptance and not record.get("calibration") and is_wordless(record):
             name = str(record.get("model") or "a decision model")
             self._unproven[name] = self._unproven.get(name, 0) + 1
         for row in _rounds_of(record):

@@ -97,7 +97,7 @@ def make_messages(questionnaire: Questionnaire) -> Messages:
 
 
 def form_of(questionnaire: Questionnaire) -> type[ReplyForm]:
-    """Return the form of a questionnaire's reply."""
+    """Return the class that a model's reply to a questionnaire is read into."""
     return _sheet_of(questionnaire).form
 
 
@@ -140,6 +140,7 @@ class _Sheet(ABC):
 
 
 def _sheet_of(questionnaire: Questionnaire) -> _Sheet:
+    """Pick the sheet for the kind of questions: a listing, a choice between texts, or else scores."""
     if questionnaire.is_listing:
         return _Listing(questionnaire)
     if any(question.kind == "choice" for question in questionnaire.questions.values()):
@@ -156,6 +157,7 @@ class _ScoreSheet(_Sheet):
 
     @property
     def form(self) -> type[ReplyForm]:
+        """The form of a reply: a number within the scale, or yes or no, for each question."""
         questions = self.questionnaire.questions
         binary = [name for name, question in questions.items() if question.kind == "predicate"]
         least = self.questionnaire.points_of_words["no"]
@@ -167,6 +169,7 @@ class _ScoreSheet(_Sheet):
         return SCORE_TOKENS
 
     def write(self) -> _Written:
+        """Write a line for each dimension, the scale, and the examples if all models see them."""
         dimensions = []
         shape = []
         scales = []
@@ -195,6 +198,7 @@ class _ScoreSheet(_Sheet):
         )
 
     def read(self, form: ReplyForm, reply: Reply) -> Answers:
+        """Read the scores, reasons and findings; a reply with token probabilities gives expectations."""
         score_form = cast("ScoreReply", form)
         content = score_form.model_dump()
         words = self.questionnaire.points_of_words
@@ -238,12 +242,13 @@ class _Listing(_Sheet):
 
     def write(self) -> _Written:
         questions = self.questionnaire.questions
-        lines = [f"- {name}: {each.text}" for name, each in questions.items()]
+        lines = [f"- {name}: {question.text}" for name, question in questions.items()]
         lists = [f'"{key}": ["<label>", …]' for key in self._keys.values()]
         rule = "\n".join(["Question, asked of each memory:", *lines])
         return _Written([rule], f"{{{', '.join(lists)}}}")
 
     def read(self, form: ReplyForm, reply: Reply) -> Answers:
+        """Give each label 1 point for a question that lists it, and else 0."""
         del reply
         labels_by_key = form.model_dump()
         points: dict[str, float] = {}
