@@ -73,27 +73,33 @@ class Fence:
 
     def __init__(self, nonce: str | None = None) -> None:
         if nonce is None:
-            drawn = int(secrets.token_hex(_NONCE_BYTES), 16)
-            nonce = "".join(
-                ascii_lowercase[drawn // 26**place % 26] for place in range(_NONCE_LETTERS)
-            )
+            number = int(secrets.token_hex(_NONCE_BYTES), 16)
+            letters = []
+            for _ in range(_NONCE_LETTERS):  # write the number in base 26, the last digit first
+                number, digit = divmod(number, len(ascii_lowercase))
+                letters.append(ascii_lowercase[digit])
+            nonce = "".join(letters)
         self.tag = f"{_WORD}-{nonce}"
         self.guard = _GUARD.format(tag=self.tag)
 
     def around(self, text: str, **attributes: str) -> str:
-        """Fence `text`, made visible and plain; template marks and the tag's word are broken up."""
+        """Put `text` between this fence's tags, with `attributes` in the opening one.
+
+        Invisible and lookalike characters are replaced. The marks of chat templates, and the tag's own word,
+        are broken up by a blank, so that nothing inside can end the fence or pass for a turn.
+        """
         written_attributes = ""
         for name, value in attributes.items():
             line = " ".join(_break_marks(visible(value)).split())
             written_attributes += f' {name}="{line.translate(_QUOTED)}"'
-        shown = _break_marks(plain(visible(text)))
+        plain_text = _break_marks(plain(visible(text)))
         parts = []
         start = 0
         # A skeleton has the same length as its text, so positions in one hold in the other.
-        for match in _WORD_BEFORE_NONCE.finditer(skeleton(shown)):
-            parts.append(shown[start : match.end()])
+        for match in _WORD_BEFORE_NONCE.finditer(skeleton(plain_text)):
+            parts.append(plain_text[start : match.end()])
             start = match.end()
-        parts.append(shown[start:])
+        parts.append(plain_text[start:])
         broken_up = " ".join(parts)
         return f"<{self.tag}{written_attributes}>\n{broken_up}\n</{self.tag}>"
 
@@ -130,9 +136,10 @@ def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
 
 
 def _fours(drawn: bytes) -> Iterator[str]:
-    """Yield endless groups of four letters from the same bytes; no digits, so no numbers."""
+    """Yield groups of four capital letters without end, always the same ones for the same bytes."""
     while True:
-        letters = "".join(filter(str.isalpha, base64.b32encode(drawn).decode()))
+        text = base64.b32encode(drawn).decode()
+        letters = "".join(filter(str.isalpha, text))  # a label with digits might pass for a number
         for start in range(len(letters) - 3):
             yield letters[start : start + 4]
         drawn = hashlib.sha256(drawn).digest()

@@ -14,14 +14,17 @@ Independence: TypeAlias = Literal["prefer", "require"]
 
 
 def is_independent(author_families: Collection[str], judged: Collection[str]) -> bool | None:
-    """Whether a family other than the author's is behind the outcome; None if that isn't known."""
-    named_families = set(author_families) - {UNKNOWN_FAMILY}
-    if not named_families or not judged:
+    """Whether a family other than the author's is behind the outcome; None if that isn't known.
+
+    `judged` are the families behind the outcome. Any of them, or of the author's, may be unknown.
+    """
+    known_authors = set(author_families) - {UNKNOWN_FAMILY}
+    if not known_authors or not judged:
         return None
-    if set(judged) <= named_families:
+    if set(judged) <= known_authors:
         return False
-    others = set(judged) - named_families - {UNKNOWN_FAMILY}
-    if others and UNKNOWN_FAMILY not in author_families:
+    known_others = set(judged) - known_authors - {UNKNOWN_FAMILY}
+    if known_others and UNKNOWN_FAMILY not in author_families:
         return True
     return None
 
@@ -29,8 +32,13 @@ def is_independent(author_families: Collection[str], judged: Collection[str]) ->
 def independence_problem(
     independence: Independence, author_families: Sequence[str], judged: Collection[str]
 ) -> str | None:
-    """Explain in one line why an acceptance by `judged` may not stand; None if it may."""
-    if independence == "prefer" or not author_families or is_independent(author_families, judged):
+    """Explain in one line why an acceptance by the families in `judged` may not stand; None if it may.
+
+    It may if independence is only preferred, no author's family is known, or another family is behind it.
+    """
+    if independence == "prefer" or not author_families:
+        return None
+    if is_independent(author_families, judged):
         return None
     families = ", ".join(author_families)
     return (

@@ -21,14 +21,20 @@ async def judge_first(
 
     The verdict's `because` is `PROMISED` if it may be final at all, and only then it has a margin.
     """
-    alone = judge_of_tier(tier, judge).with_settings(is_promised=True)
-    verdict = await alone.run(state)
-    evidence = alone.evidence(state).get(tier)
-    return verdict.model_copy(update={"margin": evidence.margin if evidence else None})
+    judge_of_first = judge_of_tier(tier, judge).with_settings(is_promised=True)
+    verdict = await judge_of_first.run(state)
+    evidence = judge_of_first.evidence(state).get(tier)
+    margin = None
+    if evidence is not None:
+        margin = evidence.margin
+    return verdict.model_copy(update={"margin": margin})
 
 
 def judge_of_tier(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
-    """Build a judge with one tier's models. It has no calibration, since those cover several tiers."""
+    """Build a judge with one tier's models, if it has any, and no others.
+
+    It has no calibration, since those cover several tiers.
+    """
     models_by_tier = {}
     if tier in judge.models_by_tier:
         models_by_tier[tier] = judge.models_by_tier[tier]
@@ -38,16 +44,19 @@ def judge_of_tier(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
 
 
 def join_verdicts(first: Verdict, strong: Verdict, promise: AgreementPromise) -> Verdict:
-    """Add a first opinion's rounds, time and cost to the strong judge's verdict."""
+    """Add a first opinion's rounds, time and cost to the strong judge's verdict, and the promise."""
     rounds = list(first.rounds)
     for row in strong.rounds:
-        rounds.append(row.model_copy(update={"round": len(rounds) + 1}))
+        next_number = len(rounds) + 1
+        rounds.append(row.model_copy(update={"round": next_number}))
     cost_usd, cost_source = add_up_costs([row.usage for row in rounds])
+    if cost_usd is not None:  # None: no call's cost is known
+        cost_usd = round(cost_usd, 6)
     return strong.model_copy(
         update={
             "rounds": rounds,
             "duration_ms": first.duration_ms + strong.duration_ms,
-            "cost_usd": cost_usd and round(cost_usd, 6),
+            "cost_usd": cost_usd,
             "cost_source": cost_source,
             "cost_complete": bool(first.cost_complete and strong.cost_complete),
             "promise": promise,

@@ -69,6 +69,8 @@ class JudgingState(Generic[Subject]):
         """Return the fields that every record has, from the settings and the rounds so far."""
         usages = [answer.usage for answer in self.rounds]
         cost_usd, cost_source = errors.add_up_costs(usages)
+        if cost_usd is not None:  # None: no call's cost is known
+            cost_usd = round(cost_usd, 6)
         return {
             "rubric": rubric_ref(settings.loaded),
             "mode": settings.mode,
@@ -76,7 +78,7 @@ class JudgingState(Generic[Subject]):
             "calibration": settings.finality.id if settings.finality else None,
             "rounds": self.rounds,
             "duration_ms": ms_since(self.session.started),
-            "cost_usd": cost_usd and round(cost_usd, 6),
+            "cost_usd": cost_usd,
             "cost_source": cost_source,
             "cost_complete": not any(usage.unpriced_calls for usage in usages),
         }

@@ -53,15 +53,18 @@ class Trial:
 
     @property
     def is_blind(self) -> bool:
-        """Whether a decision model can't tell right from wrong."""
-        if (
-            kind_of(self.endpoint) is not DECIDES
-            or self.answer.failure is not None
-            or not self.answer.value
-        ):
+        """Whether a decision model can't tell right from wrong: its yes is as likely to the wrong question.
+
+        False for other models, and if the call failed.
+        """
+        if kind_of(self.endpoint) is not DECIDES:
+            return False
+        if self.answer.failure is not None or not self.answer.value:
             return False
         shares = self.answer.value
-        return bool(shares[_RIGHT.name][YES] <= shares[_WRONG.name][YES])
+        yes_to_right = shares[_RIGHT.name][YES]
+        yes_to_wrong = shares[_WRONG.name][YES]
+        return bool(yes_to_right <= yes_to_wrong)
 
     @property
     def observed(self) -> str:
@@ -106,13 +109,13 @@ def cost_in_words(endpoints: Sequence[Endpoint]) -> str:
         else:
             total += cost
     count = counted(len(endpoints), "model is", "models are")
-    what = f"{count} asked about one sentence"
+    plan = f"{count} asked about one sentence"
     if len(unpriced) == len(endpoints):
-        return f"{what}, at an unknown price"
-    cost_of_priced = f"{what}, for ${total:.4f} at most"
+        return f"{plan}, at an unknown price"
+    plan_with_cost = f"{plan}, for ${total:.4f} at most"
     if unpriced:
-        return f"{cost_of_priced}, and an unknown price for {', '.join(unpriced)}"
-    return cost_of_priced
+        return f"{plan_with_cost}, and an unknown price for {', '.join(unpriced)}"
+    return plan_with_cost
 
 
 async def try_models(endpoints: Sequence[Endpoint]) -> list[Trial]:
@@ -153,7 +156,10 @@ def _decisions_in_words(answer: Answer[Any]) -> str:
 
 
 async def try_model(gateway: Gateway, endpoint: Endpoint) -> Trial:
-    """Ask a model in the default style, ignoring anything remembered about it."""
+    """Ask a model about the sentence in the default style, after forgetting the style it needed before.
+
+    A decision model gets two questions with known answers instead.
+    """
     await gateways.prepare(endpoint)
     if kind_of(endpoint) is DECIDES:
         return await _try_decisions(gateway, endpoint)
