@@ -94,7 +94,8 @@ class ReviewedOverrides:
         matching = [reviewer for reviewer in self.reviewers if reviewer.token == override.who]
         if not matching:
             return "gate.reviewers of the default branch doesn't name this token"
-        if is_author(matching[0], change):
+        # A token may be listed with several addresses, and its holder may have committed with any.
+        if any(is_author(reviewer, change) for reviewer in matching):
             return "authors don't clear their own files"
         if not override.terminal and not without_terminal:
             return "it was given without a terminal"

@@ -141,6 +141,11 @@ def test_a_reviewers_override_lets_a_pull_request_pass(team: Team) -> None:
         ("reviewers: [cy]", "cy", "authors don't clear their own files"),
         ("reviewers: ['eve <cy@example.org>']", "eve", "authors don't clear their own files"),
         ("reviewers: ['eve <CY@Example.org>']", "eve", "authors don't clear their own files"),
+        (
+            "reviewers: ['eve <eve@example.org>', 'eve <cy@example.org>']",
+            "eve",
+            "authors don't clear their own files",
+        ),
     ],
 )
 def test_any_other_override_is_shown_and_does_not_count(
