@@ -18,6 +18,7 @@ from loopback import Loopback, says
 from scripted import finding, scores
 
 from judgekit import environment
+from judgekit.cli.formats.table import verdict_text
 from judgekit.config import files
 from judgekit.errors import FailureKind
 from judgekit.judging.decisions import State, ask_decisions
@@ -118,6 +119,16 @@ def test_a_rejection_is_final_and_says_that_it_has_no_reasons(
     assert "reasons: none (decided by probabilities)" in done.out
     (verdict,) = judgekit(*JUDGE, document).json
     assert (verdict["reasoning"], verdict["findings"]) == ("", [])
+
+
+def test_a_terminal_shows_the_probabilities_of_the_last_round_that_has_any(
+    judgekit: Run, server: DecisionServer, document: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rated(server, 0)
+    (verdict,) = judgekit(*JUDGE, document).json
+    verdict["rounds"].append({**verdict["rounds"][-1], "opinion": None})
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert "semantic  █▁▁▁▁  1: 100%" in verdict_text(verdict)
 
 
 def test_reasons_for_a_rejection_are_written_where_they_are_asked_for(

@@ -298,10 +298,12 @@ def _probability_bars(verdict: Record) -> list[str]:
     """Draw, for a terminal, a decision model's probabilities: a bar for each level."""
     if not sys.stdout.isatty():
         return []
-    rounds = [round_ for round_ in verdict["rounds"] if round_["tier"] == verdict["judge_tier"]]
-    last_round = rounds[-1]
+    opinions = []
+    for round_ in verdict["rounds"]:
+        if round_["tier"] == verdict["judge_tier"] and round_["opinion"]:  # none of a failed one
+            opinions.append(round_["opinion"])
     lines = []
-    for name, shares in last_round["opinion"]["probabilities"].items():
+    for name, shares in opinions[-1]["probabilities"].items():
         if name not in verdict["scores"]:
             continue  # it's one claim of many, and its findings say more
         bars = ""
