@@ -604,7 +604,7 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
 
 def _limit_judge(judge: Layer, user: Layer) -> None:
     """Change a project's `judge` settings so that they stay within the limits of the user's."""
-    # A project may not have one: a larger margin costs calls, and a smaller one makes close verdicts final.
+    # A project may not set the margin: a larger one costs calls, a smaller one makes close verdicts final.
     judge.pop("margin", None)
     if user.get("independence") == "require":
         judge["independence"] = "require"
@@ -612,7 +612,8 @@ def _limit_judge(judge: Layer, user: Layer) -> None:
         judge.pop("criteria", None)
     if any(user.get("tiers", {}).values()):
         judge.pop("tiers", None)
-    for tier, models in judge.get("tiers", {}).items():  # one for each tier
+    # A project may name one model for a tier, and no jury, which would cost the user more calls.
+    for tier, models in judge.get("tiers", {}).items():
         if isinstance(models, list):
             judge["tiers"][tier] = models[:1]
     # A project can add families, but never remove any.
@@ -635,9 +636,8 @@ def _limit_gate(gate: Layer, user: Layer) -> None:
         if not gate.get(key):
             gate.pop(key, None)
     for key, strictest in (("mode", "blocking"), ("undetermined", "block")):
-        if (
-            user.get(key) == strictest
-        ):  # a clone may not let a push pass that the user wants held up
+        # A clone may not let a push pass that the user wants held up.
+        if user.get(key) == strictest:
             gate.pop(key, None)
 
 

@@ -45,7 +45,7 @@ _FOR_PEOPLE = Given(reference="reference")
 _WORDS = (
     "expected accept, improve, reject, pass, fail or undetermined (of a comparison: A, B or tie)"
 )
-_LOOKED_AT = 100  # rows whose columns we look at; in a stream the first ones
+_LOOKED_AT = 100  # rows of a file whose columns we look at, at least; of a stream, one is enough
 _MOST_CHARS = 400  # of each compared text of a row
 _MOST_SOURCES = 5  # of each row on a page
 _SOURCE_CHARS = 1000
@@ -152,25 +152,27 @@ class ResultFile:
         self.texts = LEAST_TEXTS  # the most texts that a row compares, as far as we know
         task: TaskName | None = None
         counts = Counter[str]()
-        read_rows = []  # kept for a stream, which can be read only once
+        first_rows = []  # of a stream, which can be read only once
         column_names = dict[str, None]()
         least_rows = _LOOKED_AT if rows.lasting else 1
-        stream: Any = iter(rows)  # a generator
-        for number, row in enumerate(stream, 1):
+        row_iterator: Any = iter(rows)  # a generator
+        for number, row in enumerate(row_iterator, 1):
             if not rows.lasting:
-                read_rows.append(row)
+                first_rows.append(row)
             if isinstance(row, DataRow):
                 column_names.update(dict.fromkeys(row.columns))
                 task = task or self._task_of(row)
                 column = columns.column_of(row.columns, "verdict", ["verdict"])
                 counts[labels.key_of(row.columns.get(column or ""))] += 1
-            # Our own verdicts need no interpretation. Those of others are interpreted as a set.
-            if task and "verdict" not in columns.given and number >= least_rows:
+            # Our own verdicts are clear from one row. Words of other programs are only clear together, so
+            # all rows are read for them.
+            has_own_verdicts = task is not None and "verdict" not in columns.given
+            if has_own_verdicts and number >= least_rows:
                 break
         if rows.lasting:
-            stream.close()
+            row_iterator.close()
         else:
-            self._rows = chain(read_rows, stream)
+            self._rows = chain(first_rows, row_iterator)
         self.task: TaskName = "judge"
         self._read_verdicts(counts, task)
         self.has_id_column = columns.id_column in column_names

@@ -175,7 +175,10 @@ class _RefusedError(Exception):
 
 
 def _read_body_size(headers: Mapping[bytes, bytes]) -> int:
-    """Return the body's length that a request declares, in bytes; -1 if it declares none."""
+    """Return the size of a request's body in bytes: 0 without a body, -1 if the request doesn't say.
+
+    It doesn't if the body comes in chunks, or if its length is malformed.
+    """
     length = headers.get(b"content-length", b"0")
     if length.isdigit() and b"transfer-encoding" not in headers:
         return int(length)

@@ -206,7 +206,7 @@ class _Questions(Generic[Thing]):
             try:
                 return ask()
             except EngineBusy as busy:
-                if not busy.retry_after:  # it's leaving
+                if not busy.retry_after:  # the engine is stopping, so trying again is no use
                     raise
             return _retry_while_busy(ask, self._over)
         except Exception as error:  # noqa: BLE001 - raised again in the caller's thread

@@ -451,18 +451,19 @@ def start(place: EngineAddress | None) -> int | None:
 
 
 def start_for_later() -> int | None:
-    """Start an engine without waiting for it. Returns the id of its starter, or None if that fails.
+    """Start an engine without waiting for it.
 
-    Raises `NoEngine` if an engine that was started recently isn't listening yet.
+    Returns the id of the process that starts it, or None if that fails. Raises `NoEngine` if an engine was
+    started in this way in the last ten minutes, and isn't listening yet.
     """
     place = find(make=True)
     if place is None:
         return None
-    # An engine that listens removes this file.
+    # The time of `place.tried` is that of the last such start; an engine that comes up removes the file.
     try:
         age = abs(time.time() - os.stat(place.tried).st_mtime)  # the clock may have been set back
     except OSError:
-        age = VAIN_SECONDS
+        age = float("inf")  # there was no such start
     if age < VAIN_SECONDS:
         hint = "judgekit engine start shows the reason"
         raise NoEngine(f"an engine was started {age:.0f} s ago and is not ready; {hint}")

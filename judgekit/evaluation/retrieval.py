@@ -311,10 +311,10 @@ def search(
     scoped: bool = False,
     progress: Progress = lambda _: None,
 ) -> list[Seen]:
-    """Search for each query.
+    """Search for each query; a query whose scope has no documents finds none.
 
-    With `scoped`, each scope is a store, and a query is also put to the next one, to see what a store
-    without anything about it finds. A query whose scope has no store finds no documents.
+    With `scoped`, the documents of each scope are a store of their own. Each query is then also searched in
+    the store of another scope, where nothing is relevant, to measure what the hook would show by mistake.
     """
     with ExitStack() as stack:
         documents_by_scope: dict[str, list[CollectionDocument]] = {}
@@ -334,11 +334,11 @@ def search(
                 store = stores[query_scope]
                 ranking = store.ranking(query.text, DEPTH)
                 candidates = store.candidates(query.text, PROMPT_POOL)  # as the hook asks for them
-            elsewhere = None
+            candidates_elsewhere = None
             other_scope = _next_scope(names, query_scope)
             if other_scope is not None:  # only with `scoped`
-                elsewhere = stores[other_scope].candidates(query.text, PROMPT_POOL)
-            seen.append(Seen(query.id, ranking, candidates, elsewhere))
+                candidates_elsewhere = stores[other_scope].candidates(query.text, PROMPT_POOL)
+            seen.append(Seen(query.id, ranking, candidates, candidates_elsewhere))
             progress(count)
     return seen
 

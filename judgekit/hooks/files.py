@@ -212,13 +212,16 @@ def _input_error(path: Path, error: OSError, problem: str) -> InputError:
 
 
 def _load() -> tuple[list[str], dict[str, Record]]:
-    """Return the folders that installations made, and the record of each file; nothing if they're damaged."""
+    """Read the folders that installations made, and the record of each file they changed.
+
+    Both are empty if the file with these records is missing or damaged.
+    """
     try:
         data: Any = json.loads(location().read_bytes())
         records = {}
-        for name, (before, sha256) in data["files"].items():
-            content = None if before is None else before.encode()
-            records[name] = Record(content, str(sha256))
+        for name, (original_text, sha256) in data["files"].items():
+            original_content = None if original_text is None else original_text.encode()
+            records[name] = Record(original_content, str(sha256))
         return [str(folder) for folder in data["folders"]], records
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return [], {}

@@ -53,7 +53,7 @@ class Trial:
 
     @property
     def is_blind(self) -> bool:
-        """Whether a decision model can't tell right from wrong: its yes is as likely to the wrong question.
+        """Whether a decision model says yes to a false statement at least as readily as to a true one.
 
         False for other models, and if the call failed.
         """
@@ -62,9 +62,9 @@ class Trial:
         if self.answer.failure is not None or not self.answer.value:
             return False
         shares = self.answer.value
-        yes_to_right = shares[_RIGHT.name][YES]
-        yes_to_wrong = shares[_WRONG.name][YES]
-        return bool(yes_to_right <= yes_to_wrong)
+        yes_to_true_statement = shares[_RIGHT.name][YES]
+        yes_to_false_statement = shares[_WRONG.name][YES]
+        return bool(yes_to_true_statement <= yes_to_false_statement)
 
     @property
     def observed(self) -> str:

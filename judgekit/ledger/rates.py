@@ -179,8 +179,8 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
 
     Each stratum's labelled share is scaled to the stratum's size: a post-stratified ratio estimate (Cochran,
     "Sampling Techniques", 1977, chapters 5 and 6). MOVER combines the Clopper-Pearson interval of each share
-    with that of the word's share of all verdicts. Nothing is known about a stratum without labels: the lower
-    end assumes that all of it has this quality, the upper end that none of it has.
+    with that of the word's share of all verdicts. If another word has no labels, the lower end of the
+    interval assumes that all of its content has this quality, and the upper end that none of it has.
     """
     strata = [stratum for stratum in strata if stratum.verdicts]
     same_word = [stratum for stratum in strata if stratum.word == word]
@@ -196,19 +196,24 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
         shares.append((stratum.verdicts / count, share))
     if not shares:
         return nothing_known
-    # All amounts of content are measured per verdict with this word.
-    with_word = weighted(shares)
-    odds = _odds_against(exact(count, _count_verdicts(strata)))
-    fewest = _estimate_others(others, quality, odds, unlabelled=_NOTHING)
-    most = _estimate_others(others, quality, odds, unlabelled=_EVERYTHING)
-    total = with_word.value + fewest.value
+    # Content of this quality, under the word and under the other words, both per verdict with the word. The
+    # rate is the first amount divided by the sum of the two.
+    under_word = weighted(shares)
+    other_verdicts_per_word = _odds_against(exact(count, _count_verdicts(strata)))
+    least_elsewhere = _estimate_others(
+        others, quality, other_verdicts_per_word, unlabelled=_NOTHING
+    )
+    most_elsewhere = _estimate_others(
+        others, quality, other_verdicts_per_word, unlabelled=_EVERYTHING
+    )
+    total = under_word.value + least_elsewhere.value
     if total == 0:
         return nothing_known
-    lowest_odds, _ = ratio_bounds(with_word, most)
-    _, highest_odds = ratio_bounds(with_word, fewest)
-    low = _share_of_odds(lowest_odds)
-    high = _share_of_odds(highest_odds)
-    interval = Interval(with_word.value / total, low, high)
+    lowest_ratio, _ = ratio_bounds(under_word, most_elsewhere)
+    _, highest_ratio = ratio_bounds(under_word, least_elsewhere)
+    low = _share_of_odds(lowest_ratio)
+    high = _share_of_odds(highest_ratio)
+    interval = Interval(under_word.value / total, low, high)
     # UNDETERMINED verdicts aren't labelled, so they don't count here.
     are_labelled = all(stratum.labels or stratum.word == "UNDETERMINED" for stratum in others)
     estimate = interval.value if are_labelled else None

@@ -60,21 +60,24 @@ def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Ite
 
 
 def _keys_before_tail(text: str, lower: str) -> Iterator[Span]:
-    """Yield the spans of keys that end with `END PRIVATE KEY`; their header may be missing."""
-    previous_end = 0
-    for tail in PATTERNS["tail"].finditer(lower):
-        line_break = text.rfind("\n", previous_end, tail.start())
+    """Yield the spans of keys found upwards from their end marker, since their header may be missing."""
+    searched_until = 0
+    for end_marker in PATTERNS["tail"].finditer(lower):
+        line_break = text.rfind("\n", searched_until, end_marker.start())
         # The key's lines are above the marker's; without a line break there are none.
-        start = line_break + 1 if line_break >= 0 else tail.start()
-        for _ in range(_MOST_LINES):  # one line further up each time, as long as it may be a key's
-            line_break = text.rfind("\n", previous_end, max(start - 1, previous_end))
-            line_start = line_break + 1 if line_break >= 0 else previous_end
-            if line_start == start or not PATTERNS["line"].fullmatch(text, line_start, start):
+        start = line_break + 1 if line_break >= 0 else end_marker.start()
+        for _ in range(_MOST_LINES):
+            # The line above, without its line break, not before `searched_until`
+            end_of_line = max(start - 1, searched_until)
+            line_break = text.rfind("\n", searched_until, end_of_line)
+            line_start = line_break + 1 if line_break >= 0 else searched_until
+            is_line_of_key = PATTERNS["line"].fullmatch(text, line_start, start)
+            if line_start == start or not is_line_of_key:
                 break
             start = line_start
-        if _may_be_key(text[start : tail.start()]):
-            yield start, tail.end()
-        previous_end = tail.end()
+        if _may_be_key(text[start : end_marker.start()]):
+            yield start, end_marker.end()
+        searched_until = end_marker.end()
 
 
 def _may_be_key(text: str) -> bool:

@@ -315,7 +315,8 @@ def _validate_value(value: object, holder: BaseModel, name: str) -> object:
 def _find_difference_in_prose(texts: list[str], fields_by_key: _FieldsByKey) -> str | None:
     """Find a score that prose or markup states differently, such as "Accuracy: 2" beside `"accuracy": 4`.
 
-    Only texts that state every score count: a single number could mean anything. Returns the key, or None.
+    Finds nothing unless the texts together state every score, since a single number could mean anything.
+    Returns the key of the first score that differs, or None.
     """
     numbers = {}
     spellings = {}  # patterns that match a key written with spaces, underscores, hyphens or nothing
@@ -332,7 +333,7 @@ def _find_difference_in_prose(texts: list[str], fields_by_key: _FieldsByKey) -> 
     mentions = []
     for text in texts:
         for match in pattern.finditer(text):
-            # On the next line and before such a mark, it's the number of an item in a list.
+            # In "Accuracy:\n1. The answer is …" the 1 numbers the item of a list, and isn't a score.
             next_mark = match["after"].strip()[:1]
             is_item_number = "\n" in match["between"] and next_mark in (".", ")", ":", "-")
             if not is_item_number:

@@ -213,7 +213,11 @@ class _Reader:
         self.bare_key = False
 
     def read(self, start: int) -> Object:
-        """Read the object that begins at `start`; moves `pos` and `end` behind it or to its break."""
+        """Read the object that begins at `start`, as far as it can be read.
+
+        Afterwards, `pos` is where the search for the next object goes on, and `end` is where the text of this
+        one ends. They only differ after a string that's never closed: then `end` is the start of that string.
+        """
         top = Object()
         open_: list[Object | Array] = [top]
         self.pos = start + 1
@@ -232,7 +236,7 @@ class _Reader:
                 value = self._read_entry(box)
                 self.entries += 1
                 if value is CUT:
-                    for outer in open_:
+                    for outer in open_:  # what contains an incomplete value is incomplete itself
                         outer.cut = True
                 elif isinstance(value, (Object, Array)):
                     open_.append(value)

@@ -102,9 +102,9 @@ def count_in_passages(
 def _count_in_titles(
     titles: str, patterns: Sequence[Pattern], profile: Profile
 ) -> dict[int, float]:
-    """Map the numbers of terms to the weight of their occurrences in the headings of a section."""
+    """Map each term, by its number, to the weight of its occurrences in the headings of a section."""
     frequencies: dict[int, float] = {}
-    text = f" {titles} "
+    text = f" {titles} "  # a pattern begins and ends with the blanks around a term
     for pattern in patterns:
         number, needle, _ = pattern
         if needle in text:

@@ -194,7 +194,7 @@ def _language_names(project: Path | None) -> set[str]:
 
 
 def _is_language(path: Path) -> bool:
-    """Whether a file begins like a language's; links and devices are never read."""
+    """Whether a file starts with the keys of a language's file; links and devices are never read."""
     if path.is_symlink() or not path.is_file():
         return False
     try:
