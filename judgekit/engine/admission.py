@@ -45,7 +45,7 @@ _NAME = r"^[A-Za-z0-9][\w.@-]{0,63}$"
 class AdmissionMiddleware:
     """ASGI middleware that refuses requests: 401 unknown token, 411 and 413 body size, 503 full.
 
-    A named holder gets at most as many requests and bytes as are left for the others.
+    A holder of a token with a name gets at most half of the room: as much as stays free for the others.
     """
 
     def __init__(
@@ -72,13 +72,18 @@ class AdmissionMiddleware:
         self.leaving = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on to the application while its holder has room, or answer with a refusal."""
+        """Pass a request on to the application, or answer with a refusal.
+
+        It's refused without a known token, or while the server or the token's holder has too much waiting.
+        """
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
         body_bytes = _read_body_size(headers)
-        is_counted = scope["path"] not in self._always
+        is_counted = (
+            scope["path"] not in self._always
+        )  # such as the health check: it's never refused
         try:
             holder = ""
             if scope["path"] not in self._free:
@@ -88,18 +93,21 @@ class AdmissionMiddleware:
         except _RefusedError as refusal:
             await refusal.response()(scope, receive, send)
             return
-        count = 1 if is_counted else 0
-        self.requests += count
-        self.inside[holder] += count
+        counted_requests = 1 if is_counted else 0
+        self.requests += counted_requests
+        self.inside[holder] += counted_requests
         self._bytes[holder] += body_bytes
         try:
             await self._app(scope, receive, send)
         finally:
-            self.inside[holder] -= count
+            self.inside[holder] -= counted_requests
             self._bytes[holder] -= body_bytes
 
     async def _authenticate(self, headers: Mapping[bytes, bytes]) -> str:
-        """Return the name of the token's holder; raises `_RefusedError` for an unknown token, or without."""
+        """Return the name of the holder of the request's token.
+
+        Raises `_RefusedError` if the request has no token or an unknown one, or if tokens can't be read.
+        """
         scheme, _, credentials = headers.get(b"authorization", b"").partition(b" ")
         token = ""
         if scheme.lower() == b"bearer":
@@ -119,12 +127,15 @@ class AdmissionMiddleware:
         return holder
 
     def _check_room(self, size: int, holder: str, *, is_counted: bool) -> None:
-        """Raise `_RefusedError` if a body is too large or of unknown length, or too many requests wait."""
-        if size < 0:
+        """Raise `_RefusedError` if a body of `size` bytes is too large, or too much is waiting already.
+
+        A request that isn't counted, such as a health check, is only checked for the size of its body.
+        """
+        if size < 0:  # the request doesn't declare the length of its body
             raise _RefusedError(411, "input", "send the Content-Length of the body")
         if size > MOST_BODY:
-            most = f"{MOST_BODY // 1_000_000} MB"
-            raise _RefusedError(413, "size", f"larger than {most}; judge a part of it")
+            size_limit = f"{MOST_BODY // 1_000_000} MB"
+            raise _RefusedError(413, "size", f"larger than {size_limit}; judge a part of it")
         if not is_counted:
             return
         if self.leaving:
@@ -134,7 +145,7 @@ class AdmissionMiddleware:
             raise _RefusedError(503, "busy", f"{load} are already waiting", 1)
 
     def _describe_load(self, size: int, holder: str) -> str | None:
-        """Describe what fills the engine, if a body of this size has no room; None if it has."""
+        """Describe what fills the engine, such as "512 requests"; None if `size` more bytes have room."""
         requests = self.inside.total()
         total_bytes = self._bytes.total()
         if requests >= self._most:
@@ -143,8 +154,8 @@ class AdmissionMiddleware:
             return f"{total_bytes // 1_000_000} MB of requests"
         if not holder:
             return None
-        # With this request, a holder may have as much inside as there's room left for the others. The first
-        # one is always let in.
+        # No holder may take more than stays free for all others, this request included. A holder's first
+        # request is always let in, so both checks below ask whether one is inside already.
         own_requests = self.inside[holder]
         free_requests = self._most - (requests + 1)
         if own_requests and own_requests + 1 > free_requests:
@@ -157,7 +168,10 @@ class AdmissionMiddleware:
 
 
 class _RefusedError(Exception):
-    """A request is not let in: the answer's status, name and message, and seconds until it may be."""
+    """A request is not let in.
+
+    It holds the answer's status, error name and message, and the seconds until a retry may succeed.
+    """
 
     def __init__(self, status: int, wire_name: str, message: str, retry_after: float = 0) -> None:
         super().__init__(message)
@@ -166,7 +180,7 @@ class _RefusedError(Exception):
         self._retry_after = retry_after
 
     def response(self) -> Response:
-        """Build the answer, which also tells the client when to ask again, if that helps."""
+        """Build the HTTP answer. With status 503, it also tells the client when to ask again."""
         # The connection is closed, since the rest of the request is never read.
         headers = {"content-type": "application/json", "connection": "close"}
         if self._status == HTTPStatus.SERVICE_UNAVAILABLE:
@@ -186,7 +200,7 @@ def _read_body_size(headers: Mapping[bytes, bytes]) -> int:
 
 
 def error_body(wire_name: str, message: str, exit_code: int = 70) -> bytes:
-    """Build the body of an answer that's an error; a client exits with `exit_code`."""
+    """Build the JSON body of an error's answer. The client's command exits with `exit_code`."""
     error = {"kind": wire_name, "message": message, "exit_code": exit_code}
     return json.dumps({"error": error}).encode()
 
@@ -201,19 +215,22 @@ _ROWS = TypeAdapter(list[Any])
 
 
 def read_tokens(rows: Iterable[object]) -> tuple[list[Token], list[str]]:
-    """Read rows one by one: the tokens, and the names by which `revoke` removes damaged rows."""
+    """Return the valid rows as tokens, and the names of the damaged rows.
+
+    A damaged row's name is the one that `revoke` takes to remove it.
+    """
     tokens: list[Token] = []
-    damaged: list[str] = []
+    damaged_names: list[str] = []
     for row in rows:
         try:
             tokens.append(Token.model_validate(row))
         except ValidationError:
-            damaged.append(_name_row(row))
-    return tokens, damaged
+            damaged_names.append(_name_row(row))
+    return tokens, damaged_names
 
 
 def _name_row(row: object) -> str:
-    """Name a row of the tokens for a person, damaged or not."""
+    """Return a row's name for a person. The row may be damaged: any JSON, with or without a name."""
     name = ""
     if isinstance(row, dict):
         name = short_line(str(row.get("name", "")), _MOST_NAME)
@@ -227,17 +244,20 @@ class Tokens:
         self.path = path
 
     def all(self) -> list[Token]:
-        """Return the tokens. A damaged row lets nobody in, but doesn't lock anybody else out."""
+        """Return the valid tokens. A damaged row is left out, and doesn't make the other tokens invalid."""
         tokens, _ = read_tokens(self.rows())
         return tokens
 
     def damaged(self) -> list[str]:
         """Return the names of damaged rows."""
-        _, damaged = read_tokens(self.rows())
-        return damaged
+        _, damaged_names = read_tokens(self.rows())
+        return damaged_names
 
     def rows(self) -> list[Any]:
-        """Read the stored rows, including damaged ones; raises `ConfigError` if the file holds no rows."""
+        """Read the stored rows, including damaged ones; an empty list if there's no file.
+
+        Raises `ConfigError` if the file can't be read, or isn't a JSON list.
+        """
         try:
             return _ROWS.validate_json(self.path.read_bytes())
         except FileNotFoundError:
@@ -249,7 +269,10 @@ class Tokens:
             ) from None
 
     def create(self, name: str) -> str:
-        """Create a token for `name`; it's shown only once. Raises `UsageError` if `name` has one already."""
+        """Create a token for `name`, store its hash, and return the token, which can't be shown again.
+
+        Raises `UsageError` if `name` isn't a valid name, or has a token already.
+        """
         token = _PREFIX + secrets.token_urlsafe(_BYTES)
         try:
             stored_token = Token(name=name, sha256=sha256_of(token), created=datetime.now(UTC))
@@ -262,7 +285,7 @@ class Tokens:
         return token
 
     def revoke(self, name: str) -> None:
-        """Remove the token of `name`, damaged or not; raises `UsageError` if there's none."""
+        """Remove the token of `name`, even if its row is damaged; raises `UsageError` if there's none."""
         with self._change_rows() as rows:
             other_rows = [row for row in rows if _name_row(row) != name]
             if len(other_rows) == len(rows):
@@ -271,7 +294,8 @@ class Tokens:
 
     def holder(self, token: str) -> str | None:
         """Return the name of a token's holder, or None if the token is unknown."""
-        # Comparing hashes takes time that depends on them, but an attacker can't make use of it.
+        # `==` takes longer the more leading characters are equal. That would help to guess a token, but not
+        # here: an attacker can't choose the hash that a guess gets.
         sha256 = sha256_of(token)
         for known_token in self.all():
             if known_token.sha256 == sha256:
@@ -280,7 +304,10 @@ class Tokens:
 
     @contextmanager
     def _change_rows(self) -> Iterator[list[Any]]:
-        """Hold the rows of tokens while they change, so no concurrent change is lost; then write them."""
+        """Lend the rows to a caller that changes the list, and then write them to the file.
+
+        Other processes wait meanwhile, so that no change gets lost.
+        """
         environment.private_folder(str(self.path.parent))
         with locks.file_lock(self.path.with_suffix(".lock"), timeout=_LOCK_SECONDS):
             rows = self.rows()

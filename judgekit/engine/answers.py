@@ -42,7 +42,11 @@ _ERRORS: dict[str, type[Exception]] = {
 
 
 def value(response: Response) -> Any:  # noqa: ANN401 - any JSON
-    """Return the JSON of an answer; raises the error that this process would raise, or `NoEngine`."""
+    """Parse the JSON of a successful answer.
+
+    If the answer is an error that the caller made (such as `InputError`), raises the same error here. Any
+    other error raises `NoEngine`.
+    """
     answer = _parse_json(response.read())
     if response.status != _OK:
         raise _make_error(answer)
@@ -50,12 +54,16 @@ def value(response: Response) -> Any:  # noqa: ANN401 - any JSON
 
 
 def events(response: Response) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a response that arrives in lines; raises as `value` does, or if it's cut off."""
+    """Yield the JSON object of each line of a response as soon as the line has arrived.
+
+    Raises the errors that `value` raises, also for an object that's an "error" event. Raises `EngineLost` if
+    the last object isn't an "end" event.
+    """
     if response.status != _OK:
         raise _make_error(_parse_json(response.read()))
     unfinished_line = b""
     last_name = ""
-    for piece in chain(response.pieces, [b"\n"]):
+    for piece in chain(response.pieces, [b"\n"]):  # the last line may have no line break
         *lines, unfinished_line = (unfinished_line + piece).split(b"\n")
         for line in lines:
             if not line:
@@ -70,13 +78,16 @@ def events(response: Response) -> Iterator[dict[str, Any]]:
 
 
 def _make_error(answer: Any) -> Exception:  # noqa: ANN401 - any JSON
-    """Build the error that an answer describes; `NoEngine` if it's not one of the caller's mistakes."""
+    """Build the error that an answer describes, such as `InputError`.
+
+    It's `NoEngine` if the error isn't the caller's mistake, or the answer doesn't describe one.
+    """
     error = answer.get("error") if isinstance(answer, dict) else None
     if not isinstance(error, dict):
         return NoEngine("the engine returned an error without a message")
     error_class = _ERRORS.get(str(error.get("kind")), NoEngine)
     message = str(error.get("message"))
-    if error_class is ConfigError:  # it has a line for each problem
+    if error_class is ConfigError:  # its message has a line for each problem
         return ConfigError.of([ConfigError(line) for line in message.split("\n")])
     return error_class(message)
 
@@ -102,19 +113,21 @@ def many(
 ) -> None:
     """Run an operation on the engine for each of `things`, with `at_once` requests at a time.
 
-    `on_answer` gets each thing with its answer, in the order of the things if `in_order`, else as they come.
-    If the engine goes away, `locally` does the things without an answer.
+    `body` builds the request for a thing. `on_answer` is called with each thing and its answer: in the order
+    of the things if `in_order`, otherwise as the answers arrive. If there's no engine, or it stops, `locally`
+    does the things that have no answer yet in this process.
     """
     try:
         with client.connect_or_start() as connection:
-            place = connection.place
+            engine_address = connection.place
     except NoEngine as reason:
         warn(f"{reason}; continuing in this process")
         locally(things, on_answer)
         return
+    # In order, a slow answer holds back those after it. Some more requests keep the threads busy meanwhile.
     most_open = AHEAD * at_once if in_order else at_once
     remaining = iter(things)
-    questions = _Questions(place, f"/v1/{operation}", body, at_once)
+    questions = _Questions(engine_address, f"/v1/{operation}", body, at_once)
     try:
         for thing in remaining:
             questions.ask(thing)
@@ -134,7 +147,7 @@ class _EngineGone(Exception):  # noqa: N818 - a normal state, not an error
 
 
 class _Questions(Generic[Thing]):
-    """Requests to an engine, each on a connection and in a thread of `at_once`, and their answers."""
+    """Requests to an engine, and their answers. They're sent by `at_once` threads, each on a connection."""
 
     def __init__(
         self, place: EngineAddress, path: str, body: Callable[[Thing], bytes], at_once: int
@@ -153,20 +166,21 @@ class _Questions(Generic[Thing]):
         self._over = threading.Event()
 
     def ask(self, thing: Thing) -> None:
-        """Have the next free thread ask about a thing."""
+        """Queue a request about a thing; the next free thread sends it."""
         number = next(self._numbers)
         self.open[number] = thing
         self._waiting.put((number, thing))
-        if number < self._at_once:
+        if number < self._at_once:  # each of the first requests starts one of the threads
             threading.Thread(target=self._work, daemon=True).start()
 
     def has_answers(self) -> bool:
         return not self._answered.empty()
 
     def hand_on(self, on_answer: Callable[[Thing, Any], object], *, in_order: bool) -> None:
-        """Wait for an answer, and pass on those whose turn it is; raises the first that's an error.
+        """Wait for the next answer, and then call `on_answer` with each answer whose turn it is.
 
-        `in_order`, an answer waits for those to earlier things.
+        With `in_order`, an answer's turn comes after the answers to all earlier things; otherwise at once. If
+        an answer is an error, raises it, or `_EngineGone` for `NoEngine`.
         """
         number, answer = self._answered.get()
         self._answers[number] = answer
@@ -215,7 +229,10 @@ class _Questions(Generic[Thing]):
             return error
 
     def _post(self, body: bytes) -> Any:  # noqa: ANN401 - any JSON
-        """Send a request, and return its answer; raises `NoEngine`, also if `close` aborts it."""
+        """Send a request, and return its answer.
+
+        Raises `NoEngine` if the engine is gone, or if `close` aborts the request.
+        """
         with Connection(self._place) as connection:
             self._connections.add(connection)
             try:
@@ -227,7 +244,10 @@ class _Questions(Generic[Thing]):
 
 
 def _retry_while_busy(ask: Callable[[], Any], over: threading.Event) -> Any:  # noqa: ANN401 - any JSON
-    """Call `ask` again as long as the engine asks for pauses, or until `over` is set."""
+    """Call `ask` again while it raises an `EngineBusy` that suggests a pause, for at most a minute.
+
+    Once `over` is set, it no longer waits between the calls.
+    """
     from judgekit.providers import retrying  # noqa: PLC0415 - seldom needed
 
     def may_pass(failure: Exception, _: int) -> bool:

@@ -115,7 +115,7 @@ class RequestBody(Carried):
     request: JudgeRequest = Field(default=AS_CONFIGURED, alias="wish")
 
     def judge_request(self) -> JudgeRequest:
-        """Return the request, with the path of a rubric taken from the caller's folder, not the engine's."""
+        """Return the request. A relative path of a rubric is resolved against the caller's folder."""
         rubric = self.request.rubric
         if rubric is None:
             return self.request
@@ -170,13 +170,13 @@ class GateBody(Carried):
 
 
 def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddleware:
-    """Build the engine's ASGI application; with a `token`, it only admits clients that send it."""
+    """Build the engine's ASGI application. If `token` isn't "", only clients that send it are admitted."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.include_router(router)
     say_errors(app, log)
 
     def find_holder(bearer: str) -> str | None:
-        """Return "" for the engine's token, which has no holder, and None for any other."""
+        """Return "" for the engine's token, which has no named holder. None: any other token is refused."""
         if secrets.compare_digest(bearer.encode(), token.encode()):
             return ""
         return None
@@ -195,7 +195,7 @@ async def health(request: Request) -> dict[str, object]:
     """Report the engine's state: version, process, readiness, requests, memory."""
     service = request.app.state.service
     admission = request.app.state.admission
-    # Preparation also ends if it fails.
+    # `ready` is also set if the preparation fails.
     is_ready = service.ready.is_set() and not service.failure
     return {
         "protocol": PROTOCOL,
@@ -213,7 +213,7 @@ async def health(request: Request) -> dict[str, object]:
 
 @router.post("/stop")
 async def stop(request: Request, body: StopBody | None = None) -> Response:
-    """Leave at once, or after some idle seconds."""
+    """Stop the engine: at once, or once it has been idle for the seconds in the body."""
     idle_seconds = body.idle_seconds if body else 0
     request.app.state.service.stop(idle_seconds)
     return Response(b'{"leaving":true}', 202, media_type=JSON)
@@ -283,15 +283,16 @@ async def select(request: Request, body: SelectBody) -> Response:
         for candidate_body in body.candidates:
             fields = candidate_body.model_dump(exclude={"text"})
             fields["tags"] = tuple(candidate_body.tags)
-            candidate = Candidate(**fields, updated=0.0)  # models aren't told when it was changed
+            # 0: the time of a document's last change isn't sent, since models aren't told about it.
+            candidate = Candidate(**fields, updated=0.0)
             candidate.text = candidate_body.text
             candidates.append(candidate)
         payload = {"transcript_path": body.transcript_path}
         project = body.project or body.cwd
         choice = retrieval.judged_hook(body.prompt, candidates, body.parts, payload, project)
-        if isinstance(choice, str):
+        if isinstance(choice, str):  # the reason why no model could choose
             return _json({"nobody": choice})
-        # By identity: two candidates may be equal.
+        # Look candidates up by identity, since two of them may be equal.
         indexes = {id(candidate): index for index, candidate in enumerate(candidates)}
         answer: dict[str, Any] = {
             "kept": [indexes[id(candidate)] for candidate in choice.kept],
@@ -300,7 +301,7 @@ async def select(request: Request, body: SelectBody) -> Response:
             "only_drops": choice.only_drops,
         }
         if choice.probabilities:
-            # As pairs, since the keys of a JSON object would be text.
+            # A list of pairs, since a JSON object could only have texts as keys.
             answer["likely"] = [*choice.probabilities.items()]
         return _json(answer)
 
@@ -309,14 +310,17 @@ async def select(request: Request, body: SelectBody) -> Response:
 
 @router.post("/gate")
 async def gate(request: Request, body: GateBody) -> Response:
-    """Judge changed files, and answer with a line of JSON for each once its verdict is in the ledger."""
+    """Judge the changed files of a push, and answer with events: a line of JSON each.
+
+    A file's event is sent once its verdict is in the ledger. The last event is "end" or "error".
+    """
     service: Service = request.app.state.service
     await service.usable()
     loop = asyncio.get_running_loop()
-    events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()  # None ends it
+    events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()  # None after the last event
 
     def send_event(name: str, **fields: Any) -> None:  # noqa: ANN401 - any JSON
-        """Pass an event from the thread that judges to the event loop that answers."""
+        """Queue an event for the answer. It's called in the thread that judges, not in the event loop's."""
         loop.call_soon_threadsafe(events.put_nowait, {"event": name, **fields})
 
     def work() -> None:
@@ -336,7 +340,10 @@ async def gate(request: Request, body: GateBody) -> Response:
             send_event("error", **json.loads(bytes(answer_to(error).body)))
 
     async def yield_lines() -> AsyncIterator[bytes]:
-        """Yield each event as a line of JSON, until the thread has ended; then close it."""
+        """Run `work` in a thread, and yield each of its events as a line of JSON until it ends.
+
+        If the client disconnects, `work` is cancelled.
+        """
         with on_behalf_of(body):
             task = asyncio.create_task(in_thread(service.gateway, work))
         task.add_done_callback(lambda _: events.put_nowait(None))
@@ -345,7 +352,9 @@ async def gate(request: Request, body: GateBody) -> Response:
                 try:
                     event = await asyncio.wait_for(events.get(), ALIVE_SECONDS)
                 except TimeoutError:
-                    event = {"event": "alive"}  # otherwise the client would take it for a hang
+                    event = {
+                        "event": "alive"
+                    }  # without it, the client would think that the engine hangs
                 if event is None:
                     return
                 yield _json(event) + b"\n"
@@ -358,7 +367,10 @@ async def gate(request: Request, body: GateBody) -> Response:
 async def done(
     request: Request, carried: Carried, work: Callable[[], Awaitable[bytes]]
 ) -> Response:
-    """Answer with the JSON of `work`, once the engine is ready; cancel it if the caller disconnects."""
+    """Run `work` once the engine is ready, and answer with the JSON that it returns.
+
+    If the client disconnects first, `work` is cancelled.
+    """
 
     async def work_once_ready() -> bytes:
         await request.app.state.service.usable()
@@ -384,14 +396,17 @@ async def done(
 
 
 async def _answer_in_thread(request: Request, body: Carried, work: Callable[[], bytes]) -> Response:
-    """Answer with the JSON of `work`, which runs in a thread and uses the engine's gateway to models."""
+    """Run `work` in a thread, and answer with the JSON that it returns. It uses the engine's gateway."""
     gateway = request.app.state.service.gateway
     return await done(request, body, lambda: in_thread(gateway, work))
 
 
 @contextmanager
 def on_behalf_of(carried: Carried) -> Iterator[None]:
-    """Use the environment of a request's sender, and wait in its turn for models, while inside."""
+    """Act for a request's sender inside the `with` block.
+
+    Environment variables are the sender's. Calls to models count as the sender's, for taking turns.
+    """
     token = caller.set(carried.client)
     try:
         with Brought(carried.environ):
@@ -414,7 +429,10 @@ _EXPECTED = (JudgekitError, RequestValidationError, HTTPException)
 
 
 def say_errors(app: FastAPI, log: Log) -> None:
-    """Let an application answer every error with its name and message; unexpected ones are also logged."""
+    """Make an application answer every error with the error's name and message.
+
+    Unexpected errors are also logged.
+    """
 
     async def respond(_: Request, error: Exception) -> Response:
         if not isinstance(error, _EXPECTED):
@@ -426,7 +444,10 @@ def say_errors(app: FastAPI, log: Log) -> None:
 
 
 def answer_to(error: Exception) -> Response:
-    """Turn an error into an answer with its name, its one-line message, and the command's exit code."""
+    """Build the HTTP answer for an error, with the error's name, a message, and the client's exit code.
+
+    An unexpected error's message isn't sent: it may quote texts.
+    """
     headers: dict[str, str] = {}
     if isinstance(error, JudgekitError):
         wire_name = error.wire_name
@@ -444,7 +465,7 @@ def answer_to(error: Exception) -> Response:
         status = error.status_code
         exit_code = InputError.exit_code
         message = str(error.detail)
-        headers.update(error.headers or {})  # the allowed methods
+        headers.update(error.headers or {})  # such as the allowed methods
     else:
         wire_name = JudgekitError.wire_name
         status = JudgekitError.status
@@ -456,9 +477,12 @@ def answer_to(error: Exception) -> Response:
 
 
 def _find_body_problem(error: RequestValidationError) -> tuple[str, str]:
-    """Return the error's name for clients, and a line about the first problem in a request."""
-    # `problem` tells keys from types by the data. Only the body's is at hand here; of the query and the
-    # headers it gets the wrong keys alone.
+    """Return an invalid request's error name for clients, and a line about its first problem.
+
+    The line is such as `document.files.0.path: …`.
+    """
+    # `problem` looks at the data to tell keys from names of types in a location. Only the body's data is at
+    # hand here. For the query and the headers, a dictionary of the keys with problems will do.
     fields: dict[Any, Any] = {}
     for detail in error.errors():
         part, *keys = detail["loc"]  # such as body, document, files, 0, path

@@ -125,9 +125,10 @@ class EngineAddress:
 
 
 def find(*, make: bool = False) -> EngineAddress | None:
-    """Find the address of the caller's engine, or None if no folder can be trusted.
+    """Find the address at which the caller's engine listens, or would listen.
 
-    With `make`, the first possible folder is created.
+    It's in the first possible folder that's private to this user; None if there's no such folder. With
+    `make`, a folder that doesn't exist is created first.
     """
     code = _identify_code()
     environ = environment.environ()
@@ -136,7 +137,9 @@ def find(*, make: bool = False) -> EngineAddress | None:
     compat_key = environment.checksum(key.encode("utf-8", "surrogateescape"))[:12]
     for folder in _list_folders(environ):
         address = EngineAddress(folder, compat_key, code)
-        if len(os.fsencode(address.socket)) > MAX_PATH:
+        if (
+            len(os.fsencode(address.socket)) > MAX_PATH
+        ):  # the system couldn't listen at such a long path
             continue
         if make:
             try:
@@ -149,11 +152,16 @@ def find(*, make: bool = False) -> EngineAddress | None:
 
 
 def _identify_code() -> str:
-    """Return a fingerprint of this judgekit: its version, its folder, and a checkout's sources."""
+    """Return a fingerprint of the code of this judgekit, so that an engine with other code isn't used.
+
+    It covers the version and the folder, and in a checkout the state of the source files.
+    """
     global _own_code  # noqa: PLW0603 - `functools.cache` would have to be imported
     if not _own_code:
         package = os.path.dirname(os.path.realpath(environment.__file__))
-        is_installed = os.path.isdir(os.path.join(package, "_bundled"))
+        is_installed = os.path.isdir(
+            os.path.join(package, "_bundled")
+        )  # a checkout has no such folder
         stamp = "" if is_installed else _stamp(package)
         version = f"{environment.__version__}\0{package}\0{stamp}"
         _own_code = environment.checksum(os.fsencode(version))[:12]
@@ -161,7 +169,7 @@ def _identify_code() -> str:
 
 
 def _list_folders(environ: Mapping[str, str]) -> list[str]:
-    """List the folders that an engine's socket may be in, the best first; they needn't exist."""
+    """List the folders in which an engine's socket may be, the best first. They may not exist yet."""
     folders = []
     runtime = environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isabs(runtime) and private(runtime):
@@ -169,7 +177,7 @@ def _list_folders(environ: Mapping[str, str]) -> list[str]:
     folders.append(environment.ENGINES.path())
     if os.name == "nt":
         return folders
-    # A home's path may be too long for a socket.
+    # The folders above may have a path that's too long for a socket.
     name = f"judgekit-{os.getuid()}"
     temporary = environ.get("TMPDIR", "")
     if os.path.isabs(temporary):
@@ -179,7 +187,7 @@ def _list_folders(environ: Mapping[str, str]) -> list[str]:
 
 
 def private(folder: str) -> bool:
-    """Whether `folder` is a real folder of this user, closed to others."""
+    """Whether `folder` is a folder (not a link) that belongs to this user and is closed to others."""
     try:
         state = os.lstat(folder)
     except OSError:
@@ -193,7 +201,10 @@ def private(folder: str) -> bool:
 
 
 def _stamp(package: str) -> str:
-    """Return a fingerprint of a checkout's sources: it changes whenever one of them is edited."""
+    """Return a fingerprint of a checkout's source files, which changes whenever a file is edited.
+
+    It's the number of files, their total size and the newest time of a change.
+    """
     count = 0
     size = 0
     newest_ns = 0
@@ -261,7 +272,7 @@ class Connection:
         self._socket.close()
 
     def abort(self) -> None:
-        """Abort a request that another thread is waiting for, which raises `EngineLost` there."""
+        """Abort the request of another thread that's waiting for its answer; `EngineLost` is raised there."""
         try:
             self._socket.shutdown(_socket.SHUT_RDWR)
         except OSError:  # the engine has hung up already
@@ -274,12 +285,13 @@ class Connection:
         self.close()
 
     def ask(self, method: str, path: str, body: bytes = b"", *, seconds: float) -> Response:
-        """Send a request, and return the response once its head has arrived, its body perhaps not yet.
+        """Send a request, and return the response as soon as its status and headers have arrived.
 
-        Raises `EngineBusy` if the engine refuses it, and `EngineLost` without an HTTP response in `seconds`.
+        The body is read later, through the response. Raises `EngineBusy` if the engine is too busy or
+        stopping, and `EngineLost` if no HTTP response arrives within `seconds`.
         """
         deadline = time.monotonic() + seconds
-        # A health check must not wait for a health check.
+        # A silence leads to a health check, except while waiting for a health check itself.
         silence_s = seconds if path == _HEALTH else LOOK_SECONDS
         try:
             self._socket.settimeout(max(0.001, seconds))
@@ -289,7 +301,7 @@ class Connection:
         received = b""
         while b"\r\n\r\n" not in received:
             piece = self._receive(deadline, silence_s)
-            if not piece or len(received) > _CHUNK:
+            if not piece or len(received) > _CHUNK:  # the end, or more than any head has
                 problem = _NO_HTTP if received else "the engine stopped before it responded"
                 raise EngineLost(problem)
             received += piece
@@ -318,9 +330,10 @@ class Connection:
     def _yield_body(
         self, piece: bytes, length: int | None, deadline: float, silence_s: float
     ) -> Iterator[bytes]:
-        """Yield the body as it arrives, beginning with `piece`; None means that its `length` is unknown.
+        """Yield the pieces of a body as they arrive, beginning with `piece`, which has arrived already.
 
-        Raises `EngineLost` if it's too long or ends too early.
+        If the `length` of the body is None, the body ends when the engine closes the connection. Raises
+        `EngineLost` if the body is too long, or ends before its `length`.
         """
         received = len(piece)
         while True:
@@ -338,10 +351,10 @@ class Connection:
             raise EngineLost("lost the engine: its response ended too early")
 
     def _receive(self, deadline: float, silence_s: float) -> bytes:
-        """Return the next bytes, or b"" if the engine hung up.
+        """Return the next bytes from the engine, or b"" if the engine closed the connection.
 
-        After `silence_s` without any, check whether the engine is healthy, and go on waiting. Raises
-        `EngineLost` if it isn't, or after the deadline.
+        Whenever `silence_s` pass without a byte, check the engine's health, and go on waiting if it's healthy
+        or busy. Raises `EngineLost` if it's neither, or when the deadline has passed.
         """
         while True:
             remaining_s = deadline - time.monotonic()
@@ -366,9 +379,9 @@ class Connection:
 
 
 def _read_head(head: bytes) -> tuple[int, dict[str, str]]:
-    """Parse the status and the headers of a response; the headers' names become lower case.
+    """Parse the head of a response into its status, and its headers by their names in lower case.
 
-    Raises `EngineLost` if it isn't HTTP.
+    Raises `EngineLost` if the head isn't HTTP.
     """
     status_line, *header_lines = head.decode("latin-1").split("\r\n")
     headers = {}
@@ -386,8 +399,11 @@ def _read_head(head: bytes) -> tuple[int, dict[str, str]]:
 
 
 def _make_busy_error(response: Response, headers: dict[str, str]) -> EngineBusy:
-    """Build the error for a refusal, with its message and the seconds until the next try."""
-    # Importing a JSON parser would slow down the prompt hook.
+    """Build the error for a response with status 503, with its message and the seconds until a retry.
+
+    The seconds are 0 if the response names none: a retry won't help.
+    """
+    # Cut the message out of the JSON text: importing a JSON parser would slow down the prompt hook.
     _, _, after_key = response.read().partition(b'"message": "')
     raw_message, _, _ = after_key.partition(b'"')
     message = raw_message.decode(errors="replace")
@@ -399,15 +415,18 @@ def _make_busy_error(response: Response, headers: dict[str, str]) -> EngineBusy:
 
 
 def ours(connection: _socket.socket) -> bool:
-    """Whether the process at the other end of a Unix socket runs as this user, as far as we can tell."""
-    # Both systems answer with a structure whose second field is the user, each field with 4 bytes.
+    """Whether the process at the other end of a Unix socket runs as this user.
+
+    True also on systems that can't tell: there the folder's permissions protect the socket.
+    """
+    # Both systems answer with a structure of fields of 4 bytes, the second of which is the user's id.
     try:
         if sys.platform == "linux":  # pid, uid, gid
             credentials = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
         elif sys.platform == "darwin":  # SOL_LOCAL, LOCAL_PEERCRED: version, uid, groups
             credentials = connection.getsockopt(0, 1, 76)
         else:
-            return True  # the folder's permissions protect it
+            return True
     except OSError:
         return False
     user = int.from_bytes(credentials[4:8], sys.byteorder)
@@ -415,15 +434,18 @@ def ours(connection: _socket.socket) -> bool:
 
 
 def health(place: EngineAddress | None, seconds: float) -> bytes:
-    """Return the engine's state as JSON; raises `NoEngine` if it doesn't answer in time."""
+    """Return the state of the engine at `place` as JSON; raises `NoEngine` if it doesn't answer in `seconds`.
+
+    If `place` is None, it's the caller's own engine.
+    """
     with Connection(place) as connection:
         return connection.ask("GET", _HEALTH, seconds=seconds).read()
 
 
 def start(place: EngineAddress | None) -> int | None:
-    """Start an engine that survives this process. Returns the id of its starter, or None if that fails.
+    """Start an engine that outlives this process. Returns the process id of its starter; None: it failed.
 
-    The starter is a child process that ends once the engine listens, or can't.
+    The starter is a child process. It starts the engine, and ends once the engine listens or has failed.
     """
     if place is None or not sys.executable:
         return None
@@ -432,19 +454,24 @@ def start(place: EngineAddress | None) -> int | None:
         if name in (*_HANDED_ON, *SHARED):
             environ[name] = text
     environ.setdefault("MALLOC_ARENA_MAX", "2")  # glibc would keep memory for each of its threads
-    words = programs.python("judgekit.engine.server", place.folder, place.compat_key, place.code)
+    command = programs.python("judgekit.engine.server", place.folder, place.compat_key, place.code)
     try:
         if os.name != "nt":
             null_streams = []
             for descriptor in range(3):  # standard input, output and errors
                 null_streams.append((os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0))
-            return os.posix_spawn(sys.executable, words, environ, file_actions=null_streams)
+            return os.posix_spawn(sys.executable, command, environ, file_actions=null_streams)
         import subprocess  # noqa: PLC0415 - not needed elsewhere
 
         detached = 0x00000008 | 0x00000200  # DETACHED_PROCESS, CREATE_NEW_PROCESS_GROUP
-        null = subprocess.DEVNULL
+        null_stream = subprocess.DEVNULL
         return subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            words, env=environ, stdin=null, stdout=null, stderr=null, creationflags=detached
+            command,
+            env=environ,
+            stdin=null_stream,
+            stdout=null_stream,
+            stderr=null_stream,
+            creationflags=detached,
         ).pid
     except OSError:
         return None
@@ -476,17 +503,22 @@ def start_for_later() -> int | None:
 
 
 def connect_or_start(seconds: float = START_SECONDS) -> Connection:
-    """Connect to the engine, starting it if need be; raises `NoEngine` after `seconds`."""
+    """Connect to the engine, and start one first if none is running.
+
+    Raises `NoEngine` if it can't start, or doesn't listen within `seconds`.
+    """
     place = find()
-    end = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     starter: int | None = None
-    exit_code: int | None = TAKEN  # as if a starter had found no place: so one is started
+    # `TAKEN` means that a starter ended because another engine has the place, and has to be tried again. It's
+    # also the initial value, so that the first failure to connect starts an engine.
+    exit_code: int | None = TAKEN
     while True:
         try:
             return Connection(place)
         except NoEngine as error:
             has_failed = exit_code not in (None, TAKEN)
-            if has_failed or time.monotonic() > end:
+            if has_failed or time.monotonic() > deadline:
                 raise NoEngine(f"the engine could not start ({error})") from None
         if exit_code == TAKEN:
             if starter is None:
@@ -499,12 +531,12 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
 
 
 def _exit_code(process: int) -> int | None:
-    """Return the exit code of a child process, or None while it's running (and always on Windows)."""
+    """Return the exit code of a child process, or None while it's running. On Windows it's always None."""
     if os.name == "nt":
         return None
     try:
         ended_process, status = os.waitpid(process, os.WNOHANG)
-    except OSError:  # somebody else has waited for it
+    except OSError:  # other code has fetched the exit code already; assume that the child succeeded
         return 0
     if not ended_process:
         return None
@@ -522,10 +554,10 @@ def call(
     seconds: float = SECONDS,
     warn: Callable[[str], None] | None = None,
 ) -> Value:
-    """Run an operation on the engine, and return the result of `read` on its response.
+    """Run an operation on the engine, and return the result of calling `read` with the response.
 
-    If there's no engine, or `use` is False, return the result of `locally` instead. `warn` gets a line about
-    it, unless the user has switched the engine off.
+    If there's no engine, or `use` is False, return the result of `locally` instead, which does the work in
+    this process. `warn` is called with a line about that, unless the user has switched the engine off.
     """
     try:
         if not use or not wanted():
@@ -541,7 +573,10 @@ def call(
 
 
 def carried(project: str | None = None, *, git: bool = False) -> dict[str, object]:
-    """Return the fields that every request carries; git's own variables only with `git`."""
+    """Return the fields that every request to the engine has: the caller's environment, folder and so on.
+
+    Environment variables of git (`GIT_…`) are included only if `git`.
+    """
     environ = environment.environ()
     variables = {}
     for name, value in environ.items():
@@ -556,7 +591,10 @@ def carried(project: str | None = None, *, git: bool = False) -> dict[str, objec
 
 
 def wanted() -> bool:
-    """Whether the environment allows the engine; recordings and `-v` need the caller's own process."""
+    """Whether the environment variables allow using the engine.
+
+    Recording, replaying and `-v` don't: these need the caller's own process.
+    """
     environ = environment.environ()
     for name in ("JUDGEKIT_REPLAY", "JUDGEKIT_RECORD", "JUDGEKIT_VERBOSE"):
         if environ.get(name, "").strip():

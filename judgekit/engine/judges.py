@@ -69,13 +69,18 @@ class Service:
         self.since = datetime.now(UTC)
 
     async def prepare(self) -> None:
-        """Load all that judging needs. If that fails, `failure` says why, and requests stop waiting."""
+        """Load all that judging needs, and then set `ready`.
+
+        If that fails, `ready` is set, too, and `failure` says why. This method never raises.
+        """
         try:
             await litellm.loaded()
         except Exception as error:  # noqa: BLE001 - the boundary: whatever fails, waiting clients learn it
             self.failure = short_line(f"{type(error).__name__}: {error}", 300)
         self.ready.set()
-        with suppress(Exception):  # fails again, and is reported, when it is used
+        with suppress(
+            Exception
+        ):  # if it fails here, it fails again when it's used, and is reported then
             await asyncio.to_thread(secret_search.load)  # any judging needs this first
 
     async def usable(self) -> None:
@@ -93,7 +98,7 @@ class Service:
     async def comparison_judge(
         self, texts: ComparisonInput, project: Path | None, request: JudgeRequest
     ) -> PairJudge | RankingJudge:
-        """Return the judge for comparing so many texts; raises `ConfigError` or `UsageError`."""
+        """Return a judge for comparing as many texts as `texts` has; raises `ConfigError` or `UsageError`."""
         make = partial(service.comparison_judge, self.gateway, texts, project, request)
         counts = (len(texts.files), len(texts.distinct))
         return await self._make_or_reuse(make, project, request, *counts)
@@ -105,10 +110,10 @@ class Service:
         request: JudgeRequest,
         *numbers: int,
     ) -> Value:
-        """Return the result of `make`, or one of the last seconds that was made in the same circumstances.
+        """Return the result of `make`, or a result of the last `SECONDS` that's still valid.
 
-        These are the project, the request and its `numbers`, the caller's environment, and the files of the
-        configuration.
+        A result is valid while nothing that it depends on has changed: the project, the request, its
+        `numbers`, the caller's environment variables, and the configuration files.
         """
         variables = frozenset(
             (name, value) for name, value in environment.environ().items() if name not in _PASSING
@@ -121,14 +126,18 @@ class Service:
             if is_old or (has_failed and old_key == key):
                 del self.kept[old_key]  # and with it the API keys that the environment holds
         if key not in self.kept:
-            # In a thread, with this caller's environment: it reads files and asks local servers for models.
+            # `make` runs in a thread, since it reads files and asks local servers for their models.
             self.kept[key] = asyncio.create_task(asyncio.to_thread(make)), now
         task, _ = self.kept[key]
-        judge: Value = await asyncio.shield(task)  # others may be waiting for it, too
+        # If this caller is cancelled, the task goes on: other callers may be waiting for it, too.
+        judge: Value = await asyncio.shield(task)
         return judge
 
     async def judged(self, judge: Judge[Any, Subject, Record], subject: Subject) -> Record:
-        """Judge a subject and return its record; if its provider is limited, clients take turns."""
+        """Judge a subject, and return its record, such as a verdict.
+
+        If a provider of the judge limits concurrent calls, the judgings of all clients take turns.
+        """
         limit = service.max_concurrency(judge, _UNBOUNDED)
         if limit == _UNBOUNDED:
             return await judge.judge(subject)
@@ -144,7 +153,10 @@ class Service:
 
 
 def _stamp(project: Path | None, request: JudgeRequest) -> frozenset[object]:
-    """Return a fingerprint of every file that configures a judge."""
+    """Return the path and fingerprint of every file that configures a judge, as a set.
+
+    Two calls return equal sets if no file was added, removed or changed in between.
+    """
     paths = {str(file) for file in settings.sources(project)}
     rubric = request.rubric
     if rubric is not None and rubric.endswith((".yaml", ".yml")):
@@ -152,16 +164,16 @@ def _stamp(project: Path | None, request: JudgeRequest) -> frozenset[object]:
     folders = [environment.config_home()]
     if project:
         folders.append(os.path.join(project, ".judgekit"))
-    # This runs for each row: paths are plain texts here, and a missing folder costs one look-up.
+    # This runs for each request, so it's fast: paths are `str`, and a missing folder costs one look-up.
     for folder in folders:
         for name in _list_names(folder):
             if name.endswith(_MADE_OF):
                 paths.add(os.path.join(folder, name))
             elif name in _FOLDERS:
-                below = os.path.join(folder, name)
-                for file_name in _list_names(below):
+                subfolder = os.path.join(folder, name)
+                for file_name in _list_names(subfolder):
                     if file_name.endswith(_MADE_OF):
-                        paths.add(os.path.join(below, file_name))
+                        paths.add(os.path.join(subfolder, file_name))
     return frozenset((path, environment.stamp(path)) for path in paths)
 
 
@@ -173,7 +185,7 @@ def _list_names(folder: str) -> list[str]:
 
 
 def rss_bytes() -> int:
-    """Return the memory of this process; on macOS the most it ever had, on Windows 0."""
+    """Return the bytes of memory that this process uses; on macOS the most it ever used, on Windows 0."""
     with suppress(OSError), open("/proc/self/statm", encoding="ascii", newline="\n") as file:
         _, resident_pages, *_ = file.read().split()
         return int(resident_pages) * os.sysconf("SC_PAGE_SIZE")
@@ -186,7 +198,7 @@ def rss_bytes() -> int:
 
 
 class ThreadGateway:
-    """Lends an event loop's gateway to a flow in another thread; `take_back` cancels its calls."""
+    """Lends an event loop's gateway to code in another thread. `take_back` cancels the calls of that code."""
 
     def __init__(self, gateway: Gateway, loop: asyncio.AbstractEventLoop) -> None:
         self._gateway = gateway
@@ -195,12 +207,13 @@ class ThreadGateway:
         self._is_back = False
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Complete a request on the gateway's own event loop."""
+        """Complete a request on the event loop that owns the gateway, and wait for the reply."""
         call = asyncio.run_coroutine_threadsafe(
             self._gateway.complete(endpoint, request), self._loop
         )
         self._calls.add(call)
-        if self._is_back:  # looked at only now: `take_back` may have missed this call
+        # Checked after adding the call: `take_back` may have run before that, and missed this call.
+        if self._is_back:
             call.cancel()
         try:
             return await asyncio.wrap_future(call)
@@ -210,14 +223,17 @@ class ThreadGateway:
     async def aclose(self) -> None: ...
 
     def take_back(self) -> None:
-        """Cancel the flow's calls, those that it still makes included."""
+        """Cancel the calls of the other thread, and all calls that it makes from now on."""
         self._is_back = True
         for call in list(self._calls):
             call.cancel()
 
 
 async def in_thread(gateway: Gateway, work: Callable[[], Value]) -> Value:
-    """Run `work` in a thread with this gateway; its calls are cancelled along with the caller."""
+    """Run `work` in a thread in which models are called through `gateway`, and return its result.
+
+    If the caller is cancelled, the calls of `work` to models are cancelled, too.
+    """
     loop = asyncio.get_running_loop()
     thread_gateway = ThreadGateway(gateway, loop)
     context = copy_context()

@@ -37,7 +37,7 @@ _LOOK = 10  # ticks of 0.1 s between two looks around
 
 
 def settings(protocol: type[asyncio.Protocol], drain_seconds: int, **more: Any) -> uvicorn.Config:  # noqa: ANN401 - uvicorn's own
-    """Build uvicorn's settings for a server that logs nothing itself; its application is set later."""
+    """Build uvicorn's settings for a server without logs of its own. The caller sets `app` later."""
     return uvicorn.Config(
         "",
         http=protocol,
@@ -55,7 +55,7 @@ def settings(protocol: type[asyncio.Protocol], drain_seconds: int, **more: Any) 
 
 class _Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Close a connection of another user at once."""
+        """Accept a connection, but close it at once if it's from another user's process."""
         super().connection_made(transport)
         peer = transport.get_extra_info("socket")
         is_unix = peer and peer.family == getattr(_socket, "AF_UNIX", None)
@@ -92,8 +92,8 @@ class Engine(uvicorn.Server):
         await service.prepare()
         if service.failure:
             self._log.add(f"not ready: {service.failure}")
-            # Leave soon, since the next engine may fare better. This file keeps prompts from starting one
-            # each.
+            # Leave soon, since a new engine may succeed. Touching this file keeps the prompt hook from
+            # starting a new engine at every prompt.
             self._idle_limit_s = _SUCCEEDED
             await asyncio.to_thread(Path(self._engine_lock.place.tried).touch, 0o600)
             return
@@ -107,15 +107,19 @@ class Engine(uvicorn.Server):
         await asyncio.to_thread(process.dismiss, self._engine_lock.place, _SUCCEEDED)
 
     async def on_tick(self, counter: int) -> bool:
-        """Look around now and then; uvicorn calls this ten times a second."""
+        """Call `look_around` once a second; uvicorn calls this method ten times a second."""
         if counter % _LOOK == 0 and not self.should_exit:
             self.look_around()
         return await super().on_tick(counter)
 
     def look_around(self) -> None:
-        """Leave if the engine is idle or too large, or its socket is gone, but not while it has requests."""
+        """Leave if the engine has been idle for long, uses too much memory, or can't be found any more.
+
+        It never leaves while requests are running.
+        """
         now = time.monotonic()
         requests_inside = self._admission.inside.total()
+        # The second condition finds requests that came and went since the last look.
         if requests_inside or self._admission.requests != self._requests_seen:
             self._requests_seen = self._admission.requests
             self._last_request_at = now
@@ -130,16 +134,16 @@ class Engine(uvicorn.Server):
             self._leave("its socket is gone")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let another engine take over at once, and finish running requests."""
+        """Give up the lock and the socket, so that another engine can start; then finish running requests."""
         requests = self._admission.inside.total()
         self._log.add(f"stopping: {self._reason}; {requests} requests to finish")
         self._admission.leaving = True
         self._engine_lock.leave()
-        await asyncio.sleep(_LATECOMERS)
+        await asyncio.sleep(_LATECOMERS)  # a refusal tells late clients to ask the next engine
         await super().shutdown(sockets)
 
     def leave(self, idle_seconds: float = 0) -> None:
-        """Leave at once, or once the engine has been idle for so many seconds."""
+        """Leave at once, or with `idle_seconds` once the engine has been idle for that long."""
         if idle_seconds:
             self._idle_limit_s = min(self._idle_limit_s, idle_seconds)
         else:

@@ -42,7 +42,10 @@ class Metrics:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on to the application, and count it by its route and the answer's status."""
+        """Pass a request on to the application, and count it by its route and the answer's status.
+
+        The status is 0 if there was no answer.
+        """
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -60,7 +63,7 @@ class Metrics:
         self._requests.labels(route, str(status)).inc()
 
     def text(self) -> bytes:
-        """Return the figures as Prometheus reads them."""
+        """Return the figures in the text format of Prometheus."""
         return generate_latest(self._registry)
 
     def count(self, verdict: Verdict) -> None:

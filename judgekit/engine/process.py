@@ -34,9 +34,10 @@ _TRIES = 10
 
 
 class EngineLock(NamedTuple):
-    """The claim to be a place's engine: `lock` keeps other engines out; clients must send the `token`.
+    """This process's right to be the engine at `place`.
 
-    `mark` identifies `entrance`, by which clients find the engine; another process may have replaced it.
+    `lock` is a descriptor that keeps other engines out. Clients find the engine by the file `entrance`, and
+    must send the `token`. `mark` tells whether another process has replaced that file.
     """
 
     place: EngineAddress
@@ -47,11 +48,14 @@ class EngineLock(NamedTuple):
     token: str = ""
 
     def taken_away(self) -> bool:
-        """Whether clients can't find the engine any more."""
+        """Whether the file by which clients find this engine was removed or replaced."""
         return _identify_file(self.entrance) != self.mark
 
     def leave(self) -> None:
-        """Make room for the next engine; from now on the lock says that this one finishes its requests."""
+        """Make room for the next engine: remove the file by which clients find this one, and free the lock.
+
+        The lock is renamed to `….leaving`, which says that this engine is still finishing its requests.
+        """
         with suppress(OSError):
             if not self.taken_away():
                 os.unlink(self.entrance)
@@ -60,14 +64,17 @@ class EngineLock(NamedTuple):
                 os.rename(self.place.lock, f"{self.place.stem}.{os.getpid()}.leaving")
 
     def end(self) -> None:
-        """Remove the engine's files, once its requests are finished."""
+        """Remove the engine's remaining files. It's called when all requests are finished."""
         self.leave()
         with suppress(OSError):
             os.unlink(f"{self.place.stem}.{os.getpid()}.leaving")
 
 
 def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> EngineLock | None:
-    """Become the engine of `place`, and listen; None if another process is. Raises `OSError`."""
+    """Become the engine of `place`, and listen there. None: another process is its engine already.
+
+    Raises `OSError` if the folder isn't private, or listening fails.
+    """
     if not client.private(place.folder):
         raise PermissionError(f"{place.folder} is not private")
     lock = take_lock(place.lock)
@@ -99,20 +106,27 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
 
 
 def take_lock(path: str) -> int | None:
-    """Take the lock at a path for good, and return its descriptor; None if another process has it."""
+    """Lock the file at a path until this process ends, and return its descriptor.
+
+    None if another process has the lock.
+    """
     for _ in range(_TRIES):
         descriptor = locks.take(path)
         if descriptor is None:
             return None
         if _is_still_at(path, descriptor):
             return descriptor
-        # The file was removed between opening and locking it, so the next engine would lock a new file.
+        # Another process removed or renamed the file between our opening and our locking it. This lock
+        # would protect nothing, as the next engine would lock a new file at the path.
         os.close(descriptor)
     return None
 
 
 def _identify_file(path: str) -> tuple[int, int]:
-    """Return a file's device and inode, which another file at the same path doesn't have; -1 if it's gone."""
+    """Return a file's device and inode, which tell it from another file at the same path.
+
+    Both are -1 if there's no file, so that the result equals no file's.
+    """
     try:
         state = os.lstat(path)
     except OSError:
@@ -133,10 +147,14 @@ class Running(NamedTuple):
 
 
 def engines(place: EngineAddress) -> list[Running]:
-    """List the engines of all versions, ours first, leaving ones last; remove files of dead ones."""
+    """List the running engines of all versions in the folder of `place`, and remove files of dead engines.
+
+    Engines of our own version come first, and engines that are leaving come last.
+    """
     engine_by_process: dict[int, Running] = {}
     stem = f"engine-{place.compat_key}-"
-    # In this order, so that an engine that starts leaving in between isn't missed.
+    # An engine that leaves renames its `.lock` to `.leaving`. In this order, one that does so between the two
+    # searches is found by the second.
     for suffix in (".lock", ".leaving"):
         is_leaving = suffix == ".leaving"
         for path in sorted(Path(place.folder).glob(f"{stem}*{suffix}")):
@@ -144,7 +162,7 @@ def engines(place: EngineAddress) -> list[Running]:
             address = EngineAddress(place.folder, place.compat_key, code)
             with suppress(OSError):
                 lock = take_lock(str(path))
-                if lock is None:  # the engine has it, so it's alive
+                if lock is None:  # an engine holds the lock, so it's alive
                     process = _read_process_id(path)
                     if process is not None:
                         engine_by_process[process] = Running(address, process, is_leaving)
@@ -167,9 +185,12 @@ def _remove_files(address: EngineAddress) -> None:
 
 
 def _read_process_id(lock: Path) -> int | None:
-    """Read an engine's process id from its lock; None if the lock is gone, or empty for too long."""
-    end = time.monotonic() + _SIGN_SECONDS
-    while time.monotonic() < end:
+    """Read an engine's process id from its lock file.
+
+    None if the file is gone, or if no process id is written into it for a second.
+    """
+    deadline = time.monotonic() + _SIGN_SECONDS
+    while time.monotonic() < deadline:
         try:
             return int(lock.read_bytes())
         except FileNotFoundError:
@@ -188,7 +209,7 @@ def running() -> list[Running]:
 
 
 def dismiss(place: EngineAddress, idle_seconds: float) -> None:
-    """Ask the engines of other versions to leave once they've been idle for so many seconds."""
+    """Ask the engines of other versions to leave once they've been idle for `idle_seconds`."""
     for engine in engines(place):
         if not engine.leaving and engine.place.code != place.code:
             with suppress(client.NoEngine):
@@ -196,14 +217,17 @@ def dismiss(place: EngineAddress, idle_seconds: float) -> None:
 
 
 def _ask_to_leave(place: EngineAddress, seconds: float, idle_seconds: float = 0) -> None:
-    """Ask an engine to leave, at once or when it's idle; raises `NoEngine` without an answer in `seconds`."""
+    """Ask an engine to leave once it has been idle for `idle_seconds`; 0 means at once.
+
+    Raises `NoEngine` if the engine doesn't answer within `seconds`.
+    """
     with client.Connection(place) as connection:
         body = f'{{"idle_seconds": {idle_seconds:g}}}'.encode()
         connection.ask("POST", "/v1/stop", body, seconds=seconds).read()
 
 
 def health(place: EngineAddress) -> dict[str, Any] | None:
-    """Return an engine's state, or None if it doesn't answer with one."""
+    """Ask an engine for its state, a JSON object; None if it doesn't answer, or answers something else."""
     try:
         state = json.loads(client.health(place, ANSWER_SECONDS))
     except (client.NoEngine, ValueError, RecursionError):
@@ -214,14 +238,17 @@ def health(place: EngineAddress) -> dict[str, Any] | None:
 
 
 def start(seconds: float) -> Running | None:
-    """Start an engine unless there is one, and return it once it's ready; None if it isn't in time."""
-    end = time.monotonic() + seconds
+    """Start an engine unless one is running, wait until it's ready, and return it.
+
+    None if the engine fails, or isn't ready within `seconds`.
+    """
+    deadline = time.monotonic() + seconds
     try:
         with client.connect_or_start(seconds) as connection:
             place = connection.place
     except client.NoEngine:
         return None
-    while time.monotonic() < end:
+    while time.monotonic() < deadline:
         state = health(place)
         if state is not None and state["ready"]:
             return Running(place, state["pid"], leaving=False)
@@ -232,7 +259,10 @@ def start(seconds: float) -> Running | None:
 
 
 def stop(engine: Running, *, at_once: bool = False) -> bool:
-    """End an engine, by force if it doesn't answer or `at_once`; False if it's still finishing its work."""
+    """Ask an engine to stop, and wait until it has ended; False if it's still running after 5 seconds.
+
+    The engine is killed if it doesn't answer, or with `at_once`.
+    """
     if not at_once and not engine.leaving:
         try:
             _ask_to_leave(engine.place, ANSWER_SECONDS)
@@ -241,16 +271,19 @@ def stop(engine: Running, *, at_once: bool = False) -> bool:
     if at_once:
         with suppress(OSError):
             os.kill(engine.process, getattr(signal, "SIGKILL", signal.SIGTERM))
-    end = time.monotonic() + END_SECONDS
-    while any(other.process == engine.process for other in engines(engine.place)):
-        if time.monotonic() > end:
+    deadline = time.monotonic() + END_SECONDS
+    while any(running_engine.process == engine.process for running_engine in engines(engine.place)):
+        if time.monotonic() > deadline:
             return False
         time.sleep(_POLL)
     return True
 
 
 class Log(logging.Handler):
-    """Appends lines to a file of bounded size, as far as they can be written: no arguments of messages."""
+    """Appends lines to a file of bounded size. A line that can't be written is lost.
+
+    Arguments of messages aren't written, since they may quote texts.
+    """
 
     def __init__(self, path: str) -> None:
         super().__init__(logging.WARNING)
@@ -258,7 +291,7 @@ class Log(logging.Handler):
         self._written: dict[str, float] = {}
 
     def add(self, text: str) -> None:
-        """Write one line, with the time and the process, unless the same line was just written."""
+        """Write one line with the time and the process id, unless the same text was written a moment ago."""
         now = time.monotonic()
         recent_texts = {}
         for old_text, written_at in self._written.items():
@@ -270,12 +303,13 @@ class Log(logging.Handler):
         utc = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         line = f"{utc} {os.getpid()} {text}\n"
         with suppress(OSError):
-            # This fails if somebody has removed the folder; `append` would make it again.
+            # If somebody has removed the folder, this fails, and nothing is written. `append` alone would
+            # create the folder again.
             os.stat(os.path.dirname(self._path))
             outputs.append(self._path, line, MAX_BYTES)
 
     def fault(self, error: BaseException) -> None:
-        """Write the kind of an error and the line that raised it; its message may quote texts."""
+        """Write an error's class and the line that raised it, but not its message, which may quote texts."""
         position = ""
         frames = traceback.extract_tb(error.__traceback__)
         if frames:

@@ -92,7 +92,10 @@ class _Meter:
         self.usd = 0.0
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Complete a request, and add its cost, if it's known; a failed call may cost something, too."""
+        """Complete a request, and add the cost of the call to `usd`, also if the call failed.
+
+        An unknown cost counts as 0.
+        """
         try:
             reply = await self._gateway.complete(endpoint, request)
         except GatewayError as error:
@@ -130,9 +133,10 @@ class Replica:
     async def run_in_thread(
         self, work: Callable[[], Value], free_connections: asyncio.Semaphore | None = None
     ) -> Value:
-        """Run `work`, which uses the store, in a thread, once a connection is free for it.
+        """Run `work` in a thread as soon as a connection to the store is free, and return its result.
 
-        A caller that's cancelled meanwhile still waits until `work` has ended.
+        If the caller is cancelled while `work` is running, it still waits until `work` has ended, since a
+        thread can't be stopped and its connection isn't free before.
         """
         async with free_connections or self._free_connections:
             task = asyncio.ensure_future(running.run_in_thread(work))
@@ -144,14 +148,17 @@ class Replica:
 
     @asynccontextmanager
     async def living(self) -> AsyncIterator[None]:
-        """Report this replica as alive while inside, so that others leave its requests alone."""
+        """Report this replica to the store as alive, inside the `async with` block.
+
+        Other replicas leave the requests of a living replica alone.
+        """
         await running.run_in_thread(partial(self._pulse.beat, self.id))
         beating = asyncio.create_task(self._beat())
         try:
             yield
         finally:
             beating.cancel()
-            # Wait for it: otherwise a beat could come after the leave.
+            # Wait until it has ended: otherwise it could report the replica as alive after it has left.
             await asyncio.gather(beating, return_exceptions=True)
             with suppress(JudgekitError):
                 await self._catch_up()
@@ -160,7 +167,10 @@ class Replica:
             self._pulse.close()
 
     async def _beat(self) -> None:
-        """Report this replica as alive again and again, and tidy the store now and then; log failures."""
+        """Report this replica as alive every few seconds, and tidy the store every few minutes.
+
+        It runs until it's cancelled. A failure is logged.
+        """
         tidied_at = time.monotonic()
         own_connection = asyncio.Semaphore()
         while True:
@@ -175,7 +185,10 @@ class Replica:
                 self._log.add(str(error))
 
     async def _catch_up(self) -> None:
-        """Record the ends of attempts that the store couldn't record before; raises if it still can't."""
+        """Record the ends of attempts that the store couldn't record before.
+
+        Raises if the store still fails. The end that failed is kept for the next call.
+        """
         while self._unrecorded_endings:
             ending = self._unrecorded_endings.popleft()
             try:
@@ -189,21 +202,24 @@ class Replica:
         if time.monotonic() - self._tokens_read_at > TOKEN_SECONDS:
             if self._reading_task is None:
                 self._reading_task = asyncio.create_task(self._read_tokens())
-            # Other callers may be waiting for it, too, so a caller that hangs up doesn't cancel it.
+            # A caller that hangs up doesn't cancel the reading, since other callers may be waiting for it.
             await asyncio.shield(self._reading_task)
         if self._failure:
             raise StoreError(self._failure)
 
     async def _read_tokens(self) -> None:
-        """Read the tokens, and remember a failure for those who ask next."""
+        """Read the tokens from the store, and log damaged rows that are new.
+
+        This never raises `JudgekitError`: a failure is kept, and `look` raises it.
+        """
         try:
-            tokens, damaged = read_tokens(await self.run_in_thread(self.tokens.rows))
+            tokens, damaged_names = read_tokens(await self.run_in_thread(self.tokens.rows))
             self._holder_by_sha256 = {token.sha256: token.name for token in tokens}
             self._failure = ""
-            if damaged != self._damaged:
-                names = ", ".join(damaged)
+            if damaged_names != self._damaged:
+                names = ", ".join(damaged_names)
                 self._log.add(f"these rows of tokens are none, and let nobody in: {names}")
-            self._damaged = damaged
+            self._damaged = damaged_names
         except JudgekitError as error:
             self._log.add(str(error))
             self._failure = "the store does not answer; try again"
@@ -212,7 +228,10 @@ class Replica:
             self._reading_task = None
 
     async def holder(self, token: str) -> str | None:
-        """Return the name of a token's holder, or None if it's unknown; raises `StoreError`."""
+        """Return the name of a token's holder, or None if the token is unknown.
+
+        Raises `StoreError` if the tokens can't be read.
+        """
         await self.look()
         return self._holder_by_sha256.get(sha256_of(token))
 
@@ -261,8 +280,11 @@ class Replica:
         return stored.encode()
 
     async def _retry_in_thread(self, work: Callable[[], Value]) -> Value:
-        """Run `work`, retrying for a while: an answer that's been paid for mustn't get lost."""
-        # The pause that a failure suggests to clients doesn't bind this loop.
+        """Run `work` in a thread, and retry it for 15 seconds while it raises `StoreError`.
+
+        It stores an answer that has been paid for, and that mustn't get lost.
+        """
+        # A failure also suggests a pause, but that's meant for clients: this loop doesn't keep to it.
         tries = retrying.Tries(inf, (_AGAIN_SECONDS,), keeps_to_request=False)
 
         def may_pass(failure: Exception, _: int) -> bool:
@@ -273,7 +295,10 @@ class Replica:
 
 
 def _read_budget(settings: Config) -> Budget | None:
-    """Return the configured budget, None if there's none; raises `ConfigError` if it can't be kept."""
+    """Return the configured budget, or None if none is configured.
+
+    Raises `ConfigError` if it can't be kept: without a store, or without a suitable limit for each judging.
+    """
     server = settings.server
     limit = settings.judge.max_cost_usd
     if server.budget_usd is None:
@@ -290,7 +315,10 @@ def _read_budget(settings: Config) -> Budget | None:
 
 
 def joined(settings: Config, log: Log) -> Replica | None:
-    """Join the configured store as a replica; None without a store; raises `ConfigError`."""
+    """Make this process a replica of the configured store; None if no store is configured.
+
+    Raises `ConfigError` if the store can't be used, or the budget can't be kept.
+    """
     budget = _read_budget(settings)
     if settings.server.store is None:
         return None

@@ -27,9 +27,13 @@ _FAULT = 70  # of sysexits.h: unavailable, cannot create, software
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the engine in a new process; return an exit code in the starter's process as soon as it listens."""
+    """Start the engine, in the child process that `start` of the client created.
+
+    Once the engine's socket listens, this process forks. The parent returns 0. The child is the engine: it
+    serves requests, and never returns. If the engine can't start, an exit code other than 0 is returned.
+    """
     if os.name != "nt":
-        # A reader that waits for the end of a pipe must not wait for the engine's.
+        # Close the pipes that were inherited: their readers would wait for as long as the engine runs.
         os.closerange(3, _MOST_DESCRIPTORS)
         os.chdir("/")
     if not all(importlib.util.find_spec(name) for name in _NEEDED):

@@ -105,7 +105,7 @@ class CheckedRoute(APIRoute):
     """Refuses a request with a character that no ledger can hold, wherever in it, before it is looked at."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Build the route's handler, which answers 400 to a text that can't be stored."""
+        """Build the route's handler. It answers 400 to a request with a text that can't be stored."""
         handle = super().get_route_handler()
 
         async def checked(request: Request) -> Response:
@@ -207,7 +207,7 @@ async def judge(
         verdict = await judge_document()
         if unknown_fields == records.READS_ON:
             return verdict
-        # Clients of earlier versions refuse a verdict with fields that they don't know.
+        # The client may be of an earlier version, which refuses a verdict with fields that it doesn't know.
         record = json.loads(verdict)
         records.drop_later_fields(record)
         return json.dumps(record, ensure_ascii=False).encode()
@@ -235,7 +235,8 @@ async def judge(
         if replica is None:
             verdict = await judge_and_count(limited_judge)
             return verdict.model_dump_json(by_alias=True).encode()
-        # The text as it was sent identifies a request: other versions would serialise it differently.
+        # A request is identified by its text as the client sent it. Serialising `body` again could give
+        # another text in another version of the server.
         text = (await request.body()).decode("utf-8", "surrogateescape")
         return await replica.answer(holder, idempotency_key, text, limited_judge, judge_and_count)
 
@@ -283,18 +284,24 @@ def lines(
     ] = "all",
 ) -> StreamingResponse:
     """Return the lines of the team's ledger, one JSON object a line."""
-    wanted = LineFilter(since=store.point(since), project=None if project == "all" else project)
-    # Lines aren't parsed here: a line of this kind has this text in it, and every line has "".
+    line_filter = LineFilter(
+        since=store.point(since), project=None if project == "all" else project
+    )
+    # Lines aren't parsed here. A line of the wanted kind has this text in it. The text is b"" for all kinds,
+    # since every line contains that.
     text_of_kind = b"" if kind == "all" else f'"judgekit/{kind}@'.encode()
     replica: Replica | None = request.app.state.replica
 
     def yield_parts() -> Iterator[bytes]:
-        """Yield the lines in parts of equal size; only the last part may be shorter, or empty."""
+        """Yield the lines in parts of `_PART` bytes, which may end within a line.
+
+        The last part may be shorter, or empty.
+        """
         buffer = bytearray()
         if replica is not None:
-            raw_lines = replica.database.lines(wanted.since, wanted.project)
+            raw_lines = replica.database.lines(line_filter.since, line_filter.project)
         else:
-            raw_lines = (entry.raw for entry in store.entries([store.home()], wanted))
+            raw_lines = (entry.raw for entry in store.entries([store.home()], line_filter))
         for raw in raw_lines:
             if text_of_kind not in raw:
                 continue
@@ -304,8 +311,8 @@ def lines(
                 del buffer[:_PART]
         yield bytes(buffer)
 
-    # If it fails before anything is sent, the client gets an error of its own. Later, the connection ends
-    # without the last chunk, so that the client knows that lines are missing.
+    # Read the first part before answering: if that fails, the client gets a proper error. If a later part
+    # fails, the connection ends without the last chunk, and so the client knows that lines are missing.
     parts = yield_parts()
     first_part = next(parts)
     return StreamingResponse(chain([first_part], parts), media_type=local.LINES)

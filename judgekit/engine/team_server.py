@@ -73,7 +73,7 @@ class PatientProtocol(H11Protocol):
     _unread_since: float | None = None  # None while the client has nothing to read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to watch a connection; if there are too many, close the one that's been idle longest."""
+        """Begin to watch a new connection. If there are too many, close the one that's been idle longest."""
         super().connection_made(transport)
         self._look()
         if len(self.connections) <= MOST_CONNECTIONS:
@@ -96,7 +96,7 @@ class PatientProtocol(H11Protocol):
         return cycle is None or cycle.response_complete  # type: ignore[redundant-expr]
 
     def resume_writing(self) -> None:
-        """Start the time for reading anew: the client has read a part of its answer."""
+        """Restart the time limit for reading, since the client has read a part of its answer."""
         super().resume_writing()
         self._unread_since = None
 
@@ -107,7 +107,7 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
-        """Answer malformed HTTP, or too long a head, in the same form as other errors."""
+        """Answer a request that isn't valid HTTP, or has too long a head, with JSON like other errors."""
         body = error_body("input", _NO_REQUEST, Exit.BAD_INPUT)
         headers = [
             ("content-type", JSON),
@@ -122,7 +122,10 @@ class PatientProtocol(H11Protocol):
         self.transport.close()
 
     def _look(self) -> None:
-        """Hang up when the client has sent, or left unread, the same thing for too long."""
+        """Close the connection if the client is too slow; otherwise look again in some seconds.
+
+        It's too slow if it takes too long to send a request, or to read its answer.
+        """
         now = time.monotonic()
         state = (self.conn.their_state, self.cycle)
         if state != self._state:
@@ -197,13 +200,17 @@ def serve(
 
 
 def _check_tls(host: str, certificate: Path | None, key: Path | None) -> None:
-    """Raise `UsageError` if others could read the traffic, `ConfigError` for a damaged certificate."""
+    """Check whether traffic on `host` would be encrypted, or stays on this machine.
+
+    Raises `UsageError` if neither is the case, or if only one of `certificate` and `key` is given. Raises
+    `ConfigError` if the certificate can't be loaded with its key.
+    """
     if bool(certificate) != bool(key):
         raise UsageError("--tls-cert and --tls-key must be given together")
     if certificate is not None:
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-        except OSError:  # errors of TLS are among them
+        except OSError:  # `ssl.SSLError` is a subclass
             raise ConfigError(
                 f"{certificate}, {key}: no certificate and its key; expected PEM"
             ) from None
@@ -214,7 +221,7 @@ def _check_tls(host: str, certificate: Path | None, key: Path | None) -> None:
 
 
 def _open_listener(host: str, port: int) -> socket.socket:
-    """Listen on the first address of a host; raises `ConfigError` if that's impossible."""
+    """Listen on the first address that `host` resolves to; raises `ConfigError` if that fails."""
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = addresses[0]
@@ -229,12 +236,12 @@ def _open_listener(host: str, port: int) -> socket.socket:
 
 
 def _raise_descriptor_limit() -> None:
-    """Let this process open more files and connections, as far as the system allows."""
+    """Let this process open `_DESCRIPTORS` files and connections, or as many as the system allows."""
     with suppress(ImportError, ValueError):  # Windows; a system that allows fewer
         import resource  # noqa: PLC0415 - not on Windows
 
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # A negative limit is none.
-        if 0 <= soft < _DESCRIPTORS:
-            wanted = _DESCRIPTORS if hard < 0 else min(hard, _DESCRIPTORS)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        # A negative number means that there's no limit.
+        if 0 <= soft_limit < _DESCRIPTORS:
+            new_limit = _DESCRIPTORS if hard_limit < 0 else min(hard_limit, _DESCRIPTORS)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard_limit))
