@@ -47,20 +47,25 @@ class Agreement(ReportPart):
     """How many rows `deep` judged twice, and how many of them got the same verdict."""
 
     def describe(self) -> list[str]:
-        """Describe the promise's effect in up to four lines."""
-        decided = f"{self.first_tier} decided {self.decided_by_first:,} of {self.rows:,} rows"
-        asked = f"{STRONG} was asked about {self.strong_calls:,}"
+        """Describe the promise's effect in one line, and in up to three more.
+
+        Those say how often the tiers agree, what was saved, and how often `deep` repeats its verdict.
+        """
+        first_tier_text = (
+            f"{self.first_tier} decided {self.decided_by_first:,} of {self.rows:,} rows"
+        )
+        strong_text = f"{STRONG} was asked about {self.strong_calls:,}"
         if self.sampled:
-            asked += f" ({self.sampled:,} of them drawn as a sample)"
-        lines = [f"promise {self.promise:g}: {decided}; {asked}"]
+            strong_text += f" ({self.sampled:,} of them drawn as a sample)"
+        lines = [f"promise {self.promise:g}: {first_tier_text}; {strong_text}"]
         if self.decided_by_first:
-            least = f"at least {self.least:.1%} with 95 % confidence"
-            lines.append(f"agreement with {STRONG} alone: about {self.estimate:.1%}, {least}")
+            least_text = f"at least {self.least:.1%} with 95 % confidence"
+            lines.append(f"agreement with {STRONG} alone: about {self.estimate:.1%}, {least_text}")
             lines.append(self._describe_savings())
         if self.judged_twice:
-            twice = counted(self.judged_twice, "row", "rows")
-            agreed = f"{self.same_twice:,} of {twice} that it judged twice"
-            lines.append(f"{STRONG} agrees with itself on {agreed}")
+            judged_twice_text = counted(self.judged_twice, "row", "rows")
+            same_twice_text = f"{self.same_twice:,} of {judged_twice_text} that it judged twice"
+            lines.append(f"{STRONG} agrees with itself on {same_twice_text}")
         return [line for line in lines if line]
 
     def _describe_savings(self) -> str:
@@ -86,7 +91,10 @@ class Call(NamedTuple):
 
     @classmethod
     def of(cls, rounds: Sequence[Round]) -> Call | None:
-        """Add up the rounds of a tier; None if it has none."""
+        """Add up the costs of a tier's rounds, with the time of the slowest one.
+
+        None if there are no rounds. The cost is None if the cost of any round isn't known.
+        """
         if not rounds:
             return None
         usd: float | None = 0.0
@@ -110,7 +118,7 @@ class PromisedRow(NamedTuple):
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> PromisedRow | None:
-        """Read the record of a verdict; None if it has no promise, or isn't a valid verdict."""
+        """Read the record of a verdict. None if the record has no promise, or isn't a valid verdict."""
         if not isinstance(record.get("promise"), dict):
             return None
         try:
@@ -147,7 +155,11 @@ class _Group:
 
     @property
     def estimate(self) -> float:
-        """How many final opinions probably disagree with `deep`, going by the sample; 0 without a sample."""
+        """Estimate how many opinions outside the sample would differ from those of `deep`.
+
+        The sample's rows are checked by `deep`, and `rate` is the share of rows drawn for it. Without a
+        sample (`rate` is 0) the estimate is 0.
+        """
         if not self.rate:
             return 0.0
         # Each row of the sample stands for (1 - rate) / rate rows outside it.
@@ -196,11 +208,13 @@ class AgreementTally:
         self._note_agreement(row)
 
     def _note_agreement(self, row: PromisedRow) -> None:
-        """Add a row to its group: in strict mode, the opinions that accept are a group of their own."""
+        """Count a row in its group.
+
+        In strict mode, rows that the first tier accepts are a group of their own.
+        """
         promise = row.promise
-        if (
-            promise.first is None or promise.rate is None
-        ):  # the first tier has no opinion, or no sample
+        # Without an opinion of the first tier, or without a sample, there's nothing to compare.
+        if promise.first is None or promise.rate is None:
             return
         is_strict = row.mode == "strict"
         is_apart = is_strict and promise.first == "accept"
@@ -222,7 +236,11 @@ class AgreementTally:
 
     @property
     def _saved_usd(self) -> float | None:
-        """The money saved against asking `deep` about every row; None if a call's cost isn't known."""
+        """The US dollars saved against asking `deep` about every row.
+
+        None if the cost of a call isn't known, or if `deep` was asked about no row: then its price is
+        unknown.
+        """
         first_usd = 0.0
         strong_usd = 0.0
         for call in self._first:
@@ -240,7 +258,10 @@ class AgreementTally:
 
     @property
     def _saved_seconds(self) -> float | None:
-        """The time saved against asking `deep` about every row; None if it was asked about none."""
+        """The seconds of calls saved against asking `deep` about every row.
+
+        None if `deep` was asked about none.
+        """
         if not self._strong:
             return None
         first_seconds = sum(call.seconds for call in self._first)

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def parquet_module(name: str, what: str = "Parquet") -> ModuleType:
-    """Import `pyarrow.parquet`. If it isn't installed, raises `InputError` about the file of this name."""
+    """Import `pyarrow.parquet`. If it isn't installed, raises `InputError`.
+
+    The error begins with the file's `name`, and says that `what` (such as "Parquet") needs pyarrow.
+    """
     try:
         from pyarrow import parquet  # noqa: PLC0415 - an extra, which only Parquet needs
     except ImportError as error:
@@ -40,6 +43,7 @@ def plain_cells(column: pa.Array) -> list[Any]:
         column = column.cast(pa.time64("us"), safe=False)
     try:
         return [plain_value(cell) for cell in column.to_pylist()]
+    # Some value can't be converted: convert one by one, so that only this cell becomes a `CellError`.
     except (ValueError, OverflowError, NoJsonValueError):
         return [_plain_cell(cell) for cell in column]
 

@@ -39,7 +39,8 @@ class BatchRunner(BatchRun):
     async def judge(self, rows: Iterator[PendingRow], on_record: OnRecord) -> None:
         """Judge rows in batches, and pass their records to `on_record`.
 
-        Raises `InputError` if the batches can't go on, or the manifest can't be used.
+        Raises `InputError` if the batches can't go on, or if the manifest (the file that lists them) can't
+        be used.
         """
         manifest = open_manifest(
             f"{self.out}.batch", is_fresh=self.is_fresh, is_trusted=self.is_trusted
@@ -48,7 +49,7 @@ class BatchRunner(BatchRun):
             self.note(
                 f"{file} at the provider may be of this run: nothing proves it, so it is not deleted"
             )
-        room = asyncio.Semaphore(batches.AT_ONCE)
+        free_places = asyncio.Semaphore(batches.AT_ONCE)
         gateway = BatchGateway(self, manifest)
         judge_of = judges(gateway, self.project, self.request, self._with_batch_deadlines)
         try:
@@ -56,9 +57,9 @@ class BatchRunner(BatchRun):
                 group.create_task(gateway.drive())
                 # In a thread, because a row may come from standard input, which makes us wait.
                 while pending := await running.run_in_thread(partial(next, rows, None)):
-                    await room.acquire()
+                    await free_places.acquire()
                     task = group.create_task(gateway.judge(pending, judge_of, on_record))
-                    task.add_done_callback(lambda _: room.release())
+                    task.add_done_callback(lambda _: free_places.release())
                 gateway.all_came()
             if not self.work.stopped.is_set():
                 await gateway.finish()
@@ -74,12 +75,17 @@ class BatchRunner(BatchRun):
             await gateway.aclose()
 
     def _with_batch_deadlines(self, judge: Judge[Any, Any, Any]) -> Judge[Any, Any, Any]:
-        """Make a judge wait as long as batches take; raises `UsageError` if it can't ask in batches."""
+        """Return a copy of a judge that waits as long as batches take.
+
+        Raises `UsageError` if the judge's models can't be asked in batches.
+        """
         judge = self.adapt(judge)
         models_by_tier = judge.models_by_tier
-        why = self._refusal(judge, [*chain(*models_by_tier.values())])
-        if why:
-            raise UsageError(f"--batch: {why}; judge without --batch, or with other models")
+        refusal_reason = self._refusal(judge, [*chain(*models_by_tier.values())])
+        if refusal_reason:
+            raise UsageError(
+                f"--batch: {refusal_reason}; judge without --batch, or with other models"
+            )
 
         def others() -> list[Any]:
             """List the other providers' models that can be asked in batches, too."""
@@ -103,11 +109,14 @@ class BatchRunner(BatchRun):
         return replace(waiting_judge, cache=cache)
 
     def _refusal(self, judge: Judge[Any, Any, Any], models: Sequence[Endpoint]) -> str | None:
-        """Say why models can't be asked in batches, or why the cost limit can't be kept; None if they can."""
+        """Say why the judge can't ask its models in batches; None if it can.
+
+        A model may not offer batches, or the cost limit can't be kept because a model's price isn't known.
+        """
         for model in models:
-            why = refusal(model)
-            if why:
-                return why
+            refusal_reason = refusal(model)
+            if refusal_reason:
+                return refusal_reason
         if self.request.max_cost_usd is not None:
             for model in models:
                 if price(model, 1, 1) is None:

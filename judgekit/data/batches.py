@@ -161,16 +161,19 @@ class BatchGateway:
     # Rows' calls
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Reply from the cache, a batch or a live call; if a style is refused, ask in a weaker one."""
+        """Reply from the cache, from a batch, or from a live call if the batches have no answer.
+
+        If the provider refuses the style of the call, asks again in a weaker style.
+        """
         address = endpoint.api_base, endpoint.model
         styles = self._styles.setdefault(address, [CallStyle(endpoint.output)])
         refused: list[CallStyle] = []
         while True:
             style = self._choose_style(endpoint, request, styles, refused)
             custom_id = _custom_id(endpoint, request, style)
-            kept = await self._find_kept(custom_id, endpoint, request)
-            if kept is not None:
-                return kept
+            cached_reply = await self._find_kept(custom_id, endpoint, request)
+            if cached_reply is not None:
+                return cached_reply
             while (answer := self._manifest.answer(custom_id)) is None:
                 why_missing = await self._wait_for_answer(custom_id, endpoint, request, style)
                 if why_missing is not None:
@@ -191,7 +194,7 @@ class BatchGateway:
     async def _find_kept(
         self, custom_id: str, endpoint: Endpoint, request: Request
     ) -> Reply | None:
-        """Look a reply up in the cache, unless a batch has the request already."""
+        """Look a reply up in the cache. None if it isn't there, or if the request is already in a batch."""
         if self._cache is None or self._manifest.has(custom_id):
             return None
         return await running.run_in_thread(partial(self._cache.find, endpoint, request))
@@ -219,7 +222,10 @@ class BatchGateway:
         styles: Sequence[CallStyle],
         refused: Sequence[CallStyle],
     ) -> CallStyle:
-        """Choose the style in which the request was already sent (it's paid for), else the latest one."""
+        """Choose the style in which the request was already sent, since that answer is paid for.
+
+        If it wasn't sent yet, choose the latest style that wasn't refused.
+        """
         usable = [style for style in styles if style not in refused]
         for style in usable:
             if self._manifest.has(_custom_id(endpoint, request, style)):
@@ -227,7 +233,10 @@ class BatchGateway:
         return usable[-1]
 
     def _distrust(self, styles: list[CallStyle], style: CallStyle) -> None:
-        """Ask in a weaker format from now on: with this one the address doesn't hold replies to a schema."""
+        """Ask in a weaker format from now on.
+
+        With the format of `style`, the address doesn't hold its replies to a schema.
+        """
         latest = styles[-1]
         has_changed_since = latest.mode != style.mode  # another row has already noticed
         if not has_changed_since and style.mode in WEAKER:
@@ -250,7 +259,10 @@ class BatchGateway:
     async def _wait_for_answer(
         self, custom_id: str, endpoint: Endpoint, request: Request, style: CallStyle
     ) -> str | None:
-        """Wait until the manifest has a request's answer. Returns None, or the reason if none will come."""
+        """Wait until the manifest has a request's answer, and return None then.
+
+        If no answer will come, returns the reason.
+        """
         if not self._manifest.has(custom_id):
             self._requests_in_making += 1
             try:
@@ -258,13 +270,11 @@ class BatchGateway:
                     path, body = await batches.body_of(endpoint, request, style)
             finally:
                 self._requests_in_making -= 1
-            if not self._manifest.has(
-                custom_id
-            ):  # another row may have added the same one meanwhile
-                place = BatchPlace(
+            if not self._manifest.has(custom_id):
+                batch_place = BatchPlace(
                     endpoint.profile.provider, endpoint.api_base or "", endpoint.model, path
                 )
-                self._manifest.add(custom_id, place, body)
+                self._manifest.add(custom_id, batch_place, body)
                 self._run.work.waits_for = f"all requests ({len(self._waiting) + 1:,} so far)"
                 if self._limit is not None:
                     self._costs[custom_id] = batches.estimate(endpoint, body)
@@ -284,8 +294,8 @@ class BatchGateway:
     async def _ask_live(self, endpoint: Endpoint, request: Request, why_missing: str) -> Reply:
         """Make a call that no batch answered, at the usual price.
 
-        Raises `Unanswered` if the row is left to the next run, and `GatewayError` if the cost limit stops a
-        row after some of its calls were answered.
+        Raises `Unanswered` if the row is left to the next run. Raises `GatewayError` if the cost limit is
+        reached after some of the row's calls were answered: then the row gets an error.
         """
         is_spent = why_missing == FailureKind.BUDGET
         limit = self._limit
@@ -307,7 +317,7 @@ class BatchGateway:
     async def judge(
         self, pending: PendingRow, judge_of: Callable[[Any], Any], on_record: OnRecord
     ) -> None:
-        """Judge a row as usual and pass its record to `on_record`; its calls wait for batches."""
+        """Judge a row as usual, and pass its record to `on_record`. The row's calls wait for batches."""
         row = _Row()
         self._open_rows += 1
         _row.set(row)
@@ -321,6 +331,8 @@ class BatchGateway:
         except Unanswered as reason:
             self._is_manifest_needed = True
             if reason.args:
+                # With a reason, the row gets an error. Without one, the money is spent, and the row is left
+                # as it is.
                 on_record(pending._replace(error=str(reason)), None)
             else:
                 self._run.work.is_spent = True
@@ -337,7 +349,7 @@ class BatchGateway:
         self._changed.set()
 
     async def drive(self) -> None:
-        """Submit, wait and collect until all rows are judged; raises `InputError` if that can't go on."""
+        """Submit, wait and collect until all rows are judged; raises `InputError` if batches can't go on."""
         while await self._wait_until_blocked():
             # Under a limit, the cost of the running batches must be known before we choose more requests.
             if self._limit is None or not self._awaited_batches():
@@ -349,6 +361,7 @@ class BatchGateway:
                 while self._is_under_way():
                     work = partial(self._advance_batches, seconds)
                     is_over = await retrying.call(work, tries, passes=self._may_go_on)
+                    # Poll often after a batch has ended; else poll less and less often.
                     seconds = shortest if is_over else min(seconds * 1.5, longest)
             except GatewayError as failure:
                 raise InputError(f"{failure.message}; run the same command to go on") from None
@@ -371,13 +384,14 @@ class BatchGateway:
         """Wait until every open row waits for an answer. Returns False if all rows are done."""
         while self._is_reading_rows or self._open_rows:
             self._changed.clear()
-            has_all = not self._is_reading_rows or self._open_rows >= AT_ONCE
-            do_all_wait = self._open_rows == self._waiting_rows
-            is_blocked = has_all and do_all_wait and not self._requests_in_making
+            has_all_rows = not self._is_reading_rows or self._open_rows >= AT_ONCE
+            are_all_waiting = self._open_rows == self._waiting_rows
+            is_blocked = has_all_rows and are_all_waiting and not self._requests_in_making
             if not is_blocked:
                 await self._changed.wait()
                 continue
-            try:  # a row that waits for one call may be about to make another
+            # A row that waits for one call may be about to make another, so we see if anything changes.
+            try:
                 async with asyncio.timeout(SETTLED):
                     await self._changed.wait()
             except TimeoutError:
@@ -385,7 +399,7 @@ class BatchGateway:
         return False
 
     def _open_batches(self) -> list[tuple[Submitted, BatchCalls]]:
-        """List the batches not yet collected, at addresses that the settings lead to."""
+        """List the batches that aren't collected yet, if the user's settings lead to their address."""
         reachable = []
         for batch in self._manifest.batches():
             if batch.provider_files is None:
@@ -404,7 +418,10 @@ class BatchGateway:
         return active
 
     def _choose_requests(self) -> None:
-        """Choose the requests of this round: those that rows wait for, as far as the cost limit allows."""
+        """Choose the requests of this round: those that rows wait for, as far as the cost limit allows.
+
+        The others are forgotten. If nothing is left to submit or to wait for, all waiting rows are woken.
+        """
         planned_usd = self._spent
         max_usd = inf if self._limit is None else self._limit * (1 + INEXACT)
         dropped: dict[str, str] = {}  # reasons by custom id
@@ -420,21 +437,22 @@ class BatchGateway:
             # The manifest was changed, or came from elsewhere.
             problem = f"{self._manifest.path} leads to no batch of this address"
             dropped = dict.fromkeys(self._waiting, problem)
-        for custom_id, why in dropped.items():
-            self._resolve(custom_id, why)
+        for custom_id, reason in dropped.items():
+            self._resolve(custom_id, reason)
 
     async def _advance_batches(self, seconds: float) -> bool:
-        """Submit as much as we can, wait, then poll the batches. Returns True if one of them is over."""
+        """Submit as many batches as we can, wait, then poll all batches. Returns True if a batch is over."""
         if not self._is_under_way():  # a failed submission may have been the last one
             return True
         await self._recover()
-        for place, custom_ids in self._batches_to_submit():
-            at_work = _count_in_place(place, self._awaited_batches())
-            max_batches = self._max_batches.get(place)
-            is_place_full = max_batches is not None and at_work >= max_batches
-            if at_work and is_place_full:
+        for batch_place, custom_ids in self._batches_to_submit():
+            running_count = _count_in_place(batch_place, self._awaited_batches())
+            max_batches = self._max_batches.get(batch_place)
+            is_place_full = max_batches is not None and running_count >= max_batches
+            # If none is at work there, nothing would ever make room, so we submit all the same.
+            if running_count and is_place_full:
                 continue
-            if not await self._submit(place, custom_ids, at_work):
+            if not await self._submit(batch_place, custom_ids, running_count):
                 break
         await asyncio.sleep(seconds)
         fetched = []
@@ -449,16 +467,17 @@ class BatchGateway:
                     accepted.append((submitted, calls))
         states = []
         for submitted, calls, batch in fetched:
-            at_work = _count_in_place(submitted.place, accepted)
-            states.append(await self._collect(submitted, calls, batch, at_work))
+            running_count = _count_in_place(submitted.place, accepted)
+            states.append(await self._collect(submitted, calls, batch, running_count))
         self._run.work.waits_for = ", ".join(state for state in states if state is not None)
-        return None in states  # the state of a batch that's over
+        return None in states  # `_collect` returns None for a batch that's over
 
     async def _fetch_state(self, submitted: Submitted, calls: BatchCalls) -> Batch | None:
         """Fetch a batch's state from its provider.
 
-        If the provider doesn't know the batch, the error says what to do: it may be there with another key
-        or project. Under `--fresh` the batch is forgotten (None), and its requests are submitted anew.
+        If the provider doesn't know the batch, raises `GatewayError` with a hint: the batch may belong to
+        another key or project. Under `--fresh` it's forgotten instead, its requests are submitted anew, and
+        the result is None.
         """
         try:
             return await calls.retrieve(str(submitted.id))
@@ -467,15 +486,18 @@ class BatchGateway:
                 raise
             path = self._manifest.path
             if not self._run.is_fresh:
-                why = f"deleted, too old, or of another key; without it: --fresh, or remove {path}"
-                failure.message += f" (batch {submitted.id} in {path}: {why})"
+                hint = f"deleted, too old, or of another key; without it: --fresh, or remove {path}"
+                failure.message += f" (batch {submitted.id} in {path}: {hint})"
                 raise
         await self._release(submitted, calls)
         self._run.note(f"batch {submitted.id} is unknown to its provider: it is asked anew")
         return None
 
     async def _submit(self, place: BatchPlace, custom_ids: Sequence[str], at_work: int) -> bool:
-        """Submit a batch. Returns False if the provider wants no more now; raises `GatewayError`."""
+        """Submit a batch. Returns False if the provider takes no more now.
+
+        Raises `GatewayError` for any other failure.
+        """
         calls = _find_calls(place)
         batch = self._manifest.intend(uuid.uuid4().hex, place, custom_ids)
         assert calls is not None  # noqa: S101 - a row has just asked there
@@ -513,7 +535,10 @@ class BatchGateway:
             raise GatewayError(FailureKind.RATE_LIMIT, why)
 
     async def _release(self, batch: Submitted, calls: BatchCalls) -> None:
-        """Forget a batch that asked nothing, and delete the provider's copy of its requests."""
+        """Forget a batch that the provider never ran, and delete the provider's copy of its requests.
+
+        The copy is deleted only if this run's own user uploaded it (`is_ours`).
+        """
         self._manifest.release(batch)
         if not batch.is_ours:
             return
@@ -524,7 +549,10 @@ class BatchGateway:
                 await calls.delete(file)
 
     async def _recover(self) -> None:
-        """Look for batches whose submission was interrupted: they may exist, and must not be made twice."""
+        """Look for batches whose submission was interrupted: they may exist, and must not be made twice.
+
+        A batch that the provider doesn't have is released.
+        """
         for batch, calls in self._open_batches():
             if batch.id:
                 continue
@@ -585,7 +613,7 @@ class BatchGateway:
         return None
 
     def _resolve(self, custom_id: str, why_missing: str | None) -> None:
-        """Wake the rows that wait for a request. `why_missing` is None if its answer is there."""
+        """Wake the rows that wait for a request. `why_missing` is None if the request's answer has come."""
         self._costs.pop(custom_id, None)
         waiting = self._waiting.pop(custom_id, None)
         if waiting is None:
@@ -602,6 +630,7 @@ class BatchGateway:
             calls = _find_calls(batch.place)
             if calls is None or batch.provider_files is None:
                 continue
+            # Files that a manifest from elsewhere names may be somebody else's, so they stay.
             files = batch.provider_files if batch.is_ours else ()
             for file in files:
                 if not file:  # the batch came without a file of requests
@@ -613,7 +642,10 @@ class BatchGateway:
             self._manifest.end(batch)
 
     async def finish(self) -> None:
-        """Remove the manifest after a complete run, unless the next run needs it."""
+        """Remove the manifest after a complete run, unless the next run needs it.
+
+        First collects the batches that have ended since, and names those that go on without us.
+        """
         with suppress(GatewayError):
             await self._recover()
             for submitted, calls in self._open_batches():
@@ -623,9 +655,9 @@ class BatchGateway:
                         await self._collect(submitted, calls, batch, at_work=0)
         await self._delete_collected()
         unfinished = self._manifest.batches()
-        for batch_left in unfinished:
-            place = batch_left.place
-            name = f"batch {batch_left.id} at {place.base or place.provider}"
+        for unfinished_batch in unfinished:
+            batch_place = unfinished_batch.place
+            name = f"batch {unfinished_batch.id} at {batch_place.base or batch_place.provider}"
             self._run.note(
                 f"{name} goes on, but no row waits for it; cancel it there, or run this again"
             )
@@ -634,7 +666,7 @@ class BatchGateway:
 
 
 def _is_over(batch: Batch) -> bool:
-    """Whether a batch is over. With a status that we don't know, it's over at its deadline."""
+    """Whether a batch is over. A batch whose status we don't know is over after its deadline."""
     if batch.status in ("completed", *_MISSING):
         return True
     is_late = batch.deadline is not None and time.time() > batch.deadline
@@ -661,16 +693,16 @@ def _count_in_place(place: BatchPlace, active: Iterable[tuple[Any, ...]]) -> int
 def _custom_id(endpoint: Endpoint, request: Request, style: CallStyle) -> str:
     """Hash everything that's sent, except the random mark around quoted texts.
 
-    If a model is asked again after a reply that couldn't be read, that request gets another id.
+    A request that repeats a question, because the first reply couldn't be read, gets an id of its own.
     """
     text = f"{hash_of_call(endpoint, request)} {'reask' in request.call_key.part} {style.stamp()}"
     return hashlib.sha256(text.encode()).hexdigest()[:48]
 
 
 def _find_calls(place: BatchPlace) -> BatchCalls | None:
-    """Find the batch calls for a place; None if the user's own settings lead to another address.
+    """Return the calls for batches at a place; None if the user's own settings lead to another address.
 
-    The manifest may have come with a repository, so it never decides alone where a key is sent.
+    The manifest may have come with a repository, so it never decides alone to which address a key is sent.
     """
     with suppress(UsageError):
         endpoint = endpoint_of(registry.find(place.provider), place.model, environ())

@@ -24,9 +24,10 @@ _INSTRUCTIONS = ("system", "instructions", "systemInstruction", "system_instruct
 
 
 def read_reply(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Read a model's words from its API's reply; any other value becomes its JSON.
+    """Read a model's words from the reply of its API, such as an object with `choices`.
 
-    A list of messages stays as it is, since it's a conversation.
+    A list of messages stays as it is, since it's a conversation. A list or an object that isn't understood
+    becomes JSON text, and any other value stays as it is.
     """
     if conversation.is_conversation(value):
         return value
@@ -43,9 +44,10 @@ def read_reply(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
 
 
 def read_request(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Read a model's question: the only message, all of several messages, or the question in an object.
+    """Read the question that a model was asked: a text, a list of messages, or an object that has either.
 
-    A text may hold any of these as JSON; otherwise the text itself is the question.
+    A text may hold messages or such an object as JSON; otherwise the text itself is the question. A value
+    that isn't understood becomes its text.
     """
     original = value
     if isinstance(value, str):
@@ -75,9 +77,9 @@ def _find_question(value: object) -> str | None:
 
 
 def _find_inner_question(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
-    """Find the question in an object: messages, a value named like a question, or the only value.
+    """Find the question in an object; None if there's none.
 
-    None if there's none.
+    It's the messages, else a value whose name is usual for a question, else the object's only value.
     """
     for key in _REQUEST_KEYS:
         if request.get(key):
@@ -94,7 +96,10 @@ def _find_inner_question(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a
 
 
 def _instructions_in(request: Mapping[str, Any]) -> str:
-    """Read the instructions that some APIs take beside the messages; "" if there are none."""
+    """Read the instructions that some APIs take beside the messages, as `system: WORDS`.
+
+    "" if there are none.
+    """
     for key in _INSTRUCTIONS:
         value = request.get(key)
         if isinstance(value, str):
@@ -108,7 +113,10 @@ def _instructions_in(request: Mapping[str, Any]) -> str:
 
 
 def _read_messages(value: list[Any]) -> str | None:
-    """Render messages, a single one as its words only; None if they aren't understood."""
+    """Render a list of messages as text.
+
+    None if they aren't understood. A single message is only its words.
+    """
     if not conversation.is_conversation(value):
         return _read_blocks(value)
     try:
@@ -121,14 +129,21 @@ def _read_messages(value: list[Any]) -> str | None:
 
 
 def _message_in(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
-    """Find the message in a reply of the APIs of OpenAI, Anthropic, Gemini, Bedrock, Ollama and others."""
+    """Find the message in the reply of an API (OpenAI, Anthropic, Gemini, Bedrock, Ollama and others).
+
+    None if there's none.
+    """
     if "role" in reply:
         return reply
     for key in ("choices", "candidates"):
         choices = reply.get(key)
         if isinstance(choices, list) and choices and isinstance(choices[0], dict):
-            first = choices[0]  # if there are several, the first counts
-            return first.get("message") or first.get("content") or first.get("text")
+            first_choice = choices[0]  # if there are several, the first counts
+            return (
+                first_choice.get("message")
+                or first_choice.get("content")
+                or first_choice.get("text")
+            )
     output = reply.get("output")
     if isinstance(output, dict) and isinstance(output.get("message"), dict):
         return output["message"]
@@ -141,7 +156,7 @@ def _message_in(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
 
 
 def _last_words(message: object) -> str | None:
-    """Read the words of a message, or of the assistant's last one; None if it isn't understood."""
+    """Read the words of a message, or of the assistant's last message in a list; None if not understood."""
     if isinstance(message, dict):
         message = [{"role": ASSISTANT, **message}]
     if not isinstance(message, list):
@@ -152,7 +167,10 @@ def _last_words(message: object) -> str | None:
 
 
 def _read_blocks(blocks: list[Any]) -> str | None:
-    """Read the words in a list of a message's parts, or of an API's items; None if it's neither."""
+    """Read the words in a list of a message's parts, or of an API's items.
+
+    None if it's neither kind of list.
+    """
     if not blocks or not all(isinstance(block, dict) for block in blocks):
         return None
     as_message = [{"role": ASSISTANT, "content": blocks}]

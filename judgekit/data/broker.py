@@ -108,11 +108,14 @@ class Broker:
         self._job = job
 
     def begin(self, worker: str) -> bytes:
-        """Register a worker, `PLACE PROCESS`, and return its job; its predecessor in that place is dead."""
-        place, _, _ = worker.partition(" ")
+        """Register a worker by its name, `PLACE PROCESS`, and return its job.
+
+        An earlier worker in the same place must have died, so its turns and money are taken back.
+        """
+        worker_place, _, _ = worker.partition(" ")
         for name, account in self._accounts.items():
             other_place, _, _ = name.partition(" ")
-            if other_place == place:
+            if other_place == worker_place:
                 self._take_back(account)
         self._accounts[worker] = _Account(time.monotonic())
         return self._job
@@ -122,37 +125,41 @@ class Broker:
     ) -> Orders:
         """Take a worker's report and give it orders; take back the turns and money of silent workers."""
         account = self._accounts[worker]
-        now = time.monotonic()
-        account.seen = now
+        now_s = time.monotonic()
+        account.seen = now_s
         account.spent_usd = spent_usd
         account.reserved_usd = reserved_usd
-        for other in self._accounts.values():
-            if now - other.seen > SILENT:
-                self._take_back(other)
+        for other_account in self._accounts.values():
+            if now_s - other_account.seen > SILENT:
+                self._take_back(other_account)
         turns = {}
         for whom, report in reports.items():
             turns[whom] = self._give_turns(account, whom, report)
-        cap = inf if self._limit is None else self._lend_money(account, self._limit)
-        return Orders(turns, cap, self._is_over, self._is_stopped)
+        cap_usd = inf if self._limit is None else self._lend_money(account, self._limit)
+        return Orders(turns, cap_usd, self._is_over, self._is_stopped)
 
     def _lend_money(self, account: _Account, limit: float) -> float:
-        """Lend a worker the free money (not spent, reserved or lent), or half of it if there are others.
+        """Lend a worker money of the run that's free: neither spent nor reserved nor lent.
 
-        Returns the sum that the worker may have spent in all.
+        If there are other workers, it gets only half of this money. Returns the sum in US dollars that the
+        worker may have spent in all.
         """
         accounts = self._accounts.values()
-        used = sum(other.used_usd for other in accounts)
-        if used >= limit * (1 - INEXACT):
+        used_usd = sum(other.used_usd for other in accounts)
+        if used_usd >= limit * (1 - INEXACT):
             self._is_over = True
-        others = [other for other in accounts if other is not account]
-        lent_to_others = sum(max(other.cap_usd, other.used_usd) for other in others)
-        free = max(0.0, limit - account.used_usd - lent_to_others)
-        lent = free / 2 if others else free
-        account.cap_usd = account.used_usd + lent
+        other_accounts = [other for other in accounts if other is not account]
+        lent_to_others_usd = sum(max(other.cap_usd, other.used_usd) for other in other_accounts)
+        free_usd = max(0.0, limit - account.used_usd - lent_to_others_usd)
+        lent_usd = free_usd / 2 if other_accounts else free_usd
+        account.cap_usd = account.used_usd + lent_usd
         return account.cap_usd
 
     def _give_turns(self, account: _Account, whom: Whom, report: PaceReport) -> Turns:
-        """Adjust a provider's pace to its answers, and give a worker turns, up to its share."""
+        """Adjust a provider's pace to the answers that a worker reports, and give the worker turns.
+
+        A worker gets at most its share of the turns.
+        """
         if whom not in self._paces:
             self._paces[whom] = Pace(whom.most or AT_ONCE * self._workers, whom.per_minute)
         pace = self._paces[whom]
@@ -169,8 +176,8 @@ class Broker:
         account.held[whom] = report.held
         account.wanted[whom] = report.wanted
         users = 0
-        for other in self._accounts.values():
-            if other.held[whom] + other.wanted[whom] > 0:
+        for user_account in self._accounts.values():
+            if user_account.held[whom] + user_account.wanted[whom] > 0:
                 users += 1
         share = 0  # if there are more users than turns, they take turns one after another
         if pace.limit() >= users:
@@ -178,15 +185,14 @@ class Broker:
         wait = pace.wait()
         allowed = share
         has_given_back = given_back > 0
-        if (
-            share == 0 and not has_given_back
-        ):  # a turn that was given back goes to another worker first
+        # A turn that was given back goes to another worker first.
+        if share == 0 and not has_given_back:
             allowed = 1
-        more = pace.take(min(report.wanted, allowed - report.held))
-        account.held[whom] += more
+        new_turns = pace.take(min(report.wanted, allowed - report.held))
+        account.held[whom] += new_turns
         # If calls are limited per minute, each one needs a turn of its own.
-        lasting = 0 if whom.per_minute else share
-        return Turns(more, lasting, wait)
+        lasting_turns = 0 if whom.per_minute else share
+        return Turns(new_turns, lasting_turns, wait)
 
     def _take_back(self, account: _Account) -> None:
         """Take back a worker's turns, and the money that it was lent but hasn't spent."""
@@ -255,7 +261,7 @@ class SharedPace(Pace):
         return report
 
     def allow(self, turns: Turns) -> None:
-        """Add the turns that the broker gave, and pause if it says that the provider wants a pause."""
+        """Add the turns that the broker gave, and pause if the provider wants a pause."""
         self._limit = self._limit + turns.more
         self._lasting_turns = turns.lasting
         seconds, reason, why = turns.wait
@@ -328,9 +334,9 @@ class BrokerClient:
         return self.spent_usd / self._calls if self._calls else 0.0
 
     async def reserve(self) -> None:
-        """Wait until there's money for a call; raises `GatewayError` if the run's limit is reached.
+        """Wait until there's money for a call, and reserve it.
 
-        Also raises it if the broker can no longer be reached.
+        Raises `GatewayError` if the run's limit is reached, or if the broker can no longer be reached.
         """
         while self.spent_usd + self._in_flight * self._mean >= self._cap_usd:
             if self.is_over or self.lost:
@@ -341,7 +347,7 @@ class BrokerClient:
         self._in_flight += 1
 
     def settle(self, usage: Usage) -> None:
-        """Replace a call's reservation by its actual usage."""
+        """Release a call's reservation, and add its actual cost; a call without a known cost adds nothing."""
         self._in_flight -= 1
         if usage.cost_usd is not None:
             self._calls += 1
@@ -359,7 +365,7 @@ class SharedGateway(Router):
         self._client = client
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Reserve money for a call, make it, and settle its cost, also if it fails."""
+        """Reserve money for a call, make the call, and settle its cost, even if it fails."""
         await self._client.reserve()
         usage = Usage()
         try:

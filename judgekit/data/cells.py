@@ -38,7 +38,10 @@ def check_names(names: Sequence[str]) -> list[str]:
 
 
 def without_blank_end(cells: Sequence[str], least: int) -> Sequence[str]:
-    """Cut blank cells off the end of a row, since Excel also writes cleared columns beside the table."""
+    """Cut blank cells off the end of a row, but keep `least` cells.
+
+    Excel also writes the cleared columns beside a table.
+    """
     count = len(cells)
     while count > least and not cells[count - 1].strip():
         count -= 1
@@ -58,5 +61,6 @@ def check_text(cell: str, column: str = "") -> None:
     try:
         cell.encode()
     except UnicodeEncodeError as error:
+        # Python stores a byte that isn't UTF-8 as the surrogate 0xDC00 + byte.
         byte = ord(cell[error.start]) - 0xDC00
         raise CellError(sniffing.no_utf_8(byte), column) from None

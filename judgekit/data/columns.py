@@ -37,10 +37,11 @@ def _is_response(name: str, known: frozenset[str]) -> bool:
 
 
 def rivals_of(text: str, free: Mapping[str, str], known_names: Iterable[str]) -> list[str]:
-    """List the columns that may be the text just as well as the one with the plain name `text`.
+    """List the columns that may be the judged text just as well as the column whose plain name is `text`.
 
-    `free` are the unused columns by their plain names. If `text` is surely a model's output, its rivals are
-    the other outputs. If not, they're all unknown columns whose names sound like an output.
+    `free` maps the plain names of unused columns to their names. If `text` is surely the name of a model's
+    output, its rivals are the other such outputs. If not, its rivals are all columns with unknown names
+    that sound like an output.
     """
     known = frozenset(known_names)
     if _is_output(text, known):

@@ -94,11 +94,11 @@ class Turn(NamedTuple):
 
     @property
     def content(self) -> str:
-        """The text, and a line for each call."""
-        lines = [self.text] if self.text else []
+        """The turn's text, followed by a line `calls NAME(ARGUMENTS)` for each tool call."""
+        text_and_calls = [self.text] if self.text else []
         for call in self.calls:
-            lines.append(f"calls {call}")
-        return "\n".join(lines)
+            text_and_calls.append(f"calls {call}")
+        return "\n".join(text_and_calls)
 
 
 class _Reader:
@@ -108,7 +108,7 @@ class _Reader:
         self.tools: dict[str, str] = {}
 
     def read_message(self, message: object, where: str) -> Iterator[Turn]:
-        """Yield the turns in a message: its words, and a turn for each tool's result in it.
+        """Yield the turns in a message: one turn for its words and calls, and one for each tool result in it.
 
         `where` names the message in errors. Raises `NotUnderstoodError`.
         """
@@ -125,8 +125,8 @@ class _Reader:
         yield from self._read_blocks(blocks, speaker, where)
 
     def _read_blocks(self, blocks: Sequence[object], speaker: str, where: str) -> Iterator[Turn]:
-        """Yield a turn for the words and calls in these parts of a message, and one for each result."""
-        texts = []
+        """Yield a turn for the words and calls in a message's parts, and one for each tool result."""
+        words = []
         calls = []
         results = []
         for block in map(_with_type, blocks):
@@ -141,12 +141,12 @@ class _Reader:
                 calls.append(self._read_call(block, where))
                 results.append(self._read_result(block, where))
             else:
-                texts.append(_block_words(block, where))
+                words.append(_block_words(block, where))
         # Anthropic sends results with the user's next words; others put them after the call.
         if not calls:
             yield from results
-        if texts or calls:
-            yield Turn(speaker, "\n".join(filter(None, texts)), tuple(calls))
+        if words or calls:
+            yield Turn(speaker, "\n".join(filter(None, words)), tuple(calls))
         if calls:
             yield from results
 
@@ -174,15 +174,15 @@ class _Reader:
             if inner.get(key) is not None:
                 value = inner[key]
                 break
-        parts = value if isinstance(value, list) else [value]
-        texts = [_result_words(part, where) for part in parts]
+        result_parts = value if isinstance(value, list) else [value]
+        part_texts = [_result_words(part, where) for part in result_parts]
         call_id = None
         for key in ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "toolUseId"):
             if block.get(key):
                 call_id = block[key]
                 break
         speaker = self._name_tool(_tool_name(inner), call_id)
-        return Turn(speaker, "\n".join(text for text in texts if text))
+        return Turn(speaker, "\n".join(text for text in part_texts if text))
 
     def _name_tool(self, name: object, call_id: object) -> str:
         """Name a tool as a speaker, by its own name or by the call that its result answers."""
@@ -198,27 +198,34 @@ def kind(value: object) -> str:
 
 
 def rendered(turns: Sequence[Turn]) -> str:
-    """Render turns as text. Continuation lines are indented, so that no content passes for another turn."""
-    lines = []
+    """Render turns as text.
+
+    A turn's further lines are indented, so that no content passes for another turn.
+    """
+    turn_lines = []
     for speaker, text, calls in turns:
         has_only_calls = calls and not text
+        # A turn that only calls tools gets no line `SPEAKER: ` without words.
         if not has_only_calls:
-            lines.append(f"{speaker}: {text}")
-        lines += [f"{speaker} calls {call}" for call in calls]
+            turn_lines.append(f"{speaker}: {text}")
+        turn_lines += [f"{speaker} calls {call}" for call in calls]
     # `visible` turns other separators into line breaks, so it's called before these are counted.
-    indented = [visible(line).strip().replace("\n", "\n  ") for line in lines]
+    indented = [visible(line).strip().replace("\n", "\n  ") for line in turn_lines]
     return "\n".join(indented)
 
 
 def split_shared(
     first: Sequence[Turn], second: Sequence[Turn]
 ) -> tuple[Sequence[Turn], Sequence[Turn], Sequence[Turn]]:
-    """Split two conversations into their common beginning and the rest of each, at least one turn."""
+    """Split two conversations into their common beginning and the rest of each.
+
+    Each rest has at least one turn, even if the conversations are equal.
+    """
     most_shared = min(len(first), len(second)) - 1
-    count = 0
-    while count < most_shared and first[count] == second[count]:
-        count += 1
-    return first[:count], first[count:], second[count:]
+    shared_count = 0
+    while shared_count < most_shared and first[shared_count] == second[shared_count]:
+        shared_count += 1
+    return first[:shared_count], first[shared_count:], second[shared_count:]
 
 
 def words_of(turns: Sequence[Turn]) -> str:
@@ -235,7 +242,10 @@ def is_conversation(value: object) -> bool:
 
 
 def read(value: object) -> list[Turn]:
-    """Read the turns of a list of messages, which may be JSON text; raises `NotUnderstoodError`."""
+    """Read the turns from a list of messages, or from an object or JSON text that holds one.
+
+    Raises `NotUnderstoodError`.
+    """
     try:
         if isinstance(value, str):
             try:
@@ -260,7 +270,7 @@ def read(value: object) -> list[Turn]:
 
 
 def is_message(value: object) -> bool:
-    """Whether a cell is a single message by an assistant."""
+    """Whether a value is a single message of an assistant."""
     if not isinstance(value, dict) or not isinstance(value.get("role"), str):
         return False
     is_known = any(key in value for key in (*_CONTENT_KEYS, "refusal", "tool_calls"))
@@ -268,7 +278,10 @@ def is_message(value: object) -> bool:
 
 
 def _has_role(message: object) -> bool:
-    """Whether a value looks like a message: it has a key that only messages have, or is an API's item."""
+    """Whether a value looks like a message.
+
+    It does if it has a key that messages have, or if it's an item of the Responses API.
+    """
     if not isinstance(message, dict):
         return False
     keys = (*_ROLE_KEYS, "content", "parts", "lc")
@@ -277,7 +290,10 @@ def _has_role(message: object) -> bool:
 
 
 def _messages_in(value: Mapping[str, Any]) -> object:
-    """Find the messages in an object: a list of them, or a request and its reply; else the object itself."""
+    """Find the messages in an object: its list of messages, with the reply's message if there is one.
+
+    An object without messages is returned as it is.
+    """
     list_key = next((key for key in _LIST_KEYS if key in value), None)
     if list_key is None:
         if isinstance(value.get("output"), list) or "output_text" in value:  # the Responses API
@@ -296,7 +312,7 @@ def _messages_in(value: Mapping[str, Any]) -> object:
 
 
 def _items_in(response: Mapping[str, Any]) -> list[object]:
-    """List the items of a request to the Responses API, and those of its reply."""
+    """List the items of a request to the Responses API, followed by the items of its reply."""
     items: list[object] = []
     if isinstance(response.get("instructions"), str):
         items.append({"role": "system", "content": response["instructions"]})
@@ -311,23 +327,26 @@ def _items_in(response: Mapping[str, Any]) -> list[object]:
 
 
 def _with_type(block: object) -> object:
-    """Add a type to a block that only its key identifies; any other block stays as it is."""
+    """Add a `type` to a block that's identified only by a key, such as `toolUse`.
+
+    Other blocks stay as they are.
+    """
     if not isinstance(block, dict):
         return block
     if block.get("type") == "tool-invocation" and isinstance(block.get("toolInvocation"), dict):
         inner = block["toolInvocation"]
-        given = {"input": inner.get("args"), "output": inner.get("result")}
-        return {**inner, **given, "type": "dynamic-tool"}
+        call_and_result = {"input": inner.get("args"), "output": inner.get("result")}
+        return {**inner, **call_and_result, "type": "dynamic-tool"}
     if "type" in block:
         return block
     key = next((key for key in _TYPES_BY_KEY if isinstance(block.get(key), dict)), "")
     if not key:
-        parts = block.get("citationsContent")
-        if isinstance(parts, dict) and isinstance(parts.get("content"), list):
-            texts = [
-                str(part.get("text", "")) for part in parts["content"] if isinstance(part, dict)
+        citations = block.get("citationsContent")
+        if isinstance(citations, dict) and isinstance(citations.get("content"), list):
+            cited_texts = [
+                str(part.get("text", "")) for part in citations["content"] if isinstance(part, dict)
             ]
-            return {"type": "text", "text": "".join(texts)}
+            return {"type": "text", "text": "".join(cited_texts)}
         return block
     inner = block[key]
     if key == "guardContent":
@@ -386,7 +405,7 @@ def _speaker_of(message: Mapping[str, Any], where: str) -> str:
 
 
 def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
-    """List the parts of a message; raises `NotUnderstoodError` if it has no known content."""
+    """List the parts of a message; raises `NotUnderstoodError` if the message has no known content."""
     keys = [key for key in _CONTENT_KEYS if message.get(key) is not None]
     refusal = message.get("refusal")
     refusals: list[object] = []
@@ -398,6 +417,7 @@ def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
     if not keys:
         is_known = any(key in message for key in _CONTENT_KEYS)
         if is_known or refusals or message.get("tool_calls") or message.get("function_call"):
+            # `[None]` is a message without words, as one that only calls tools.
             return refusals or [None]
         raise NotUnderstoodError(
             f"{where}: expected content or parts, got only {_key_names(message)}"
@@ -411,7 +431,10 @@ def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
 
 
 def _calls_of(message: Mapping[str, Any], where: str) -> list[object]:
-    """List the tool calls beside a message's content; raises `NotUnderstoodError` for anything else."""
+    """List the tool calls beside a message's content, all in the same form.
+
+    Raises `NotUnderstoodError` for a call that isn't an object.
+    """
     calls = message.get("tool_calls") or [message.get("function_call")]
     if not isinstance(calls, list):
         calls = [calls]
@@ -433,7 +456,7 @@ def _calls_of(message: Mapping[str, Any], where: str) -> list[object]:
 
 
 def _form_of(block: object) -> str:
-    """Classify a part of a message: words, a thought, a tool call, its result, or both."""
+    """Classify a part of a message: "words", "thought", "call", "result", or "call with result"."""
     if not isinstance(block, dict):
         return "words"
     type_ = str(block.get("type", ""))
@@ -455,7 +478,10 @@ def _form_of(block: object) -> str:
 
 
 def _block_words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can hold
-    """Return a content block's text, or for an image or a file its kind in brackets."""
+    """Return a content block's text. An image or a file becomes its kind in brackets, such as `[image]`.
+
+    Raises `NotUnderstoodError` for any other block.
+    """
     if block is None:
         return ""
     if isinstance(block, str):
@@ -483,18 +509,18 @@ def _block_words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON
                 return encodable(text)
     keys_of_block = _key_names(block)
     if type_:
-        got = f"a part of the type {_clean_name(type_)}"
+        block_description = f"a part of the type {_clean_name(type_)}"
     elif keys_of_block:
-        got = f"an object with the keys {keys_of_block}"
+        block_description = f"an object with the keys {keys_of_block}"
     else:
-        got = "an object with no keys"
+        block_description = "an object with no keys"
     raise NotUnderstoodError(
-        f"{where}: expected a text, an image, a tool's call or its result, got {got}"
+        f"{where}: expected a text, an image, a tool's call or its result, got {block_description}"
     )
 
 
 def _medium_of(block: Mapping[str, Any]) -> str:
-    """Name the medium of a part that isn't text, such as `image`; "" for text and for unknown parts."""
+    """Name the medium of a message's part, such as `image`; "" for text and for parts we don't know."""
     for key in ("inlineData", "inline_data", "fileData", "file_data"):
         data = block.get(key)
         if isinstance(data, dict):
@@ -525,9 +551,10 @@ def _result_words(part: object, where: str) -> str:
 
 
 def _find_inner(block: Mapping[str, Any], keys: Sequence[str], where: str) -> Mapping[str, Any]:
-    """Return the object under the first of `keys` that a part has; the part itself if it has none of them.
+    """Return the object under the first of `keys` that a message's part has.
 
-    Raises `NotUnderstoodError` if the value there isn't an object.
+    A part without any of these keys is returned itself. Raises `NotUnderstoodError` if the value under the
+    key isn't an object.
     """
     key = next((key for key in keys if block.get(key)), None)
     if key is None:

@@ -64,22 +64,25 @@ class PendingRow(NamedTuple):
 
 
 def unreadable_error(name: str, first: UnreadableRow, more: int) -> InputError:
-    """Build the error for the first unreadable row of the input `name`; `more` counts the others."""
+    """Build the error for the first unreadable row of the input `name`.
+
+    `more` counts further unreadable rows.
+    """
     position = f"row {first.number:,}" if first.number else "the header"
     if first.column:
         position = f"{position}, column {first.column}"
-    others = ""
+    others_text = ""
     if more:
-        others = f" ({counted(more, 'more row', 'more rows')} cannot be read)"
-    return InputError(f"{name}: {position}: {first.problem}{others}")
+        others_text = f" ({counted(more, 'more row', 'more rows')} cannot be read)"
+    return InputError(f"{name}: {position}: {first.problem}{others_text}")
 
 
 def repeated_id(row_id: str | int, number: int, first_number: int, column: str) -> UnreadableRow:
-    """Build the unreadable row that takes the place of row `number`, whose id `first_number` already has."""
-    why = f"row {first_number:,} has the same id {row_id!r:.80}; give each row its own"
+    """Build the `UnreadableRow` for row `number`, whose id was already that of row `first_number`."""
+    problem = f"row {first_number:,} has the same id {row_id!r:.80}; give each row its own"
     if labels.id_key(row_id) != str(row_id):
-        why += " (ids that differ only by blanks, as 17 and 17.0 do, or in the form of accents are one)"
-    return UnreadableRow(number, column, why)
+        problem += " (ids that differ only by blanks, as 17 and 17.0 do, or in the form of accents are one)"
+    return UnreadableRow(number, column, problem)
 
 
 class Survey(NamedTuple):
@@ -90,9 +93,9 @@ class Survey(NamedTuple):
 
 
 def survey(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], Survey]:
-    """Read the columns of the first rows. Returns an iterable over all rows, and these columns.
+    """Read the columns of the first rows. Returns an iterable over all rows, and a survey of these columns.
 
-    Raises `InputError` if there are no rows, or if none can be read.
+    Raises `InputError` if there are no rows, or if none of the first rows can be read.
     """
     stream = iter(rows)
     if rows.lasting:
@@ -105,30 +108,30 @@ def survey(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], Su
 def _survey_head(
     head: Iterable[DataRow | UnreadableRow], name: str, rest: Iterable[DataRow | UnreadableRow]
 ) -> Survey:
-    """Collect the columns of the rows in `head`, and show these rows to a recogniser.
+    """Collect the columns of the rows in `head`, and show these rows to a recogniser of exports.
 
-    Raises `InputError` if there are no rows, or if none in `head` can be read. That error also counts the
-    unreadable rows in `rest`, the rows that follow.
+    Raises `InputError` if there are no rows, or if none in `head` can be read. To count all unreadable
+    rows, that error also reads `rest`, the rows that follow.
     """
     names: dict[str, None] = {}  # a dict keeps the order
     recogniser = Recogniser()
     count = 0
-    bad = 0
-    first_bad = None
+    unreadable_count = 0
+    first_unreadable = None
     for row in head:
         count += 1
         if isinstance(row, UnreadableRow):
-            bad += 1
-            if first_bad is None:
-                first_bad = row
+            unreadable_count += 1
+            if first_unreadable is None:
+                first_unreadable = row
         else:
             names.update(dict.fromkeys(row.columns))
             recogniser.look(row.columns)
     if not count:
         raise InputError(f"{name}: no rows; nothing to judge")
-    if first_bad is not None and bad == count:
-        bad += sum(isinstance(row, UnreadableRow) for row in rest)
-        raise unreadable_error(name, first_bad, bad - 1)
+    if first_unreadable is not None and unreadable_count == count:
+        unreadable_count += sum(isinstance(row, UnreadableRow) for row in rest)
+        raise unreadable_error(name, first_unreadable, unreadable_count - 1)
     return Survey(list(names), recogniser)
 
 
@@ -139,7 +142,11 @@ class Mappings:
     lasting = False
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Raise `InputError` for an unreadable row of a list, before any model is asked."""
+        """Check the rows of a list at once, before any model is asked.
+
+        Raises `InputError` for an unreadable row. A stream of rows isn't checked, since it can be read only
+        once.
+        """
         self._rows = rows
         if isinstance(rows, list | tuple):
             for row in self:
@@ -192,7 +199,11 @@ class Dataset:
                 yield pending
 
     def _read_pending(self, row: DataRow, ids: Ids) -> PendingRow | UnreadableRow:
-        """Read a row's id and content; if that fails, returns an `UnreadableRow` with the reason."""
+        """Read a row's id and its content.
+
+        If either can't be read, returns an `UnreadableRow` with the reason. A row with nothing to judge,
+        such as an empty text, is a `PendingRow` with an error.
+        """
         column = self.id_column or ""
         row_id = labels.id_of(read_cell(row.columns, column) if column else row.number)
         if row_id is None:
@@ -206,9 +217,9 @@ class Dataset:
         try:
             subject, thoughts = self.read(row, str(row_id))
             contents = [row_fields.content(subject)]
-            for read in self.other_readers:
-                other, _ = read(row, str(row_id))
-                contents.append(row_fields.content(other))
+            for other_reader in self.other_readers:
+                other_subject, _ = other_reader(row, str(row_id))
+                contents.append(row_fields.content(other_subject))
         except row_fields.FieldError as error:
             return UnreadableRow(row.number, error.column, error.problem)
         except row_fields.Unjudgeable as error:
@@ -219,16 +230,16 @@ class Dataset:
     def check(self) -> int:
         """Count the rows; raises `InputError` for the first unreadable one."""
         count = 0
-        bad = 0
-        first_bad = None
+        unreadable_count = 0
+        first_unreadable = None
         for row in self:
             count += 1
             if isinstance(row, UnreadableRow):
-                bad += 1
-                if first_bad is None:
-                    first_bad = row
-        if first_bad is not None:
-            raise unreadable_error(self.name, first_bad, bad - 1)
+                unreadable_count += 1
+                if first_unreadable is None:
+                    first_unreadable = row
+        if first_unreadable is not None:
+            raise unreadable_error(self.name, first_unreadable, unreadable_count - 1)
         return count
 
 
@@ -290,9 +301,10 @@ class RowOptions(NamedTuple):
 def open_dataset(
     source: Rows | Mappings, options: RowOptions, project: Path, request: JudgeRequest
 ) -> tuple[Dataset, Fields, list[str]]:
-    """Open a dataset. Also returns the column of each field, and a line for each column no model will see.
+    """Open a dataset.
 
-    Raises `InputError` if there are no rows, `UsageError` for missing columns and rubrics, `ConfigError`.
+    Returns it, the column of each field, and a line for each column that no model will see. Raises
+    `InputError` if there are no rows, `UsageError` for missing columns and rubrics, `ConfigError`.
     """
     matched = match_columns(source, options)
     basis, loaded = rubric_basis(options.task, project, request)
@@ -318,9 +330,10 @@ class MatchedRows(NamedTuple):
 
 
 def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
-    """Find the column of each field: the one the caller gave, an export's own, or one with a usual name.
+    """Find the column of each field.
 
-    Raises `InputError` if there are no rows, `UsageError` for missing columns.
+    It's the column that the caller named, the one of a known export, or one with a usual name. Raises
+    `InputError` if there are no rows, `UsageError` for missing columns.
     """
     stream, (names, recogniser) = survey(source)
     task = options.task
@@ -344,7 +357,10 @@ def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
 
 
 def _without_description(options: RowOptions) -> dict[str, str]:
-    """Map the field that the template fills to no column; raises `UsageError` if the caller names one."""
+    """Map the field that the template fills to "", which means no column.
+
+    Raises `UsageError` if the caller names a column for this field, too.
+    """
     field = "prompt" if options.task == "compare" else "description"
     if options.given.get(field):
         raise UsageError(f"--template and --map {field}: give only one of them")
@@ -372,7 +388,7 @@ def _score_columns(task: TaskName, loaded: LoadedRubric) -> frozenset[str]:
 
 
 def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[str, LoadedRubric]:
-    """Build the part of all rows' fingerprints that doesn't come from the rows: rubrics, mode and models.
+    """Build the part of a row's fingerprint that's the same for all rows: rubrics, mode, models and options.
 
     Returns it as JSON, with the first of the rubrics.
     """
@@ -387,32 +403,32 @@ def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[
         counts = [2, 3] if request.rubric is None else [2]
         for count in counts:
             files = tuple(file_of(letter, letter) for letter in LETTERS[:count])
-            texts = ComparisonInput("", files)
-            settings.append(comparison_judge(gateway, texts, project, request).settings)
-    parts: list[object] = []
+            texts_to_compare = ComparisonInput("", files)
+            settings.append(comparison_judge(gateway, texts_to_compare, project, request).settings)
+    basis_parts: list[object] = []
     for judge_settings in settings:
         names = []
         for models in judge_settings.models_by_tier.values():
             names.append([model.model for model in models])
-        parts.append((judge_settings.loaded.sha256, judge_settings.mode, names))
+        basis_parts.append((judge_settings.loaded.sha256, judge_settings.mode, names))
     for option, value in request.model_dump(exclude=_NOT_IN_BASIS, exclude_defaults=True).items():
         # Unnamed, because existing results have the depth without its name.
-        parts.append(value if option == "depth" else [option, value])
-    return json.dumps(parts), settings[0].loaded
+        basis_parts.append(value if option == "depth" else [option, value])
+    return json.dumps(basis_parts), settings[0].loaded
 
 
 def _describe_unseen(task: TaskName, fields: Fields, loaded: LoadedRubric) -> list[str]:
-    """Build a line for each column with a reference or sources, if the rubric doesn't use these."""
+    """Build a line for each column with a reference or sources that the rubric doesn't use."""
     if task != "judge":
         return []
     given = _given(loaded)
-    lines = []
+    unseen_lines = []
     for name in ("reference", "sources"):
         column = fields.columns.get(name)
         is_used = getattr(given, name)
         if column and not is_used:
-            lines.append(f"{loaded.rubric.ref} takes no {name}: no model sees {column}")
-    return lines
+            unseen_lines.append(f"{loaded.rubric.ref} takes no {name}: no model sees {column}")
+    return unseen_lines
 
 
 def _given(loaded: LoadedRubric) -> Given:

@@ -35,9 +35,10 @@ class Draws(NamedTuple):
     nonce: str
 
     def draw(self, row_id: str | int, purpose: str) -> float:
-        """Draw a number from 0 to 1 for a row, a different one for each purpose.
+        """Draw a number from 0 to 1 for a row, a different number for each purpose.
 
-        Copies of a text get independent numbers.
+        The number depends on the row's id, not on its text: copies of a text under other ids get other
+        numbers.
         """
         text = json.dumps([self.nonce, purpose, id_key(row_id)])
         key = self.key.encode("utf-8", "surrogateescape")
@@ -46,7 +47,10 @@ class Draws(NamedTuple):
 
 
 def require_key(what: str) -> str:
-    """Return the user's key. If there's none, raises a `ConfigError` that says `what` needs it."""
+    """Return the user's key.
+
+    If there's none, raises a `ConfigError`, which begins with `what` needs the key.
+    """
     key = seals.state_key()
     if key is None:
         problem = (
@@ -62,31 +66,31 @@ def new_nonce() -> str:
 
 
 def keep_nonce(path: str, key: str, *, is_fresh: bool) -> str:
-    """Read the nonce from a file that this user wrote, or write a new one to it.
+    """Read the nonce from a file that this user's key has sealed, or write a new nonce to it.
 
-    Raises `InputError` if it can't be written, `UsageError` for a link.
+    Raises `InputError` if the file can't be written, `UsageError` if it's a link.
     """
-    place = place_of(path)
-    nonce = None if is_fresh else _read_nonce(place, key)
+    real_path = place_of(path)
+    nonce = None if is_fresh else _read_nonce(real_path, key)
     if nonce is not None:
         return nonce
     nonce = new_nonce()
-    line = {"nonce": nonce, "seal": seals.seal_of(key, _SEAL_KIND, nonce)}
+    sealed_nonce = {"nonce": nonce, "seal": seals.seal_of(key, _SEAL_KIND, nonce)}
     try:
-        outputs.write_atomically(place, json.dumps(line) + "\n", mode=outputs.PRIVATE)
+        outputs.write_atomically(real_path, json.dumps(sealed_nonce) + "\n", mode=outputs.PRIVATE)
     except OSError as error:
-        raise write_error(path, str(Path(place).parent), error) from None
+        raise write_error(path, str(Path(real_path).parent), error) from None
     return nonce
 
 
 def _read_nonce(place: str, key: str) -> str | None:
-    """Read the nonce from a file; None if there's none that this key has sealed."""
+    """Read the nonce from a file. None if there's no such file, or if this key hasn't sealed its nonce."""
     with suppress(OSError, ValueError, RecursionError):
-        line = json.loads(Path(place).read_bytes())
-        if isinstance(line, dict) and isinstance(line.get("nonce"), str):
-            seal = str(line.get("seal"))
-            if seals.is_valid(key, _SEAL_KIND, line["nonce"], seal):
-                return str(line["nonce"])
+        sealed_nonce = json.loads(Path(place).read_bytes())
+        if isinstance(sealed_nonce, dict) and isinstance(sealed_nonce.get("nonce"), str):
+            seal = str(sealed_nonce.get("seal"))
+            if seals.is_valid(key, _SEAL_KIND, sealed_nonce["nonce"], seal):
+                return str(sealed_nonce["nonce"])
     return None
 
 

@@ -80,13 +80,17 @@ def estimate_run(
     *,
     in_batches: bool = False,
 ) -> Estimate:
-    """Estimate what judging would take; raises `ConfigError` and `UsageError` as judging does."""
+    """Estimate what judging would cost and how long it would take, from the first rows.
+
+    Raises `ConfigError` and `UsageError` as judging does.
+    """
     judges = SubjectJudges(project, request)
     calls: dict[tuple[TierName, str], _Calls] = {}
     total = 0
     for subject in subjects:
         total += 1
         if total > _SAMPLED:
+            # Further rows are only counted.
             continue
         judge = judges.find(subject)
         at_once = max_concurrency(judge, at_once)
@@ -120,8 +124,8 @@ def _estimate_model(
 ) -> ModelEstimate:
     """Estimate the tokens, cost and time of a model's calls, within the limits on its calls."""
     endpoint = model_calls.endpoint
-    read = model_calls.chars // CHARS_PER_TOKEN
-    written = model_calls.count * REPLY_TOKENS
+    tokens_read = model_calls.chars // CHARS_PER_TOKEN
+    tokens_written = model_calls.count * REPLY_TOKENS
     limits = endpoint.profile.limits
     calls_at_once = min(at_once, limits.concurrency or AT_ONCE)
     seconds = model_calls.count * SECONDS_A_CALL / calls_at_once
@@ -131,9 +135,9 @@ def _estimate_model(
         tier=tier,
         model=endpoint.model,
         calls=model_calls.count,
-        tokens_read=read,
-        tokens_written=written,
-        usd=_cost(endpoint, read, written, in_batches=in_batches),
+        tokens_read=tokens_read,
+        tokens_written=tokens_written,
+        usd=_cost(endpoint, tokens_read, tokens_written, in_batches=in_batches),
         seconds=seconds,
     )
 
