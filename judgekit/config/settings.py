@@ -286,7 +286,7 @@ class Config(Strict):
 
 
 def _variable(*parts: object) -> str:
-    """Return the name of the environment variable for a key of a section: JUDGEKIT_SECTION_KEY."""
+    """Return the name of the environment variable for a key of a section: `JUDGEKIT_<SECTION>_<KEY>`."""
     return "_".join(("JUDGEKIT", *map(str, parts))).upper()
 
 
