@@ -113,7 +113,7 @@ class ChangeFilter:
             self._rules.append(rule)
 
     def __call__(self, change: ChangedFile) -> bool:
-        """Whether a change is judged. If its author isn't known, any rule's authors match."""
+        """Whether a change is judged. If its author isn't known, it may be any of a rule's authors."""
         lines = (*change.commit.people, *change.commit.trailers)
         signatures = [line.casefold() for line in lines]
         for rule in self._rules:
@@ -135,7 +135,10 @@ def _any_matches(texts: Sequence[str], patterns: Sequence[str]) -> bool:
 
 
 def parse_updates(text: str) -> list[RefUpdate]:
-    """Parse the updates that git sends to a pre-push hook; raises `InputError` naming the line."""
+    """Parse the updates of refs that git sends to a pre-push hook, one a line.
+
+    Raises `InputError` with the number of a line that's wrong.
+    """
     updates = []
     for number, line in enumerate(lines_of(text), 1):
         if not line.strip():
@@ -182,15 +185,15 @@ def resolve_commit(repository: Repository, name: str) -> str:
 def count_changed_lines(
     repository: Repository, updates: Updates, remote_commits: Sequence[str]
 ) -> dict[str, int]:
-    """Count by path the lines that the updates add or remove, whichever is more.
+    """Count by path the lines that the updates add or that they remove, whichever are more.
 
-    Leaves out binary files, and updates that git can't compare with `remote_commits`.
+    Binary files are left out, and so are updates that git can't compare with `remote_commits`.
     """
     counts: dict[str, int] = {}
     for update in updates:
         for entry in _list_line_counts(repository, update, remote_commits):
             added, removed, path = entry.split("\t", 2)
-            if not added.isdigit():  # git writes - for a binary file
+            if not added.isdigit():  # for a binary file, git writes `-` in place of a number
                 continue
             changed = max(int(added), int(removed))
             counts[path] = max(changed, counts.get(path, 0))  # another update may change more

@@ -35,10 +35,10 @@ _MAX_EDGES = 20  # commits at a clone's edge that are searched for a file
 def examine_push(
     repository: Repository, updates: Updates, remote_commits: Sequence[str], wanted: ChangeFilter
 ) -> PushedChanges:
-    """Find the changes to judge, and list the rest with reasons.
+    """Find the changes to judge in a push, and list everything else in it with reasons.
 
-    A change is judged if it's `wanted`, is in the pushed state, and isn't in the other side's, which is
-    everything reachable from `remote_commits`.
+    A change is judged if it's `wanted`, if it's in the pushed state, and if the other side doesn't have it.
+    The other side has everything that can be reached from `remote_commits`.
     """
     pushed = PushedChanges()
     commit_by_name = _resolve_tips(repository, updates)
@@ -68,9 +68,10 @@ def examine_push(
 
 
 def _resolve_tips(repository: Repository, updates: Updates) -> dict[str, str]:
-    """Map the old and new object ids of the updates to the commits they lead to, if those are here.
+    """Map the old and new object ids of the updates to the commits that they lead to.
 
-    A tag's object leads to the tagged commit. Deleted refs are left out.
+    The id of a tag leads to the tagged commit. Ids whose commit isn't in this clone, and deleted refs, are
+    left out.
     """
     names = []
     for update in updates:
@@ -95,7 +96,7 @@ class _Examination:
     pushed: PushedChanges
 
     def run(self, pushed_history: History) -> None:
-        """Sort everything new in the ref: judged, skipped for a reason, or not examined."""
+        """Sort the ref's changed files: judged, skipped for a reason, or not examined."""
         if pushed_history.is_long:
             limit = f"more than {history.MAX_COMMITS:,} new commits"
             self._add_omission(f"{limit}; only files changed by the newest are judged")
@@ -135,7 +136,7 @@ class _Examination:
             return None
 
     def _keep_covered_paths(self, steps: Iterable[Step]) -> set[str]:
-        """Skip the paths in new commits that no rule covers, and return the others."""
+        """Return the paths in new commits that a rule covers; the others are noted as skipped."""
         covered_paths: set[str] = set()
         for path in dict.fromkeys(step.path for step in steps):
             if self.wanted.covers(path):
@@ -145,7 +146,7 @@ class _Examination:
         return covered_paths
 
     def _add_changes(self, changes: Iterable[ChangedFile], old_tree: Tree | None) -> None:
-        """Add the changes to judge, and skip the others."""
+        """Add the changes to judge to `pushed`, and note the others there as skipped."""
         files_of_other_refs = {(change.path, change.blob) for change in self.pushed.changes}
         for change in changes:
             if old_tree is not None and old_tree.holds(change.path, change.blob):
@@ -158,7 +159,7 @@ class _Examination:
     def _skip_unchanged_paths(
         self, paths: Iterable[str], tree: Tree, origins: _Origins, changed_paths: set[str]
     ) -> None:
-        """Skip the paths without a change, each with its reason."""
+        """Note each path without a change to judge as skipped, with its reason."""
         moved_paths = {path for path, _ in origins.moved_from}
         for path in paths:
             if path in changed_paths:
@@ -182,33 +183,33 @@ class _Examination:
     ) -> list[ChangedFile]:
         """Find files at the tip that no step explains and that no tree of the other side has.
 
-        They occur if a clone has only part of the history (`gap` says why), or if a tree has a name twice.
-        Skips files that were only moved. Notes in `pushed` how the partial history affects the files, or
-        that nothing could be compared.
+        There are such files if a clone has only a part of the history (`gap` says why), or if a tree has a
+        name twice. Files that were only moved are noted as skipped. If the history is partial, a note says
+        how that affects the files, or that nothing could be compared.
         """
         base_trees = self._read_base_trees()
-        old_trees = base_trees if old_tree is None else [old_tree, *base_trees]
+        other_side_trees = base_trees if old_tree is None else [old_tree, *base_trees]
         paths: Iterable[str]
         sources: Sequence[Tree] | None
         if pushed_history.gap:
-            if not old_trees:
+            if not other_side_trees:
                 self._add_omission(pushed_history.gap)
                 return []
             if not base_trees:
                 self._note_gap(pushed_history.gap)
             paths = tree.blobs
-            sources = old_trees
+            sources = other_side_trees
         else:
             paths = tree.repeated()  # a step names a path, but not which of its blobs
             sources = None  # a complete history shows where a moved file comes from
-        moved_blobs = _find_moved_blobs(old_trees, tree)
+        moved_blobs = _find_moved_blobs(other_side_trees, tree)
         holders = _Holders(self.repository, pushed_history.edges, self.tip, self.wanted)
         changes: list[ChangedFile] = []
         for path in paths:
             for blob in tree.blobs[path]:
                 if origins.is_explained(path, blob, sources):
                     continue  # its step decides
-                if any(old.holds(path, blob) for old in old_trees):
+                if any(old.holds(path, blob) for old in other_side_trees):
                     continue  # it isn't new
                 if blob in moved_blobs:
                     self.pushed.skipped.add(MOVED, path)
@@ -218,13 +219,13 @@ class _Examination:
         return changes
 
     def _note_gap(self, gap: str) -> None:
-        """Note that files are compared with the other side's newest state only."""
+        """Note that files are compared only with the newest state of the other side."""
         side = escaped(self.update.remote_ref) or "the base"  # only a push has a ref there
         effect = f"files that differ from {side} are judged, whoever changed them"
         self.pushed.notes.append(f"{gap}; {effect}")
 
     def _read_base_trees(self) -> list[Tree]:
-        """Read the trees of the commits that both sides have, if this clone has their files."""
+        """Read the trees of the commits that both sides have, except those whose files this clone lacks."""
         trees = []
         for base in self._find_merge_bases():
             tree = self._read_tree(base, self.wanted.covers)
@@ -245,10 +246,13 @@ class _Examination:
 
 
 def _find_moved_blobs(old_trees: Iterable[Tree], tree: Tree) -> set[str]:
-    """Return the blobs at paths that only old trees have: at another path of `tree`, they were moved."""
+    """Return the blobs at paths that are in old trees but not in `tree`.
+
+    If `tree` has such a blob at another path, the file was moved there.
+    """
     moved_blobs: set[str] = set()
-    for old in old_trees:
-        for path, blobs in old.blobs.items():
+    for old_tree in old_trees:
+        for path, blobs in old_tree.blobs.items():
             if path not in tree.blobs:
                 moved_blobs.update(blobs)
     return moved_blobs
@@ -269,7 +273,7 @@ class _Origins:
     commits_by_path: dict[str, list[Commit]] = field(default_factory=dict)
 
     def follow(self, steps: Iterable[Step]) -> None:
-        """Fill in the fields from steps, newest first, following each file back to its creation."""
+        """Fill in the fields from steps, the newest first, following each file back to its creation."""
         # By older path and blob: the tree's files that were moved from there.
         files_moved_from: defaultdict[_File, list[_File]] = defaultdict(list)
         # By path: the lists in `commits_by_path` for all files that come from there.
@@ -300,9 +304,9 @@ class _Origins:
             self.moved_from.update(dict.fromkeys(files, earlier_path))
 
     def take_changes(self, wanted: ChangeFilter) -> list[ChangedFile]:
-        """Return the new changes, and keep in `moved_from` only the files that aren't new.
+        """Return the new changes, and leave only the files that aren't new in `moved_from`.
 
-        A moved file isn't new if the gate judged it at its earlier path already.
+        A moved file isn't new if the gate judged its changes at the earlier path already.
         """
         changes: list[ChangedFile] = []
         for file, change in self.change_by_file.items():
@@ -319,8 +323,8 @@ class _Origins:
     def is_explained(self, path: str, blob: str, sources: Sequence[Tree] | None) -> bool:
         """Whether the steps explain how a blob got to its path.
 
-        A moved one must exist in one of `sources`. None means that the steps are complete and need no such
-        check.
+        If the file was moved there, one of the trees in `sources` must have it at its earlier path. With None
+        as `sources`, the steps are complete, and the step itself must be known.
         """
         earlier_path = self.moved_from.get((path, blob))
         if earlier_path is None or sources is None:

@@ -109,7 +109,10 @@ class Gh:
         return listed_issues
 
     def ask(self, verb: str, *words: str, stdin: str = "") -> str:
-        """Run `gh issue VERB WORDS` and return its output; raises `GhError` if it fails or is late."""
+        """Run `gh issue VERB WORDS`, and return its output.
+
+        Raises `GhError` if gh can't be started, fails, or doesn't respond in time.
+        """
         seconds_left = self._deadline - time.monotonic()
         if seconds_left <= 0:  # earlier calls took it all
             raise GhError("no time left for gh")
@@ -151,7 +154,11 @@ def _describe_exit(code: int, errors: str) -> str:
 def find_github_name(
     repository: Repository, environ: Mapping[str, str], address: str = ""
 ) -> str | None:
-    """Find `HOST/OWNER/NAME` in `GH_REPO`, `address` or `origin`, in this order; None if not on GitHub."""
+    """Return the repository's `HOST/OWNER/NAME`; None if it's not on GitHub.
+
+    It's in the variable `GH_REPO`, in `address`, or in the address of the remote `origin`: the first that's
+    given counts.
+    """
     users_choice = environ.get("GH_REPO", "").strip()
     if users_choice:
         return users_choice if _REPOSITORY.fullmatch(users_choice) else None
@@ -165,9 +172,10 @@ def find_github_name(
 
 
 def parse_address(address: str, environ: Mapping[str, str]) -> str | None:
-    """Parse a git address on GitHub to `HOST/OWNER/NAME`; None for any other.
+    """Parse a git address on GitHub to `HOST/OWNER/NAME`; None for an address anywhere else.
 
-    Another host only counts if the user names it in `GH_HOST`: a clone mustn't choose who gets gh's token.
+    A host other than github.com only counts if the user names it in `GH_HOST`, because a clone mustn't choose
+    who gets gh's token.
     """
     match = _ADDRESS.fullmatch(address.strip())
     if match is None:
@@ -186,9 +194,9 @@ def notify_and_open_issues(
     settings: EscalateConfig | None = None,
     address: str = "",
 ) -> list[str]:
-    """Notify the user's program and open issues, as the settings say; returns lines about it.
+    """Notify the user's program and open issues, as the settings say; return lines about that for people.
 
-    Without `settings`, the user's and the project's apply. Raises nothing: errors become lines.
+    Without `settings`, the user's and the project's apply. Nothing is raised: an error becomes a line.
     """
     lines: list[str] = []
     try:
@@ -198,7 +206,7 @@ def notify_and_open_issues(
             unsettled = [verdict for verdict in verdicts if needs_person(verdict)]
             lines += notify(unsettled, settings.notify.command, Ledger.of(folder).name)
         if settings.issues == "on":
-            # One at a time, so that an error doesn't lose the lines before it.
+            # Lines are added one at a time: if an error ends the loop, those before it stay.
             for line in _open_some_issues(verdicts, settings, folder, address):
                 lines.append(line)
     except Exception as error:  # noqa: BLE001 - the boundary: an issue must not cost a verdict or a push
@@ -207,7 +215,7 @@ def notify_and_open_issues(
 
 
 def _load_settings(folder: Path) -> EscalateConfig:
-    """Load the user's settings, plus the project's if the user allows issues."""
+    """Load the user's settings for issues, and if they allow any, the project's as well."""
     settings = configuration.load(None).escalate
     if settings.issues == "off":  # then no project file needs reading
         return settings
@@ -218,9 +226,9 @@ def _load_settings(folder: Path) -> EscalateConfig:
 def _open_some_issues(
     verdicts: Sequence[Verdict], settings: EscalateConfig, folder: Path, address: str
 ) -> Iterator[str]:
-    """Yield a line for each issue opened or changed, and one counting those left out.
+    """Open or change the verdicts' issues, up to `MAX_ISSUES`; yield a line about each.
 
-    An issue that's up to date gives no line.
+    An issue that's up to date gives no line. A last line counts the issues that were left out.
     """
     earlier_lines: list[VerdictLine] = []
     # The ledger only matters for a repeated `improve`.
@@ -251,9 +259,9 @@ def _verdict_lines(records: Iterable[Record]) -> list[VerdictLine]:
 
 
 def notify(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> list[str]:
-    """Run the command for each verdict that it wasn't run for yet, until the first failure.
+    """Run a command once for each verdict, leaving out those that it has been run for before.
 
-    Returns a line about the failure, or an empty list.
+    Stops at the first failure, and returns a line about it; an empty list if all went well.
     """
     if not verdicts:
         return []
@@ -264,7 +272,10 @@ def notify(verdicts: Sequence[Verdict], command: Sequence[str], project: str) ->
 
 
 def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> str | None:
-    """Run the command for each verdict that it wasn't run for yet; returns why it failed, or None."""
+    """Run a command once for each verdict, leaving out those that it has been run for before.
+
+    Stops at the first failure, and returns its reason; None if all went well.
+    """
     deadline = time.monotonic() + SECONDS
     folder = Path(environment.NOTIFIED.path()).parent
     environ = programs.build_environ("notify", environment.environ())
@@ -276,8 +287,8 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
         environment.private_folder(str(folder))
         for verdict in verdicts:
             issue = issues.build_issue(verdict)
-            notice = environment.digest(f"{project} {issue.token} {issue.fingerprint}")
-            if not _begin_notice(folder, notice):
+            notice_key = environment.digest(f"{project} {issue.token} {issue.fingerprint}")
+            if not _begin_notice(folder, notice_key):
                 continue
             is_sent = False
             try:
@@ -285,7 +296,7 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
                 failure = _run_program(argv, environ, verdict, seconds_left)
                 is_sent = failure is None
             finally:
-                _end_notice(folder, notice, is_sent=is_sent)
+                _end_notice(folder, notice_key, is_sent=is_sent)
             if failure is not None:
                 return failure
     except programs.Unfinished:
@@ -298,14 +309,17 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
 def _run_program(
     argv: Sequence[str], environ: Mapping[str, str], verdict: Verdict, seconds: float
 ) -> str | None:
-    """Run a program with a verdict's record on stdin; returns the reason if it failed, or None."""
+    """Run a program with a verdict's record on its standard input; return why it failed, or None."""
     record = json.dumps(verdict.record(), ensure_ascii=False)
     code, _, errors = programs.run(argv, environ, f"{record}\n", seconds=seconds)
     return None if code == 0 else _describe_exit(code, errors)
 
 
 def _begin_notice(folder: Path, notice: str) -> bool:
-    """Mark a notice as being sent. Returns False if it was sent, or another process is sending it."""
+    """Mark a notice as being sent, and return whether to send it.
+
+    Returns False if it was sent before, or if another process is sending it.
+    """
     with _locked_notices(folder) as notices:
         if notice in notices:
             begin_time = notices[notice]
@@ -313,6 +327,7 @@ def _begin_notice(folder: Path, notice: str) -> bool:
                 return False
             # A killed process never finishes its notice, so its mark only counts while a program
             # may still run.
+            # `abs`, because the clock may have been set back since.
             may_be_running = abs(time.time() - begin_time) < 2 * SECONDS
             if may_be_running:
                 return False
@@ -321,7 +336,7 @@ def _begin_notice(folder: Path, notice: str) -> bool:
 
 
 def _end_notice(folder: Path, notice: str, *, is_sent: bool) -> None:
-    """Mark a notice as sent, or forget that it was begun."""
+    """Mark a notice as sent. If it wasn't sent, forget it, so that it's tried again."""
     with _locked_notices(folder) as notices:
         notices.pop(notice, None)
         if is_sent:
@@ -330,9 +345,10 @@ def _end_notice(folder: Path, notice: str, *, is_sent: bool) -> None:
 
 @contextmanager
 def _locked_notices(folder: Path) -> Iterator[dict[str, float | None]]:
-    """Yield the start time of each notice, None once it's sent, and save the caller's changes.
+    """Yield a mapping of each notice to the time when its sending began (None: it was sent).
 
-    The notices' file stays locked meanwhile, so the user's program mustn't run inside.
+    Changes that the caller makes to the mapping are saved afterwards. The file of notices stays locked
+    meanwhile, so the user's program mustn't run inside.
     """
     path = folder / environment.NOTIFIED.name
     with file_lock(path.with_suffix(".lock"), timeout=SECONDS):
@@ -352,10 +368,10 @@ def _locked_notices(folder: Path) -> Iterator[dict[str, float | None]]:
 def needs_person(
     verdict: Verdict, in_ledger: Iterable[VerdictLine] = (), *, with_rejects: bool = False
 ) -> bool:
-    """Whether a verdict still needs a person to settle it, because models disagree.
+    """Whether a person still has to settle a verdict, because models disagree.
 
-    With `with_rejects`, this includes a rejection, and an `improve` after others of the same task
-    `in_ledger`: its author needs help.
+    With `with_rejects`, a rejection needs a person, too. So does an `improve`, if at least two rounds in a
+    row ended so, counting earlier verdicts of the same task `in_ledger`: its author needs help.
     """
     if verdict.human_override is not None:
         return False
@@ -369,9 +385,9 @@ def needs_person(
 
 
 def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int:
-    """Count the rounds that ended in `improve`, in a verdict and those just before it on the same task.
+    """Count the rounds that ended in `improve`: those of a verdict, and those just before on the same task.
 
-    Stops, going back, at the first verdict with another word.
+    Going back in time, the first verdict that isn't `improve` ends the count.
     """
     name = task_name(verdict.task_id)
     earlier_verdicts = []
@@ -414,7 +430,10 @@ def ensure_issues(
     address: str = "",
     seconds: float = SECONDS,
 ) -> Iterator[tuple[IssueOutcome, str]]:
-    """Yield the outcome of each verdict's issue, and a line about it; raises `GhError`."""
+    """Open or update an issue for each verdict; yield its outcome, and a line about it.
+
+    Raises `GhError`.
+    """
     if not verdicts:
         return
     environ = environment.environ()
@@ -431,7 +450,7 @@ def ensure_issues(
 
 
 def _ensure_issue(gh: Gh, wanted: issues.Issue, labels: Sequence[str]) -> tuple[IssueOutcome, str]:
-    """Open an issue, or update the same task's; returns the outcome and its URL."""
+    """Open an issue, or update the one that the same task has already; return the outcome and the URL."""
     words = ("--title", wanted.title, "--body-file", "-")
     issue = gh.find_issue(wanted.token)
     if issue is None:

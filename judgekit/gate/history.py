@@ -72,9 +72,8 @@ def read_histories(
 
     Tips without new commits are left out. Git runs as often for thousands of tips as for two.
     """
-    oids_by_tip: dict[str, list[str]] | None = (
-        None  # for a single tip, git itself picks the commits
-    )
+    # It stays None for a single tip, because git itself picks the commits then.
+    oids_by_tip: dict[str, list[str]] | None = None
     try:
         if len(tips) == 1:
             revisions = [tips[0], *(f"^{oid}" for oid in remote_commits)]
@@ -113,9 +112,10 @@ def read_histories(
 def _list_new_commits(
     repository: Repository, tips: Sequence[str], remote_commits: Sequence[str]
 ) -> dict[str, list[str]]:
-    """List the commits that each tip reaches and no remote commit does, newest first.
+    """List, for each tip, the commits that it reaches and that no remote commit reaches, newest first.
 
-    At most `MAX_COMMITS` + 1 for each tip. Tips without new commits are left out.
+    These are at most `MAX_COMMITS` + 1 for each tip: one more than allowed shows that there are too many.
+    Tips without new commits are left out.
     """
     revisions = [*tips, *(f"^{oid}" for oid in remote_commits), ""]
     output = repository.ask(*_GRAPH, stdin="\n".join(revisions).encode()).decode()
@@ -148,10 +148,10 @@ def _list_new_commits(
 def _make_history(
     logged_commits: Iterable[tuple[Commit, list[Step]]], shallow_oids: Container[str]
 ) -> History:
-    """Build a history from commits, newest first, with their steps.
+    """Build a history from commits and their steps, newest first.
 
-    `shallow_oids` are a shallow clone's oldest commits. They seem to have no parents, and so to have created
-    every file: their steps are left out.
+    `shallow_oids` are the oldest commits of a shallow clone. Git has no parents for them, so they seem to
+    have created every file. That's why their steps are left out.
     """
     steps: list[Step] = []
     edges: list[Commit] = []
@@ -194,8 +194,8 @@ def read_commit(repository: Repository, oid: str) -> Commit:
 def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
     """Yield each commit printed by `git log`, with its steps.
 
-    A commit's id and a path's entry are both followed by fields of their own; the functions that parse them
-    take those from `fields`.
+    The output consists of fields. A commit's id is followed by further fields about the commit, and so is
+    each changed path's entry: the functions that parse these take them from `fields`.
     """
     fields = iter(os.fsdecode(raw).split("\0"))
     commit: Commit | None = None  # before the first
@@ -221,7 +221,7 @@ def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
 
 
 def _parse_commit(oid: str, fields: Iterator[str]) -> Commit:
-    """Parse a commit; takes its author, committer and trailers from the fields after its id."""
+    """Build a commit from its id and the next three of `fields`: author, committer and trailers."""
     author = next(fields)
     committer = next(fields)
     trailers = [trailer for trailer in lines_of(next(fields)) if trailer]
@@ -236,10 +236,11 @@ def _parse_commit(oid: str, fields: Iterator[str]) -> Commit:
 def _parse_step(
     commit: Commit, parts: Sequence[str], parents: int, fields: Iterator[str]
 ) -> Step | None:
-    """Parse an entry; None if the path is the same as in one of the commit's parents.
+    """Parse the entry of a changed path; None if the path has the same file in one of the commit's parents.
 
-    With one parent, its parts are OLD_MODE, MODE, OLD_BLOB, BLOB and STATUS; a merge has an old mode and an
-    old blob for each parent. Takes the path in each parent, and the path now, from the fields after it.
+    With one parent, the entry's parts are OLD_MODE, MODE, OLD_BLOB, BLOB and STATUS. A merge has an OLD_MODE
+    and an OLD_BLOB for each parent. The paths are the next of `fields`: one in each parent, and then the path
+    now, if git prints it.
     """
     *old_modes, mode = parts[: parents + 1]
     *old_blobs, blob = parts[parents + 1 : -1]

@@ -181,9 +181,8 @@ def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root
     """
     files = _list_regular_files(repository, commit, paths)
     oids = (file.oid for file in files)
-    blobs = repository.blobs(
-        oids, MAX_BYTES
-    )  # no data for one that's too large or not in this clone
+    # The data is None for a file that's too large, or that this clone doesn't have.
+    blobs = repository.blobs(oids, MAX_BYTES)
     total_bytes = 0
     for file, (_, data) in zip(files, blobs, strict=True):
         name = _name_in_commit(commit, file.path)

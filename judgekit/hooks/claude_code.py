@@ -51,14 +51,14 @@ class BadInputError(Exception):
 
 
 def run() -> None:
-    """Answer one event as the process described in `judgekit.hooks.entries`, then end the process."""
+    """Answer one event from stdin and end the process, in the way that `judgekit.hooks.entries` needs."""
     gc.set_threshold(_GARBAGE)
     environment.ends_at_once = True
     os._exit(guarded([]))  # the interpreter's own tidying up would cost a tenth of its start
 
 
 def guarded(arguments: list[str] | None = None) -> int:
-    """Do as `main` does, and end this process after `SECONDS`, whatever is going on then."""
+    """Answer one event as `main` does, but end this process after `SECONDS` at the latest."""
     from judgekit.hooks import watchdog  # noqa: PLC0415 - inside another program, nothing is limited
 
     watchdog.limit(SECONDS, _end)
@@ -72,7 +72,10 @@ def _end() -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Answer one event, or report to a person; always return 0. `arguments` are those of `hook`."""
+    """Answer one event, or print a report for a person; always return 0, even after a failure.
+
+    `arguments` are those behind `judgekit hook`; without them, this process's own are used.
+    """
     if environment.is_on("JUDGEKIT_DISABLE"):
         return 0
     unknown_option = ""
@@ -114,7 +117,10 @@ def _respond(arguments: list[str]) -> tuple[str, list[str]]:
 
 
 def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Handle an event; return the hook's output and its lines for stderr."""
+    """Handle an event; return the hook's output and its lines for stderr.
+
+    Events that only keep the indexes or the session's records up to date have no output.
+    """
     event = payload.get("hook_event_name")
     if event in (None, PROMPT, GEMINI_PROMPT):
         return answer(payload)
@@ -155,7 +161,10 @@ def _find_unknown_option(arguments: list[str]) -> str:
 
 
 def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Answer a prompt: return the output and lines for stderr; raises `BadInputError` without a prompt."""
+    """Answer a prompt; return the output and the lines for stderr.
+
+    Raises `BadInputError` if the event has no prompt.
+    """
     started = time.monotonic()
     prompt = _read_prompt(payload)
     if is_silent(prompt):
@@ -225,7 +234,7 @@ def is_silent(prompt: str) -> bool:
 
 
 def _start_engine(project: str) -> None:
-    """Start the engine, unless it runs or prompts are not judged here."""
+    """Start the engine for later prompts, unless it's running already, or prompts aren't judged here."""
     from judgekit.hooks import settings  # noqa: PLC0415 - many prompts need no settings
 
     configured, _ = settings.load(project)  # the first prompt reports any problem
@@ -239,14 +248,14 @@ def _start_engine(project: str) -> None:
 
 
 def _forget_session(payload: Mapping[str, Any]) -> None:
-    """Forget what a session's prompts got, since it's no longer in the agent's context."""
+    """Forget which memories a session got, since the agent no longer has them in its context."""
     from judgekit.hooks import repeats  # noqa: PLC0415 - few sessions begin with a cleared context
 
     repeats.forget(str(payload.get("session_id")))
 
 
 def _refresh_indexes(payload: Mapping[str, Any]) -> None:
-    """Read the file that a tool wrote into the indexes that hold it; nothing is printed."""
+    """Update the indexes that contain the file that a tool just wrote; nothing is printed."""
     tool_input = payload.get("tool_input")
     if payload.get("tool_name") not in TOOLS or not isinstance(tool_input, dict):
         return
@@ -268,9 +277,14 @@ def _refresh_indexes(payload: Mapping[str, Any]) -> None:
 
 
 def _answer_stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Judge the work when an agent stops; return the output and lines for stderr. A failure lets it stop."""
+    """Judge the work when an agent stops; return the output and lines for stderr.
+
+    If judging fails, or isn't switched on, the output is "", and the agent may stop.
+    """
     goes_on_already = payload.get("stop_hook_active")
-    if goes_on_already:  # because of a hook: never twice in a row
+    if (
+        goes_on_already
+    ):  # a hook made the agent go on just now, and it mustn't happen twice in a row
         return "", []
     from judgekit.hooks import settings  # noqa: PLC0415 - a second stop ends above
 

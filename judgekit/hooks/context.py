@@ -46,7 +46,10 @@ _MOST = 200  # notices that are remembered
 
 
 def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
-    """Search for the memories that answer a prompt, in the stores or by the user's program, and for pins."""
+    """Search for the memories that answer a prompt, and for the pinned ones.
+
+    If the user names a search program, that's asked in place of the stores.
+    """
     from judgekit.retrieval import confidence, search  # noqa: PLC0415 - many prompts end before
 
     limit = max(configured["pool"], configured["max_inject"])
@@ -69,7 +72,7 @@ def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
 
 
 def suggest_pins(notes: list[str], ranked: RankedCandidates, configured: Settings) -> list[str]:
-    """Return the notes; those about pins without a memory suggest the nearest one."""
+    """Return the notes; a note about a pin that names no memory also suggests the nearest one."""
     if ranked.pin_by_note.keys().isdisjoint(notes):
         return notes
     from judgekit.retrieval import pins  # noqa: PLC0415 - once a day, if a pin is wrong
@@ -84,6 +87,7 @@ def session_of(payload: Mapping[str, Any], configured: Settings) -> HookSession 
     """
     session_id = payload.get("session_id")
     prompt_count = configured["repeat_after"]
+    # `top_k` promises the first memories with every prompt.
     may_repeat = not prompt_count or configured["inject"] == "top_k"
     if may_repeat or not isinstance(session_id, str) or not session_id:
         return None
@@ -93,9 +97,9 @@ def session_of(payload: Mapping[str, Any], configured: Settings) -> HookSession 
 
 
 def drop_repeats(shown: Shown, session: HookSession | None, prompt: str) -> Shown:
-    """Leave out memories that this session mentioned recently, and mention only the first few of the others.
+    """Leave out the mentions of memories that this session mentioned recently, and keep the first few others.
 
-    Injected memories stay. Without a session, nothing is a repeat.
+    Injected memories stay. Without a session, no memory counts as mentioned before.
     """
     injected, mentioned = shown
     if session is not None:
@@ -104,7 +108,10 @@ def drop_repeats(shown: Shown, session: HookSession | None, prompt: str) -> Show
 
 
 def choose_without_judge(ranked: RankedCandidates, configured: Settings) -> Shown:
-    """Choose the candidates to show if no model decides. Pinned ones are added to them."""
+    """Choose the candidates to inject and to mention, by their confidence and without asking a model.
+
+    Pinned memories aren't among them: the caller adds these.
+    """
     from judgekit.retrieval import confidence  # noqa: PLC0415 - many prompts end before
 
     return confidence.choose_shown(
@@ -123,14 +130,16 @@ def render(
 ) -> str:
     """Render a prompt's context: pinned and injected memories in full, mentioned ones as a hint.
 
-    `descriptions` are those of the categories, by root. Text beyond `LIMIT` characters is dropped from the
-    end. The prompt didn't find the pinned memories, so they show `pinned` in place of a confidence.
+    `descriptions` are those of the categories, by the root of a store. Memories that don't fit into `LIMIT`
+    characters are dropped, the last ones first. Pinned memories show `pinned` in place of a confidence, since
+    the prompt didn't find them.
     """
     injected, mentioned = shown
     labelled = [(candidate, PINNED) for candidate in pinned]
     labelled += [(candidate, candidate.confidence_label) for candidate in injected]
     nudge = _render_nudge(mentioned, project, is_more=bool(labelled))
-    room = LIMIT - len(nudge) - 1  # with a line break above it
+    # The characters left for memories: 1 is for the line break above the hint.
+    room = LIMIT - len(nudge) - 1
     pairs_by_root: dict[str, list[tuple[Candidate, str]]] = {}
     for candidate, label in labelled:
         if candidate.root not in pairs_by_root:
@@ -154,7 +163,7 @@ def _render_head(
     project: str,
     descriptions: Mapping[str, str],
 ) -> str:
-    """Return the tag that opens a store's memories, with the descriptions of their categories."""
+    """Return the opening tag of a store's memories: the store's path, and its categories' descriptions."""
     categories = dict.fromkeys([candidate.category for candidate, _ in store_pairs])  # each once
     texts = []
     for category in categories:
@@ -169,7 +178,7 @@ def _render_head(
 def _render_store(head: str, store_pairs: Sequence[tuple[Candidate, str]], room: int) -> str:
     """Render as many memories of a store as fit into `room` characters; "" if none does."""
     foot = "</memory-context>"
-    room -= len(head) + len(foot) + 1
+    room -= len(head) + len(foot) + 1  # for the line break between the two
     lines = []
     for candidate, label in store_pairs:
         line = _render_memory(candidate, label)
@@ -183,7 +192,7 @@ def _render_store(head: str, store_pairs: Sequence[tuple[Candidate, str]], room:
 
 
 def _render_memory(candidate: Candidate, confidence: str) -> str:
-    """Render a memory as an element: its title and path, and what an agent should know about them."""
+    """Render a memory as an XML element: its title and path, with its status, age and tags."""
     category = escape(short_line(candidate.category, _TAG).upper())
     title = short_line(candidate.title, _TITLE)
     section = candidate.name_section()
@@ -257,10 +266,10 @@ def render_nothing_found() -> str:
 
 
 def search_program() -> str:
-    """Return the command by which an agent calls this program: its name, its path, or "" if neither works.
+    """Return the command by which an agent can call judgekit: its name, its path, or "" if neither works.
 
-    The path is that of the program beside this interpreter. A path that isn't a single plain word to a shell
-    is never used.
+    The path is that of the program beside this interpreter. It's only used if a shell takes it as a single
+    plain word.
     """
     if os.environ.get("CLAUDE_PLUGIN_ROOT"):  # its programs are on the PATH of the client's agent
         return PROGRAM
@@ -281,13 +290,14 @@ def _is_program(path: str) -> bool:
 def format_output(text: str, titles: list[str], *, is_gemini: bool = False) -> str:
     """Format a prompt's context for the client; "" stays "".
 
-    Gemini takes JSON. Other clients take the text itself, or JSON if the user gets a message with `titles`.
+    Gemini takes JSON. Other clients take the text itself, or JSON if the user is shown a message with
+    `titles`.
     """
     if not text:
         return ""
     if is_gemini:
-        # A `<` of a title is already `&lt;`. Gemini makes the same of our own `<`, but keeps every `&`. So
-        # that of a title becomes `&amp;lt;` first, and no title can pass for a tag of ours.
+        # A `<` in a title is already written as `&lt;`. Gemini turns our own `<` into `&lt;`, too, but leaves
+        # each `&` alone, so both would look alike. With `&amp;lt;`, no title can pass for a tag of ours.
         event = "BeforeAgent"
         text = text.replace("&", "&amp;")
     elif titles:
@@ -311,7 +321,10 @@ def escape(text: str) -> str:
 
 
 def name_store(root: str, project: str) -> str:
-    """Return a store's path: relative to the project, or else to the home folder, or else absolute."""
+    """Return a store's path: relative to the project, or else to the home folder, or else absolute.
+
+    A folder's path ends with `/`. A `root` that's a file is a user's search program.
+    """
     is_program = os.path.isfile(root)
     end = "" if is_program else "/"
     for folder, start, own_name in ((project, "", "./"), ("~", "~/", "~/")):
@@ -325,7 +338,10 @@ def name_store(root: str, project: str) -> str:
 
 
 def take_due_notes(project: str, notes: list[str], now: float | None = None) -> list[str]:
-    """Return the notes not reported within the last day, and remember them; all of them if that fails."""
+    """Return the notes that weren't reported within the last day, and remember them as reported.
+
+    If they can't be remembered, all notes are returned.
+    """
     from judgekit import outputs  # noqa: PLC0415 - only needed to write
 
     if now is None:
@@ -338,7 +354,7 @@ def take_due_notes(project: str, notes: list[str], now: float | None = None) -> 
             kept_times = {}
         recent_times: dict[str, float] = {}
         for note, at in kept_times.items():
-            if isinstance(at, float) and now - AGAIN < at <= now:
+            if isinstance(at, float) and now - AGAIN < at <= now:  # a later time is a wrong clock's
                 recent_times[note] = at
         due_notes = [note for note in dict.fromkeys(notes) if note not in recent_times]
         if due_notes:

@@ -55,8 +55,9 @@ def command(python: str | None = None) -> list[str]:
 
 
 def code(root: str = ROOT) -> str:
-    """Return the one line of Python that runs the hook of the package in the folder `root`."""
-    # It takes `root` off the path again: a package beside ours mustn't replace one of the standard library.
+    """Return the line of Python that runs the hook of the package in the folder `root`."""
+    # The line takes `root` off Python's path again, since another package in that folder mustn't replace a
+    # module of the standard library.
     return (
         f"import sys; sys.path.insert(0, {root!a}); "
         "from judgekit.hooks.claude_code import run; del sys.path[0]; run()"
@@ -64,7 +65,10 @@ def code(root: str = ROOT) -> str:
 
 
 def fastest(python: str | None = None, client: Client = CLAUDE_CODE) -> dict[str, Any]:
-    """Build the entry for the fastest start, with an interpreter of this machine (by default, this one)."""
+    """Build the hook's entry that starts fastest.
+
+    It names an interpreter of this machine by its path (by default, the one that's running).
+    """
     program, *arguments = command(python)
     if client.shell:
         return portable(client) | {"command": shlex.join([program, *arguments])}
@@ -72,7 +76,7 @@ def fastest(python: str | None = None, client: Client = CLAUDE_CODE) -> dict[str
 
 
 def portable(client: Client = CLAUDE_CODE) -> dict[str, Any]:
-    """Build the entry that works on any machine, for settings that are shared with other people."""
+    """Build the hook's entry that works on any machine, for settings that are shared with other people."""
     return {
         "type": "command",
         "command": PORTABLE,
@@ -90,7 +94,8 @@ def is_ours(hook: object) -> bool:
 def argument_vector(hook: object) -> list[str]:
     """Split a hook's command into the program and its arguments.
 
-    An empty list if it's more than a single command, except for our portable form, or too long to be ours.
+    Returns an empty list if the command is more than a single one, or too long to be ours. Our portable form
+    is several commands of a shell, and stands for `judgekit hook`.
     """
     if not isinstance(hook, dict) or hook.get("type") != "command":
         return []
@@ -118,7 +123,7 @@ def argument_vector(hook: object) -> list[str]:
 
 
 def list_ours(settings: dict[str, Any]) -> list[HookEntry]:
-    """Return the entries of ours in a client's settings, in their order."""
+    """Return our entries in a client's settings, in their order: the event, its tools and the hook."""
     entries = []
     for event, group in _list_groups(settings):
         for hook in group["hooks"]:
@@ -141,9 +146,11 @@ def _list_groups(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]
 
 
 def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE_CODE) -> str:
-    """Add `hook` to each event of the client, with its timeout, replacing any entries of ours.
+    """Return the text of a client's settings with `hook` added to each event that the client has for us.
 
-    Raises `ConfigError` if `hooks` or one of our events has a shape that can't take an entry.
+    Each entry gets its event's timeout. Earlier entries of ours are replaced. If all are there already, the
+    text stays as it is. Raises `ConfigError` if `hooks` or one of our events has a shape that can't take an
+    entry.
     """
     new_entries = []
     for event, tools in client.events.items():
@@ -179,7 +186,10 @@ def _check_groups(groups: object, event: str, path: str) -> None:
 
 
 def remove_hooks(text: str, path: str) -> str:
-    """Remove our entries, and any containers they leave empty, from the text; "" if nothing else is left."""
+    """Return the text of settings without our entries and the containers that they leave empty.
+
+    If nothing else is left in the settings, the result is "".
+    """
     settings = parse_settings(text, path)
     _remove_ours(settings)
     return _format(settings, text) if settings else ""
@@ -188,10 +198,10 @@ def remove_hooks(text: str, path: str) -> str:
 def _remove_ours(settings: dict[str, Any]) -> None:
     """Remove our entries from settings, and any groups, events and section they leave empty."""
     for event, group in list(_list_groups(settings)):
-        other_hooks = [hook for hook in group["hooks"] if not is_ours(hook)]
-        was_empty = not group["hooks"]
-        if other_hooks or was_empty:
-            group["hooks"] = other_hooks
+        remaining_hooks = [hook for hook in group["hooks"] if not is_ours(hook)]
+        was_empty = not group["hooks"]  # then the emptiness isn't our doing, and the group stays
+        if remaining_hooks or was_empty:
+            group["hooks"] = remaining_hooks
             continue
         hooks = settings["hooks"]
         hooks[event] = [other for other in hooks[event] if other is not group]
@@ -202,7 +212,7 @@ def _remove_ours(settings: dict[str, Any]) -> None:
 
 
 def _format(settings: dict[str, Any], like: str) -> str:
-    """Return settings as text with the indentation, line ends and surroundings of an earlier text."""
+    """Return settings as JSON text, with the indentation, line ends and surroundings of the text `like`."""
     old_body = like.strip(_BLANKS)
     indent_match = _INDENT.match(like)
     is_one_line = "\n" not in old_body and old_body.strip("{} \t") != ""

@@ -44,7 +44,10 @@ _JUDGE = "on: in the hook, a model decides about these; without its answer, the 
 
 
 def report(prompt: str, folder: str, *, silent: bool = False) -> str:
-    """Report the stores, the terms, and the outcome for each candidate, for a prompt typed in `folder`."""
+    """Report what the hook does with a prompt typed in `folder`.
+
+    Lists the stores, the words that are searched, and each candidate's outcome.
+    """
     project = environment.project_root(folder)
     configured, notes = settings.load(project)
     lines = [f"project: {project}", *(f"note: {note}" for note in notes)]
@@ -78,9 +81,9 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
 def _explain_candidates(
     prompt: str, ranked: RankedCandidates, configured: Settings, *, has_several_parts: bool
 ) -> list[str]:
-    """Describe the outcome for each candidate and its reason, with a summary on the first line.
+    """Describe each candidate's outcome and the reason for it; the first line sums up.
 
-    The latest session counts as the one in which the prompt is typed.
+    The prompt is taken as the next one of the project's latest session.
     """
     session = _find_latest_session(configured)
     if session is not None:
@@ -113,13 +116,13 @@ def _explain_candidates(
 
 
 def _sum_up(ranked: RankedCandidates, shown: context.Shown) -> str:
-    """Say in a line what the prompt gets, or why it gets nothing."""
+    """Say in one line what the hook adds to the prompt, or why it adds nothing."""
     injected, mentioned = shown
-    full = len(ranked.pinned) + len(injected)
-    if full and mentioned:
-        return f"added: {counted(full, *_NOUNS)}, and a mention of {len(mentioned)} more"
-    if full:
-        return f"added: {counted(full, *_NOUNS)}"
+    injected_count = len(ranked.pinned) + len(injected)
+    if injected_count and mentioned:
+        return f"added: {counted(injected_count, *_NOUNS)}, and a mention of {len(mentioned)} more"
+    if injected_count:
+        return f"added: {counted(injected_count, *_NOUNS)}"
     if mentioned:
         return f"added: a mention of {counted(len(mentioned), *_NOUNS)}; none is sure enough to be injected"
     if ranked.candidates:
@@ -130,7 +133,7 @@ def _sum_up(ranked: RankedCandidates, shown: context.Shown) -> str:
 
 
 def _describe_stores(configured: Settings) -> list[str]:
-    """Write a line about the user's search program, if there's one, and one about each store."""
+    """Return a line about each store, after one about the user's search program, if there's one."""
     lines = []
     if configured["command"]:
         lines.append(f"command: {' '.join(configured['command'])} ({_COMMAND})")
@@ -142,7 +145,7 @@ def _describe_stores(configured: Settings) -> list[str]:
 
 
 def _cut(prompt: str, configured: Settings) -> list[Part]:
-    """Cut a prompt into parts, in each language that a store is read in."""
+    """Cut a prompt into parts, once for each main language of the kinds of stores."""
     text = terms.excerpt(prompt)
     all_languages = {}  # by the main language of a store
     for profile in configured.profiles.by_kind.values():
@@ -156,9 +159,12 @@ def _cut(prompt: str, configured: Settings) -> list[Part]:
 
 
 def _find_latest_session(configured: Settings) -> repeats.HookSession | None:
-    """Return this project's most recently answered session; None if nothing is held back."""
+    """Return the session of this project that was answered last.
+
+    None if there's no session, or if no memory is ever held back.
+    """
     prompts = configured["repeat_after"]
-    if configured["inject"] == "top_k" or not prompts:
+    if configured["inject"] == "top_k" or not prompts:  # then memories may be repeated
         return None
     path = next(repeats.files_of(configured.project), None)
     if path is None:
@@ -173,7 +179,10 @@ def _describe_repeat(candidate: Candidate, how: str, session: repeats.HookSessio
 
 
 def _judge_without_effect(project: str) -> list[str]:
-    """Return a line if a judge that the project asks for is off; other problems were reported before."""
+    """Return a line if a project asks for a judge that the user hasn't allowed, else an empty list.
+
+    Other problems of the configuration were reported before.
+    """
     from judgekit import programs  # noqa: PLC0415 - for people, not for the client
 
     programs.make_importable()
@@ -192,7 +201,10 @@ def _judge_without_effect(project: str) -> list[str]:
 
 
 def _describe_log(prompt: str, configured: Settings) -> list[str]:
-    """Describe how a prompt was answered before, with the memories and settings of that time."""
+    """Describe the latest answers to the same prompt that are in the log.
+
+    They were given with the memories and settings of that time.
+    """
     if not configured["log"]:
         return [
             "log: off (set retrieval.log: true in your own configuration to log each injection)"
@@ -213,7 +225,7 @@ def _describe_log(prompt: str, configured: Settings) -> list[str]:
 
 
 def _list_titles(line: dict[str, Any], *keys: str) -> str:
-    """Join the titles of the memories under some keys of a line in the log; "nothing" if there are none."""
+    """Join the titles of the memories under these keys of a line in the log; "nothing" if there are none."""
     titles = []
     for key in keys:
         for entry in line.get(key, ()):
@@ -282,7 +294,7 @@ def _why_never_injected(candidate: Candidate) -> str:
 
 
 def _name_place(candidate: Candidate, project: str) -> str:
-    """Return a memory's path with its store's, and the line of its best section, if that's known."""
+    """Return a memory's path behind its store's path, with the line of its best section, if that's known."""
     path = candidate.add_line(candidate.place)
     is_from_program = candidate.kind == COMMAND
     if is_from_program:  # it names paths itself
@@ -291,7 +303,10 @@ def _name_place(candidate: Candidate, project: str) -> str:
 
 
 def _describe_evidence(candidate: Candidate, project: str, *, has_several_parts: bool) -> list[str]:
-    """List a candidate's matches with the prompt, and its numbers, which docs/hook.md explains."""
+    """List a candidate's matches with the prompt, and its numbers, which docs/hook.md explains.
+
+    Empty for a candidate that only a pin found.
+    """
     if not candidate.features:  # a pin found it
         return []
     lines = []
@@ -309,7 +324,7 @@ def _describe_evidence(candidate: Candidate, project: str, *, has_several_parts:
 
 
 def _describe_words(candidate: Candidate, part: Part) -> str:
-    """Say which words of a part of the prompt a candidate has, and how many others fit as well."""
+    """Say which words of a part of the prompt a candidate has, and how many others fit about as well."""
     words = [part.terms[number].text for number in sorted(candidate.matched)]
     total = counted(len(part.terms), "word", "words")
     text = f"has {len(words)} of {total}: {', '.join(words)}"
@@ -340,9 +355,9 @@ def add_to_log(
     cost: tuple[int, int],
     session: object = None,
 ) -> None:
-    """Log the answer to a prompt; on failure, only the line is lost.
+    """Add the answer to a prompt to the log; if that fails, only this line is lost.
 
-    The `cost` is the number of characters added to the prompt, and the milliseconds that took.
+    The `cost` is the number of characters added to the prompt, and of the milliseconds that it took.
     """
     injected, mentioned = shown
     line: dict[str, Any] = {

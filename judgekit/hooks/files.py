@@ -51,7 +51,10 @@ class Record(NamedTuple):
 
 
 def install(change: FileChange, *, program: bool = False) -> None:
-    """Write a planned installation (a `program` gets its run bit); an `InputError` leaves all as it was."""
+    """Write a planned installation; a `program` also becomes executable.
+
+    If the change can't be made, raises `InputError` or `OSError`, and the file is as it was before.
+    """
     if not change.changes or change.after is None:
         return
     if change.backup:
@@ -71,7 +74,10 @@ def install(change: FileChange, *, program: bool = False) -> None:
 
 
 def uninstall(change: FileChange) -> None:
-    """Carry out a planned removal, including folders made for the file; raises as `install` does."""
+    """Carry out a planned removal, and remove the folders that were made for the file, if they're empty.
+
+    Raises as `install` does.
+    """
     if not change.changes:
         return
     if change.backup:
@@ -100,7 +106,10 @@ def find_record(file: Path) -> Record | None:
 
 
 def is_as_written(file: Path, content: bytes | None) -> bool:
-    """Whether a file is as the installation wrote it, so that its former content can be restored."""
+    """Whether a file still has the content that the installation wrote.
+
+    Only then can its former content be restored from the record.
+    """
     record = find_record(file)
     if record is None or content is None:
         return False
@@ -108,7 +117,7 @@ def is_as_written(file: Path, content: bytes | None) -> bool:
 
 
 def names_in_code(content: bytes | None, word: str) -> bool:
-    """Whether a line of a program or a configuration has a word; commented-out lines don't count."""
+    """Whether any line of a program or a configuration contains `word`, apart from comment lines."""
     for line in lines_of(os.fsdecode(content or b"")):
         is_comment = line.lstrip().startswith(("#", "//"))
         if word in line and not is_comment:
@@ -166,7 +175,10 @@ def replace(
 
 
 def _check_writable(path: Path, target: Path) -> None:
-    """Raise `InputError` for a file that its owner made read-only, since renaming over it wouldn't ask."""
+    """Raise `InputError` for a file that its owner made read-only.
+
+    That's checked here, because replacing the file by renaming another one would succeed anyway.
+    """
     if not target.exists():
         return
     # For root `access` allows all, but a file that nobody may write is meant to stay.

@@ -72,10 +72,10 @@ def fit(
     labels: Mapping[str, dict[str, float]],
     most: int,
 ) -> Fit:
-    """Fit the thresholds of `kind`: cover as many prompts as possible at a precision of `BAR`.
+    """Fit the thresholds of `kind`: cover as many prompts as possible at a precision of `BAR` or more.
 
-    `labels` are those of every kind; a prompt gets `most` memories. A threshold is tried only if every memory
-    that it injects has an answer.
+    `labels` has the thresholds of every kind of store. A prompt gets `most` memories. A threshold is only
+    tried if every memory that it injects has an answer.
     """
     before = labels[kind]
     thresholds = _try_thresholds(kind, trials, answers, labels, most)
@@ -96,7 +96,7 @@ def fit_model(
 ) -> Fit:
     """Fit the threshold on `model`'s probability of keeping a memory, by the same rule as `fit`.
 
-    A prompt gets the `most` likeliest memories. `present` is the current threshold, if there's one.
+    A prompt gets the `most` likeliest memories. `present` is the current threshold; None if there's none yet.
     """
     before = {} if present is None else {INJECT_ABOVE: present}
     judged_trials = [trial for trial in trials if trial.model == model]
@@ -120,7 +120,10 @@ def fit_model(
 def _choose_threshold(
     unchanged: Fit, name: str, thresholds: Sequence[_Threshold], present: float
 ) -> Fit:
-    """Put the best threshold under `name` if the labels support it, or else explain why it stays."""
+    """Return `unchanged` with the best threshold under `name`, or with the reason why it stays as it is.
+
+    The threshold only changes if it reaches the precision `BAR`, and if there are enough labels to be sure.
+    """
     if not thresholds:
         reason = "no threshold has an answer about each injection"
         return unchanged.model_copy(update={"refused": reason})
@@ -147,7 +150,7 @@ def _try_thresholds(
     labels: Mapping[str, dict[str, float]],
     most: int,
 ) -> list[_Threshold]:
-    """Measure each threshold of `kind` under which every injection has an answer, the lowest first.
+    """Measure each threshold of `kind` for which every injected memory has an answer, the lowest first.
 
     Memories of any kind can cover a prompt, but only those of `kind` count for the precision.
     """
@@ -171,7 +174,10 @@ def _try_thresholds(
 
 
 def _choose_injected(trial: PromptTrial, high_by_kind: Mapping[str, float]) -> list[Candidate]:
-    """List the hits that reach the threshold of their kind; hits of unknown kinds and damaged ones don't."""
+    """List the hits that reach the threshold of their kind.
+
+    Damaged hits, and hits of a kind without a threshold, are left out.
+    """
     injected = []
     for hit in trial.hits:
         high = high_by_kind.get(hit.kind)
@@ -181,7 +187,10 @@ def _choose_injected(trial: PromptTrial, high_by_kind: Mapping[str, float]) -> l
 
 
 def _round_down(values: Iterable[float], also: float | None = None) -> list[float]:
-    """Round values down to hundredths; return each result once, and the value `also`, the lowest first."""
+    """Round values down to hundredths; return each result once, the lowest first.
+
+    The value `also` is added as it is.
+    """
     thresholds = {floor(100 * value) / 100 for value in values}
     if also is not None:
         thresholds.add(also)
@@ -191,9 +200,9 @@ def _round_down(values: Iterable[float], also: float | None = None) -> list[floa
 def _measure(
     value: float, injections: Sequence[_Injections], answers: Answers
 ) -> _Threshold | None:
-    """Measure a threshold by its injections.
+    """Measure a threshold by the memories that it injects: its precision, and the prompts that it covers.
 
-    None if nobody was asked about one of those that count, or if nobody could tell about any of them.
+    Returns None if a memory that counts has no answer, or if no answer says whether a memory is relevant.
     """
     relevant = 0
     irrelevant = 0
@@ -220,8 +229,9 @@ def _measure(
 def _choose_best(thresholds: Sequence[_Threshold], present: float) -> _Threshold:
     """Choose the threshold that covers most prompts among those with a precision of `BAR` or more.
 
-    Without any, it's the most precise one. Of several that cover as many, the most precise one is best, and
-    of equals the nearest to the present one, so that nothing changes without a reason.
+    If no threshold is that precise, the most precise one is chosen. Of several that cover as many prompts,
+    the most precise one is best. Of equals, the one nearest to the present threshold is best, so that nothing
+    changes without a reason.
     """
     precise = [threshold for threshold in thresholds if threshold.precision.value >= BAR]
     if not precise:
@@ -236,9 +246,9 @@ def _choose_best(thresholds: Sequence[_Threshold], present: float) -> _Threshold
 
 
 def more_needed(precision: Share | None) -> int | None:
-    """Estimate how many more labels are needed for a threshold, if the share of relevant ones stays the same.
+    """Estimate how many more labels a threshold needs, if the share of relevant memories stays the same.
 
-    None if that's more than anybody would answer.
+    Returns None if that's more than anybody would answer.
     """
     if precision is None:
         return FEWEST
@@ -251,9 +261,10 @@ def more_needed(precision: Share | None) -> int | None:
 
 
 def write_labels(fitted: Fit, project: Path) -> Fit:
-    """Write thresholds into the user's own profile, keep a copy of the old one, and note both paths.
+    """Write thresholds into the user's own profile, and note the paths of the files that were written.
 
-    Raises `ConfigError` if it can't, or if the project has a profile, which takes precedence over the user's.
+    If there was a profile, it's copied first. Raises `ConfigError` if a file can't be written, or if the
+    project has a profile: that one takes precedence over the user's.
     """
     source = profiles.find(fitted.kind, project)
     users_file = Path(environment.STORE_PROFILES.path(f"{fitted.kind}.yaml"))
@@ -262,10 +273,10 @@ def write_labels(fitted: Fit, project: Path) -> Fit:
         problem = f"this file comes before yours, so none is written; set {{{labels}}} here"
         raise ConfigError(problem, path=source, key="labels")
     written = [str(users_file)]
-    copy = users_file  # without a file of the user's own, copy the bundled one
+    copy = users_file  # if the user has no file yet, the bundled one is copied to its place
     if users_file.exists():
         moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        copy = users_file.with_name(f"{users_file.name}.{moment}")  # keeps the old file
+        copy = users_file.with_name(f"{users_file.name}.{moment}")  # keeps the old thresholds
         written.append(str(copy))
     try:
         outputs.make_folder(str(users_file.parent), private=True)

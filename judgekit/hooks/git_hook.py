@@ -58,11 +58,14 @@ class HooksFolder(NamedTuple):
 
 
 def find_hooks(folder: Path) -> HooksFolder:
-    """Find the folder of hooks for the repository around `folder`; raises `UsageError` without one."""
+    """Find the folder of hooks for the repository around `folder`.
+
+    Raises `UsageError` if there's no repository.
+    """
     try:
         tree = _rev_parse(Repository(folder), folder, "--show-toplevel")
         repository = Repository(tree)
-    except UsageError:
+    except UsageError:  # without a working tree, it may be a bare repository
         tree = None
         bare = Repository(folder, bare=True)
         repository = Repository(_rev_parse(bare, folder, "--absolute-git-dir"), bare=True)
@@ -89,7 +92,10 @@ def _rev_parse(repository: Repository, base: Path, *words: str) -> Path:
 
 
 def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
-    """Return the folder for the hook of a scope; raises `UsageError` if there's none."""
+    """Return the folder in which to install the hook of a scope; raises `UsageError` if there's none.
+
+    The scope "local" means this repository, and "user" the folder that all of the user's repositories share.
+    """
     if scope == "project":
         instead = "use judgekit install pre-commit, or add a line to the project's hook manager"
         raise UsageError(f"git does not share hooks with clones: {instead} (docs/gate-install.md)")
@@ -103,7 +109,7 @@ def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
     users_path = _read_setting(folder, HOOKS_PATH, "--global", "--type=path")
     if users_path is not None and Path(users_path).is_absolute():
         return HooksFolder(Path(users_path), tree=None, shared=True)
-    # A relative path, or one from the repository's or machine's configuration: resolve it from here.
+    # The path is relative, or set for this repository or for the machine: let git resolve it here.
     with contextlib.suppress(UsageError):
         place = find_hooks(folder)
         _refuse_if_off(place, folder)
@@ -121,7 +127,7 @@ def _refuse_if_off(place: HooksFolder, folder: Path) -> None:
 
 
 def _describe_off(folder: Path) -> str:
-    """Say that git runs no hooks because of its configuration, and name the file."""
+    """Say that git runs no hooks because `core.hooksPath` is no folder, and name the file that sets it."""
     line = _read_setting(folder, HOOKS_PATH, "--show-origin") or ""
     source, _, value = line.partition("\t")
     shown_value = value or "empty"
@@ -138,7 +144,10 @@ def _read_setting(folder: Path, key: str, *options: str) -> str | None:
 
 
 def render(python: str | None = None, root: str = programs.ROOT) -> bytes:
-    """Build the hook that runs the judgekit in the folder `root` with an interpreter (None: this one)."""
+    """Build the text of a hook that runs the judgekit in the folder `root`.
+
+    `python` is the interpreter for it; None means the one that's running.
+    """
     template = (data_folder("hooks") / "git-pre-push.sh").read_text(encoding="utf-8")
     values = {
         "PYTHON": shlex.quote(python or sys.executable or ""),
@@ -157,7 +166,11 @@ def render(python: str | None = None, root: str = programs.ROOT) -> bytes:
 
 
 def owner_of(content: bytes | None) -> Owner:
-    """Identify a hook's owner; "none" if there's no file, "edited" if it's ours but changed by hand."""
+    """Identify a hook's owner by the hook's content.
+
+    The owner is "none" if there's no file, "edited" if the hook is ours but was changed by hand, and
+    "foreign" if it's another program's.
+    """
     if content is None:
         return "none"
     head = _HEAD.match(content)
@@ -171,13 +184,16 @@ def owner_of(content: bytes | None) -> Owner:
 
 
 def _checksum(body: bytes) -> bytes:
-    """Return the beginning of a digest of a hook's lines, whichever line ends they have."""
+    """Return the beginning of a digest of a hook's lines. Different line ends don't change it."""
     digest = hashlib.sha256(body.replace(b"\r\n", b"\n")).hexdigest()
     return digest[:16].encode()
 
 
 def read_installation(content: bytes) -> tuple[str, str]:
-    """Return the interpreter of a hook of ours and the folder of its judgekit; both "" for other hooks."""
+    """Read the paths of the interpreter and of judgekit's folder from a hook of ours.
+
+    Both are "" for another program's hook.
+    """
     match = _INSTALLATION.search(os.fsdecode(content))
     if match is None:
         return "", ""
@@ -193,17 +209,18 @@ def _unquote(path: str) -> str:
 
 
 def _find_our_file(hooks: Path) -> Path:
-    """Return the path of our hook, existing or planned, in a folder of hooks."""
-    legacy = hooks / LEGACY
+    """Return the path of our hook in a folder of hooks. The hook may not be installed yet."""
+    legacy = hooks / LEGACY  # pre-commit renames an earlier hook to this, and runs it
     if owner_of(files.read(legacy)) == "ours":
         return legacy
     return hooks / HOOK
 
 
 def plan_install(place: HooksFolder, python: str | None = None) -> FileChange:
-    """Plan the installation of the hook.
+    """Plan the installation of the hook. Another program's hook moves to a backup, and still runs first.
 
-    Raises `UsageError` for an edited hook of ours, for two of other programs, and in husky's own folder.
+    Raises `UsageError` if our hook is there but was edited, if another program's hook and a backup are both
+    there, and if husky manages the folder.
     """
     file = husky.file_of(place.hooks)
     if file is not None:
@@ -214,10 +231,10 @@ def plan_install(place: HooksFolder, python: str | None = None) -> FileChange:
     is_foreign = owner == "foreign"
     # Git LFS writes its hook again, over ours: then both are the same, and the backup isn't needed.
     if is_foreign and os.path.lexists(backup) and files.read(backup) != before:
-        both = (
+        conflict = (
             f"{path} belongs to another program, and so does {backup}, which ran before judgekit's"
         )
-        raise UsageError(f"{both}; remove one or combine both in one file, then run this again")
+        raise UsageError(f"{conflict}; remove one or combine both in one file, then run this again")
     lacks_run_bit = owner == "ours" and not os.access(path, os.X_OK)
     return FileChange(
         path,
@@ -230,9 +247,9 @@ def plan_install(place: HooksFolder, python: str | None = None) -> FileChange:
 
 
 def plan_uninstall(place: HooksFolder) -> FileChange:
-    """Plan the removal of the hook, which restores the one it replaced.
+    """Plan the removal of the hook, and the return of the earlier hook that it replaced.
 
-    Raises `UsageError` for an edited hook of ours.
+    Another program's hook stays. Raises `UsageError` if our hook was edited.
     """
     path = _find_our_file(place.hooks)
     before, owner = _read_hook(path)
@@ -242,10 +259,11 @@ def plan_uninstall(place: HooksFolder) -> FileChange:
 
 
 def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
-    """Plan the removal of our hooks, wherever they are; without any, an unchanged usual place.
+    """Plan the removal of our hooks from all folders in which this repository may have them.
 
-    Another program may have moved a hook of ours, or another folder may have been set. Raises as
-    `plan_uninstall` does, and `UsageError` without a repository.
+    There may be several, if another program has moved our hook, or if another folder of hooks has been set.
+    If there's none, the list has one change that changes nothing. Raises as `plan_uninstall` does, and
+    `UsageError` without a repository.
     """
     if scope != "local":
         return [plan_uninstall(choose_hooks(scope, folder))]
@@ -256,7 +274,7 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
         for path in _list_ours(hooks):
             change = _plan_removal(path, backup, is_users=False)
             changes.append(change)
-            backup = None  # it replaces the first of ours
+            backup = None  # it comes back only once, in place of the first hook of ours
         # Without a hook of ours, an earlier hook may still wait to come back.
         is_backup_alone = backup is not None and not changes and os.path.lexists(backup)
         if is_backup_alone and not os.path.lexists(hooks / HOOK):
@@ -273,7 +291,7 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
 
 
 def _list_folders(place: HooksFolder) -> list[Path]:
-    """List the folders of this repository alone that may contain a hook of ours."""
+    """List the folders that may contain a hook of ours and belong to this repository alone."""
     folders = []
     if not place.shared and not place.is_off:
         folders.append(place.hooks)
@@ -286,7 +304,7 @@ def _list_folders(place: HooksFolder) -> list[Path]:
 
 
 def _list_ours(hooks: Path) -> list[Path]:
-    """Return the hooks of ours in a folder, whatever another program calls them."""
+    """List our hooks in a folder, including those that another program has renamed."""
     ours = []
     for name in _NAMES:
         path = hooks / name
@@ -296,7 +314,7 @@ def _list_ours(hooks: Path) -> list[Path]:
 
 
 def _plan_removal(path: Path, backup: Path | None, *, is_users: bool) -> FileChange:
-    """Plan the removal of a hook, for which an earlier hook in `backup` comes back, if there's one."""
+    """Plan the removal of a hook. If an earlier hook exists at `backup`, it comes back."""
     before, _ = _read_hook(path)
     if backup is not None and not os.path.lexists(backup):
         backup = None
@@ -320,7 +338,10 @@ def list_other_callers(folder: Path) -> Iterator[str]:
 
 
 def uninstall(change: FileChange) -> None:
-    """Carry out a planned removal, including the folder of links to an earlier hook's neighbours."""
+    """Carry out a planned removal.
+
+    Without a hook of ours left, the folder of links to an earlier hook's neighbours is removed, too.
+    """
     files.uninstall(change)
     hooks = change.path.parent
     if not _list_ours(hooks):
@@ -328,7 +349,7 @@ def uninstall(change: FileChange) -> None:
 
 
 def _remove_links(folder: Path) -> None:
-    """Remove the folder that our hook made, but keep files that somebody else put there."""
+    """Remove the folder of links that our hook made, but keep any files that somebody else put there."""
     if folder.is_symlink() or not folder.is_dir():
         return
     for path in folder.iterdir():
@@ -338,7 +359,10 @@ def _remove_links(folder: Path) -> None:
 
 
 def _read_hook(path: Path) -> tuple[bytes | None, Owner]:
-    """Read the hook's file, and identify its owner; raises `UsageError` for an edited hook of ours."""
+    """Read the hook's file, and identify its owner; the content is None if there's no file.
+
+    Raises `UsageError` if our hook was edited.
+    """
     content = files.read(path)
     is_dangling_link = content is None and path.is_symlink()
     if is_dangling_link:  # we don't make links, so it's another program's, whose file is missing
@@ -401,11 +425,11 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
     except InputError as error:
         yield "wrong", str(error)
         return
-    for other in _list_folders(place):
-        for stray in _list_ours(other):
-            if stray != path:
+    for hooks_folder in _list_folders(place):
+        for our_path in _list_ours(hooks_folder):
+            if our_path != path:
                 remedy = "judgekit uninstall git removes it"
-                yield "note", f"{stray} is judgekit's, but git doesn't run it itself; {remedy}"
+                yield "note", f"{our_path} is judgekit's, but git doesn't run it itself; {remedy}"
     origin = _read_setting(folder, HOOKS_PATH, "--show-origin")
     if origin is not None:
         source, _, _ = origin.partition("\t")
@@ -423,7 +447,7 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
 
 
 def _describe_configured_hooks(folder: Path) -> Iterator[Remark]:
-    """Yield the hooks that git 2.54 and newer run from its configuration."""
+    """Yield a remark on each pre-push hook in git's configuration, which git 2.54 and newer run, too."""
     try:
         raw = Repository(folder).ask("config", "--get-regexp", r"^hook\..*\.event$", "^pre-push$")
     except GitError:  # it has none
@@ -436,7 +460,7 @@ def _describe_configured_hooks(folder: Path) -> Iterator[Remark]:
 
 
 def _describe_foreign(place: HooksFolder, path: Path, content: bytes | None) -> Iterator[Remark]:
-    """Yield remarks on a missing hook (None), or another program's."""
+    """Yield remarks if another program's hook is at `path`, or if none is there (its content is None)."""
     if content is None:
         yield "note", f"no {path}; install it with judgekit install git"
     else:
@@ -453,12 +477,12 @@ def _describe_foreign(place: HooksFolder, path: Path, content: bytes | None) -> 
             yield "note", f"{path} is not executable: git skips it"
     kept = path.with_name(KEPT)
     if os.path.lexists(kept):
-        lost = "it ran before judgekit's hook, but another program replaced that"
-        yield "note", f"{kept} does not run: {lost}; move it back or remove it"
+        reason = "it ran before judgekit's hook, but another program replaced that"
+        yield "note", f"{kept} does not run: {reason}; move it back or remove it"
 
 
 def _manager_runs_gate(content: bytes, tree: Path) -> bool:
-    """Whether a hook belongs to pre-commit, prek or lefthook, and their configuration lists the gate."""
+    """Whether a hook is one of pre-commit, prek or lefthook, whose configuration lists the gate."""
     if b"pre-commit.com" in content or b"prek" in content:
         return pre_commit.runs_gate(tree)
     if b"lefthook" not in content:
@@ -470,7 +494,7 @@ def _manager_runs_gate(content: bytes, tree: Path) -> bool:
 
 
 def _describe_husky(hooks: Path, file: Path) -> Iterator[Remark]:
-    """Yield a remark on whether husky, which manages the folder of hooks, runs the gate."""
+    """Yield a remark on whether the gate is run by husky, which manages the folder of hooks."""
     if not husky.runs_gate(file):
         yield "note", f"husky does not run the gate; {husky.describe_setup(hooks, file)}"
     elif not husky.is_set_up(hooks):

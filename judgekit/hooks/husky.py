@@ -20,10 +20,10 @@ _SET_UP = "npx husky (or npm install)"
 def file_of(hooks: Path) -> Path | None:
     """Find the file that husky runs before a push; None if husky doesn't manage the folder `hooks`.
 
-    A new worktree has no such folder yet: `git worktree` only creates committed files, and husky's own
-    programs aren't committed.
+    The folder may be missing: a new worktree only has committed files, and husky's own programs in that
+    folder aren't committed.
     """
-    if _is_version_9(hooks):  # the files in that folder are husky's, and are overwritten
+    if _is_version_9(hooks):  # husky overwrites the files in its own folder, so ours is above it
         return hooks.parent / _HOOK
     is_version_5_to_8 = hooks.name == ".husky" or (hooks / "_" / "husky.sh").is_file()
     if is_version_5_to_8:
@@ -47,7 +47,7 @@ def is_set_up(hooks: Path) -> bool:
 
 
 def describe_setup(hooks: Path, file: Path) -> str:
-    """Describe in a sentence the remaining steps until husky runs the gate by `file`."""
+    """Describe in a sentence the steps that are missing until husky runs the gate by `file`."""
     steps = []
     if not is_set_up(hooks):
         steps.append(f"git runs no hook of husky's here until you run {_SET_UP}")

@@ -35,7 +35,10 @@ DEADLINE = 10.0  # seconds for a prompt that asks no model
 
 
 def settings_file(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> Path:
-    """Return the path of a client's settings file, the user's or one in the project; it may not exist."""
+    """Return the path of a client's settings file: the user's own, or one in the project.
+
+    The file may not exist.
+    """
     if scope == "user":
         variable, usual_folder, name = client.user
         folder = Path(os.environ.get(variable) or usual_folder)
@@ -59,16 +62,17 @@ def settings(path: Path) -> dict[str, Any]:
 
 
 def plan_install(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> FileChange:
-    """Plan the installation of the hook.
+    """Plan the installation of the hook in a client's settings file.
 
-    Raises `ConfigError` if the client couldn't read the file, `InputError` if we can't, and `UsageError` if
-    the project's file is the user's own.
+    Raises `ConfigError` if the client couldn't read the file, and `InputError` if we can't read it. Raises
+    `UsageError` if the project's settings file is the user's own, as it is in the home folder.
     """
     path = settings_file(scope, project, client)
     if scope != "user" and path.resolve() == settings_file("user", project, client).resolve():
         raise UsageError(
             f"{path} is your own settings file: use --scope user, or change to a project"
         )
+    # Its `before` is the content now, and its `after` is that without our entries.
     removal = plan_uninstall(scope, project, client)
     if scope == "project":
         hook = entries.portable(client)
@@ -81,9 +85,9 @@ def plan_install(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> F
 
 
 def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> FileChange:
-    """Plan the removal of the hook; a file with nothing else in it goes.
+    """Plan the removal of the hook from a client's settings file. A file with nothing else in it is deleted.
 
-    Without our entries the file is as it was before, byte for byte, if nobody has changed it since. Raises
+    If nobody has changed the file since the installation, it gets its former content, byte for byte. Raises
     `ConfigError` if the client couldn't read the file, and `InputError` if we can't.
     """
     path = settings_file(scope, project, client)
@@ -101,7 +105,7 @@ def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) ->
 
 
 def _remove_ours(path: Path, before: bytes, text: str) -> bytes | None:
-    """Return the content of a settings file without our entries; None for no file."""
+    """Return the content of a settings file without our entries; None if the file is to be deleted."""
     record = files.find_record(path)
     if record is not None and files.is_as_written(path, before):
         return record.before
@@ -114,12 +118,15 @@ def _remove_ours(path: Path, before: bytes, text: str) -> bytes | None:
 
 def _encode(text: str) -> bytes:
     """Encode the text of a settings file as UTF-8."""
-    # Half of a surrogate pair can only be written escaped.
+    # JSON may contain half of a surrogate pair, which UTF-8 can't encode; it's written as an escape.
     return text.encode("utf-8", "backslashreplace")
 
 
 def list_notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
-    """Yield obstacles that keep a client from running any hook, and causes of double answers."""
+    """Yield a note about each obstacle that keeps a client from running any hook.
+
+    If several hooks of ours answer the same prompt, a note names their places.
+    """
     if client is CLAUDE_CODE:
         yield from _list_managed_switches()
     yield from list_obstacles(project, client)
@@ -141,7 +148,10 @@ def _list_managed_switches() -> Iterator[str]:
 
 
 def list_obstacles(project: Path, client: Client) -> Iterator[str]:
-    """Yield obstacles that a client's rules put in the way of our hooks: settings, trust, a file's form."""
+    """Yield obstacles that a client's own rules put in the way of our hooks.
+
+    Such a rule may be a setting that switches hooks off, a missing trust, or a form that the file must have.
+    """
     prompt_hooks: list[dict[str, Any]] = []
     for _, path in _list_places(project, client):
         data = settings(path)
@@ -158,7 +168,7 @@ def list_obstacles(project: Path, client: Client) -> Iterator[str]:
             yield from _list_codex_states(path, project)
     for file, general in _list_switches(project, client):
         for switch, off in client.off:
-            if _get_value(general, switch) is off:
+            if _get_value(general, switch) is off:  # the value, true or false, that means off
                 setting = switch if off else f"{switch} = false"
                 yield f"{file} sets {setting}: {client.title} runs no hooks until you remove it"
         for key in client.disabled:
@@ -204,7 +214,7 @@ def _is_group(group: object) -> bool:
 
 
 def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
-    """Yield Codex's notes about our hook: that it isn't trusted, or is switched off."""
+    """Yield remarks if Codex hasn't been told to trust our hook in `path`, or has switched it off."""
     file, general = _read_switches(settings_file("user", project, CODEX), CODEX)
     states = _get_value(general, "hooks.state")
     if not isinstance(states, dict):
@@ -229,7 +239,7 @@ def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
 
 
 def _list_switches(project: Path, client: Client) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield the files that may switch hooks off, and their content; the whole machine's, too."""
+    """Yield each file that may switch hooks off, with its content, including the whole machine's file."""
     for _, path in _list_places(project, client):
         yield _read_switches(path, client)
     if client.machine:
@@ -239,7 +249,10 @@ def _list_switches(project: Path, client: Client) -> Iterator[tuple[Path, dict[s
 
 
 def list_left_hooks(project: Path, client: Client) -> Iterator[str]:
-    """Yield the places that still have hooks of ours, and notes about them that the client still keeps."""
+    """Yield a remark on each place that still has a hook of ours.
+
+    Codex may also keep notes about a hook that's gone; a remark names their file.
+    """
     for scope, path in _list_places(project, client):
         if entries.list_ours(settings(path)):
             remedy = f"judgekit uninstall {client.command} --scope {scope} removes it"
@@ -254,7 +267,10 @@ def list_left_hooks(project: Path, client: Client) -> Iterator[str]:
 
 
 def _list_answering_places(project: Path, client: Client) -> list[str]:
-    """List the places of hooks that answer prompts; clients merge equal commands, so these count once."""
+    """List the places of our hooks that answer prompts.
+
+    Clients merge equal commands, so two places with the same command count once.
+    """
     places: dict[str, str] = {}
     for scope, path in _list_places(project, client):
         for event, _, hook in entries.list_ours(settings(path)):
@@ -268,7 +284,10 @@ def _list_answering_places(project: Path, client: Client) -> list[str]:
 
 
 def _read_switches(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:
-    """Return the file beside the hooks that may switch them off, and its content."""
+    """Return the path and the content of the file that may switch off the hooks in `path`.
+
+    It's the same file, except for Codex, which has a `config.toml` beside it.
+    """
     if client is not CODEX:
         return path, settings(path)
     file = path.with_name("config.toml")
@@ -342,7 +361,7 @@ def check_prompt_hooks(project: Path) -> Iterator[Finding]:
 
 
 def check_agent_command() -> Finding:
-    """In a fresh login shell, try the command that hints tell an agent to run."""
+    """Try in a fresh login shell the command that hints tell an agent to run; return the finding."""
     subject = "an agent's search"
     shell = os.environ.get("SHELL") or "/bin/sh"
     bare_environ = {"PATH": os.defpath, "SHELL": shell}
@@ -373,7 +392,10 @@ def _ends_well(words: list[str], environ: dict[str, str]) -> bool:
 def _describe_hooks(
     client: Client, scope: Scope, hooks: dict[str, dict[str, Any]]
 ) -> Iterator[tuple[State, str]]:
-    """Yield the form of our hooks in a settings file, whether they answer prompts, and which are missing."""
+    """Yield findings on our hooks in a settings file: their form, whether they answer, and missing ones.
+
+    `hooks` maps the client's events to our hooks.
+    """
     hook = hooks.get(client.prompt) or next(iter(hooks.values()))
     program, *arguments = entries.argument_vector(hook)
     is_portable = hook == entries.portable(client)
@@ -401,7 +423,10 @@ def _describe_hooks(
 
 
 def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
-    """Try a hook of ours on a tiny store, for at most `deadline` seconds; return the problem, or None."""
+    """Try a hook of ours with a prompt in a temporary project; return the problem, or None if it answers.
+
+    The hook gets `deadline` seconds at most.
+    """
     words = entries.argument_vector(hook)
     absence = _describe_absence(words[0])
     if absence:
@@ -442,7 +467,7 @@ def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None
 
 
 def _describe_absence(program: str) -> str | None:
-    """Say that a program is missing; None if it's there."""
+    """Say that a hook's program is missing; None if it's there."""
     if Path(program).is_absolute():
         if Path(program).is_file():
             return None

@@ -43,7 +43,10 @@ def choose_by_judge(
     configured: Settings,
     notes: list[str],
 ) -> Shown | None:
-    """Choose the candidates to show by judging; None, and why in `notes`, if no model could be asked."""
+    """Choose the candidates to show by asking models about them.
+
+    Returns None if no model could be asked, and adds the reason to `notes`.
+    """
     candidates = list_judged(ranked)
     if not candidates:
         return None
@@ -77,15 +80,15 @@ def list_judged(ranked: RankedCandidates) -> list[Candidate]:
 
 
 def drop_only(ranked: RankedCandidates, left: Sequence[Candidate], configured: Settings) -> Shown:
-    """Remove the memories that models dropped from those that would be shown without a judge.
+    """Choose what would be shown without a judge, except for the memories that models dropped.
 
-    `left` are those that models didn't drop; they never see damaged ones. A decision model's yes means
+    `left` are those that models didn't drop; models never see damaged ones. A decision model's yes means
     nothing until it's been compared with labels, but its no saves a reader something.
     """
-    left_ids = {id(hit) for hit in left}
+    kept_ids = {id(hit) for hit in left}
     dropped_ids = set()
     for hit in confidence.in_force(ranked.candidates):
-        if not hit.damaged and id(hit) not in left_ids:
+        if not hit.damaged and id(hit) not in kept_ids:
             dropped_ids.add(id(hit))
     injected, mentioned = context.choose_without_judge(ranked, configured)
     kept_injected = [hit for hit in injected if id(hit) not in dropped_ids]
@@ -100,10 +103,10 @@ def choose_decided(
     configured: Settings,
     labels: Mapping[int, str],
 ) -> Shown:
-    """Choose the candidates to show from those that models kept or left undecided.
+    """Choose the candidates to show after models have judged: they kept some, and left some undecided.
 
-    The ones that models decided to keep get the label "judged", or the one in `labels` (a decision model's
-    probability), which has Python's `id` of candidates for keys.
+    A candidate that models kept gets the label "judged" in place of a confidence, or its label in `labels`: a
+    decision model's probability, by Python's `id` of the candidate.
     """
     # An undecided hit without a confidence only has a rank, which isn't enough to inject it.
     injectable = [hit for hit in kept if hit.rated or hit not in undecided]
@@ -131,30 +134,33 @@ def parts_of(candidates: Sequence[Candidate]) -> list[str]:
 def _judge(
     prompt: str, candidates: list[Candidate], payload: Mapping[str, Any], configured: Settings
 ) -> Judged | str:
-    """Ask the engine, or judge in this process without one; returns the reason if no model could be asked."""
+    """Ask the engine to judge the candidates; if there's no engine, judge in this process.
+
+    Returns the reason, a text, if no model could be asked.
+    """
     seconds = min(configured["deadline"], MOST_SECONDS)
     parts = parts_of(candidates)
 
     def write_request() -> bytes:
         """Write the body of the request to the engine, as JSON."""
-        sent = []
+        sent_candidates = []
         for candidate in candidates:
             fields = {name: getattr(candidate, name) for name in _SENT}
             fields["tags"] = list(candidate.tags)
             if candidate.kind == confidence.COMMAND:
                 fields["text"] = candidate.text
-            sent.append(fields)
+            sent_candidates.append(fields)
         request = {
             **client.carried(configured.project),
             "prompt": prompt,
-            "candidates": sent,
+            "candidates": sent_candidates,
             "parts": parts,
             "transcript_path": str(payload.get("transcript_path") or ""),
         }
         return quickjson.written(request).encode()
 
     def read_reply(response: client.Response) -> Judged | str:
-        """Read the engine's decisions, or why there are none."""
+        """Read the engine's decisions from its response, or the reason if there are none."""
         reply = quickjson.loads(response.read().decode())
         if response.status != _OK:
             return f"not judged ({reply['error']['message']}); {_BM25}"
@@ -167,7 +173,10 @@ def _judge(
         return kept, undecided, reply["degraded"], probabilities, only_drops
 
     def judge_here(reason: client.NoEngine) -> Judged | str:
-        """Judge in this process, unless an engine is busy, or is starting for later prompts."""
+        """Judge in this process, because no engine answered for this `reason`.
+
+        If an engine is busy, or is just starting for later prompts, nothing is judged.
+        """
         if isinstance(reason, client.EngineBusy):
             return f"not judged (the engine is busy: {reason}); {_BM25}"
         if isinstance(reason, client.EngineLost):

@@ -49,9 +49,10 @@ verbose = true"""
 
 
 def plan_install(project: Path) -> FileChange:
-    """Plan the addition of our hook to a project's configuration.
+    """Plan the addition of our hook to a project's configuration of pre-commit.
 
-    Raises `ConfigError` or `InputError`, and `UsageError` when prek reads another file.
+    Raises `ConfigError` or `InputError` if the file can't be read or edited, and `UsageError` if the project
+    has only prek's own file.
     """
     toml = project / PREK_FILE
     if is_for_prek(project):
@@ -74,8 +75,8 @@ def plan_install(project: Path) -> FileChange:
 def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
     """Plan the removal of our hook from a project's configuration; raises `ConfigError` or `InputError`.
 
-    The file becomes what it was before, byte for byte, if nobody has changed it since. Entries of ours among
-    other hooks are an error, unless not `only_ours`: then they stay.
+    If nobody has changed the file since the installation, it gets its former content, byte for byte. If our
+    hook is listed among other hooks, that's an error with `only_ours`. Otherwise such an entry stays.
     """
     path = file_of(project)
     before = files.read(path)
@@ -109,7 +110,10 @@ def is_for_prek(project: Path) -> bool:
 
 
 def file_of(project: Path) -> Path:
-    """Return the file that holds a project's hooks; prek, not pre-commit, reads the second of these names."""
+    """Return the file that lists a project's hooks: `.pre-commit-config.yaml`, or `.yml` if only that exists.
+
+    Only prek reads the second one.
+    """
     path = project / FILE
     other_path = project / OTHER_FILE
     if other_path.exists() and not path.exists():
@@ -153,12 +157,12 @@ def _list_repos(data: object) -> list[Any]:
 
 
 def _is_alone(repo: Any) -> bool:  # noqa: ANN401 - any YAML
-    """Whether our hook is the only one of its repository, as `install` lists it."""
+    """Whether our hook is the only one that a repository's entry lists, as `install` writes it."""
     return bool(repo.get("repo") == "local" and _hook_ids(repo) == [ID])
 
 
 def _add_ours(text: str) -> str | None:
-    """Add our hook to the text; None if it's there."""
+    """Return the text with our hook added; None if the hook is in it already."""
     (our_repo,) = yaml_text.parsed(ITEM)
     repos = _list_repos(yaml_text.parsed(text))
     index = _find_ours(repos)
@@ -178,7 +182,7 @@ def _add_ours(text: str) -> str | None:
 
 
 def _remove_ours(text: str) -> str:
-    """Remove our hook from the text, in which some repository lists it."""
+    """Return the text without the entry that lists our hook. The text must have one."""
 
     def delete_ours(data: dict[str, Any]) -> None:
         repos = data["repos"]
@@ -189,7 +193,10 @@ def _remove_ours(text: str) -> str:
 
 
 def _remove_lines(text: str) -> str | None:
-    """Remove the lines of our hook from the text, keeping all others; None if its layout differs."""
+    """Return the text without the lines of our hook, all other lines unchanged.
+
+    Returns None if the layout is one in which removing lines would change something else.
+    """
     data = yaml_text.parsed(text)
     repos = data["repos"]
     index = _find_ours(repos) or 0
@@ -206,7 +213,7 @@ def _remove_lines(text: str) -> str | None:
         if line.strip() and not is_indented_more:
             break
         end += 1
-    while not lines[end - 1].strip():  # blank lines below it stay
+    while not lines[end - 1].strip():  # blank lines below our hook stay
         end -= 1
     kept_lines = [*lines[:start], *lines[end:]]
     del repos[index]

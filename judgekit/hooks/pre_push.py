@@ -61,8 +61,9 @@ def skipped_by() -> str | None:
 def finish_early(words: Sequence[str]) -> int | None:
     """Return the exit code of `judgekit gate WORDS` if the command itself needn't run, else None.
 
-    A child process judges the push; this one waits for it for `PREPARATION` seconds, or longer if the child
-    extends that. The command runs in the child, unless there's surely nothing to judge.
+    The process forks: the child judges the push, and this process waits for it. It waits for `PREPARATION`
+    seconds, or longer if the child extends them. In the child, None is returned unless there's surely nothing
+    to judge.
     """
     if "--pre-push" not in words:
         return None
@@ -105,9 +106,10 @@ def check(
     use_engine: bool = True,
     warn: Warn,
 ) -> Report | None:
-    """Judge the commits since `base`, or the push that git describes on stdin; None if the gate isn't asked.
+    """Judge the commits since `base`, or without one, the push that git describes on stdin.
 
-    A fault doesn't hold anything up unless the rules say so. Raises `UnknownCommit` if `base` isn't a commit.
+    Returns None if the gate is skipped, or if the push has no refs. A fault of ours holds nothing up unless
+    the rules say so. Raises `UnknownCommit` if `base` isn't a commit.
     """
     updates: list[RefUpdate] = []
     try:
@@ -129,7 +131,10 @@ def check(
 
 
 def _report_fault(run: Run, error: Exception, name: str, warn: Warn) -> Report:
-    """Report a run that failed, so that nobody examined its commits (of `name`)."""
+    """Build the report of a run that failed, in which no commit was examined.
+
+    `name` says which commits: their base, or the remote that they're pushed to.
+    """
     fault(error, warn)
     mode = run.mode or "advisory"
     holds = isinstance(error, PushBlocked)
@@ -172,7 +177,7 @@ def _judge(
     use_engine: bool,
     warn: Warn,
 ) -> Report:
-    """Return the report of the engine, which has everything imported; if it fails, judge in this process."""
+    """Return the engine's report on a push, since everything is imported there; without it, judge here."""
     from judgekit.engine import client  # noqa: PLC0415 - a skipped push needs little
     from judgekit.hooks.settings import engine_wanted  # noqa: PLC0415 - the same
 
@@ -207,7 +212,7 @@ def _judge(
         raise client.EngineLost("lost the engine: its response ended too early")
 
     def judge_here(_: client.NoEngine) -> Report:
-        """Judge in this process; the time that an engine took counts against the budget."""
+        """Judge in this process. The time that the engine took counts against the budget."""
         from judgekit.gate import push  # noqa: PLC0415 - pydantic; the engine has it
 
         spent = 0.0
@@ -254,12 +259,16 @@ def _read_updates() -> list[RefUpdate]:
     if is_new_ref:
         # pre-commit names the commit where the branch left the remote: not the remote's ref, nor its rules.
         before = ""
+    # Git writes an id of zeros for a ref that the remote doesn't have.
     no_commit = "0" * len(tip)
     return [RefUpdate(local_ref, tip, remote_ref, before or no_commit)]
 
 
 def _record_skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn: Warn) -> None:
-    """Record in the ledger who skipped the gate, and warn about it unless `SILENCE` did the skipping."""
+    """Record in the ledger who skipped the gate by which variable.
+
+    A warning says so, too, except for the variable that silences every hook.
+    """
     from judgekit.ledger import Skip  # noqa: PLC0415 - pydantic
 
     try:
@@ -276,7 +285,7 @@ def _record_skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn:
 
 
 def fault(error: Exception, warn: Warn) -> None:
-    """Report and record that nothing could be judged, and why."""
+    """Warn that nothing could be judged, and why, and record that in the ledger."""
     from judgekit.ledger import Fault  # noqa: PLC0415 - pydantic
 
     problem = problem_of(error)

@@ -44,7 +44,10 @@ class _Line(BaseModel, strict=True):
 
 
 def read_answers(path: Path, project: str) -> Answers:
-    """Read the answers in a file; a later answer about the same pair replaces it. Raises `InputError`."""
+    """Read the answers in a file. Of several answers about the same pair, the last one counts.
+
+    Raises `InputError` for a line that's wrong.
+    """
     answers: Answers = {}
     for place, text in lines(path, "name a file with a JSON object a line"):
         try:

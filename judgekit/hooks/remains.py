@@ -50,7 +50,10 @@ def find_remains() -> list[Remain]:
 
 
 def purge(remains: list[Remain]) -> None:
-    """Delete everything that can be made again, and the hook's logs; raises `OSError`."""
+    """Delete what can be made again, and the hook's logs, then the folders that this leaves empty.
+
+    Raises `OSError`.
+    """
     for remain in remains:
         if remain.is_purged:
             for part in _list_parts(remain.path):
@@ -74,7 +77,7 @@ def describe_size(size: int) -> str:
 
 
 def _list_parts(path: Path) -> list[Path]:
-    """List a file and those that belong to it, a database's and a log's, as far as they exist."""
+    """List a file and those of its further parts that exist: of a database, or of a log (the older half)."""
     parts = [path.with_name(path.name + ending) for ending in _PARTS]
     return [part for part in parts if part.exists()]
 
@@ -85,7 +88,10 @@ def _measure_size(path: Path) -> int:
 
 
 def _list_files(path: Path) -> Iterator[Path]:
-    """Yield the file itself, or all files in a folder; links are files, and aren't followed."""
+    """Yield `path` itself if it's a file, or else all files in the folder.
+
+    A link counts as a file, and isn't followed.
+    """
     if not path.is_dir() or path.is_symlink():
         yield path
         return

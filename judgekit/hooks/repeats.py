@@ -51,35 +51,41 @@ class HookSession:
                     self._prompts_ago[mark] = ago
 
     def ago(self, candidate: Candidate, how: str = INJECTED) -> int | None:
-        """Count the prompts since a memory was injected or mentioned; None if it wasn't recently."""
+        """Return the number of prompts since a memory was injected (or mentioned, as `how` says).
+
+        None if it wasn't among this session's latest answers.
+        """
         return self._prompts_ago.get(_mark(candidate, how))
 
     def hold_back(self, ranked: RankedCandidates, prompt: str) -> None:
-        """Move recently injected memories out of the candidates, unless the prompt names them."""
+        """Move memories that were injected recently to `ranked.repeated`, unless the prompt names them."""
         text = prompt.casefold()
-        kept = []
+        new_candidates = []
         repeated = []
         for hit in ranked.candidates:
             is_recent = self.ago(hit) is not None
             if is_recent and not is_named(hit, text):
                 repeated.append(hit)
             else:
-                kept.append(hit)
+                new_candidates.append(hit)
         ranked.repeated = repeated
-        ranked.candidates[:] = kept
+        ranked.candidates[:] = new_candidates
 
     def unmentioned(self, mentioned: Sequence[Candidate], prompt: str) -> list[Candidate]:
         """Leave out memories that were mentioned recently, unless the prompt names them."""
         text = prompt.casefold()
-        kept = []
+        remaining = []
         for hit in mentioned:
             is_recent = self.ago(hit, MENTIONED) is not None
             if not is_recent or is_named(hit, text):
-                kept.append(hit)
-        return kept
+                remaining.append(hit)
+        return remaining
 
     def add(self, injected: Sequence[Candidate], mentioned: Sequence[Candidate]) -> None:
-        """Record what was injected; if that fails, the next prompt may repeat it."""
+        """Record the memories that a prompt got; if that fails, the next prompt may get them again.
+
+        The records of the oldest sessions are deleted once there are too many.
+        """
         marks = [_mark(hit, INJECTED) for hit in injected]
         marks += [_mark(hit, MENTIONED) for hit in mentioned]
         text = " ".join(marks) + "\n"
@@ -102,7 +108,7 @@ def path_of(session: str) -> str:
 
 
 def files_of(project: str) -> Iterator[str]:
-    """Yield the files of a project's sessions, the most recently answered first."""
+    """Yield the paths of a project's session files, the one with the latest answer first."""
     project_line = environment.digest(project).encode() + b"\n"
     for path in _sort_newest_first(_folder()):
         with open(path, "rb") as file:
@@ -118,7 +124,10 @@ def forget(session: str) -> None:
 
 
 def is_named(candidate: Candidate, text: str) -> bool:
-    """Whether a lower-case text contains a memory's id, path or whole title as separate words."""
+    """Whether a lower-case text contains a memory's id, path or title.
+
+    The whole name must be there, with no letter or digit next to it.
+    """
     for full_name in (candidate.id, candidate.path, candidate.place, candidate.title):
         name = full_name[:_NAME].casefold().strip()
         # An id or title of letters alone (`jwt`) may be used as an ordinary word, so it names nothing.
@@ -128,7 +137,7 @@ def is_named(candidate: Candidate, text: str) -> bool:
 
 
 def _has_words(text: str, words: str) -> bool:
-    """Whether words occur in a text with no letter or digit next to them."""
+    """Whether a text contains `words`, with no letter or digit directly before or behind them."""
     start = text.find(words)
     while start >= 0:
         end = start + len(words)

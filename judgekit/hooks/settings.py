@@ -54,9 +54,9 @@ class Settings:
 
 
 def load(project: str) -> tuple[Settings, list[str]]:
-    """Load the effective settings of `project`, with a line for stderr about each file that's wrong.
+    """Load the settings in force for `project`, with a line for stderr about each file that's wrong.
 
-    They're validated again only if a file, a variable or this program has changed.
+    They're validated again only if a file, a variable or this program has changed since.
     """
     stamps = _stamp_sources(project)
     variables = []
@@ -95,7 +95,10 @@ def _stamp_sources(project: str) -> list[tuple[str, Any]]:
 
 
 def _read_kept(path: str, key: str) -> dict[str, Any] | None:
-    """Return the settings validated for the same `key`; None if they aren't kept, or failed too long ago."""
+    """Return the settings that were validated for the same `key`; None if there are none.
+
+    A result with problems is dropped after a while, since something outside of the key may have fixed them.
+    """
     data = quickjson.load(path)
     try:
         age = abs(time.time() - os.stat(path).st_mtime)  # the clock may have been set back since
@@ -108,7 +111,7 @@ def _read_kept(path: str, key: str) -> dict[str, Any] | None:
 
 
 def _keep(path: str, data: dict[str, Any]) -> None:
-    """Keep validated settings for later processes; if that fails, these validate them again."""
+    """Store validated settings for later processes; if that fails, those validate again."""
     from judgekit import outputs  # noqa: PLC0415 - only needed to write
 
     try:
@@ -156,7 +159,8 @@ def descriptions(root: str) -> dict[str, str]:
 def _validate(project: str) -> tuple[dict[str, Any], bool]:
     """Return the settings for `project`, with notes about wrong values, which are replaced by defaults.
 
-    The second value is False if nothing could be validated: a missing package may be there next time.
+    The second value is False if our packages are missing, so that nothing was validated. The result isn't
+    stored then, because the packages may be there next time.
     """
     from judgekit import programs  # noqa: PLC0415 - once per change of the configuration
 
@@ -202,9 +206,9 @@ def _fall_back(project: str, error: ImportError) -> dict[str, Any]:
 
 
 def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
-    """Return the effective values, the roots that the user named, and the problem, if any.
+    """Return the values in force, the roots that the user named, and the problem with a file, or "".
 
-    The user's values apply even if a project's file is wrong.
+    If a project's file is wrong, the user's values apply alone.
     """
     from pathlib import Path  # noqa: PLC0415 - see `_read_files`
 
@@ -251,7 +255,10 @@ def describe_off(project: str) -> str:
 
 
 def is_hook_off(project: str) -> bool:
-    """Whether the variable or a file says `enabled: false`, or anything doubtful."""
+    """Whether the hook must be taken as off while the configuration can't be read.
+
+    It's off if a variable or a file says so, and also if one of them leaves doubt.
+    """
     import re  # noqa: PLC0415 - only for a wrong configuration
 
     variable = os.environ.get(VARIABLE, "")
@@ -264,7 +271,8 @@ def is_hook_off(project: str) -> bool:
             return True
         try:
             with open(source, encoding="utf-8-sig", errors="replace") as file:
-                text = file.read(_MOST).replace("\0", "")  # of UTF-16 the letters are left
+                # In UTF-16 there's a NUL beside each letter: without these, the keys are readable.
+                text = file.read(_MOST).replace("\0", "")
         except OSError:
             return True
         if source == environment.SETTINGS.path() and _FOLDERS in text:

@@ -51,7 +51,7 @@ class _Words:
                     self._files_by_stem[stem].append(file)
 
     def _read_stems(self, configured: settings.Settings) -> dict[str, set[str]]:
-        """Return the stems of each memory, and note the languages of the stores."""
+        """Return the stems of each memory by the memory's file, and note the languages of the stores."""
         stems_by_file = {}
         project_prefix = os.path.realpath(configured.project).rstrip(os.sep) + os.sep
         for root in configured["roots"]:
@@ -68,7 +68,7 @@ class _Words:
         return stems_by_file
 
     def back_in(self, exchange: transcript.Exchange) -> set[str]:
-        """Return the files of the memories whose words are in an answer but not in its prompt."""
+        """Return the files of the memories whose distinctive words are in an answer but not in its prompt."""
         new_words = self._stems("\n".join(exchange.answer)) - self._stems(exchange.prompt)
         counts = Counter[str]()
         for stem in new_words:
@@ -99,12 +99,12 @@ def report(folder: str, *, as_json: bool = False) -> str:
         title = short_line(memory["title"], _TITLE)
         descriptions.append(f"{title} (injected {memory['injected']}, used {memory['used']})")
     if configured["log"]:
-        state = "on"
+        log_state = "on"
     else:
         path = environment.SETTINGS.path()
-        state = f"off (to switch it on: retrieval: {{log: true}} in {path})"
+        log_state = f"off (to switch it on: retrieval: {{log: true}} in {path})"
     template = _TEXTS["logged" if logged else "remembered"]
-    text = template.format(**figures, state=state, listed="; ".join(descriptions))
+    text = template.format(**figures, state=log_state, listed="; ".join(descriptions))
     has_enough_prompts = figures.get("judged_prompts", 0) >= _SURE
     if has_enough_prompts and figures["judged"] == figures["dropped"]:
         text += _TEXTS["drops_all"].format(**figures)
@@ -206,8 +206,8 @@ def _count_use(
 ) -> set[str]:
     """Count an answer's use of the memories injected for its prompt; return the files of those it used.
 
-    A memory is used if its file was opened, or if its distinctive words are in the answer. `others` weren't
-    injected.
+    A memory is used if its file was opened, or if its distinctive words are in the answer. `others` are the
+    files of memories that weren't injected: their words show what chance does.
     """
     opened = _opened(injected, exchange)
     in_answer = words.back_in(exchange)
@@ -243,11 +243,11 @@ def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
         if session not in exchanges:
             continue
         files = {file_by_digest[digest] for digest in injected if digest in file_by_digest}
-        opened: set[str] = set()
+        opened_files: set[str] = set()
         for exchange in exchanges[session]:
-            opened |= _opened(files, exchange)
+            opened_files |= _opened(files, exchange)
             counts["searches"] += _count_searches(exchange)
-        counts["opened"] += len(opened)
+        counts["opened"] += len(opened_files)
         counts["answered_injections"] += len(files)
     return {
         "source": "sessions",
@@ -258,9 +258,9 @@ def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
 
 
 def _take(exchanges: list[transcript.Exchange], prompt: object) -> transcript.Exchange | None:
-    """Return the first exchange with this prompt (as the log has it, cut), and remove those up to it.
+    """Return the first exchange with this prompt, and remove it and those before it from the list.
 
-    None if there's no such exchange; then all stay.
+    The log has only the beginning of a long prompt. None if no exchange has it; then the list stays as it is.
     """
     for number, exchange in enumerate(exchanges, start=1):
         if short_line(exchange.prompt, explain.PROMPT_CHARS) == prompt:
@@ -270,7 +270,7 @@ def _take(exchanges: list[transcript.Exchange], prompt: object) -> transcript.Ex
 
 
 def _entries(line: dict[str, Any], name: str, base: str) -> dict[str, dict[str, Any]]:
-    """Map the files of the memories under a key of a line in the log to what the line says about them."""
+    """Return the memories that a line of the log has under the key `name`, by their files."""
     value = line.get(name)
     if not isinstance(value, list):
         return {}
@@ -283,15 +283,15 @@ def _entries(line: dict[str, Any], name: str, base: str) -> dict[str, dict[str, 
 
 
 def _opened(files: Iterable[str], exchange: transcript.Exchange) -> set[str]:
-    """Return those of `files` whose folder and name are in a tool call."""
+    """Return those of `files` that a tool call names, by the name of the file and of the folder it's in."""
     calls = "\n".join(exchange.calls).replace("\\\\", "/")  # in JSON a backslash is two
-    opened = set()
+    named_files = set()
     for file in files:
         parts = file.replace("\\", "/").split("/")
         folder_and_name = "/".join(parts[-2:])
         if folder_and_name in calls:
-            opened.add(file)
-    return opened
+            named_files.add(file)
+    return named_files
 
 
 def _count_searches(exchange: transcript.Exchange) -> int:

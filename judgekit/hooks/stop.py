@@ -41,10 +41,10 @@ _MAX_AGE = 30 * 24 * 3600  # seconds to keep a session's file
 def answer(
     payload: Mapping[str, Any], project: str, configured: Mapping[str, Any]
 ) -> tuple[str, list[str]]:
-    """Judge a session's changes; return the client's JSON that asks the agent to go on, and notes for stderr.
+    """Judge a session's changes when its agent stops; return the client's JSON, and notes for stderr.
 
-    The JSON is "" if the agent may stop: nothing changed, this state was judged before, the work is fine, or
-    judging failed.
+    The JSON asks the agent to go on. It's "", so that the agent may stop, if nothing changed, this state was
+    judged before, the work is fine, the agent was asked often enough, or judging failed.
     """
     ends_at = time.monotonic() + configured["deadline"]
     session = _session_name(payload)
@@ -90,7 +90,10 @@ def _session_name(payload: Mapping[str, Any]) -> str:
 def _read_changes(
     payload: Mapping[str, Any], task: TaskFile, folder: Path, session: str, most: int
 ) -> Document | None:
-    """Return the files that changed since the conversation began, `most` at most; None if none did."""
+    """Return the files that changed since the conversation began, `most` at most, as one document.
+
+    None if no file changed.
+    """
     patterns = task.paths
     if patterns is None:
         patterns = settings.load(folder).gate.paths
@@ -140,7 +143,8 @@ def _is_bad(verdict: Verdict) -> bool:
 def explain(verdict: Verdict) -> str:
     """Describe a verdict and its findings to the agent, as facts and not as orders.
 
-    A file may have steered the model's words about it, so these can't end the element they're in.
+    A file may have steered what the model wrote about it. So the model's words can't end the element around
+    them.
     """
     names = ", ".join(_harmless(subject.path, _MAX_NAME) for subject in verdict.subjects)
     ref = f"{verdict.rubric.id}@{verdict.rubric.version}"
@@ -163,7 +167,10 @@ def explain(verdict: Verdict) -> str:
 
 
 def _describe_finding(finding: Finding) -> str:
-    """Write a finding on a line: its dimension and place, the issue, and a suggestion, as far as known."""
+    """Write a finding on one line, as `- DIMENSION, LOCATION: ISSUE (suggested: SUGGESTION)`.
+
+    Parts that the finding doesn't have are left out.
+    """
     line = _harmless(finding.issue)
     subjects = [text for text in (finding.dimension, finding.location) if text]
     if subjects:

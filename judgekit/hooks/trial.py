@@ -59,19 +59,22 @@ class PromptTrial(NamedTuple):
         return injected
 
     def injections(self, *, mentions: bool = False) -> list[Candidate]:
-        """List the memories injected without a judge or with one, and with `mentions` the mentioned ones."""
-        both = [self.plain]
+        """List the memories injected without a judge or with one, each once.
+
+        With `mentions`, the mentioned ones are listed, too.
+        """
+        results = [self.plain]
         if self.judged is not None:
-            both.append(self.judged)
+            results.append(self.judged)
         hits: dict[Candidate, None] = {}  # each once
-        for injected, mentioned in both:
+        for injected, mentioned in results:
             hits |= dict.fromkeys(injected)
             if mentions:
                 hits |= dict.fromkeys(mentioned)
         return list(hits)
 
     def surest(self, most: int) -> list[Candidate]:
-        """List up to `most` candidates that the model keeps likeliest, from the likeliest down."""
+        """List the `most` candidates that the model keeps with the highest probability, highest first."""
         rated = [hit for hit in self.hits if hit.path in self.sureness]
         rated.sort(key=lambda hit: -self.sureness[hit.path])
         return rated[:most]
@@ -81,7 +84,7 @@ class PromptTrial(NamedTuple):
         return list(self.hits[:1])
 
     def pair(self, hit: Candidate) -> Pair:
-        """Return the digests of the prompt and of a memory, by which answers are kept."""
+        """Return the digests of the prompt and of a memory's file, by which people's answers are stored."""
         return prompt_key(self.prompt), environment.digest(hit.file)
 
 
@@ -133,7 +136,10 @@ class HookReport(ReportPart):
 
 
 def of_project(place: str, project: str, most: int) -> list[str]:
-    """Return the latest prompts in the log, or else in transcripts, the newest first."""
+    """Return the latest prompts of a project, newest first: from the log if `place` is "log".
+
+    Otherwise they're from the transcripts of conversations.
+    """
     if place == "log":
         prompts = [str(line.get("prompt", "")) for line in explain.read_log(project)]
     else:
@@ -159,7 +165,10 @@ def distinct(prompts: Iterable[str], most: int) -> list[str]:
 def run(
     prompts: Sequence[str], configured: Settings, progress: Callable[[int], None]
 ) -> TriedPrompts:
-    """Try the hook on prompts; if judging is on, models are asked about each prompt separately."""
+    """Try the hook on prompts, and report `progress` by the number of prompts done.
+
+    If judging is on, models are asked about each prompt separately.
+    """
     tried = TriedPrompts(trials=[], selections=[], unjudged=[], notes=[])
     for done, prompt in enumerate(prompts, start=1):
         ranked = context.find_candidates(prompt, configured)
@@ -170,6 +179,7 @@ def run(
         trial = PromptTrial(prompt, ranked.candidates, plain)
         if configured["judge"] == "on":
             choice = _choose_by_judge(prompt, ranked, configured, tried)
+            # If models had no part in it, what's shown is the same as without a judge.
             judged = context.drop_repeats(choice.shown or without_judge, None, prompt)
             trial = trial._replace(
                 judged=judged,
@@ -183,7 +193,10 @@ def run(
 
 
 def judge_report(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
-    """Count the injections that the judge dropped and added, and its cost under a verdict's keys."""
+    """Count the memories that the judge dropped from the injected ones and those it added, and its cost.
+
+    The cost has the same keys as that of a verdict.
+    """
     dropped: list[bool | None] = []  # the answer about each memory
     newly_injected: list[bool | None] = []
     for trial in tried.trials:
@@ -238,7 +251,10 @@ class _Choice(NamedTuple):
 def _choose_by_judge(
     prompt: str, ranked: RankedCandidates, configured: Settings, tried: TriedPrompts
 ) -> _Choice:
-    """Choose the hits to show by judging, as `hooks.judged` does; add the models' decisions to `tried`."""
+    """Choose the hits to show by asking models, as the hook does.
+
+    The models' decisions, and the reasons why they didn't decide, are added to `tried`.
+    """
     candidates = judged.list_judged(ranked)
     if not candidates:
         return _Choice()
@@ -268,7 +284,10 @@ def _choose_by_judge(
 
 
 def share(count: int, of: int) -> Share | None:
-    """Return a share with its Clopper-Pearson interval, which is valid with few labels; None if `of` is 0."""
+    """Return a share with its Clopper-Pearson interval, which also holds for few labels.
+
+    None if `of` is 0.
+    """
     if not of:
         return None
     interval = exact(count, of)
@@ -312,10 +331,11 @@ def hook_report(
 def collect_pairs(
     trials: Sequence[PromptTrial], *, mentions: bool, surest: int = 0
 ) -> list[TriedPair]:
-    """Pair each prompt with its injected memories, and with `mentions` with its mentioned ones.
+    """List the pairs of a prompt and a memory that a person can be asked about.
 
-    They include up to `surest` hits that a model most likely keeps. If nothing is shown for any prompt, each
-    is paired with its best hit, since answers about it show if the hook is too silent.
+    These are each prompt's injected memories, with `mentions` also the mentioned ones, and up to `surest`
+    hits that a model most likely keeps. If there's no such memory for any prompt, each prompt is paired with
+    its best hit, since answers about that show if the hook is too silent.
     """
     pairs = []
     for trial in trials:
@@ -331,7 +351,8 @@ def collect_pairs(
 def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
     """Find the prompts that get nothing because several memories fit them about equally well.
 
-    Not all of these can be meant, so none is certain enough. Usually they're notes that say nearly the same.
+    Not all of these memories can be meant, so none is certain enough. Usually they're notes that say nearly
+    the same.
     """
     crowded = []
     for trial in trials:
@@ -340,7 +361,7 @@ def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
         best = trial.hits[0]
         if len(best.matched) < SEVERAL_TERMS:
             continue
-        rivals = []  # itself included
+        rivals = []  # memories that fit about as well, the best one included
         for hit in trial.hits:
             is_of_same_part = hit.part is best.part
             if is_of_same_part and not hit.status and _fits_as_well(hit, best):
@@ -351,14 +372,20 @@ def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
 
 
 def _fits_as_well(hit: Candidate, best: Candidate) -> bool:
-    """Whether a hit has about as much evidence as the best one; no for hits of a program, which has none."""
+    """Whether a hit has about as much evidence as the best one.
+
+    Hits of a user's program have no evidence: for them it's False.
+    """
     if "odds" not in hit.features or "odds" not in best.features:
         return False
     return hit.features["odds"] > best.features["odds"] - SAME_EVIDENCE
 
 
 def rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[str, Any]]:
-    """Return a row for each pair that a person is asked about; its first three keys are a line of answers."""
+    """Return a row for each pair that a person is asked about.
+
+    The first three keys of a row are those of a line of answers.
+    """
     pair_rows = []
     for trial, hit in tried_pairs:
         is_injected_by_judge = None  # nothing was judged

@@ -53,15 +53,19 @@ class _Limit:
 
 
 def limit(seconds: float, end: Callable[[], None]) -> None:
-    """Call `end`, which ends this process, after `seconds`, from another thread."""
+    """Let another thread call `end`, which ends this process, after `seconds`.
+
+    An alarm of the kernel ends the process a little later, in case the thread can't.
+    """
     _limits.append(_Limit(seconds, end))
     _set_alarm(seconds + _LATER)
 
 
 def split(seconds: float) -> tuple[int | None, int | None] | None:
-    """Fork a child that has `seconds` for the work; returns None in the child, or if forking fails.
+    """Fork a child that does the work within `seconds`, and wait for it in the parent.
 
-    In the parent, return the child's exit code (None if its time was up) and the last byte that it noted.
+    In the parent, returns the child's exit code (None if its time was up) and the last byte that the child
+    noted. Returns None in the child, and also if forking fails: then this process does the work.
     """
     if not hasattr(os, "fork"):
         return None
@@ -82,7 +86,10 @@ def split(seconds: float) -> tuple[int | None, int | None] | None:
 
 
 def _wait(child: int, reading: int) -> tuple[int | None, int | None]:
-    """Return a child's exit code (None if its time was up) and the last byte that it noted."""
+    """Wait for a child to end; return its exit code and the last byte that it wrote to the pipe.
+
+    The code is None if the child's time was up. The byte is None if there's none.
+    """
     signals = _signals()
     for number in (signals.SIGTERM, signals.SIGHUP):  # pass these on to the child
         signals.signal(number, lambda number, _: os.kill(child, number))
@@ -104,7 +111,7 @@ def _wait(child: int, reading: int) -> tuple[int | None, int | None]:
 
 
 def extend(seconds: float, note: int | None = None) -> None:
-    """Postpone the end to `seconds` from now; a child can also note a byte for its parent."""
+    """Move the end of this process to `seconds` from now; a child can also note a byte for its parent."""
     if _pipes:
         if note is not None:
             os.write(_pipes[0], bytes([note]))
@@ -115,7 +122,7 @@ def extend(seconds: float, note: int | None = None) -> None:
 
 
 def _set_alarm(seconds: float) -> None:
-    """Have the kernel end this process in so many seconds, replacing an earlier alarm."""
+    """Let the kernel end this process in this many seconds. An earlier alarm is replaced."""
     signals = _signals()
     if hasattr(signals, "setitimer"):  # Windows has none
         signals.signal(signals.SIGALRM, signals.SIG_DFL)

@@ -110,7 +110,10 @@ def match(
 
 
 def merge_parts(hits_by_part: Sequence[tuple[Part, list[Candidate]]]) -> list[Candidate]:
-    """Return the hits of all parts, best first; of an entry's hits, the most confident one."""
+    """Join the hits of all parts into one list, best first.
+
+    If several parts found the same entry, only its most confident hit is listed.
+    """
     all_hits: list[Candidate] = []
     for _, hits in hits_by_part:
         all_hits += hits
@@ -126,9 +129,9 @@ def merge_parts(hits_by_part: Sequence[tuple[Part, list[Candidate]]]) -> list[Ca
 def match_parts(
     opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool = False
 ) -> list[tuple[Part, list[Candidate]]]:
-    """Return pairs of a part and its best matches, rated, best first; [] if nothing matches any part.
+    """Search for each part of a query; return each part with its best hits, rated, best first.
 
-    A quick search may leave out parts that only have frequent terms.
+    Returns [] if no entry matches any part. A quick search may leave out parts that have only frequent terms.
     """
     term_by_text: dict[str, Term] = {}
     for part in parts:
@@ -139,20 +142,20 @@ def match_parts(
         _look_up(opened, number, term)
     likeliest_by_part = _choose_entries(opened, parts, pool, quick=quick)
     entry_numbers: set[int] = set()
-    for _, likeliest in likeliest_by_part:
-        entry_numbers |= likeliest
+    for _, likeliest_numbers in likeliest_by_part:
+        entry_numbers |= likeliest_numbers
     if not entry_numbers:
         return []
     entries = _read_entries(opened, terms, sorted(entry_numbers))
     patterns = list_patterns(terms)
     _count(opened, entries, patterns)
-    leading = LEADING
+    leading_count = LEADING
     if quick:
-        leading = max(QUICK_LEADING // len(likeliest_by_part), LEAST_LEADING)
+        leading_count = max(QUICK_LEADING // len(likeliest_by_part), LEAST_LEADING)
     hits_by_part = []
-    for part, likeliest in likeliest_by_part:
-        likely = [entry for number, entry in entries.items() if number in likeliest]
-        hits = _rate(opened, part, likely, patterns, leading, quick=quick)
+    for part, likeliest_numbers in likeliest_by_part:
+        likely_entries = [entry for number, entry in entries.items() if number in likeliest_numbers]
+        hits = _rate(opened, part, likely_entries, patterns, leading_count, quick=quick)
         hits_by_part.append((part, hits))
     return hits_by_part
 
@@ -160,21 +163,25 @@ def match_parts(
 def _choose_entries(
     opened: Index, parts: Sequence[Part], pool: int, *, quick: bool
 ) -> list[tuple[Part, set[int]]]:
-    """Return pairs of a part and the numbers of its likeliest entries, the part with the rarest term first.
+    """Return each part with the numbers of its likeliest entries, the part with the rarest term first.
 
-    The parts share the `pool`, the number of entries to score, but each gets a few.
+    The parts share the `pool`, which is the number of entries to score, but each part gets a few. A quick
+    search leaves out the last parts if the terms of the others are frequent enough.
     """
     part_count = len(parts) or 1
     pool = max(pool // part_count, min(pool, LEAST))
-    enough = _ENOUGH * pool
-    most = POSTINGS
+    enough_occurrences = _ENOUGH * pool
+    most_occurrences = POSTINGS
     if quick:
         pool = min(pool, QUICK_POOL)
-        enough = 1
-        most = QUICK_POSTINGS // part_count
+        enough_occurrences = 1
+        most_occurrences = QUICK_POSTINGS // part_count
 
     def count_rarest(part: Part) -> int:
-        """Return the count of a part's rarest term; one that occurs nowhere is of no use."""
+        """Return the number of entries with a part's rarest term.
+
+        A term that occurs nowhere (count 0) finds nothing, so it counts like one in every entry.
+        """
         return min([term.count or opened.size for term in part.terms])
 
     postings: Postings = {}
@@ -183,8 +190,11 @@ def _choose_entries(
         occurrences = sum(map(len, postings.values()))
         if quick and occurrences > QUICK_POSTINGS:
             break  # the remaining parts have frequent terms only
-        weight_by_entry = _weigh_entries(opened, part.terms, postings, enough, most)
+        weight_by_entry = _weigh_entries(
+            opened, part.terms, postings, enough_occurrences, most_occurrences
+        )
         heaviest_first = sorted(weight_by_entry, key=weight_by_entry.__getitem__, reverse=True)
+        # SQLite lists the numbers of entries as texts.
         likeliest_by_part.append((part, set(map(int, heaviest_first[:pool]))))
     return likeliest_by_part
 
@@ -198,13 +208,16 @@ def _rate(
     *,
     quick: bool,
 ) -> list[Candidate]:
-    """Turn entries into rated hits of one part, best first. The sections of `leading` long ones are read."""
+    """Turn entries into rated hits of one part of a query, best first.
+
+    The sections of the `leading` best long entries are read.
+    """
     saturation = opened.profile.bm25["k1"] + 1
     hits = [_score(entry, part, saturation) for entry in entries]
     _add_passages(opened, part, hits, entries, patterns, leading)
-    best = max([hit.bm25 for hit in hits], default=0.0) or 1.0  # 1, so as not to divide by 0
+    best_bm25 = max([hit.bm25 for hit in hits], default=0.0) or 1.0  # 1, so as not to divide by 0
     for hit in hits:
-        hit.score = hit.bm25 / best
+        hit.score = hit.bm25 / best_bm25
     if not quick:
         pairs = list(zip(hits, entries, strict=True))
         pairs.sort(key=lambda pair: -pair[0].bm25)
@@ -244,16 +257,15 @@ def make_candidate(opened: Index, row: Sequence[Any]) -> Candidate:
 
 
 def _look_up(opened: Index, number: int, term: Term) -> None:
-    """Set a term's number, its rarity, and the number of entries that have it.
+    """Set a term's `number`, its `count` (of the entries that contain the term) and its `rarity`.
 
-    That number is an upper bound, because an entry may have several of the term's forms.
+    The count is an upper bound: an entry with several of the term's forms is counted once for each.
     """
     count = 0
     for phrase in term.phrases:
         if phrase == term.prefix:
-            end = (
-                phrase + "\U0010ffff"
-            )  # the last character: all words with this prefix sort before it
+            # Behind the last character of all: every word with this prefix sorts before this end.
+            end = phrase + "\U0010ffff"
             (prefix_count,) = opened.connection.execute(_STARTING, (phrase, end)).fetchone()
             count += int(prefix_count)
         else:
@@ -271,31 +283,33 @@ def _look_up(opened: Index, number: int, term: Term) -> None:
 def _weigh_entries(
     opened: Index, terms: Sequence[Term], postings: Postings, enough: int, most: int
 ) -> dict[str, float]:
-    """Map the entries that contain the rarest terms to the summed rarity of these terms.
+    """Map each entry that contains any of the rarest terms to the sum of those terms' rarities.
 
-    Terms are looked up, the rarest first, until they have `enough` occurrences, and further ones while the
-    sum is at most `most`. `postings` caches the look-ups.
+    The terms are looked up, the rarest first, until they have `enough` occurrences together. Further terms
+    are looked up as long as all occurrences together are at most `most`. `postings` keeps the entries found
+    for each term, for the next parts of the query.
     """
     weight_by_entry: dict[str, float] = {}
     occurrences = 0
     for term in sorted(terms, key=lambda term: term.count):
         if occurrences >= enough and occurrences + term.count > most:
             break
-        if not term.count:
+        if not term.count:  # it occurs nowhere
             continue
         occurrences += term.count
         if term.number not in postings:
-            (numbers,) = opened.connection.execute(_MATCHES, (term.expression,)).fetchone()
-            postings[term.number] = numbers.split(",") if numbers else []
+            (joined_numbers,) = opened.connection.execute(_MATCHES, (term.expression,)).fetchone()
+            postings[term.number] = joined_numbers.split(",") if joined_numbers else []
         for entry in postings[term.number]:
             weight_by_entry[entry] = weight_by_entry.get(entry, 0.0) + term.rarity
     return weight_by_entry
 
 
 def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int, _Entry]:
-    """Read entries by number. Of a very long one, only the beginning is read.
+    """Read the entries with these numbers, and return them by number.
 
-    FTS5 then tells which of the terms are anywhere in it: they're its `indexed_terms`.
+    Of a very long entry, only the beginning of the body is read. FTS5 then tells which of the terms occur
+    anywhere in that entry, and these become the entry's `indexed_terms`.
     """
     execute = opened.connection.execute
     entries = {}
@@ -320,9 +334,9 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
         hit.length = sum([column.count(" ") + 1 for column in columns if column])
         entry = _Entry(number, hit, columns)
         entries[number] = entry
-        entry.has_stop_words = language != ""
+        entry.has_stop_words = language != ""  # "" if the language isn't known
         entry.section_count = section_count
-        entry.is_cut = len(body) == _MAX_BODY
+        entry.is_cut = len(body) == _MAX_BODY  # no more characters were selected
         if entry.is_cut:
             (sizes,) = execute("SELECT sz FROM text_docsize WHERE id = ?", (number,)).fetchone()
             hit.length = _add_up(sizes)
@@ -392,6 +406,7 @@ def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile
             if place >= body_start:
                 weighted = weights["body"] * weight
                 if entry.section_count:
+                    # `- 1` because a space precedes the body in this text.
                     occurrence = (place - body_start - 1, weight)
                     entry.body_places.setdefault(number, []).append(occurrence)
             elif place >= parts_start:
@@ -417,9 +432,9 @@ def _add_passages(
     patterns: Sequence[Pattern],
     most: int,
 ) -> None:
-    """Add the best sections' scores to the `most` leading long entries.
+    """Add the score of the best section to each of the `most` leading long entries.
 
-    Other long entries count as if none of their sections contained anything from the query.
+    Every other long entry counts as if none of its sections contained a word of the query.
     """
     long_pairs = []
     for hit, entry in zip(hits, entries, strict=True):
@@ -438,7 +453,7 @@ def _add_passages(
     if not average_length:  # don't divide by it
         average_length = 1
     for hit, entry in other_pairs:
-        hit.bm25 /= 1 + PASSAGE
+        hit.bm25 /= 1 + PASSAGE  # as if the best section had the score 0
         hit.passage = _join_columns(entry, 0, _BEGINNING_CHARS)
     for hit, entry in leading_pairs:
         _add_best_passage(hit, entry, part, opened.profile, average_length)
@@ -474,9 +489,9 @@ def _read_sections(opened: Index, entries: Sequence[_Entry], patterns: Sequence[
 def _add_best_passage(
     hit: Candidate, entry: _Entry, part: Part, profile: Profile, average: float
 ) -> None:
-    """Combine the BM25 of a hit's entry and its best section, and make that section the hit's passage.
+    """Combine the BM25 of a hit's entry and of its best section, and make that section the hit's passage.
 
-    A second section is named if it's nearly as good and doesn't overlap.
+    A second section is named, too, if it's nearly as good as the best one and doesn't overlap with it.
     """
     from judgekit.retrieval import passages  # noqa: PLC0415 - many stores have short entries only
 
@@ -490,23 +505,24 @@ def _add_best_passage(
         return
     numbers.sort(key=lambda number: -scores[number])
     best_number, *other_numbers = numbers
-    best = sections[best_number]
-    hit.sections = [passages.name_section(best, best_number, hit.title)]
+    best_section = sections[best_number]
+    hit.sections = [passages.name_section(best_section, best_number, hit.title)]
     for number in other_numbers:
-        other = sections[number]
-        overlaps = other.start < best.end and other.end > best.start
+        other_section = sections[number]
+        overlaps = other_section.start < best_section.end and other_section.end > best_section.start
         if not overlaps and scores[number] >= SECOND * best_score:
-            hit.sections.append(passages.name_section(other, number, hit.title))
+            hit.sections.append(passages.name_section(other_section, number, hit.title))
             break
+    # Only the terms in the title, the tags and the best section count from here on.
     hit.matched = set(hit.titled)
     hit.headed = set()
     for index, term in enumerate(part.terms):
-        if term.number in best.frequencies:
+        if term.number in best_section.frequencies:
             hit.matched.add(index)
-        if term.number in best.title_terms:
+        if term.number in best_section.title_terms:
             hit.headed.add(index)
-    hit.passage_length = best.length
-    hit.passage = _join_columns(entry, best.start, best.end, best.titles)
+    hit.passage_length = best_section.length
+    hit.passage = _join_columns(entry, best_section.start, best_section.end, best_section.titles)
 
 
 def _join_columns(entry: _Entry, start: int, end: int, titles: str = "") -> str:
@@ -522,7 +538,7 @@ def _score_passages(
     profile: Profile,
     average: float,
 ) -> list[float]:
-    """Return the BM25 of each section; the title and tags of its entry count as its own.
+    """Return the BM25 of each section. A match in the entry's title or tags counts for every section.
 
     `average` is the mean length of sections, in words.
     """
@@ -547,18 +563,21 @@ def _score_passages(
 
 
 def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> None:
-    """Raise the scores of hits that share the typical words of the best ones. `ranked` has the best first."""
+    """Raise the scores of hits that share the typical words of the best hits.
+
+    `ranked` has each hit with its entry, best first.
+    """
     feedback = opened.profile.feedback
     best_count = min(int(feedback["entries"]), len(ranked) // 2)
-    best = ranked[:best_count]
-    if not best:
+    best_pairs = ranked[:best_count]
+    if not best_pairs:
         return
-    first_hit, _ = best[0]
+    first_hit, _ = best_pairs[0]
     if not first_hit.bm25:
         return
-    if not all(entry.has_stop_words for _, entry in best):
+    if not all(entry.has_stop_words for _, entry in best_pairs):
         return  # the words they share may as well be `the` and `of`
-    typical_words = _find_typical_words(opened, best)
+    typical_words = _find_typical_words(opened, best_pairs)
     likenesses = []
     for _, entry in ranked:
         words = set(" ".join(entry.columns).split())
@@ -593,11 +612,11 @@ def _find_typical_words(
     shares: dict[str, float] = {}
     for hit, entry in best:
         length = hit.passage_length or hit.length
-        share = hit.bm25 / (
-            total * (length + profile.bm25["padding"])
-        )  # that each of its words adds
+        # What each word of this hit adds: the better and the shorter the hit, the more.
+        share = hit.bm25 / (total * (length + profile.bm25["padding"]))
         for word in _list_subject_words(hit, entry):
             shares[word] = shares.get(word, 0.0) + share
+    # Leave out single characters, and the pieces that Chinese, Thai and Korean words are cut into.
     words = [word for word in shares if len(word) > 1 and not has_runs(word)]
     words = words[:_MOST_WORDS]
     rarities = {}

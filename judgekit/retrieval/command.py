@@ -55,10 +55,11 @@ def search(
     seconds: float,
     options: dict[str, Any],
 ) -> RankedCandidates:
-    """Return the candidates of a user's program (`command`) in its order, or without one the stores' own.
+    """Return the candidates for a query, from a user's program or else from the stores at `roots`.
 
-    `options` are for the built-in search, which also finds pinned memories. If the program fails, the
-    built-in search answers, and `degraded` says why.
+    With `command`, that program answers, and its order is kept. If it fails, the built-in search of the
+    stores answers, as it does without a command, and `degraded` says why. `options` are those of the built-in
+    search, which also finds the pinned memories.
     """
     problem = None
     if command:
@@ -69,8 +70,9 @@ def search(
         else:
             ranked = RankedCandidates([], [])
             if options.get("pins"):
+                # An empty query finds nothing but the pinned memories, which are in `ranked.pinned`.
                 ranked = stores.search("", roots, **options)
-            ranked.candidates[:] = candidates  # beside the pinned ones
+            ranked.candidates[:] = candidates
             return ranked
     ranked = stores.search(query, roots, **options)
     if problem is not None:
@@ -85,7 +87,8 @@ def ask(
 ) -> list[Candidate]:
     """Run a user's search program and return its candidates, each once, up to `options["limit"]`.
 
-    Raises `CommandError` if it can't be started, fails, or prints something else.
+    Raises `CommandError` if the program can't be started, if it fails, or if it prints anything but
+    candidates.
     """
     environ = environment.environ()
     program = programs.find(os.path.expanduser(command[0]), environ)
@@ -111,7 +114,10 @@ def ask(
 def _run(
     argv: list[str], request: dict[str, Any], environ: Mapping[str, str], seconds: float
 ) -> str:
-    """Run a program on a request and return its output; raises `CommandError` if it fails."""
+    """Run a program with a request as JSON on its standard input, and return its standard output.
+
+    Raises `CommandError` if the program can't be started, fails, takes too long or prints too much.
+    """
     visible_environ = programs.build_environ("search", environ) | {
         "JUDGEKIT_DISABLE": "1",
         _INSIDE: "1",
@@ -143,9 +149,10 @@ def _without_secrets(line: str, environ: Mapping[str, str]) -> str:
 
 
 def _find_script(argv: list[str]) -> str:
-    """Return the last argument that is a file's absolute path, or else the program.
+    """Return the last argument that's the absolute path of a file, or else the program itself.
 
-    If an interpreter runs a script, people know it by the script's name.
+    People know a script by its own name, not by that of the interpreter: in `python3 /opt/find.py`, it's
+    the second path.
     """
     program, *arguments = argv
     for argument in reversed(arguments):
@@ -184,9 +191,9 @@ def _parse_lines(text: str) -> list[Any]:
 
 
 def _candidate(item: Any, where: str, root: str, labels: Mapping[str, float]) -> Candidate:  # noqa: ANN401 - any JSON
-    """Build a candidate from a program's JSON; if that gives no confidence, it's unrated.
+    """Build a candidate from a program's JSON; a candidate without a confidence isn't rated.
 
-    Raises `CommandError`, with `where` in front of the problem.
+    Raises `CommandError` for anything else than a candidate; its message begins with `where`.
     """
     if not isinstance(item, dict):
         raise CommandError(f"{where}: expected an object")
@@ -194,12 +201,12 @@ def _candidate(item: Any, where: str, root: str, labels: Mapping[str, float]) ->
     if problem:
         raise CommandError(f"{where}: {problem}")
     names = {}
-    for name, most in _NAMES.items():
-        names[name] = short_line(item.get(name) or "", most)
+    for name, most_chars in _NAMES.items():
+        names[name] = short_line(item.get(name) or "", most_chars)
     texts = {}
-    for name, most in _TEXTS.items():
+    for name, most_chars in _TEXTS.items():
         text = item.get(name) or ""
-        texts[name] = visible(text[:most])
+        texts[name] = visible(text[:most_chars])
     all_tags = item.get("tags") or []
     tags = tuple([short_line(tag, _TAG) for tag in all_tags[:_MAX_TAGS]])
     hit = Candidate(

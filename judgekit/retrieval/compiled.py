@@ -82,7 +82,7 @@ class Languages:
 
     def beside(self, name: str) -> list[Language]:
         """Return all languages except the named one, in their order."""
-        return [self[other] for other in self._data if other != name]
+        return [self[other_name] for other_name in self._data if other_name != name]
 
     def count_stop_words(self, words: Iterable[str]) -> dict[str, int]:
         """Count the stop words of each language among some folded words, leaving out languages without any.

@@ -326,17 +326,17 @@ def order(
     profile: Profile,
     prompt_part: Part | None = None,
 ) -> list[Candidate]:
-    """Rate the hits of a store of `size` documents and order them, best first, without the noise.
+    """Rate the hits of a store of `size` documents; return them best first, without those that score low.
 
-    Hits of a `prompt_part` may come from mere talk. Without one the terms are those of a search, which always
-    asks for something.
+    With `prompt_part`, the hits are those of a part of a prompt, which may be mere talk, so their confidence
+    is lower. Without it, the `terms` are those of a search, which always asks for something.
     """
     best_bm25 = max([hit.bm25 for hit in hits], default=0.0)
     floor = profile.noise_floor * best_bm25
     ranked = fold_alike([hit for hit in hits if hit.bm25 >= floor])
     rate(ranked, terms, size, profile)
     best_score = max([hit.score for hit in ranked], default=0.0) or 1  # 1, so as not to divide by 0
-    recent = time.time() - profile.recent_days * _DAY
+    recent_since = time.time() - profile.recent_days * _DAY
     # The first category of the profile is the most important one.
     priorities = {name: number for number, name in enumerate(profile.categories)}
 
@@ -345,7 +345,7 @@ def order(
         is_out_of_force = hit.status != ""
         score = round(hit.score / best_score + SURE * hit.confidence, _DIGITS)
         priority = priorities.get(hit.category, len(priorities))
-        is_old = hit.updated < recent
+        is_old = hit.updated < recent_since
         return is_out_of_force, -score, priority, is_old, -hit.updated
 
     ranked.sort(key=rank)
@@ -381,14 +381,14 @@ def rate(
         with_evidence = max(sum(map(exp, rivals)) - exp(evidence), 0.0)
         odds = evidence - log(with_evidence + without_evidence)
         has_several_terms = len(hit.matched) >= SEVERAL_TERMS
-        as_good = sum([rival > evidence - SAME_EVIDENCE for rival in rivals])
-        if not has_several_terms:
-            as_good += 1
+        as_good_count = sum([rival > evidence - SAME_EVIDENCE for rival in rivals])
+        if not has_several_terms:  # a single shared word doesn't distinguish a hit
+            as_good_count += 1
         features = {
             "odds": min(max(odds, -MAX_ODDS), MAX_ODDS),
             "titled": UNKNOWN,
             "near": 0.0,
-            "alone": 1 / as_good,
+            "alone": 1 / as_good_count,
         }
         if titles_weight:
             features["titled"] = _weigh_titles(hit, rarities) / titles_weight
@@ -487,7 +487,8 @@ def level(confidences: Iterable[float]) -> list[float]:
 def _stands_out(ranked: Sequence[Candidate], part: Part) -> bool:
     """Whether a part's first hit is far ahead of the others, and has enough in common with the part.
 
-    That's two uncommon words, or one in its title that makes up most of what the part says.
+    Two uncommon words in common are enough. A single uncommon word is enough if it's in the hit's title, and
+    if the hit has a large share (`ONE_WORD`) of what the part says.
     """
     first, *others = ranked
     if first.status:
@@ -566,8 +567,8 @@ def label_of(confidence: float, labels: Mapping[str, float]) -> str:
 def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
     """Leave out each hit that says nearly the same as a newer one, and add it to the newer one's `alike`.
 
-    A hit stays if it has a term of the query that the newer one lacks, since the query tells them apart. The
-    order doesn't change.
+    A hit stays if it has a term of the query that the newer hit lacks, since the query may mean that
+    difference. The order of the hits doesn't change.
     """
     kept_hits: list[tuple[Candidate, set[str]]] = []  # with the terms of the query that each has
     folded_ids: set[int] = set()
@@ -583,7 +584,7 @@ def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
                 _add_to(newer, hit)
                 folded_ids.add(id(hit))
                 break
-        else:
+        else:  # no newer hit says the same
             kept_hits.append((hit, terms))
     return [hit for hit in hits if id(hit) not in folded_ids]
 
@@ -597,13 +598,13 @@ def unfold(hits: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _says_the_same(newer: Candidate, older: Candidate, *, same_terms: bool) -> bool:
-    """Whether the newer text only adds to the older one, or most words of both are the same.
+    """Whether the newer text only adds to the older one, or whether both have most of their words in common.
 
-    The latter counts only if both have the `same_terms` of the query. Otherwise they may be about two
-    different servers, of which the query names one.
+    Words in common count only with `same_terms`, if both hits have the same terms of the query. Otherwise the
+    two texts may be about two different servers, for example, and the query names one of them.
     """
     shorter, longer = sorted((newer.length, older.length))
-    if shorter < LEAST_KEPT * longer:
+    if shorter < LEAST_KEPT * longer:  # the lengths alone differ too much
         return False
     for hit in (newer, older):
         if hit.wording is None:
@@ -685,7 +686,7 @@ def _may_say_the_same(newer: str, older: str) -> bool:
 
 
 def _add_to(newer: Candidate, hit: Candidate) -> None:
-    """Fold a hit into a newer one that says the same, which gets the higher confidence of both."""
+    """Fold a hit into a newer one that says the same. The newer hit gets the higher confidence of both."""
     newer.alike = (*newer.alike, hit, *hit.alike)
     if hit.confidence > newer.confidence:
         newer.confidence = hit.confidence

@@ -43,39 +43,42 @@ _FOLDER_OF = (
 def open_index(
     root: str, profiles: Profiles, *, anew: bool = False, patience: float | None = None
 ) -> Index:
-    """Return an up-to-date index of the store at `root`: the one on disk, or else one in memory.
+    """Return an up-to-date index of the store at `root`: the index file, or else an index in memory.
 
-    With `anew`, the one on disk is replaced. Reading changed files ends after `patience` seconds. Raises
+    With `anew`, the index file is replaced first. Reading changed files ends after `patience` seconds. Raises
     `NoFullTextError` if this Python can't search texts.
     """
     if index_file.sqlite is None:
         raise NoFullTextError("Python was built without SQLite")
     try:
         index = _open_kept(root, profiles, patience, anew=anew)
-        if index is None:
+        if index is None:  # no index file can be kept
             from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
 
             return update.in_memory(root, profiles)
         is_half_built = index.pending and not index.was_whole
-        # One that an earlier version of this program wrote knows more.
-        earlier = _open_earlier(index) if is_half_built else None
-        if earlier is None:
+        # An index that an earlier version of this program wrote has more entries than a half-built one.
+        earlier_index = _open_earlier(index) if is_half_built else None
+        if earlier_index is None:
             return index
         index.close()
     except index_file.sqlite.OperationalError as error:
         if "no such module" in str(error):
             raise NoFullTextError("its SQLite was built without FTS5") from None
         raise
-    return earlier
+    return earlier_index
 
 
 def _open_kept(
     root: str, profiles: Profiles, patience: float | None, *, anew: bool
 ) -> Index | None:
-    """Open the newest index file, replacing an unfit one; None if none can be kept."""
+    """Open the newest index file of a store; if it's missing or unfit, replace it first.
+
+    Returns None if no index file can be kept, for example because the folder for indexes is read-only.
+    """
     try:
         path = path_of(root)
-        for _ in range(3):  # damaged files are replaced, before memory is used
+        for _ in range(3):  # an unfit file is replaced, and then the new one is opened
             if path is None or anew:
                 from judgekit.retrieval import update  # noqa: PLC0415 - once a store
 
@@ -126,7 +129,7 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
 
 
 def _open_earlier(index: Index) -> Index | None:
-    """Open a store's newest index of an earlier version, read-only; None if there's none to rely on."""
+    """Open a store's newest index of an earlier version, read-only; None if no whole one exists."""
     earlier_versions = range(index_file.OLDEST_VERSION, index_file.VERSION)
     for version in reversed(earlier_versions):
         path = path_of(index.root, version)
@@ -139,7 +142,10 @@ def _open_earlier(index: Index) -> Index | None:
 
 
 def _open_of_version(index: Index, path: str, version: int) -> Index | None:
-    """Open an index file of an earlier version; None unless it's whole and of the same kind."""
+    """Open an index file of an earlier version.
+
+    Returns None unless that index is whole, readable, and of the same store and kind as `index`.
+    """
     connection = None
     try:
         connection = index_file.connect(path)
@@ -169,15 +175,15 @@ def _connect_read_only(path: str) -> Connection:
 def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
     """Find the watched places (None: all of them) and the numbers of files that changed or may have.
 
-    Each query checks all places, or if there are very many, some of them in turn; of the files it always
-    checks some in turn.
+    Each query checks all watched places; if there are very many folders, it checks the next `FOLDERS` of
+    them. Of the files, each query only checks the next `SLICE`.
     """
     turn_path = f"{index.path}.turn"
     last_file, last_folder, queries = _read_turn(turn_path)
     queries += 1
     places: list[str] | None = None
     numbers: list[int] = []
-    if index.kind:
+    if index.kind:  # otherwise the store was never listed, so all of it is new
         watched, last_folder = _next_watched(index, last_folder)
         places = []
         for place, is_folder, *stamp, is_sure, _ in watched:
@@ -197,9 +203,10 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
 
 
 def _next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
-    """Read the rows of the watched places to check now, and the number of the last one.
+    """Read the rows of the watched places to check now, and the number of the last folder among them.
 
-    Of very many folders, those after number `last` are checked. The new number is 0 if the end is reached.
+    If there are very many folders, only those after the folder number `last` are checked. At the end of the
+    folders, the new number is 0, so that the next query starts over.
     """
     execute = index.connection.execute
     if index.folders <= FOLDERS:
@@ -216,9 +223,10 @@ def _next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
 
 
 def _next_files(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
-    """Read the rows of the next files to check, those after number `last`, and the number of the last one.
+    """Read the rows of the next files to check, and the number of the last one.
 
-    The new number is 0 if the end is reached.
+    These are the files after number `last`. At the end of the files, the new number is 0, so that the next
+    query starts over.
     """
     query = f"{_FILES} WHERE number > ? AND NOT pending ORDER BY number LIMIT ?"
     rows = index.connection.execute(query, (last, SLICE)).fetchall()
@@ -244,6 +252,7 @@ def _write_turn(path: str, file: int, folder: int, queries: int) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
+            # Spaces cover whatever is left of a longer text, because the file isn't emptied first.
             os.write(descriptor, (b"%d %d %d " % (file, folder, queries)).ljust(64))
         finally:
             os.close(descriptor)
@@ -256,17 +265,18 @@ def _list_differing(
 ) -> list[tuple[int, str]]:
     """Return the numbers and places of the files that changed or may have."""
     differing = []
-    for number, place, size, mtime, inode, read in rows:
+    for number, place, size, mtime, inode, read_at in rows:
         is_changed = index_file.look(f"{root}/{place}") != (size, mtime, inode)
-        if is_changed or not index_file.is_sure(mtime, read):
+        if is_changed or not index_file.is_sure(mtime, read_at):
             differing.append((number, place))
     return differing
 
 
 def _find_folders_of_missing(index: Index, rows: Iterable[tuple[int, str]]) -> list[str]:
-    """Find the folders of missing files. They're listed again even if they didn't change.
+    """Find the folders of files that are in the index but not on disk; these folders are listed again.
 
-    A path in an index may be wrong, and then the file it's meant for has no row at all.
+    That's needed even for a folder whose times didn't change: if a path in the index is wrong, the file that
+    was meant has no row at all.
     """
     folders: dict[str, None] = {}
     for number, place in rows:
@@ -277,9 +287,9 @@ def _find_folders_of_missing(index: Index, rows: Iterable[tuple[int, str]]) -> l
 
 
 def recheck(index: Index, places: Iterable[str]) -> bool:
-    """Read entries again whose files changed, before they're shown; return whether to repeat the query.
+    """Read the entries at `places` again if their files changed; return whether to repeat the query.
 
-    Those that differ now are in `index.outdated`.
+    This comes before anything is shown. Afterwards `index.outdated` has the places of entries that changed.
     """
     index.outdated.clear()
     query = f"{_FILES} WHERE path = ?"
@@ -372,14 +382,16 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
     try:
         connection = index_file.connect(path)
         try:
-            written = about(connection)
+            own_facts = about(connection)
             problems = connection.execute(index_file.PROBLEMS).fetchall()
             files = connection.execute(_FILES).fetchall()
             watched = connection.execute(_WATCH).fetchall()
         finally:
             connection.close()
-        is_ours = written["root"] == root and written["read_by"] == reading_fingerprint(profiles)
-        is_stale = not is_ours or written["pending"] != 0
+        is_ours = own_facts["root"] == root and own_facts["read_by"] == reading_fingerprint(
+            profiles
+        )
+        is_stale = not is_ours or own_facts["pending"] != 0
         for _, place, *file_stamp, _ in files:
             if not is_stale:
                 is_stale = _is_changed(f"{root}/{place}", tuple(file_stamp), is_folder=False)
@@ -387,12 +399,12 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
             if not is_stale:
                 is_stale = _is_changed(f"{root}/{place}", tuple(watch_stamp), is_folder=is_folder)
         return facts | {
-            "kind": written["kind"] or None,
-            "entries": written["size"],
+            "kind": own_facts["kind"] or None,
+            "entries": own_facts["size"],
             "files": len(files),
-            "pending": written["pending"],
+            "pending": own_facts["pending"],
             "problems": [text for (text,) in problems],
-            "updated": written["updated"] / 1e9 or None,
+            "updated": own_facts["updated"] / 1e9 or None,
             "stale": is_stale,
         }
     except (index_file.sqlite.DatabaseError, *SPOILT) as error:

@@ -165,8 +165,8 @@ class Index:
                 problem = f"{problem}, and until then the index of an earlier version answers"
             notes.append(f"{self.root}: {problem}")
         if self.left_out:
-            most = f"only the newest {MEMORY_FILES:,} files are searched, because no index can be stored"
-            notes.append(f"{self.root}: {most}")
+            limit = f"only the newest {MEMORY_FILES:,} files are searched, because no index can be stored"
+            notes.append(f"{self.root}: {limit}")
         if self.trouble is not None:
             notes.append(self.trouble)
         return notes + [text for (text,) in self.connection.execute(PROBLEMS).fetchall()]
@@ -200,8 +200,8 @@ def read_counts(text: str) -> dict[str, int]:
 def describe_empty(root: str) -> str:
     """Say that a store has nothing to search, and list the files it could have."""
     endings = ", ".join(ending for ending in compiled.ENDINGS if ending != _OF_RECORDS)
-    read = f"records of a memory store ({_OF_RECORDS}) and files that end in {endings}"
-    return f"{root}: nothing to search in it; judgekit reads {read}"
+    readable = f"records of a memory store ({_OF_RECORDS}) and files that end in {endings}"
+    return f"{root}: nothing to search in it; judgekit reads {readable}"
 
 
 def clock() -> int:
@@ -210,12 +210,16 @@ def clock() -> int:
 
 
 def look(path: str, *, folder: bool = False) -> Stamp | None:
-    """Return a stamp that changes with a file, or with a folder's list of files; None if it's gone."""
+    """Return a stamp that changes with a file, or with a folder's list of files.
+
+    Returns None if there's no such file or folder.
+    """
     try:
         status = os.stat(path)
     except OSError:
         return None
     mtime = _clamp(status.st_mtime_ns)
+    # `& _MOST` makes an inode's number fit into a column of SQLite.
     if folder:
         return _clamp(status.st_ctime_ns), mtime, status.st_ino & _MOST
     # Tools can set the mtime of a file, but not its ctime, which also shows a new inode.
@@ -294,7 +298,9 @@ def is_damage(error: BaseException) -> bool:
 
 def says(error: BaseException, codes: Sequence[int]) -> bool:
     """Whether an error is from SQLite, with one of these codes."""
-    code = getattr(error, "sqlite_errorcode", 1) & 0xFF  # without the bits of the extended code
+    # An error that Python's own module raises has no code; it counts as 1, SQLITE_ERROR. The bits above the
+    # lowest eight belong to the extended code.
+    code = getattr(error, "sqlite_errorcode", 1) & 0xFF
     return isinstance(error, sqlite.DatabaseError) and code in codes
 
 

@@ -85,9 +85,10 @@ class _Vocabulary:
 
 
 def parse(prompt: str, *languages: Language) -> list[Part]:
-    """Return the parts of `prompt` that have terms, in its order, pasted text last.
+    """Cut a prompt into parts to search for, in the prompt's order; pasted code and logs come last.
 
-    `languages` are those of a store, the most frequent one first.
+    Parts without a term are left out, and so are repeated ones. `languages` are those of a store, the most
+    frequent one first.
     """
     excerpt = terms.excerpt(prompt, HEAD, TAIL)
     vocabulary = _Vocabulary(terms.choose_language(excerpt, languages))
@@ -111,15 +112,16 @@ def parse(prompt: str, *languages: Language) -> list[Part]:
 
 
 def whole(prompt: str, *languages: Language) -> list[Part]:
-    """Return a prompt as one part; none when it has no terms."""
+    """Return a list of one part, the whole prompt; an empty list if the prompt has no terms."""
     prompt_terms = terms.parse(prompt, *languages)
     return [Part(prompt, prompt_terms)] if prompt_terms else []
 
 
 def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
-    """Cut a sentence, given as its words with their punctuation, into parts: itself, then its clauses.
+    """Cut a sentence into parts: the whole sentence, then each of its clauses.
 
-    Instead of a long sentence or clause, its overlapping windows are parts. Without any term there's none.
+    `pieces` are the sentence's words with their punctuation. A long sentence or clause gives its overlapping
+    windows instead, a few words each. A sentence without any term has no parts.
     """
     clauses = _split_clauses(pieces, vocabulary)
     sentence: list[_Word] = []
@@ -128,27 +130,27 @@ def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
     if not sentence:
         return []
     parts = []
-    windows = []  # passages of the sentence
+    passages = []  # the words of each further part
     last_piece = pieces[-1]
     is_statement = last_piece.rstrip(_CLOSING).endswith(_STOPS)
     if _is_short(sentence):
         # Its text includes the words at both ends that aren't terms.
         parts.append(Part(" ".join(pieces), _terms_in(sentence), is_statement=is_statement))
     else:
-        windows = _list_windows(sentence)
+        passages = _list_windows(sentence)
     for clause in clauses:
         is_whole_sentence = len(clause) == len(sentence)
         if len(clause) < CLAUSE or is_whole_sentence:
             continue
         if _is_short(clause):
-            windows.append(clause)
+            passages.append(clause)
         else:
-            windows += _list_windows(clause)
-    for window in windows:
-        start = window[0].place
-        end = window[-1].place + 1
+            passages += _list_windows(clause)
+    for passage in passages:
+        start = passage[0].place
+        end = passage[-1].place + 1
         text = " ".join(pieces[start:end])
-        parts.append(Part(text, _terms_in(window), is_statement=is_statement))
+        parts.append(Part(text, _terms_in(passage), is_statement=is_statement))
     return parts
 
 
@@ -157,7 +159,7 @@ def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Wor
 
     The list of a clause without terms is empty.
     """
-    clauses: list[list[_Word]] = [[]]  # the words go to the last one
+    clauses: list[list[_Word]] = [[]]  # words are added to the last clause
     for place, piece in enumerate(pieces):
         for token in terms.tokens(piece):
             token_terms = vocabulary.look_up(token)
@@ -216,6 +218,7 @@ def _list_windows(words: list[_Word]) -> list[list[_Word]]:
     The last window, which reaches the end, may be shorter.
     """
     last_start = max(len(words) - WINDOW, 0)
+    # A range doesn't reach its end, so go on for one step: the last window then has the last word.
     starts = range(0, last_start + STEP, STEP)
     return [words[start : start + WINDOW] for start in starts]
 
@@ -226,7 +229,7 @@ def _sentences(text: str) -> Iterator[str]:
     Some of them may be empty.
     """
     if not text.isascii():
-        text = text.translate(_SPACED)
+        text = text.translate(_SPACED)  # with a space behind Chinese and Japanese marks
     pasted_lines = []
     is_fenced = False
     for line in text.split("\n"):

@@ -78,16 +78,16 @@ def count_in_passages(
     """
     body_weight = profile.weights["body"]
     for number, occurrences in places.items():
-        first = 0  # the first section that doesn't end before the place
+        first_number = 0  # of the first section that doesn't end before the place
         for place, weight in sorted(occurrences):
-            while first < len(passages) and passages[first].end <= place:
-                first += 1
-            current = first
-            while current < len(passages) and passages[current].start <= place:
-                frequencies = passages[current].frequencies
+            while first_number < len(passages) and passages[first_number].end <= place:
+                first_number += 1
+            passage_number = first_number
+            while passage_number < len(passages) and passages[passage_number].start <= place:
+                frequencies = passages[passage_number].frequencies
                 frequencies[number] = frequencies.get(number, 0.0) + body_weight * weight
-                current += 1
-    titles = None
+                passage_number += 1
+    titles = None  # the headings that `title_frequencies` were counted in
     title_frequencies: dict[int, float] = {}
     for passage in passages:
         if passage.titles != titles:  # the sections cut from one long text have the same
@@ -115,6 +115,9 @@ def _count_in_titles(
 
 
 def name_section(passage: Passage, number: int, title: str) -> FoundSection:
-    """Build the section to show: its headings, without the one that's the title of the whole text."""
+    """Build the section to show: its number, its headings and its line.
+
+    If the first heading is the title of the whole text, it's left out.
+    """
     title_prefix = f"{title}{JOINED}"
     return FoundSection(number, passage.heading.removeprefix(title_prefix), passage.line)

@@ -28,9 +28,9 @@ _MEMORIES = """SELECT path, id, title FROM file WHERE live = 1 AND problem IS NU
 def suggest(
     notes: Sequence[str], pin_by_note: dict[str, str], roots: Iterable[str], profiles: Profiles
 ) -> list[str]:
-    """Return the notes. Those about a pin that names no memory also suggest the nearest name, if one is near.
+    """Return the notes; a note about a pin that names no memory also suggests the nearest name.
 
-    `pin_by_note` maps these notes to their pins.
+    `pin_by_note` maps these notes to their pins. Without a near name, such a note stays as it is.
     """
     if pin_by_note.keys().isdisjoint(notes):
         return list(notes)

@@ -239,7 +239,10 @@ def _compile_language(file: LanguageFile) -> dict[str, Any]:
 
 
 def _compile_step(step: Step) -> str:
-    """Write a step as one text that's quick to parse: the letters left at least, then `ending:instead`."""
+    """Write a step of a stemmer as one text that's quick to parse, as `3 ing: ies:y`.
+
+    The number is that of the letters that must be left. Behind it stands each ending with its replacement.
+    """
     replacements = {fold(ending): "" for ending in step.drop}
     for ending, replacement in step.replace.items():
         replacements[fold(ending)] = fold(replacement)

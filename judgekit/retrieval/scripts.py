@@ -78,15 +78,15 @@ class _Kept(dict[int, str]):
             self.clear()
         char = chr(code)
         if code < len(_SPACED):  # an ASCII character
-            kept = _SPACED[code]
+            replacement = _SPACED[code]
         elif _is_in(code, _EMOJI) and not _is_in(code, (_SKIN,)):
-            kept = f" {char} "
+            replacement = f" {char} "
         elif char.isalnum() or _is_mark(char):
-            kept = char
+            replacement = char
         else:
-            kept = " "
-        self[code] = kept
-        return kept
+            replacement = " "
+        self[code] = replacement
+        return replacement
 
 
 def _is_in(code: int, blocks: Sequence[tuple[int, int]]) -> bool:
@@ -134,7 +134,7 @@ def split_words(text: str, before_dot: Sequence[str]) -> list[str]:
     # The table for ASCII, which most texts are, is ten times as fast.
     table = _SPACED if text.isascii() else _KEPT
     pieces = marked.translate(table).split()
-    has_no_signs = marked is text
+    has_no_signs = marked is text  # `_keep_signs` returns such a text itself, not a copy
     if has_no_signs:
         return pieces
     signs = "".join(_MARKS)
@@ -171,9 +171,9 @@ class _Joined(dict[int, str]):
         """Choose the replacement of a character that's met for the first time, and remember it."""
         if len(self) >= _MOST_KEPT:
             self.clear()
-        kept = chr(code) if code in self._unchanged_codes else _KEPT[code]
-        self[code] = kept
-        return kept
+        replacement = chr(code) if code in self._unchanged_codes else _KEPT[code]
+        self[code] = replacement
+        return replacement
 
 
 _JOINED: dict[str, _Joined] = {}
@@ -183,7 +183,7 @@ _UNMARKED = {ord(mark): sign for sign, mark in _MARKS.items()}
 def _keep_signs(text: str, before_dot: Sequence[str]) -> str:
     """Replace signs that belong to a word, as in `C#` and `.NET`, by placeholders, which survive splitting.
 
-    A text without any is returned as it is, the same object.
+    A text without such signs is returned itself, not a copy.
     """
     mark_by_place: dict[int, str] = {}
     if "#" in text:
@@ -204,7 +204,10 @@ def _keep_signs(text: str, before_dot: Sequence[str]) -> str:
 
 
 def _mark_behind_words(text: str, sign: str, mark_by_place: dict[int, str]) -> None:
-    """Add the places at which a sign ends a word: it's behind a letter, and the word doesn't go on."""
+    """Add each place at which `sign` ends a word, as in `C#`, to `mark_by_place`.
+
+    A sign ends a word if a letter precedes it and the word doesn't go on behind it.
+    """
     mark = _MARKS[sign[0]]
     start = text.find(sign)
     while start >= 0:
@@ -219,7 +222,11 @@ def _mark_behind_words(text: str, sign: str, mark_by_place: dict[int, str]) -> N
 
 
 def _mark_before_words(text: str, before_dot: Sequence[str], mark_by_place: dict[int, str]) -> None:
-    """Add the places at which a dot begins a word: it's before a letter, and behind a space or a bracket."""
+    """Add each place at which a dot begins a word, as in `.NET`, to `mark_by_place`.
+
+    Such a dot precedes a letter. It begins the text, or it's behind a space, a bracket or another of the
+    characters in `before_dot`.
+    """
     if text.startswith(".") and text[1:2].isalpha():
         mark_by_place[0] = _MARKS["."]
     for char_and_dot in before_dot:

@@ -160,15 +160,16 @@ def lacking(roots: Sequence[str], project: str) -> list[str]:
     has_store = len(missing) < len(unique_roots)
     if has_store:
         return [f"{root}: no such folder, so it is not searched" for root in missing]
-    tried = ", ".join(missing) if missing else "no root is set"
-    return [f"no store found ({tried}); name one with --root"]
+    listed_roots = ", ".join(missing) if missing else "no root is set"
+    return [f"no store found ({listed_roots}); name one with --root"]
 
 
 def may_be_searched(root: str, folder: str, project_prefix: str, trusted: Collection[str]) -> bool:
     """Whether the real path `folder`, which `root` leads to, is in the project or allowed by the user.
 
-    `project_prefix` is the project's real path and a separator. Outside of it only a trusted root counts, and
-    not one that's relative to the project: in a clone, that could be a link.
+    `project_prefix` is the project's real path and a separator. The main working tree of a linked worktree
+    counts as the project, too. Any other folder is only searched if `root` is trusted, and if it's absolute
+    or begins with `..`: a root inside the project could be a link that came with a clone.
     """
     if (folder + os.sep).startswith(project_prefix):
         return True
@@ -188,7 +189,8 @@ def may_be_searched(root: str, folder: str, project_prefix: str, trusted: Collec
 def resolve(root: str, project: str) -> str:
     """Return the absolute path of a configured root, whether it exists or not.
 
-    If a linked worktree doesn't have the folder, it's the one in the main working tree.
+    If a linked git worktree lacks the folder, but the main working tree has it, the latter's path is
+    returned.
     """
     project_folder = os.path.abspath(project)
     if root == AUTO_ROOT:
@@ -233,7 +235,8 @@ class _Search:
     ) -> list[Candidate] | None:
         """Return the hits in the store at `root`; None if this Python has no full-text search.
 
-        If the index turns out to be damaged, it's built anew; if it's out of reach, one in memory answers.
+        If the index turns out to be damaged, it's built anew. If it can't be used for another reason, for
+        example because it's locked, an index in memory answers.
         """
         try:
             opened = index.open_index(root, self.profiles, patience=patience)
@@ -259,7 +262,8 @@ class _Search:
     def _match(self, opened: Index, limit: int, pool: int) -> list[Candidate]:
         """Return the hits in an open index, and collect the pins and the notes of its store.
 
-        Hits are checked against their files; if any has changed, its entry is read and all is searched again.
+        The hits' files are checked. If any of them changed, its entry is read again, and the search is
+        repeated.
         """
         is_quick = pool < bm25.POOL  # for a prompt
         languages = terms.choose_languages(
@@ -395,7 +399,10 @@ def match_keywords(
 
 
 def _count_points(word: str, title: set[str], tags: set[str]) -> int:
-    """Return the points of a word: most for a tag, fewest for the beginning of one, none if it's nowhere."""
+    """Return the points of a word of the query: 3 for a tag, 2 for a word of the title.
+
+    A word that only begins a tag or a word of the title gets 1 point, and any other word gets 0.
+    """
     if word in tags:
         return _TAG
     if word in title:
@@ -440,13 +447,12 @@ def passages(
 ) -> list[tuple[str, str]]:
     """Return a pair for each hit: its passage with the most terms of `text`, and its whole text.
 
-    If no term occurs in it, the passage is its beginning.
+    If none of the terms occurs in the hit, its passage is the beginning.
     """
     profiles = profiles or Profiles(bundled())
     pairs = []
-    terms_by_kind: dict[
-        str, list[terms.Term]
-    ] = {}  # stores of other kinds may be in other languages
+    # Stores of different kinds may be in different languages.
+    terms_by_kind: dict[str, list[terms.Term]] = {}
     connection = index_file.connect(":memory:")
     try:
         connection.execute(_TABLE)
@@ -505,7 +511,7 @@ def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms
 
 
 def _find_end(connection: Connection, text: str, expression: str) -> int:
-    """Find the place in a text up to which `_MOST` words match; that's usually its end."""
+    """Find the place behind the `_MOST`-th matching word of a text, or its end if there are fewer."""
     # FTS5 puts a character 1 before and a character 2 behind each match.
     without_marks = text.translate({1: " ", 2: " "})
     connection.execute(_PUT, (without_marks,))
@@ -520,6 +526,7 @@ def _find_end(connection: Connection, text: str, expression: str) -> int:
         match, _, text_behind = piece.partition("\2")
         word_count += max(len(terms.words(match)), len(match) // _UNSPACED_WORD)
         if word_count > _MOST:
+            # A match may be a long run of many words: keep a part of it, but one character at least.
             return end + max(len(match) * _MOST // word_count, 1)
         end += len(match) + len(text_behind)
     return len(text)

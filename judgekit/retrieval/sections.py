@@ -140,14 +140,14 @@ def _drop_bare_headings(sections: Sequence[Section], text: str) -> list[Section]
 def headings(text: str) -> Iterator[Heading]:
     """Yield the headings of a text, ignoring lines in fences and comments."""
     is_fenced = False
-    comment_end = ""  # the end to look for of a comment that goes on below
+    comment_end = (
+        ""  # the sign that ends a comment begun on an earlier line; "" outside of comments
+    )
     line_before = ""
     line_before_start = 0
     start = 0
-    level_by_underline = {
-        "=": 1,
-        "-": 2,
-    }  # other signs get the next levels as they come, as in reST
+    # Other signs get the next levels in the order in which they occur, as in reST.
+    level_by_underline = {"=": 1, "-": 2}
     for number, whole_line in enumerate(text.split("\n")):
         line = whole_line.removesuffix("\r")
         is_fence = line.lstrip().startswith(("```", "~~~"))
@@ -207,7 +207,7 @@ def without_links(text: str) -> str:
     """Replace a heading's links by their texts: `[Retries](retries.md)` becomes Retries."""
     if "](" not in text:
         return text
-    done = ""
+    converted = ""
     remaining = text
     while True:
         before, opening, inside = remaining.partition("[")
@@ -215,16 +215,16 @@ def without_links(text: str) -> str:
         _, closing, after = target.partition(")")
         is_link = opening != "" and middle != "" and closing != ""
         if not is_link or "[" in name:
-            return done + remaining
-        done += before + name
+            return converted + remaining
+        converted += before + name
         remaining = after
 
 
 def _strip_comments(line: str, comment_end: str) -> tuple[str, str]:
     """Remove comments of MDX and HTML from a line.
 
-    `comment_end` ends a comment that's open at the beginning of the line, "" if none is. Returns the text
-    outside of comments, and the same for the next line.
+    `comment_end` is the sign that ends a comment begun on an earlier line, or "" if no comment is open.
+    Returns the text outside of comments, and the `comment_end` for the next line.
     """
     text_outside = ""
     while True:
@@ -265,6 +265,7 @@ def _cut_conversation(text: str) -> list[Section]:
             filled_lines += 1
             name = "" if is_fenced else _find_speaker(line)
             if name:
+                # It ends with the text, until the next turn is known.
                 named_turns.append((name, Section(start, len(text), number, "")))
         start += len(line) + 1
     count_by_name: dict[str, int] = {}
@@ -294,9 +295,8 @@ def _find_speaker(line: str) -> str:
         return ""
     is_role = name.lower() in _ROLES
     first_char = name[0]
-    is_letter_without_case = (
-        first_char.isalpha() and not first_char.islower()
-    )  # Chinese, for example
+    # A capital, or a letter of a script without capitals, such as Chinese.
+    is_letter_without_case = first_char.isalpha() and not first_char.islower()
     begins_as_name = first_char.isupper() or is_letter_without_case
     has_text = text.strip("*_ \t\r") != ""
     if not is_role and not (begins_as_name and has_text):

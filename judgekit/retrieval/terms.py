@@ -459,7 +459,7 @@ def _count_stop_words(text: str, languages: Sequence[Language]) -> list[int]:
 def make_terms(token: str, *languages: Language) -> list[Term]:
     """Return the terms of one word or compound: the compound as a phrase, then each of its parts.
 
-    Stop words of the first language have none. A term has its stems in all languages.
+    A stop word of the first language has no term. A term has its stems in all languages.
     """
     terms: list[Term | None] = []
     is_plain_word = token.isalpha() and token.isascii()
@@ -496,6 +496,7 @@ def _make_runs(word: str, languages: Sequence[Language]) -> list[Term | None]:
             terms.append(_make_word(run, languages))
             continue
         for form in scripts.query_forms(script, run):
+            # A single character finds all pairs that begin with it.
             is_prefix = len(form) == 1 and script != scripts.HANGUL
             if len(form) <= MAX_WORD:
                 terms.append(Term(form, [form], [form], prefix=is_prefix))
@@ -542,7 +543,7 @@ def find_pattern(text: str, pattern: Pattern, prefix_weight: float) -> list[tupl
     while place >= 0:
         is_longer = is_beginning and text[place + step] != " "
         weight = prefix_weight if is_longer else 1.0
-        matches.append((place + 1, weight))
+        matches.append((place + 1, weight))  # behind the space that begins the pattern
         place = text.find(needle, place + step)
     return matches
 
@@ -573,9 +574,8 @@ def hidden_words(text: str, language: Language) -> str:
     hidden: list[str] = []
     abbreviations = language.abbreviations
     for chunk in text.split():
-        if (
-            chunk.isascii() and chunk.islower()
-        ):  # the quick way for most: there's no camelCase in it
+        # The quick way for most words: in lower case there's no camelCase.
+        if chunk.isascii() and chunk.islower():
             word = chunk.strip(_PUNCTUATION)
             if word in abbreviations:
                 hidden += abbreviations[word]

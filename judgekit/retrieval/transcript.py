@@ -118,7 +118,7 @@ def _was_held_in(project: str, path: str) -> bool:
 
 def _is_here(entry: dict[str, Any], project: str) -> bool | None:
     """Whether a person held this conversation in `project`; None if this entry doesn't tell."""
-    about = entry.get("payload", entry)
+    about = entry.get("payload", entry)  # Codex wraps its facts in a `payload`
     if not isinstance(about, dict):
         return None
     is_codex_agent = isinstance(about.get("source"), dict)
@@ -206,13 +206,8 @@ def _describe_calls(entry: dict[str, Any]) -> Iterator[str]:
     calls += _list_objects(message.get("toolCalls"))  # of Gemini
     for call in calls:
         name_and_arguments = []
-        for key in (
-            "name",
-            "input",
-            "arguments",
-            "args",
-            "action",
-        ):  # each client has some of these
+        # Each client has some of these keys.
+        for key in ("name", "input", "arguments", "args", "action"):
             value = call.get(key)
             if value is not None:
                 name_and_arguments.append(value)
@@ -255,9 +250,10 @@ def _homes() -> list[Path]:
 
 
 def _read_entries(path: str, size: int, *, from_end: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield the entries in the first `size` bytes of a client's transcript, or in the last, last first.
+    """Yield the entries in the first `size` bytes of a client's transcript.
 
-    A line that isn't an entry, or is cut off, yields an empty one.
+    With `from_end`, these are the entries in its last `size` bytes, the last one first. A line that isn't an
+    entry, or is cut off, yields an empty entry. A file that isn't a client's transcript yields none.
     """
     try:
         file = Path(path)

@@ -108,7 +108,7 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
     """
     folder = environment.INDEXES.make(environment.file_name_for(root))
     newest = index_file.path_of(root)
-    if newest is not None and path != newest:
+    if newest is not None and path != newest:  # another process has replaced it
         return
     generation = 0
     if newest is not None:
@@ -269,7 +269,7 @@ class Plan:
 
     @staticmethod
     def _is_missing(path: str, folders_in: Mapping[str, Collection[str]]) -> bool:
-        """Whether the folder above was listed, and this one wasn't in it."""
+        """Whether the folder above `path` was listed, and `path` wasn't among its folders."""
         parent, _, _ = path.rpartition("/")
         return parent in folders_in and path not in folders_in[parent]
 
@@ -369,16 +369,17 @@ def detect_language(entry: Entry, profile: Profile) -> str:
     main_language = profile.language.name
     is_short = len(words) < _SHORT
     counts = profile.languages.count_stop_words(words)
-    different = profile.languages.count_stop_words(set(words))  # code repeats words such as `min`
-    best = max(different, key=different.__getitem__, default=main_language)
-    lead = different.get(best, 0) - different.get(main_language, 0)
+    # Each word counts once here, since code repeats words such as `min`.
+    different_counts = profile.languages.count_stop_words(set(words))
+    likeliest = max(different_counts, key=different_counts.__getitem__, default=main_language)
+    lead = different_counts.get(likeliest, 0) - different_counts.get(main_language, 0)
     least_lead = _CLEARLY if is_short else _CLEARLY_IN_LONG
     main_count = counts.get(main_language, 0)
     least_count = _STOP_SHARE * len(words)
     if lead >= least_lead:
-        best_count = counts[best]
+        best_count = counts[likeliest]
         if best_count >= _TIMES * main_count and best_count >= least_count:
-            return best
+            return likeliest
     if main_count >= least_count:
         return main_language
     if text.isascii() and (is_short or _is_code(text)):
@@ -549,7 +550,7 @@ class IndexWriter:
     def put(self, number: int, file: ReadFile) -> bool:
         """Write the result of reading a file, or drop the file if it's gone.
 
-        Returns whether anything but its stamp changed.
+        Returns False if nothing changed except the file's stamp.
         """
         if file.stamp is None:
             self.drop(number)
@@ -657,8 +658,9 @@ def refresh(
 ) -> None:
     """Bring an index up to date with its store.
 
-    What may have changed are the watched `places` (None: all of them) and the files with these `numbers`.
-    After `patience` seconds no further batch of files is read; of more than `most` files, the newest are.
+    Changes are looked for in the watched `places` (None: all of them) and in the files with these `numbers`.
+    After `patience` seconds no further batch of files is read. If more than `most` files are new, only the
+    newest `most` of them are read.
     """
     started = time.monotonic()
     with suppress(_Passed):  # another process brings it up to date
@@ -677,7 +679,10 @@ def refresh(
 def _carry_out_changes(
     index: Index, places: Collection[str] | None, numbers: Sequence[int], most: int | None
 ) -> None:
-    """Compare a store with its index, write what is different, and read the first batch of files."""
+    """Compare a store with its index, write what is different, and read the first batch of files.
+
+    If nothing differs, nothing is written and no file is read.
+    """
     # Compare without the lock first, since usually nothing differs.
     version = _read_data_version(index)
     plan = Plan(index, index.kind, places)
@@ -714,8 +719,8 @@ def _read_data_version(index: Index) -> int:
 def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
     """Read files again that may have changed; return whether any difference was written.
 
-    `stale` has the number and the place of each. The places of those that differ go to `index.outdated`. If
-    another process is writing, nothing is written.
+    `stale` has the number and the place of each file. The places of files that differ are added to
+    `index.outdated`. If another process is writing, nothing is written.
     """
     files = {}
     query = "SELECT digest FROM file WHERE number = ?"
