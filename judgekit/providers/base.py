@@ -62,7 +62,11 @@ class Endpoint:
 
 
 def answering_name(asked: str, answered: str) -> str:
-    """Name the model that answered: `asked` if the reply names none, or the same apart from a prefix."""
+    """Name the model that answered.
+
+    It's `answered`, the name in the reply, unless the reply names no model or the names differ only by a
+    prefix such as `openai/`. Then it's `asked`, the name that was asked.
+    """
     _, _, asked_name = asked.rpartition("/")
     _, _, answered_name = answered.rpartition("/")
     if not answered or answered_name == asked_name:
@@ -74,9 +78,10 @@ Messages: TypeAlias = tuple[Message, ...]
 
 
 class CallKey(NamedTuple):
-    """The subject of a call, however its prompt is worded; recordings are matched by it.
+    """Identifies a call by its subject, however the prompt is worded. Recordings are matched by it.
 
-    `subject` is the SHA-256 of the judged text. `part` joins a dimension or candidate, a reply and "reask".
+    `subject` is the SHA-256 of the judged text. `part` names a part of the judging, with slashes: a dimension
+    or a candidate, the number of a reply, and "reask" for a second try.
     """
 
     subject: str
@@ -139,7 +144,7 @@ class Reply:
 
 
 def _is_name(value: object) -> bool:
-    """Whether a value is a string that can stand in a verdict as a model's name."""
+    """Whether a value can be a model's name in a verdict: a short string that can be encoded as UTF-8."""
     if not isinstance(value, str) or not 0 < len(value) <= _MOST_NAME:
         return False
     return encodable(value) == value
@@ -168,7 +173,10 @@ _SECRET = re.compile(r"key|secret|token|credential|password", re.IGNORECASE)
 def endpoint(
     profile: Profile, model: str, environ: Mapping[str, str], base: str | None = None
 ) -> Endpoint:
-    """Build the endpoint for `model` of `profile`, with the keys and addresses in `environ`."""
+    """Build the endpoint for `model` of `profile`, with the keys and addresses in `environ`.
+
+    `base` is an address that's used instead of the ones in `environ` and in the profile.
+    """
     bare_name = model
     if isinstance(profile, ApiProfile):
         bare_name = model.removeprefix(profile.prefix)
@@ -206,14 +214,20 @@ def endpoint(
 
 
 def _has_logprobs(profile: LitellmProfile, model: str) -> bool:
-    """Whether a model gives log probabilities: every model of its profile, or the ones listed there."""
+    """Whether a model gives log probabilities.
+
+    Its profile says so for all its models, or for those listed by the beginnings of their names.
+    """
     if isinstance(profile.logprobs, bool):
         return profile.logprobs
     return profile.of_model(profile.logprobs, model, default=False)
 
 
 def _fill_address(profile: ApiProfile, environ: Mapping[str, str]) -> str | None:
-    """Fill in each `{VARIABLE}` of a profile's address; None if one isn't set, or there's no address."""
+    """Replace each `{VARIABLE}` in a profile's address by the variable's value in `environ`.
+
+    None if the profile has no address, or if one of the variables isn't set.
+    """
     if profile.base is None:
         return None
     variables = _VARIABLE.findall(profile.base)
@@ -237,7 +251,11 @@ def is_loopback(base: str) -> bool:
 
 
 def is_local(endpoint: Endpoint) -> bool:
-    """Whether a model runs on this machine for free: judgekit's own, or a known server on its usual port."""
+    """Whether a model runs on this machine, so that its calls cost nothing.
+
+    It does if judgekit runs it, or if it's reached at an address of this machine through the profile of a
+    server that users run themselves.
+    """
     profile = endpoint.profile
     is_on_this_machine = is_loopback(endpoint.api_base or "")
     if isinstance(profile, LitellmProfile):
@@ -249,7 +267,10 @@ def is_local(endpoint: Endpoint) -> bool:
 
 
 def secret_values(endpoint: Endpoint) -> list[str]:
-    """List the values of an endpoint that no message may show: its key, and parameters named like one."""
+    """List the values of an endpoint that no message may show.
+
+    These are its API key, and every parameter with a name like that of a secret, such as `aws_secret_key`.
+    """
     values = [endpoint.api_key or ""]
     for name, value in endpoint.parameters.items():
         if _SECRET.search(name):
@@ -258,22 +279,28 @@ def secret_values(endpoint: Endpoint) -> list[str]:
 
 
 def without_values(text: str, secrets: Iterable[str]) -> str:
-    """Blank out `secrets` in `text`, including their beginnings and endings of four or more characters."""
+    """Replace `secrets` in `text` by `[key]`, also if a message shows only a beginning or an end of one.
+
+    A beginning has six or more characters, and an end four or more.
+    """
     for secret in secrets:
-        if len(secret) < 6:  # noqa: PLR2004 - no key, and it would blank out words
+        if len(secret) < 6:  # noqa: PLR2004 - too short for a key; replacing it could remove ordinary words
             continue
         text = text.replace(secret, "[key]")
         # Providers quote a key by its beginning (sk-ab12…), or masked (sk-a****wxyz).
         beginning = re.escape(secret[:6])
         text = re.sub(rf"{beginning}[\w*…-]*|(?<![\w-])[\w-]*+\*{{3,}}[\w*-]*", "[key]", text)
-        # Or by its end alone, which stands between characters other than letters and digits.
+        # Or they quote only its end (…wxyz). It's replaced if no letter or digit stands next to it.
         ends = [re.escape(secret[start:]) for start in range(1, len(secret) - 3)]
         text = re.sub(rf"(?<![^\W_])(?:{'|'.join(ends)})(?![^\W_])", "[key]", text)
     return text
 
 
 def with_schema(messages: Messages, schema: dict[str, Any] | None, mode: OutputMode) -> Messages:
-    """Add the schema to the system message if the call itself can't carry it."""
+    """Add the schema to the system message, unless the call itself carries it, as `mode` tells.
+
+    Without a schema, the messages stay as they are.
+    """
     if schema is None or mode in ("json_schema", "tool"):
         return messages
     instruction = "Answer with one JSON object and nothing else. It follows this JSON Schema:\n"

@@ -79,7 +79,7 @@ class Batch(NamedTuple):
 
 
 def refusal(endpoint: Endpoint) -> str | None:
-    """Explain why a model can't be asked in batches; None if it can."""
+    """Explain why a model can't be asked in batches; None if it can be."""
     profile = endpoint.profile
     if endpoint.decides:
         return f"{endpoint.model} decides, and decision models have no batches"
@@ -93,12 +93,15 @@ def refusal(endpoint: Endpoint) -> str | None:
 
 
 def is_limit(problem: str) -> bool:
-    """Whether a batch was refused because too much is already queued at the provider."""
+    """Whether the provider's words say that a batch was refused because too much is queued already."""
     return bool(_ABOUT_LIMIT.search(problem))
 
 
 def price(endpoint: Endpoint, read: int, written: int) -> float | None:
-    """Price the tokens of a prompt and a reply in a batch, in US dollars; None if no price is known."""
+    """Compute the cost in US dollars of a request in a batch, or None if no price is known.
+
+    `read` is the number of the prompt's tokens, and `written` that of the reply's.
+    """
     if is_local(endpoint):
         return 0.0
     call_price = litellm.price_of(endpoint.model, read, written)
@@ -108,7 +111,10 @@ def price(endpoint: Endpoint, read: int, written: int) -> float | None:
 
 
 def estimate(endpoint: Endpoint, body: bytes) -> float:
-    """Estimate a request's highest cost in US dollars, with a token per four characters; 0 if unknown."""
+    """Estimate the highest possible cost of a request in US dollars; 0 if no price is known.
+
+    The prompt's tokens are estimated from its length. The reply is taken to be as long as it may be.
+    """
     arguments = json.loads(body)
     reply_tokens = 0
     for name in _LONGEST:
@@ -120,7 +126,7 @@ def estimate(endpoint: Endpoint, body: bytes) -> float:
 
 
 def _at_batch_price(usage: Usage, endpoint: Endpoint) -> Usage:
-    """Reduce the cost of a call to that of the same call in a batch."""
+    """Return a call's usage with the cost of the same call in a batch, which is a share of its usual cost."""
     if is_local(endpoint):
         usage = free(usage)
     share = getattr(endpoint.profile, "batches", None)
@@ -130,7 +136,10 @@ def _at_batch_price(usage: Usage, endpoint: Endpoint) -> Usage:
 
 
 async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tuple[str, bytes]:
-    """Build the path and body that an ordinary call would send, without sending anything."""
+    """Build the path and the body of the HTTP request that an ordinary call would send.
+
+    Nothing is sent: the call gets an empty answer instead.
+    """
     requests = []
 
     def catch(http_request: httpx.Request) -> None:
@@ -141,8 +150,8 @@ async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tup
     empty_answer = BatchAnswer(200, {"choices": []})
     try:
         await _call(endpoint, request, style, empty_answer, catch)
-    except GatewayError as failure:  # expected: there's no reply to read
-        if not requests:
+    except GatewayError as failure:  # expected, as the empty answer holds no reply
+        if not requests:  # it failed before it had built a request
             raise failure from None
     return requests[0]
 
@@ -150,7 +159,10 @@ async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tup
 async def reply(
     endpoint: Endpoint, request: Request, style: CallStyle, answer: BatchAnswer
 ) -> Reply:
-    """Read a batch's answer as a reply, at the batch's price; raises `GatewayError` as a call does."""
+    """Read a batch's answer to a request as a reply, with its cost at the batch's price.
+
+    Raises the `GatewayError` that an ordinary call would raise for this answer.
+    """
     try:
         reply = await _call(endpoint, request, style, answer, lambda _: None)
     except GatewayError as failure:
@@ -166,7 +178,10 @@ async def _call(
     answer: BatchAnswer,
     catch: Callable[[httpx.Request], None],
 ) -> Reply:
-    """Make a call that `answer` answers instead of the server; `catch` gets its HTTP request."""
+    """Make a call that sends nothing, and read `answer` as if the server had sent it.
+
+    `catch` is called with the HTTP request that would have been sent.
+    """
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
     def carry(http_request: httpx.Request) -> httpx.Response:
@@ -174,14 +189,14 @@ async def _call(
         return httpx.Response(answer.status, json=answer.body, request=http_request)
 
     with servers.carried(carry):
-        end = time.monotonic() + _SECONDS
-        work = partial(litellm.call, endpoint, request, style, end, Pace())
+        deadline = time.monotonic() + _SECONDS
+        work = partial(litellm.call, endpoint, request, style, deadline, Pace())
         return await running.inside(work)
 
 
 @dataclass(frozen=True)
 class BatchCalls:
-    """Calls to one address about files and batches. Each raises `GatewayError`; none is retried."""
+    """Calls to one address about files and batches. Each may raise `GatewayError`. No call is retried."""
 
     endpoint: Endpoint
 
@@ -216,7 +231,7 @@ class BatchCalls:
 
     async def find(self, tag: str, file: str) -> str | None:
         """Find the batch with this tag or this file. Returns its id, or None if there's none."""
-        start: dict[str, Any] = {}  # of a page; the first has none
+        start: dict[str, Any] = {}  # where the next page starts; the first page needs nothing
         for _ in range(_PAGES):
             page = await self._do("alist_batches", limit=100, **start)
             for batch in page.data or ():
@@ -231,12 +246,12 @@ class BatchCalls:
 
     async def retrieve(self, batch_id: str) -> Batch:
         """Fetch a batch's current state."""
-        # Otherwise litellm also downloads the output, to log its cost.
+        # Without this argument, litellm would also download the batch's output, to log its cost.
         quiet: dict[str, Any] = {"litellm_metadata": {"batch_ignore_default_logging": True}}
         statuses: list[str] = []
 
         def know_status(body: bytes) -> bytes:
-            # litellm rejects any status that OpenAI doesn't have.
+            # litellm rejects a status that OpenAI doesn't have, so replace it before litellm reads it.
             return _with_known_status(body, statuses)
 
         batch = await self._do("aretrieve_batch", reread=know_status, batch_id=batch_id, **quiet)
@@ -257,7 +272,10 @@ class BatchCalls:
         return Batch(status, files, answered, total, "; ".join(problems), deadline)
 
     async def content(self, file: str) -> Iterator[tuple[str, BatchAnswer | None]]:
-        """Yield the lines of a batch's file: a custom id, and the answer if the model was asked."""
+        """Fetch a batch's file, and yield the custom id and the answer of each line.
+
+        The answer is None if the model must be asked again.
+        """
         response = await self._do("afile_content", seconds=_FILE_SECONDS, file_id=file)
         return _read_lines(response.content)
 
@@ -273,7 +291,10 @@ class BatchCalls:
         reread: Callable[[bytes], bytes] = bytes,
         **arguments: Any,  # noqa: ANN401 - as above
     ) -> Any:  # noqa: ANN401 - as above
-        """Call the function of litellm with this `name`; raises `GatewayError` if that fails."""
+        """Call the function of litellm with this `name`, and return its result.
+
+        `reread` may rewrite the body of the server's answer. Raises `GatewayError` if the call fails.
+        """
         endpoint = self.endpoint
         is_openai = endpoint.model.startswith("openai/")
         arguments["api_key"] = endpoint.api_key or NO_KEY
@@ -283,7 +304,7 @@ class BatchCalls:
         arguments["timeout"] = seconds
 
         def change(request: httpx.Request) -> None:
-            # Each call has a client of its own that nobody closes.
+            # Each call has a client of its own, which nobody closes, so let the server close the connection.
             request.headers["connection"] = "close"
             if not is_openai:
                 for header in _OF_OPENAI:
@@ -308,7 +329,11 @@ class BatchCalls:
 
 
 def _with_known_status(body: bytes, statuses: list[str]) -> bytes:
-    """Give a batch's JSON a status that OpenAI has, and append the original one to `statuses`."""
+    """Replace a status that OpenAI doesn't have by "in_progress" in a batch's JSON.
+
+    The replaced status is appended to `statuses`. A body with a known status, or without one, is returned
+    unchanged.
+    """
     try:
         batch = json.loads(body)
         status = batch["status"]
@@ -321,7 +346,10 @@ def _with_known_status(body: bytes, statuses: list[str]) -> bytes:
 
 
 def _read_lines(content: bytes) -> Iterator[tuple[str, BatchAnswer | None]]:
-    """Yield the custom id and the answer of each line that can be read; None if there's no answer yet."""
+    """Yield the custom id and the answer of each line that can be read.
+
+    The answer is None if the line has none, or if it's a temporary failure.
+    """
     for line in content.split(b"\n"):
         try:
             row = json.loads(line)
@@ -331,7 +359,7 @@ def _read_lines(content: bytes) -> Iterator[tuple[str, BatchAnswer | None]]:
             if response:
                 answer = BatchAnswer(int(response["status_code"]), response["body"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue  # its request is asked again
+            continue  # the request that this line answers is asked again
         # A temporary failure counts as no answer: the next call may succeed.
         if answer and (answer.status == _TOO_MANY or answer.status >= _SERVER_ERROR):
             answer = None

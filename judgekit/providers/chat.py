@@ -34,9 +34,11 @@ class Body(NamedTuple):
 
 
 def usual(status: int, content: bytes) -> Body:
-    """Rewrite a chat completion in the standard form, and give an error the status it names.
+    """Rewrite a server's chat completion in the standard form, as OpenAI would send it.
 
-    Raises `GatewayError` (`INVALID_REPLY`) if part of the answer has the wrong type.
+    If the body holds an error in spite of a success status, the status becomes the one that the error names.
+    A body that isn't JSON stays as it is. Raises `GatewayError` (`INVALID_REPLY`) if a part of the answer has
+    the wrong type.
     """
     try:
         body = json.loads(content)
@@ -57,7 +59,10 @@ def _misfit(field: str, expected: str, value: object) -> GatewayError:
 
 
 def _check_answer(body: dict[str, Any]) -> None:
-    """Refuse an answer if one of its parts has the wrong type, and drop counts that aren't counts."""
+    """Check the types in an answer, and change it in place: drop unread fields and malformed counts.
+
+    Raises `GatewayError` if a part that's read has the wrong type.
+    """
     for name in ("error", *_UNREAD_TEXTS):
         body.pop(name, None)
     if not isinstance(body.get("model"), str | None):
@@ -81,7 +86,10 @@ def _check_answer(body: dict[str, Any]) -> None:
 
 
 def _check_message(message: dict[str, Any]) -> None:
-    """Refuse a message if one of its parts has the wrong type; join its parts into texts."""
+    """Check the types in a message, and change it in place: join the parts of its content into texts.
+
+    Raises `GatewayError` if a part has the wrong type.
+    """
     message["role"] = "assistant"
     for name in _UNREAD:
         message.pop(name, None)
@@ -99,7 +107,7 @@ def _check_message(message: dict[str, Any]) -> None:
 
 
 def _check_calls(message: dict[str, Any]) -> None:
-    """Refuse malformed tool calls."""
+    """Raise `GatewayError` if a message's tool calls are malformed; a message without calls is fine."""
     calls = message.get("tool_calls")
     if not isinstance(calls, list | None):
         raise _misfit("`tool_calls` of the reply", "a list", calls)
@@ -118,7 +126,10 @@ def _check_calls(message: dict[str, Any]) -> None:
 
 
 def _clean_counts(usage: object) -> dict[str, Any] | None:
-    """Drop every field that should be a count and isn't, also in nested objects."""
+    """Return a usage without the fields that should be counts of tokens and aren't; None if it's no object.
+
+    Nested objects such as `prompt_tokens_details` are cleaned, too.
+    """
     if not isinstance(usage, dict):
         return None
     fields: dict[str, Any] = {}
@@ -135,7 +146,7 @@ def _clean_counts(usage: object) -> dict[str, Any] | None:
 
 
 def count_in(value: object) -> int | None:
-    """Read a number of tokens, even one written as a string or with a fraction of 0; else None."""
+    """Read a number of tokens, also if it's written as "12" or 12.0. None if it isn't a count."""
     if isinstance(value, str):
         is_number = value.isascii() and value.isdecimal()
         if not is_number or len(value) >= _WORDS:
@@ -143,7 +154,7 @@ def count_in(value: object) -> int | None:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if not 0 <= value <= MOST_TOKENS:  # also true for NaN
+    if not 0 <= value <= MOST_TOKENS:  # NaN ends here, too
         return None
     if value != int(value):
         return None
@@ -151,21 +162,24 @@ def count_in(value: object) -> int | None:
 
 
 def _join_parts(message: dict[str, Any], parts: list[Any]) -> None:
-    """Join the parts of the answer into one text, and the thoughts into another."""
-    texts: list[str] = []
+    """Join the answer's parts into the message's `content`, and its thoughts into `reasoning_content`.
+
+    Thoughts that the message has already are kept instead.
+    """
+    answer_texts: list[str] = []
     thoughts: list[str] = []
     for part in parts:
         if isinstance(part, str):
-            texts.append(part)
+            answer_texts.append(part)
         elif not isinstance(part, dict):
             raise _misfit("a part of the reply's content", "a text or an object", part)
         elif _is_answer(part):
-            texts.append(part["text"])
+            answer_texts.append(part["text"])
         elif _is_thought(part):
             thoughts.append(_text_of_thoughts(part))
         elif part.get("type") == "refusal" and not message.get("refusal"):
             message["refusal"] = part.get("refusal")
-    message["content"] = "".join(texts)
+    message["content"] = "".join(answer_texts)
     if any(thoughts) and not message.get("reasoning_content"):
         message["reasoning_content"] = "".join(thoughts)
 
@@ -178,13 +192,16 @@ def _is_answer(part: dict[str, Any]) -> bool:
 
 
 def _is_thought(part: dict[str, Any]) -> bool:
-    """Whether a part of a message's content holds thoughts, by its type or another key."""
+    """Whether a part of a message's content holds thoughts, as its type or another key says."""
     type_name = str(part.get("type", "")).lower()
     return _is_marked(part) or any(word in type_name for word in _THINKING)
 
 
 def _is_marked(part: dict[str, Any]) -> bool:
-    """Whether a key other than the type marks a part as a thought, or as written before the answer."""
+    """Whether a key other than `type` says that a part isn't from the final answer, but a thought.
+
+    Such keys are a `channel` or `phase` other than "final", `"thought": true` and the like.
+    """
     for name in ("channel", "phase"):
         if part.get(name) and not str(part[name]).lower().startswith("final"):
             return True
@@ -196,7 +213,7 @@ def _is_marked(part: dict[str, Any]) -> bool:
 
 
 def _text_of_thoughts(value: Any) -> str:  # noqa: ANN401 - any JSON
-    """Join the texts of thoughts, whatever form they come in."""
+    """Join the texts of thoughts, which may be a text, an object, or a list of either; "" for others."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict):

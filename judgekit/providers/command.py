@@ -56,7 +56,7 @@ _TIDYING = 3.0  # seconds to end a program's processes before our own process ma
 
 @dataclass(eq=False)
 class CommandGateway:
-    """Runs one process per request, and at most as many of one provider's at once as its profile allows."""
+    """Runs a program once per request. A profile may limit how many run at once for its provider."""
 
     _paces: Paces = field(default_factory=Paces)
 
@@ -66,6 +66,7 @@ class CommandGateway:
         if not isinstance(profile, CommandProfile):
             raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not a command")
         if environment.environ().get(INSIDE):
+            # This judgekit was itself started by a program that another judgekit runs.
             problem = "judgekit started it through another program (a loop)"
             raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage())
 
@@ -88,7 +89,7 @@ class CommandGateway:
 
 
 def _read_file(path: Path) -> str:
-    """Read the beginning of a file; "" if there's none."""
+    """Read at most `MAX_OUTPUT` bytes from the beginning of a file as text; "" if there's no such file."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:
@@ -105,10 +106,10 @@ class Invocation(NamedTuple):
 def prepare(
     profile: CommandProfile, endpoint: Endpoint, request: Request, folder: Path
 ) -> Invocation:
-    """Lay out the empty `folder` and build the program's invocation; raises `GatewayError`.
+    """Create the program's files in the empty `folder`, and build its invocation; raises `GatewayError`.
 
-    If the profile has no place for the system message, it goes before the prompt. The text is never an
-    argument.
+    If the profile has no placeholder for the system message, the system message is put before the prompt. The
+    prompt goes to the program's standard input, and never into an argument.
     """
     templates = " ".join((*profile.argv, *profile.files.values(), *profile.set_env.values()))
     placeholders = set(_PLACEHOLDER.findall(templates))
@@ -129,7 +130,7 @@ def prepare(
     except OSError as error:
         problem = f"the folder for {profile.argv[0]} cannot be created ({error.strerror})"
         raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage()) from None
-    # Drop arguments that pass a model or a schema if there is none.
+    # Leave out arguments with a placeholder for a model or a schema, if there's none to fill in.
     empty_placeholders = {name for name in ("model", "schema", "schema_file") if not values[name]}
     argv = []
     for part in profile.argv:
@@ -144,24 +145,30 @@ def prepare(
 
 
 def _split_system_and_prompt(messages: Messages) -> tuple[str, str]:
-    """Join the system messages, and the others; if there are several others, each gets its role."""
+    """Join the system messages into one text, and the other messages into the prompt.
+
+    If the prompt has several messages, each is headed by its role, such as `[user]`.
+    """
     instructions = []
-    others = []
+    other_messages = []
     for message in messages:
         if message.role == "system":
             instructions.append(message.content)
         else:
-            others.append(message)
+            other_messages.append(message)
     system = "\n\n".join(instructions)
-    if len(others) == 1:
-        return system, others[0].content
-    return system, "\n\n".join(f"[{message.role}]\n{message.content}" for message in others)
+    if len(other_messages) == 1:
+        return system, other_messages[0].content
+    return system, "\n\n".join(f"[{message.role}]\n{message.content}" for message in other_messages)
 
 
 def _make_placeholder_values(
     profile: CommandProfile, endpoint: Endpoint, request: Request, system: str, folder: Path
 ) -> dict[str, str]:
-    """Fill each placeholder of a profile; those for a model or a schema are "" if there is none."""
+    """Map each placeholder that a profile may use to its value for a request.
+
+    Without a schema, the value of `schema` and `schema_file` is "". So is `model` if the program chooses.
+    """
     model = endpoint.model.removeprefix(f"{profile.provider}/")
     values = dict.fromkeys(PLACEHOLDERS, "")
     values["model_json"] = json.dumps(model)
@@ -186,7 +193,10 @@ def _write_files(folder: Path, files: Mapping[str, str]) -> None:
 def _link_files(
     folder: Path, links: Mapping[str, Iterable[str]], environ: Mapping[str, str]
 ) -> None:
-    """Link to the user's own files, such as a login's, if they exist."""
+    """Create links in `folder` to files of the user's, such as a stored login.
+
+    Each link leads to the first of its sources that exists. If none exists, there's no link.
+    """
     for name, sources in links.items():
         link = folder / name
         link.parent.mkdir(parents=True, exist_ok=True)
@@ -196,7 +206,10 @@ def _link_files(
 
 
 def _first_file(sources: Iterable[str], environ: Mapping[str, str]) -> Path | None:
-    """Find the first of several files, each given below `~` or a folder named by a `$VARIABLE`."""
+    """Find the first of several files that exists, or None.
+
+    Each source begins with `~/`, or with a variable for a folder as in `$CODEX_HOME/auth.json`.
+    """
     for source in sources:
         base, _, path_below = source.partition("/")
         if base == "~":
@@ -210,13 +223,16 @@ def _first_file(sources: Iterable[str], environ: Mapping[str, str]) -> Path | No
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str:
-    """Replace the placeholders in a text."""
-    # In one pass, so that a value that looks like a placeholder stays as it is.
+    """Replace each placeholder in a text by its value."""
+    # In one pass, so that placeholders within a value aren't replaced.
     return _PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
 
 def reply_of(output: str, profile: CommandProfile, endpoint: Endpoint) -> Reply:
-    """Read a program's output as a reply; raises `GatewayError` (`INVALID_REPLY`) if it holds none."""
+    """Read a program's output as a reply, in the form that the profile describes.
+
+    Raises `GatewayError` (`INVALID_REPLY`) if the output holds no reply.
+    """
     program = profile.argv[0]
     key = profile.reply_key
     if profile.reply == "text":
@@ -245,7 +261,10 @@ def reply_of(output: str, profile: CommandProfile, endpoint: Endpoint) -> Reply:
 
 
 def _find_text(values: Sequence[Any], profile: CommandProfile) -> str:
-    """Return the text of the reply: the last one in a program's printed values, or "" if there's none."""
+    """Find the text of the reply in the JSON values that a program printed; "" if there's none.
+
+    If several values hold a reply, the last one counts. A reply that isn't a text is written as JSON.
+    """
     text = ""
     for value in values:
         if not _has_values(value, profile.reply_where):
@@ -262,7 +281,10 @@ def _find_text(values: Sequence[Any], profile: CommandProfile) -> str:
 
 
 def explained(output: str, profile: CommandProfile) -> str:
-    """Find the error message in a program's JSON output, in its own words; "" if there's none."""
+    """Find the error message in a program's JSON output, such as the `error.message` of the last value.
+
+    "" if there's no message, or if the program prints plain text.
+    """
     if profile.reply == "text":
         return ""
     keys = list(_EXPLANATIONS)
@@ -277,7 +299,11 @@ def explained(output: str, profile: CommandProfile) -> str:
 
 
 def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
-    """Look up a dotted key in JSON: a list of no value, one value, or several if the key has a `*`."""
+    """List the values at a dotted key in JSON, such as `usage.tokens` or `items.*.text`.
+
+    The list is empty if there's no such key. It may have several values if the key has a `*`, which stands
+    for all keys of an object, or all items of a list.
+    """
     values = [value]
     for part in key.split("."):
         inner_values: list[Any] = []
@@ -296,15 +322,18 @@ def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
 
 
 def _parse_printed(output: str, profile: CommandProfile) -> list[Any]:
-    """Parse the JSON that a program printed: every line of `jsonl`, or the one value of `json`."""
-    lines = output.split("\n")  # strings may hold other line separators, which JSON allows
-    texts = lines
+    """Parse the JSON objects and lists that a program printed.
+
+    For `jsonl`, that's one of each line that can be parsed. For `json`, it's one in all, or none.
+    """
+    lines = output.split("\n")  # not splitlines(): JSON allows U+2028 and the like within strings
+    json_texts = lines
     if profile.reply == "json":
         # Other output, such as a warning, may stand before the JSON.
         from_json = dropwhile(lambda line: not line.startswith(("{", "[")), lines)
-        texts = [output, "\n".join(from_json)]
+        json_texts = [output, "\n".join(from_json)]
     values = []
-    for text in texts:
+    for text in json_texts:
         with contextlib.suppress(ValueError, RecursionError):
             value, _ = json.JSONDecoder().raw_decode(text.lstrip())
             if isinstance(value, dict | list):
@@ -315,12 +344,16 @@ def _parse_printed(output: str, profile: CommandProfile) -> list[Any]:
 
 
 def _has_values(value: Any, expected: Mapping[str, Any]) -> bool:  # noqa: ANN401 - any JSON
-    """Whether JSON has the expected value at each dotted key."""
+    """Whether JSON has exactly the expected value at each of the dotted keys."""
     return all(at(value, key) == [expected_value] for key, expected_value in expected.items())
 
 
 def _read_usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -> Usage:
-    """Read the tokens and the cost of a call from the last printed value that states them."""
+    """Read the tokens and the cost of a call from the JSON values that a program printed.
+
+    They're in the last value that the profile's `usage.where` describes. If there's no such value, the usage
+    is empty. A price in the profile comes before a cost in the output.
+    """
     keys = profile.usage
     if keys is None:
         return Usage()
@@ -343,7 +376,7 @@ def _read_usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoi
 
 
 def _add_up(statement: Any, keys: Iterable[str]) -> int:  # noqa: ANN401 - any JSON
-    """Add up the counts at several keys; a key without a count adds nothing."""
+    """Add up the numbers at several dotted keys; a key without a number adds nothing."""
     total = 0.0
     for key in keys:
         total += sum(_list_amounts(statement, key))
@@ -351,7 +384,7 @@ def _add_up(statement: Any, keys: Iterable[str]) -> int:  # noqa: ANN401 - any J
 
 
 def _list_amounts(statement: Any, key: str) -> list[float]:  # noqa: ANN401 - any JSON
-    """List the numbers at a key that can be counts or amounts of money."""
+    """List the numbers at a dotted key that can be counts or amounts of money."""
     amounts = []
     for value in at(statement, key):
         if not isinstance(value, int | float) or isinstance(value, bool):
@@ -367,7 +400,10 @@ def _get_size(file: IO[bytes]) -> int:
 
 
 async def _end(process: asyncio.subprocess.Process, mark: str) -> None:
-    """End a program and the processes it left behind, even in other sessions if the call was cut off."""
+    """Kill a program and the processes that it left behind.
+
+    If the program was still running, as its call was cut off, this includes processes in other sessions.
+    """
     is_cut_off = process.returncode is None
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
@@ -382,7 +418,8 @@ async def _end(process: asyncio.subprocess.Process, mark: str) -> None:
 
 async def _run(invocation: Invocation, endpoint: Endpoint, profile: CommandProfile) -> str:
     """Run the program and return its output; raises `GatewayError` if it fails or prints too much."""
-    # It writes to files, not to pipes: a child of it could hold a pipe open for long.
+    # The program writes to files, not to pipes. A child process that it leaves behind could hold a pipe open,
+    # and we'd wait for its end.
     with (
         tempfile.TemporaryFile() as prompt,
         tempfile.TemporaryFile() as output,
@@ -412,8 +449,8 @@ async def _run(invocation: Invocation, endpoint: Endpoint, profile: CommandProfi
         lines = ["no message", *lines_of(printed), *lines_of(complaints)]
         last_line = [line.strip() for line in lines if line.strip()][-1]
         reason = explained(printed, profile) or last_line
-        words = without_values(reason[:MAX_MESSAGE], secret_values(endpoint))
-        message = f"{profile.argv[0]} exited with {process.returncode}: {words}"
+        safe_reason = without_values(reason[:MAX_MESSAGE], secret_values(endpoint))
+        message = f"{profile.argv[0]} exited with {process.returncode}: {safe_reason}"
         raise GatewayError(FailureKind.COMMAND_FAILED, message)
     return printed
 
@@ -445,20 +482,25 @@ async def _start(
 
 
 def kill_marked(mark: str) -> int:
-    """Kill every process started with `INSIDE` set to `mark`. Returns their number (always 0 off Linux)."""
+    """Kill every process with the variable `INSIDE` set to `mark`. Returns the number of processes.
+
+    Only Linux lists the variables of processes. On other systems nothing is killed, and the number is 0.
+    """
     if sys.platform != "linux":
         return 0
-    killed: set[int] = set()
+    killed_processes: set[int] = set()
     # Several passes, since a process may start another while we search.
     for _ in range(5):
-        running = _find_marked(mark)
-        if running <= killed:  # a dying process stays listed for a moment
+        marked_processes = _find_marked(mark)
+        if (
+            marked_processes <= killed_processes
+        ):  # no new ones: a killed process stays listed for a moment
             break
-        for process in running - killed:
+        for process in marked_processes - killed_processes:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
-        killed |= running
-    return len(killed)
+        killed_processes |= marked_processes
+    return len(killed_processes)
 
 
 def _find_marked(mark: str) -> set[int]:
@@ -466,7 +508,7 @@ def _find_marked(mark: str) -> set[int]:
     setting = f"{INSIDE}={mark}".encode()
     processes = set()
     for file in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
+        with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
             if setting in file.read_bytes().split(b"\0"):
                 processes.add(int(file.parent.name))
     return processes

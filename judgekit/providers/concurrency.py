@@ -26,16 +26,16 @@ async def map_concurrently(
     in_order: bool = True,
     is_ready: bool = False,
 ) -> AsyncGenerator[tuple[Thing, Value], None]:
-    """Yield each thing with its result, working on up to `limit` at once: in order, or as they complete.
+    """Yield each thing with the result of `work` on it, working on up to `limit` things at once.
 
-    A thing is taken when there's room for it. Taking runs in a thread, unless the things are `is_ready`:
-    reading a row from a local file takes less time than starting a thread. The first error is raised and
-    cancels the work under way, as does closing the generator.
+    The pairs come in the order of the things, or without `in_order` as the results do. Things are taken from
+    the iterable only as needed. Taking one runs in a thread, since it may block, unless `is_ready` says that
+    it's quick. The first error is raised and cancels the work under way. So does closing the generator.
     """
     room = asyncio.Semaphore(AHEAD * limit if in_order else limit)
     take_next = partial(next, enumerate(things), None)
     lock = asyncio.Lock()
-    # Workers put results here, and at last themselves.
+    # Each worker puts its results here. When it ends, its own task is put here, too.
     complete = asyncio.Queue[tuple[int, Thing, Value] | asyncio.Task[None]]()
 
     async def work_on_things() -> None:
@@ -46,7 +46,7 @@ async def map_concurrently(
                 numbered_thing = take_next()
             else:
                 async with lock:
-                    # In a thread, because a pipe may block.
+                    # In a thread, because reading the next thing from a pipe may block.
                     numbered_thing = await running.run_in_thread(take_next)
             if numbered_thing is None:
                 return
@@ -68,7 +68,9 @@ async def map_concurrently(
                 continue
             number, thing, value = item
             if not in_order:
-                number = next_number
+                number = (
+                    next_number  # as if it were this result's turn, so that it's yielded at once
+                )
             results[number] = thing, value
             while next_number in results:
                 yield results.pop(next_number)

@@ -47,7 +47,11 @@ class DecisionReply(NamedTuple):
 
 
 def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> DecisionReply:
-    """Read a server's answers to `questions`; raises `GatewayError` if none can be read."""
+    """Read a server's answers to `questions` from the body of its reply.
+
+    A question whose answer is missing or invalid gets an answer that says so. Raises `GatewayError` if the
+    body as a whole can't be read.
+    """
     try:
         body = json.loads(content, object_pairs_hook=_Object)
     except (ValueError, RecursionError):
@@ -74,7 +78,7 @@ def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> Decision
 
 
 def _check_envelope(body: _Object) -> None:
-    """Raise `GatewayError` for duplicate keys, and for an error instead of answers or beside them."""
+    """Raise `GatewayError` if a reply's object holds an error, with or without answers, or duplicate keys."""
     has_answer = bool(body.get("answers") or body.get("result"))
     error = error_in_success(body, has_answer=has_answer)
     if error:
@@ -84,7 +88,7 @@ def _check_envelope(body: _Object) -> None:
 
 
 class _Object(dict[str, Any]):
-    """A JSON object. Of a duplicate key the last value counts; `pairs` keeps them all."""
+    """A JSON object. If a key occurs twice, its last value counts; `pairs` holds all keys and values."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -104,9 +108,10 @@ class _Object(dict[str, Any]):
 def _group_by_name(
     answers: object, questions: Sequence[DecisionQuestion]
 ) -> defaultdict[str, list[Any]]:
-    """Group the answers of a body, an object or a list, by question name; raises `GatewayError` for others.
+    """Group the answers in a body by the names of their questions.
 
-    In a list without names, the answers are in the order of the questions.
+    The answers are an object by name, or a list of objects with a `name`. In a list without names, they're in
+    the order of the questions. Raises `GatewayError` if the answers have another form.
     """
     pairs: list[tuple[str, Any]]
     if isinstance(answers, _Object):
@@ -128,7 +133,10 @@ def _group_by_name(
 
 
 def _read_answer(question: DecisionQuestion, raw_answers: Sequence[Any]) -> DecisionAnswer:
-    """Read the only answer with a question's name, or state what's wrong with it."""
+    """Read the answer to a question. `raw_answers` are all those with its name: there should be one.
+
+    If there isn't one, or it's invalid, the result says what's wrong.
+    """
     if not raw_answers:
         return no_answer(question, "was not answered")
     if len(raw_answers) > 1:
@@ -153,7 +161,10 @@ def _read_answer(question: DecisionQuestion, raw_answers: Sequence[Any]) -> Deci
 
 
 def _read_probabilities(question: DecisionQuestion, answer: Mapping[str, Any]) -> dict[str, float]:
-    """Read the probability of each possible answer; raises `ValueError` with the problem in words."""
+    """Read the probability of each possible answer to a question.
+
+    Raises `ValueError` if they're invalid. Its message continues a sentence: `was answered with …`.
+    """
     kind = answer.get("type", question.kind)
     if kind not in _KINDS[question.kind]:
         raise ValueError(
@@ -182,14 +193,18 @@ def _read_probabilities(question: DecisionQuestion, answer: Mapping[str, Any]) -
     elif answer.get("choice") is not None:
         _translate_key(question, answer["choice"])  # raises if it's no choice
     total = math.fsum(probabilities.values())
-    # A server may omit answers if the others add up to 1. Otherwise an omitted one isn't zero.
+    # A server may leave out answers with a probability of 0, so the others must add up to 1.
     if abs(total - 1) > _tolerance(question):
         raise ValueError(f"was answered with probabilities that add up to {total:.3g}")
     return {value: probabilities.get(value, 0.0) / total for value in question.values}
 
 
 def _list_probabilities(probabilities: object) -> list[tuple[Any, Any]]:
-    """List (key, probability) from an object or from a list of objects; raises `ValueError` for others."""
+    """List pairs of a key and its probability.
+
+    They come as an object by key, or as a list of objects with `value` and `probability`. Raises `ValueError`
+    for any other form.
+    """
     if isinstance(probabilities, _Object):
         return list(probabilities.pairs)
     if isinstance(probabilities, list) and all(isinstance(item, dict) for item in probabilities):
@@ -198,9 +213,10 @@ def _list_probabilities(probabilities: object) -> list[tuple[Any, Any]]:
 
 
 def _translate_key(question: DecisionQuestion, key: object) -> str:
-    """Return the answer that a key stands for; a score's keys are indexes of its levels.
+    """Return the possible answer that a key stands for.
 
-    Raises `ValueError` if it stands for none.
+    For a choice, the key is the answer itself. For a score, it's the index of a level, from 0. Raises
+    `ValueError` if the key stands for no answer.
     """
     text = short_line(str(key), 40)
     if question.kind == "choice":
@@ -224,7 +240,10 @@ def _tolerance(question: DecisionQuestion) -> float:
 
 
 def _check_score(question: DecisionQuestion, score: object) -> None:
-    """Raise `ValueError` if a score isn't on the scale, whose levels count from 0; None passes."""
+    """Raise `ValueError` if a score isn't on the question's scale, from 0 to the highest level.
+
+    A missing score (None) is fine. Rounding may take a score slightly above the highest level.
+    """
     if score is None:
         return
     highest = len(question.options) - 1

@@ -62,8 +62,8 @@ class DecisionAnswer(NamedTuple):
 
 
 def sent_questions(questions: Sequence[DecisionQuestion]) -> list[dict[str, Any]]:
-    """Convert questions to litellm's arguments, in OpenAI's form."""
-    sent = []
+    """Convert questions to the objects that litellm sends, in OpenAI's form."""
+    question_arguments = []
     for question in questions:
         fields: dict[str, Any] = {"type": question.kind, "name": question.name}
         fields["instructions"] = question.instruction
@@ -71,8 +71,8 @@ def sent_questions(questions: Sequence[DecisionQuestion]) -> list[dict[str, Any]
             fields["choices"] = [_described("value", option) for option in question.options]
         if question.kind == "score":
             fields["levels"] = [_described("label", option) for option in question.options]
-        sent.append(fields)
-    return sent
+        question_arguments.append(fields)
+    return question_arguments
 
 
 def _described(key: str, option: DecisionOption) -> dict[str, str]:
@@ -82,7 +82,7 @@ def _described(key: str, option: DecisionOption) -> dict[str, str]:
 
 
 def amount(value: object, most: float = math.inf) -> float | None:
-    """Return `value` if it's a finite number from 0 to `most`, else None."""
+    """Return `value` as a number if it's one from 0 to `most` and finite, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -95,7 +95,10 @@ def amount(value: object, most: float = math.inf) -> float | None:
 
 
 def probability(number: object) -> float:
-    """Return `number` if it's from 0 to 1; raises `ValueError`, with words about the question, if not."""
+    """Return `number` if it's a number from 0 to 1.
+
+    Otherwise raises `ValueError`. Its message continues a sentence about a question: `was answered with …`.
+    """
     probability = amount(number, 1)
     if probability is None:
         raise ValueError(
@@ -105,7 +108,10 @@ def probability(number: object) -> float:
 
 
 def no_answer(question: DecisionQuestion, fault: str) -> DecisionAnswer:
-    """Build the answer to a question that has none; `fault` begins with a verb: `was not answered`."""
+    """Build the answer of a question without a valid answer.
+
+    `fault` says what's wrong. It continues a sentence that begins with the question: `was not answered`.
+    """
     return DecisionAnswer({}, f"the question {question.name!r} {fault}")
 
 
@@ -113,26 +119,31 @@ def no_answer(question: DecisionQuestion, fault: str) -> DecisionAnswer:
 
 
 def write_answers(answers: Mapping[str, DecisionAnswer]) -> str:
-    """Write answers as JSON: by name, the probabilities or the problem."""
-    written: dict[str, Any] = {}
+    """Write answers as a JSON object: each question's name with its probabilities, problem or refusal."""
+    outcomes_by_name: dict[str, Any] = {}
     for name, answer in answers.items():
         if answer.problem:
             key = "refusal" if answer.is_refusal else "problem"
-            written[name] = {key: answer.problem}
+            outcomes_by_name[name] = {key: answer.problem}
         else:
             probabilities = answer.probabilities.items()
-            written[name] = {value: round(probability, 6) for value, probability in probabilities}
-    return json.dumps(written, ensure_ascii=False)
+            outcomes_by_name[name] = {
+                value: round(probability, 6) for value, probability in probabilities
+            }
+    return json.dumps(outcomes_by_name, ensure_ascii=False)
 
 
 def read_answers(text: str, questions: Sequence[DecisionQuestion]) -> dict[str, DecisionAnswer]:
-    """Read the answers that `write_answers` wrote; one that doesn't fit its question becomes a problem."""
-    written: object = {}
+    """Read the answers that `write_answers` wrote.
+
+    If a question's answer is missing or doesn't fit the question, its answer says so as its problem.
+    """
+    stored_answers: object = {}
     with suppress(ValueError):
-        written = strict_json(text)
+        stored_answers = strict_json(text)
     answers = {}
     for question in questions:
-        fields = written.get(question.name) if isinstance(written, dict) else None
+        fields = stored_answers.get(question.name) if isinstance(stored_answers, dict) else None
         if not isinstance(fields, dict):
             answers[question.name] = no_answer(question, "was not answered")
         elif "refusal" in fields or "problem" in fields:
@@ -146,7 +157,10 @@ def read_answers(text: str, questions: Sequence[DecisionQuestion]) -> dict[str, 
 
 
 def _read_probabilities(question: DecisionQuestion, fields: Mapping[str, Any]) -> DecisionAnswer:
-    """Read stored probabilities, checking them again: the file may have been damaged since."""
+    """Read the stored probabilities of a question's answers.
+
+    They're checked again, since the file may have been damaged. If they're invalid, the answer says so.
+    """
     try:
         probabilities = {value: probability(fields[value]) for value in question.values}
     except ValueError as error:

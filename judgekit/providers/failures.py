@@ -24,7 +24,7 @@ Patterns: TypeAlias = list[tuple[re.Pattern[str], FailureKind]]
 
 
 def _kinds_by(column: str) -> dict[Any, FailureKind]:
-    """Map each word or number in a column of the table to its kind of failure."""
+    """Map each value in a column of the table to the kind of failure that its row is about."""
     kinds = {}
     for kind, row in _TABLE.items():
         values = row.get(column, ())
@@ -95,7 +95,11 @@ class Words(NamedTuple):
 
 
 def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> GatewayError:
-    """Classify an exception of a call, with the provider's message and without the `secrets`."""
+    """Build the failure that an exception of a call means.
+
+    It has a kind and the provider's message, in which `secrets` are replaced. If the exception is or was
+    caused by a `GatewayError`, that's returned as it is.
+    """
     causes = _list_causes(error)
     for cause in causes:
         if isinstance(cause, GatewayError):
@@ -116,7 +120,10 @@ def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> Gat
 
 
 def _list_causes(error: BaseException) -> list[BaseException]:
-    """List an exception, its cause, the cause of that, and so on, up to a limit: it can be a circle."""
+    """List an exception, its cause, the cause of its cause, and so on.
+
+    The list has a limit, since exceptions can be each other's causes.
+    """
     causes = [error]
     while len(causes) < _MOST_CAUSES:
         cause = causes[-1].__cause__ or causes[-1].__context__
@@ -135,10 +142,10 @@ def _shorten_message(message: str) -> str:
 
 
 def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa: ANN401 - any JSON
-    """Find the error in a body that was sent with a success status; None if there isn't one.
+    """Find the error in a body that a provider sent with a success status; None if it holds no error.
 
-    An error beside an answer counts, since such an answer can't be trusted. Words that also occur in healthy
-    bodies count only if there's no answer.
+    If the body has an answer, too, an explicit `error` still counts, since such an answer can't be trusted.
+    Fields like `message`, which valid bodies may also have, count as an error only without an answer.
     """
     error = body.get("error")
     if isinstance(error, dict | list | str) and error:
@@ -156,7 +163,7 @@ def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa:
 
 
 def stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
-    """Build the failure for an error found in a reply, whether instead of an answer or beside it."""
+    """Build the failure for an error that was found in a reply, with or without an answer."""
     words = _split_words(json.dumps({"error": error}, ensure_ascii=False)[:_MOST_READ])
     message = " ".join(words.message.split())[:MAX_MESSAGE]
     code = status_of(error)
@@ -167,7 +174,7 @@ def stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
 
 
 def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
-    """Read the HTTP status of an error in JSON, given as a number or a word; 500 if there's none."""
+    """Read the HTTP status that an error in JSON names, as a number or as a word; 500 if it names none."""
     if not isinstance(error, dict):
         return _UNNAMED
     for name in _CODES:
@@ -185,7 +192,7 @@ def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
 
 
 def ending(native: str | None) -> FailureKind | None:
-    """Classify a provider's own reason for ending a reply; None for a normal end, or without a reason."""
+    """Classify a provider's own word for why a reply ended. None: a normal end, or no reason is given."""
     if not native:
         return None
     return _first_match(_ENDINGS, native)
@@ -205,7 +212,10 @@ def _by_class(status: int) -> FailureKind:
 
 
 def _split_words(text: str) -> Words:
-    """Split an exception's text, which may end with an error in JSON, into message and signs."""
+    """Find the provider's message in an exception's text, and the words that identify the kind of error.
+
+    The text may end with an error in JSON. Without one, the whole text is both.
+    """
     text, _, _ = text.partition("Traceback (most recent call last)")
     head, brace, rest = text.partition("{")
     try:
@@ -226,7 +236,7 @@ def _split_words(text: str) -> Words:
 
 
 def _message_in(error: Any) -> str | None:  # noqa: ANN401 - any JSON
-    """Find the message in a JSON error, or in a list of problems with the request."""
+    """Find the message in a JSON error: a text, an object, or a list of either. None if there's none."""
     if isinstance(error, str):
         return error
     if isinstance(error, list):
@@ -245,7 +255,10 @@ def _message_in(error: Any) -> str | None:  # noqa: ANN401 - any JSON
 
 
 def _message_in_list(errors: list[Any]) -> str | None:
-    """Join the messages of a list, each with the part of the request it's about."""
+    """Join the messages of the errors in a list; None if there's none.
+
+    An error with a location is shown as `body.messages: …`, after the part of the request that it's about.
+    """
     problems = []
     for error in errors[:_MOST_PROBLEMS]:
         message = _message_in(error)
@@ -260,7 +273,10 @@ def _message_in_list(errors: list[Any]) -> str | None:
 
 
 def _note_objections(failure: GatewayError, signs: str) -> None:
-    """Note in a failure the provider's objections to the request, and the tokens left for a reply."""
+    """Set a failure's `objections` to the request, and its `room`: the tokens left for a reply.
+
+    The room may also be the most tokens that the model ever writes; then "cap" is one of the objections.
+    """
     objections = {name for name, pattern in _OBJECTIONS.items() if pattern.search(signs)}
     room = _read_room(signs)
     if room is None:
@@ -272,7 +288,7 @@ def _note_objections(failure: GatewayError, signs: str) -> None:
 
 
 def _read_room(signs: str) -> int | None:
-    """Read the tokens that a model's context leaves for a reply; None if they aren't named."""
+    """Read how many tokens a model's context leaves for a reply; None if the words don't say that."""
     for pattern in _ROOM:
         match = pattern.search(signs)
         if match:
@@ -283,12 +299,14 @@ def _read_room(signs: str) -> int | None:
 
 
 def _read_cap(signs: str) -> int | None:
-    """Read the most tokens that a model writes in a reply; None if they aren't named."""
+    """Read how many tokens a model's reply may have at most; None if the words don't say that."""
     for pattern in _CAP:
         match = pattern.search(signs)
         if match:
             numbers = match.groupdict()
-            if numbers.get("below") is not None:
+            if (
+                numbers.get("below") is not None
+            ):  # the words were "less than", so this number is excluded
                 return _number(numbers["below"]) - 1
             return _number(numbers["most"])
     return None
@@ -308,13 +326,18 @@ def _kind_in(signs: str) -> FailureKind | None:
 
 
 def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
-    """Classify an exception by the causes behind it, the provider's words, its class and its status."""
+    """Find the kind of failure that an exception (`causes[0]`) means.
+
+    The first of these that tells decides: the classes of its causes, the provider's words, its own class, and
+    the HTTP status.
+    """
     error = causes[0]
     cause_names = [type(cause).__name__ for cause in causes]
     for name, kind in _BY_CAUSE.items():
         if name in cause_names:
             return kind
     kind_by_words = _kind_in(signs)
+    # The most specific class comes first.
     known_classes = [base.__name__ for base in type(error).__mro__ if base.__name__ in KINDS]
     known_class = known_classes[0] if known_classes else ""
     if known_class and known_class not in _VAGUE:

@@ -20,7 +20,10 @@ borrowed: ContextVar[Gateway | None] = ContextVar("gateway", default=None)
 
 
 def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
-    """List the models whose calls have no known price, each once; raises whatever importing litellm does."""
+    """List the names of the models whose calls have no known price, each once.
+
+    Raises what importing litellm raises.
+    """
     models = []
     for endpoint in endpoints:
         if endpoint.model not in models and not _has_price(endpoint):
@@ -44,7 +47,10 @@ def _has_price(endpoint: Endpoint) -> bool:
 
 
 async def prepare(endpoint: Endpoint) -> None:
-    """Load an endpoint's modules. A failed import is raised later, when the endpoint is used."""
+    """Import the modules that an endpoint needs, ahead of its first call.
+
+    A failure is ignored here, since the first call raises it again.
+    """
     if endpoint.profile.kind in ("litellm", "decisions"):
         from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used
 
@@ -57,7 +63,7 @@ class Router:
     _own: dict[str, Gateway] = field(default_factory=dict)
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Ask the gateway for the endpoint's kind, opening it if need be."""
+        """Ask a model through the gateway for its endpoint's kind, which is opened first if need be."""
         gateway = self._find_gateway(endpoint)
         if not is_local(endpoint):
             return await gateway.complete(endpoint, request)
@@ -70,8 +76,11 @@ class Router:
         return replace(reply, usage=free(reply.usage))
 
     def _find_gateway(self, endpoint: Endpoint) -> Gateway:
-        """Return the gateway for an endpoint's kind: an open one, or else a new one."""
-        # Connections and pacing are shared by the whole process.
+        """Return the gateway for an endpoint's kind: an open one, or else a new one.
+
+        Gateways for commands and HTTP are shared by all routers of the process, since they hold connections
+        and the pace of calls. Those for recordings and local models are this router's own.
+        """
         from judgekit.providers.running import shared_gateways  # noqa: PLC0415 - asyncio, when used
 
         shared = shared_gateways()
@@ -100,7 +109,7 @@ class Router:
             from judgekit.providers.litellm import LitellmGateway  # noqa: PLC0415 - seconds of CPU
 
             gateway = LitellmGateway()
-        # In one atomic operation, so that all threads get the same gateway.
+        # This is one atomic operation, so all threads get the same gateway even if several made one.
         opened: Gateway = shared.setdefault(kind, gateway)
         return opened
 
@@ -122,7 +131,11 @@ def is_replaying(environ: Mapping[str, str]) -> bool:
 
 
 def open_gateway(environ: Mapping[str, str]) -> Gateway:
-    """Open a gateway for every kind of endpoint; with `JUDGEKIT_RECORD` set it records the answers."""
+    """Open a gateway that can ask every kind of endpoint.
+
+    If `JUDGEKIT_RECORD` names a file, the gateway also records the answers there. Inside code that was lent a
+    gateway (`borrowed`), that one is used.
+    """
     recording = environ.get(replay.RECORD_VARIABLE, "").strip()
     router = borrowed.get() or Router()
     if recording:

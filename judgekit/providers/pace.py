@@ -78,7 +78,10 @@ class Pace:
 
     @asynccontextmanager
     async def turn(self, end: float = inf) -> AsyncIterator[None]:
-        """Wait for a turn and hold it for the block; raises `GatewayError` once none can come by `end`."""
+        """Wait for a turn, and hold it inside the `async with` block.
+
+        Raises `GatewayError` as soon as it's clear that no turn can come before `end`, on the pace's clock.
+        """
         turn = asyncio.get_running_loop().create_future()
         self._queues.setdefault(caller.get(), deque()).append((turn, end))
         self._advance()
@@ -86,25 +89,33 @@ class Pace:
             await turn
             yield
         finally:
-            # The turn may arrive at the very moment of a cancellation.
+            # If a turn was handed out, hand it back. It may have come at the very moment of a cancellation.
             if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self._in_flight -= 1
             self._advance()
 
     def went_well(self) -> None:
-        """Learn that a call succeeded: let the limit grow a little, the less the closer the last refusal."""
+        """Learn that a call succeeded, and let the limit grow a little.
+
+        It grows slowly in the seconds after a refusal, and faster the longer ago the last refusal is.
+        """
         seconds_since_refusal = self._clock() - self._refused_at
         if seconds_since_refusal < _CAREFUL:
             rounds = float(_ROUNDS)
         else:
             rounds = 1 / seconds_since_refusal
-        # A round is as many calls as the limit allows at once; after so many rounds it has grown by one.
+        # A round is as many calls as the limit allows at once. After `rounds` of them, it has grown by one.
         calls = max(1.0, rounds * self._limit)
         self._limit = min(self._most, self._limit + 1 / calls)
 
     def was_too_much(self, seconds: float | None) -> None:
-        """Learn that the provider refused a call as one too many, and asked for a pause of `seconds`."""
-        if self._clock() >= self._paused_until:  # the first refusal among calls made together
+        """Learn that the provider refused a call since there were too many: lower the limit, and pause.
+
+        `seconds` is the pause that the provider asked for, or None.
+        """
+        # Of calls made together, several may be refused. The first refusal sets the limit to the number of
+        # calls under way, and begins a pause; the others each lower the limit by one.
+        if self._clock() >= self._paused_until:
             self._limit = min(self._limit, self._in_flight)
         self._limit = max(1.0, self._limit - 1)
         self._refused_at = self._clock()
@@ -113,12 +124,12 @@ class Pace:
     def pause(
         self, seconds: float | None, reason: FailureKind = FailureKind.RATE_LIMIT, why: str = PAUSED
     ) -> None:
-        """Hold all calls for `seconds`: half a second for None, at most two minutes."""
+        """Start no calls for `seconds`, or half a second if that's None; never more than two minutes."""
         if seconds is None:
             seconds = _FIRST_PAUSE
-        until = self._clock() + min(seconds, _LONGEST_PAUSE)
-        if until > self._paused_until:
-            self._paused_until = until
+        pause_end = self._clock() + min(seconds, _LONGEST_PAUSE)
+        if pause_end > self._paused_until:
+            self._paused_until = pause_end
             self._reason = reason
             self._why = why
             self._advance()
@@ -128,16 +139,16 @@ class Pace:
         return int(self._limit)
 
     def wait(self) -> tuple[float, FailureKind, str]:
-        """Return the seconds until the next turn, and the reason for the wait as a kind and in words.
+        """Return the seconds until the next turn is allowed, and the reason for the wait: its kind and words.
 
-        0 means now, or as soon as a call ends.
+        0 seconds means now, or as soon as one of the calls under way ends.
         """
         now = self._clock()
         while self._begun and self._begun[0] <= now - _MINUTE:
             self._begun.popleft()
         allowed_at = now  # by the limit of calls per minute
         if self._per_minute is not None and len(self._begun) >= self._per_minute:
-            # Once this call is a minute old, there's room for one more.
+            # Once the call at this place from the end is a minute old, one more is allowed.
             allowed_at = self._begun[-self._per_minute] + _MINUTE
         seconds = max(0.0, self._paused_until - now, allowed_at - now)
         if self._paused_until >= allowed_at:
@@ -145,27 +156,35 @@ class Pace:
         return seconds, FailureKind.RATE_LIMIT, f"{self._per_minute} calls were made in a minute"
 
     def take(self, most: int) -> int:
-        """Take up to `most` turns that are free now, and return their number; hand them back with `give`."""
-        taken = 0
-        while taken < most and self._in_flight < self.limit():
+        """Take up to `most` turns without waiting, and return the number of turns taken.
+
+        They must be handed back with `give`.
+        """
+        turns_taken = 0
+        while turns_taken < most and self._in_flight < self.limit():
             seconds, _, _ = self.wait()
             if seconds > 0:
                 break
             self._in_flight += 1
             self._begun.append(self._clock())
-            taken += 1
-        return taken
+            turns_taken += 1
+        return turns_taken
 
     def give(self, turns: int) -> None:
         """Hand back turns whose calls have ended."""
         self._in_flight -= turns
 
     def _advance(self) -> None:
-        """Hand out free turns, one caller after another; refuse calls that can't get one in time."""
+        """Hand out the free turns, with the callers taking turns; refuse calls that can't get one in time.
+
+        If calls are still waiting, this runs again when the next turn is allowed.
+        """
         while self._queues:
             name, queue = next(iter(self._queues.items()))  # the caller at the front of the line
             turn, _ = queue[0]
-            if not turn.done():  # its call may have been cancelled meanwhile
+            if (
+                not turn.done()
+            ):  # otherwise its call was cancelled or refused, so it only leaves the queue
                 if self.take(1) == 0:
                     break
                 turn.set_result(None)
@@ -190,18 +209,22 @@ class Pace:
 
 class Paces(dict[Whom, Pace]):
     def of(self, endpoint: Endpoint) -> Pace:
-        """Find the pace of an endpoint's provider, or of its model alone if the profile sets no limit."""
+        """Find the pace of an endpoint.
+
+        If its profile sets limits, all models of the provider share a pace, since they share the limits.
+        Otherwise each model has its own.
+        """
         limits = endpoint.profile.limits
         most = limits.concurrency
         per_minute = limits.requests_per_minute
         model = "" if most or per_minute else endpoint.model
         # A provider's limits belong to a user's key, which is stored only as a digest.
         key = environment.digest(endpoint.api_key or "")
-        # The limits are part of this, since a user may change them while an engine runs.
+        # The limits are part of the key: if the user changes them while an engine runs, there's a new pace.
         whom = Whom(endpoint.profile.provider, endpoint.api_base, model, key, most, per_minute)
         pace = self.get(whom)
         if pace is None:
-            # In one atomic operation, so that all threads get the same pace.
+            # This is one atomic operation, so all threads get the same pace even if several made one.
             pace = self.setdefault(whom, self.made(whom))
         return pace
 
@@ -217,10 +240,11 @@ class Paces(dict[Whom, Pace]):
         late: str = "no reply",
         patience: float = 0.0,
     ) -> Reply:
-        """Return the reply of `work`, or raise `GatewayError` at the request's deadline.
+        """Run `work` and return its reply, or raise `GatewayError` at the request's deadline.
 
-        `work` gets a context in which it may ask the provider, and the deadline (monotonic). `late` begins
-        the message if it took too long; `patience` is how many seconds it may take to end after that.
+        `work` gets two arguments: `turn`, a context manager inside which it may ask the provider, and the
+        deadline on the monotonic clock. `late` is the beginning of the message if the deadline passes. After
+        that, `work` is cancelled, and has `patience` seconds to end.
         """
         end = time.monotonic() + request.timeout
         has_begun = False
@@ -237,14 +261,14 @@ class Paces(dict[Whom, Pace]):
                 return await running.inside(partial(work, turn, end), patience)
         except TimeoutError:
             limit = f"within {request.timeout:.3g} s"
-            if has_begun:  # its cost is unknown
+            if has_begun:  # the model was asked, so the cost is unknown: no usage is given
                 raise GatewayError(FailureKind.TIMEOUT, f"{late} {limit}") from None
             problem = f"no turn {limit}: other calls came first"
             raise GatewayError(FailureKind.TIMEOUT, problem, usage=Usage()) from None
 
 
 def seconds_of(retry_after: str) -> float | None:
-    """Convert a `Retry-After`, a number or a date, to seconds from now; None if it's unreadable."""
+    """Convert a `Retry-After` header to seconds from now; None if it's neither a number nor a date."""
     with suppress(ValueError):
         return max(0.0, float(retry_after))
     with suppress(ValueError):

@@ -32,11 +32,11 @@ class PerProcess(Generic[Value]):
         self._by_pid: dict[int, Value] = {}
 
     def get(self) -> Value:
-        """Return this process's value, making it first if need be."""
+        """Return this process's value. It's made first if this process has none."""
         pid = os.getpid()
         value = self._by_pid.get(pid)
         if value is None:
-            # A single atomic operation settles races between threads; a lock here could be the
-            # parent's.
+            # This is one atomic operation, so all threads get the same value. A lock wouldn't do: it could be
+            # a copy of one that a thread of the parent held.
             value = self._by_pid.setdefault(pid, self._make())
         return value

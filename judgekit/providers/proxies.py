@@ -56,37 +56,44 @@ _pending_requests = PerProcess(dict[Path, "Future[_Answer]"])
 
 
 def with_family(endpoint: Endpoint) -> Endpoint:
-    """Fill in a model's family from its proxy, unless its profile names one.
+    """Fill in the family of a model behind a LiteLLM proxy, as the proxy tells it.
 
-    Never asks the proxy while a prompt waits. A name for models of several families stays without one.
+    Nothing changes if the profile names the family, or if the proxy doesn't tell it. If several models of
+    different families have the same name there, the family is "unknown".
     """
     profile = endpoint.profile
     family_of_profile = profile.of_model(profile.families, endpoint.model, profile.family)
     if family_of_profile or not may_be_proxy(endpoint):
         return endpoint
-    known = _find_name(endpoint, _get_models(endpoint))
-    if known and known.family:
-        return replace(endpoint, family=known.family)
+    model_facts = _find_name(endpoint, _get_models(endpoint))
+    if model_facts and model_facts.family:
+        return replace(endpoint, family=model_facts.family)
     return endpoint
 
 
 def thinks(endpoint: Endpoint) -> bool:
-    """Whether the proxy says its model thinks before answering; asks it unless the last answer is recent."""
-    known = _find_name(endpoint, _get_models(endpoint))
-    return known is not None and known.thinks
+    """Whether the proxy says that its model thinks before it answers.
+
+    The proxy is asked, unless its last answer is recent.
+    """
+    model_facts = _find_name(endpoint, _get_models(endpoint))
+    return model_facts is not None and model_facts.thinks
 
 
 def thinks_as_said(endpoint: Endpoint) -> bool | None:
-    """Whether the proxy said its model thinks, going by recent answers in this process; None without one."""
+    """Whether the proxy said that its model thinks; None if this process has no recent answer.
+
+    The proxy isn't asked.
+    """
     answer = _answers.get(_path(endpoint))
     if answer is None or not answer.is_fresh:
         return None
-    known = _find_name(endpoint, answer.models)
-    return known is not None and known.thinks
+    model_facts = _find_name(endpoint, answer.models)
+    return model_facts is not None and model_facts.thinks
 
 
 def may_be_proxy(endpoint: Endpoint) -> bool:
-    """Whether a model is at an address the user set, where any server may be running."""
+    """Whether a model may be behind a LiteLLM proxy: it's at an address set by the user."""
     profile = endpoint.profile
     if not isinstance(profile, LitellmProfile) or not endpoint.api_base:
         return False
@@ -94,30 +101,36 @@ def may_be_proxy(endpoint: Endpoint) -> bool:
 
 
 def _find_name(endpoint: Endpoint, models: dict[str, Known]) -> Known | None:
-    """Find the facts about an endpoint's model among those of a proxy; None if it doesn't know the name."""
+    """Find the facts about an endpoint's model among a proxy's `models`; None if the name isn't there.
+
+    A proxy's name may end with `*`, and then stands for all names with that beginning.
+    """
     profile = endpoint.profile
     bare_name = ""
     if isinstance(profile, ApiProfile):
         bare_name = endpoint.model.removeprefix(profile.prefix)
     if bare_name in models:
         return models[bare_name]
-    for name, known in models.items():
+    for name, model_facts in models.items():
         if name.endswith("*") and bare_name.startswith(name.removesuffix("*")):
-            return known
+            return model_facts
     return None
 
 
 def _path(endpoint: Endpoint) -> Path:
-    """Return the file for a proxy's answers; its name tells neither the address nor the key."""
+    """Return the path of the file for a proxy's answers.
+
+    The file's name is a hash of the proxy's address and key, so it reveals neither.
+    """
     key_text = f"{endpoint.api_base or ''}\0{endpoint.api_key}"
     digest = hashlib.sha256(key_text.encode()).hexdigest()
     return Path(environment.PROXIES.path(f"{digest}.json"))
 
 
 def _get_models(endpoint: Endpoint) -> dict[str, Known]:
-    """Return the facts about each name of a proxy, asking it if they're over a day old.
+    """Return the facts about each model of a proxy, by name. The proxy is asked if they aren't recent.
 
-    They're empty if it has never answered.
+    The facts are empty if the proxy has never answered.
     """
     path = _path(endpoint)
     answer = _answers.get(path)
@@ -147,7 +160,7 @@ def _get_models(endpoint: Endpoint) -> dict[str, Known]:
 
 
 def _ask(endpoint: Endpoint, earlier_answer: _Answer) -> _Answer:
-    """Ask a proxy for its models; if it doesn't answer, keep those of its earlier answer."""
+    """Ask a proxy for its models. If it doesn't answer, the result has the models of its earlier answer."""
     models = earlier_answer.models
     base = (endpoint.api_base or "").rstrip("/").removesuffix("/v1")
     with suppress(Exception):  # a stranger's server may do anything
@@ -157,7 +170,10 @@ def _ask(endpoint: Endpoint, earlier_answer: _Answer) -> _Answer:
 
 
 def _read_stored(path: Path) -> _Answer:
-    """Read the answer an earlier process stored; if there is none, an empty one that's long out of date."""
+    """Read the answer that an earlier process stored at `path`.
+
+    If there's none or it's damaged, the result is an answer without models that's long out of date (time 0).
+    """
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         content = json.loads(path.read_bytes())
         models = {}
@@ -168,7 +184,7 @@ def _read_stored(path: Path) -> _Answer:
 
 
 def _read_rows(rows: list[Any]) -> dict[str, Known]:
-    """Read a proxy's list of models; raises whatever a malformed list causes."""
+    """Read a proxy's list of models as facts by name; raises any error if the list is malformed."""
     families_by_name = defaultdict[str, set[str]](set)
     thinking_names = set()
     for row in rows:  # several rows may have the same name, for several models behind it
@@ -185,7 +201,10 @@ def _read_rows(rows: list[Any]) -> dict[str, Known]:
 
 
 def _name_common_family(families: set[str]) -> str:
-    """Name the family of all models behind a name: "" if none is known, "unknown" if they differ."""
+    """Name the family that all models behind one name have in common.
+
+    It's "" if no model's family is known, and "unknown" if the families differ.
+    """
     if families == {UNKNOWN_FAMILY}:
         return ""
     if len(families) > 1:

@@ -30,7 +30,7 @@ PLACEHOLDERS = ("model", "model_json", "system", "system_json", "schema", "schem
 
 
 def _check_relative(path: str) -> str:
-    """Return a path that stays in its folder, on Windows too; raises `ValueError` for any other."""
+    """Return `path` if it stays inside its folder, on Windows too; otherwise raises `ValueError`."""
     is_absolute = path.startswith(("/", "~", "\\")) or ":" in path
     if is_absolute or ".." in path.split("/"):
         raise ValueError("expected a path inside the run's folder, such as home/settings.json")
@@ -125,9 +125,10 @@ class _Profile(Strict):
     notes: Text | None = None
 
     def of_model(self, table: Mapping[str, Value], model: str, default: Default) -> Value | Default:
-        """Look up `model`, without the profile's prefix, by the longest key that it starts with.
+        """Look up a model in a table whose keys are beginnings of names, such as `gpt-4`.
 
-        Returns `default` if it starts with no key.
+        The model's name counts without the profile's prefix. If several keys fit, the longest one counts; if
+        none does, `default` is returned.
         """
         bare_name = model
         if isinstance(self, ApiProfile):
@@ -169,10 +170,10 @@ class ApiProfile(_Profile):
 
     @property
     def address_variables(self) -> list[str]:
-        """The variables that may hold the address; the first one set wins.
+        """The names of the variables that may hold the address. The first one that's set counts.
 
-        Someone who sets a vendor's usual variable to a gateway means every program: text that bypassed it
-        would have left the company.
+        They include a vendor's usual ones, such as OPENAI_BASE_URL. Companies set these to a gateway for all
+        programs, and texts must not bypass it.
         """
         variables = list(self.base_env)
         for key_variable in self.key:
@@ -182,7 +183,7 @@ class ApiProfile(_Profile):
         return list(dict.fromkeys(variables))  # each once
 
     def address_in(self, environ: Mapping[str, str]) -> str | None:
-        """Read the address from its variables, in this provider's form; None if none is set."""
+        """Read the address from its variables, with its ending as the profile says; None if none is set."""
         for name in self.address_variables:
             address = environ.get(name, "").strip()
             if address:
@@ -190,7 +191,7 @@ class ApiProfile(_Profile):
         return None
 
     def _normalize_address(self, address: str) -> str:
-        """Drop and add endings as the profile says."""
+        """Drop the ending `base_drops` from an address, and add `base_adds` if it names no version."""
         if self.base_adds or self.base_drops:
             address = address.removesuffix("/")
         if self.base_drops:
@@ -367,7 +368,7 @@ def profiles() -> list[Profile]:
 
 
 def find(name: str) -> Profile:
-    """Find a profile by its provider's name or alias; raises `UsageError` if there's none."""
+    """Find a profile by the name or the alias of its provider; raises `UsageError` if there's none."""
     known = {profile.provider: profile for profile in profiles()}
     profile = known.get(unaliased(name))
     if profile is None:
@@ -376,13 +377,13 @@ def find(name: str) -> Profile:
 
 
 def unaliased(name: str) -> str:
-    """Return the provider's name that an alias stands for; any other name as it is."""
+    """Return the name of the provider that an alias stands for. A name that's no alias stays as it is."""
     return _ALIASES.get(name, name)
 
 
 def family_by_name(model: str) -> str:
-    """Name the family that trained a model, going by its name; "unknown" if that doesn't tell."""
-    # The last part first, because a file's folder can have any name.
+    """Name the family of a model by the words in its name; "unknown" if no word tells it."""
+    # Look at the part after the last slash first: the parts before it may be folders with any name.
     _, _, last_part = model.rpartition("/")
     for name in (last_part, model):
         for family, words in _FAMILIES.items():

@@ -37,7 +37,7 @@ _entries: dict[Path, _Entry] = {}
 
 
 def find(endpoint: Endpoint) -> CallStyle | None:
-    """Look up the style learned for a model within a week; None if it's asked in the default one."""
+    """Look up the style that was learned for a model in the last week; None if there's none."""
     path = _path(endpoint)
     stamp = environment.stamp(str(path))
     entry = _entries.get(path)
@@ -52,7 +52,7 @@ def find(endpoint: Endpoint) -> CallStyle | None:
 
 
 def keep(endpoint: Endpoint, style: CallStyle) -> None:
-    """Remember a model's style from now on; just for this process if it can't be written."""
+    """Remember a model's style, in a file. If the file can't be written, only this process remembers it."""
     path = _path(endpoint)
     now = time.time()
     lasting_style = style.lasting()
@@ -89,14 +89,21 @@ def clear() -> None:
 
 
 def _path(endpoint: Endpoint) -> Path:
-    """Return the file for a model of an address; its name tells neither."""
+    """Return the path of the file for the style of a model at an address.
+
+    The file's name is a hash, so it reveals neither the model nor the address.
+    """
     key_text = f"{endpoint.profile.provider}\0{endpoint.api_base or ''}\0{endpoint.model}"
     name = hashlib.sha256(key_text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return Path(environment.ADDRESSES.path(f"{name}.json"))
 
 
 def _read(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -> _Entry | None:
-    """Read an entry; None if there's none, it's invalid, or the profile's output mode has changed since."""
+    """Read the entry in a file.
+
+    None if there's no file (`stamp` is None), if it's invalid, or if the profile's output mode has changed
+    since it was written.
+    """
     if stamp is None:
         return None
     try:
@@ -113,14 +120,18 @@ def _read(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -> _Ent
 
 
 def _read_style(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None:
-    """Read the style in a file; None if it could do more than weaken a request or lengthen a reply."""
-    default = CallStyle(endpoint.output)
-    possible_modes = [default.mode]
+    """Read the style in a file's content; None if a value is invalid.
+
+    Valid are only values that weaken the endpoint's default request, or set how long a reply may be. So
+    whoever can write the file can't do more than that.
+    """
+    default_style = CallStyle(endpoint.output)
+    possible_modes = [default_style.mode]  # and all weaker ones
     while possible_modes[-1] in WEAKER:
         possible_modes.append(WEAKER[possible_modes[-1]])
-    mode = content.get("mode", default.mode)
-    limit_name = content.get("max_tokens", default.max_tokens)
-    if mode not in possible_modes or limit_name not in (default.max_tokens, NEWER_LIMIT):
+    mode = content.get("mode", default_style.mode)
+    limit_name = content.get("max_tokens", default_style.max_tokens)
+    if mode not in possible_modes or limit_name not in (default_style.max_tokens, NEWER_LIMIT):
         return None
     switches = {name: content.get(name, True) for name in ("temperature", "logprobs", "system")}
     if not all(isinstance(value, bool) for value in switches.values()):
@@ -131,7 +142,7 @@ def _read_style(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None
         return None
     if most_tokens is not None and not _is_count(most_tokens):
         return None
-    return default._replace(
+    return default_style._replace(
         mode=mode, max_tokens=limit_name, thinking=thinking, most_tokens=most_tokens, **switches
     )
 

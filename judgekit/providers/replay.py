@@ -85,9 +85,10 @@ class RecordedLine(Strict):
 
 
 def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Find each tier's models in a recording: those that judged its first subject under a rubric.
+    """Find the models of each tier in a recording.
 
-    Raises `ConfigError` if the recording is empty or damaged.
+    They're the models that judged the tier's first recorded subject under the same rubric: a later subject
+    may have been judged by others. Raises `ConfigError` if the recording is empty or damaged.
     """
     profile = registry.find("replay")
     lines = read_lines(path, RecordedLine)
@@ -141,19 +142,19 @@ class ReplayGateway:
             problem += f" under {key.rubric} for {key.subject[:12]}"
             raise GatewayError(FailureKind.NOT_RECORDED, problem)
         line = lines[0]
-        if len(lines) > 1:  # the last one is there for every later request
+        if len(lines) > 1:  # the last reply isn't removed, so it answers every later request
             del lines[0]
         if line.failure is not None:
             raise GatewayError(line.failure.kind, line.failure.message)
-        recorded = line.reply
-        assert recorded is not None  # noqa: S101 - a line has a reply or a failure
+        recorded_reply = line.reply
+        assert recorded_reply is not None  # noqa: S101 - a line has a reply or a failure
         return Reply(
-            text=_translate_labels(recorded.text, line, request),
-            model=recorded.model,
-            usage=Usage(**recorded.model_dump(include=_USAGE)),
-            logprobs=tuple(recorded.logprobs),
-            tokens=tuple(recorded.tokens),
-            schema_enforced=bool(recorded.held),
+            text=_translate_labels(recorded_reply.text, line, request),
+            model=recorded_reply.model,
+            usage=Usage(**recorded_reply.model_dump(include=_USAGE)),
+            logprobs=tuple(recorded_reply.logprobs),
+            tokens=tuple(recorded_reply.tokens),
+            schema_enforced=bool(recorded_reply.held),
         )
 
     async def aclose(self) -> None:
@@ -161,7 +162,7 @@ class ReplayGateway:
 
 
 def _read_recording(path: Path) -> dict[tuple[CallKey, str], list[RecordedLine]]:
-    """Group a recording's lines by call and model; raises `GatewayError` if it can't be read."""
+    """Read a recording, and group its lines by call and model; raises `GatewayError` if that fails."""
     try:
         lines = read_lines(path, RecordedLine)
     except ConfigError as error:
@@ -174,7 +175,7 @@ def _read_recording(path: Path) -> dict[tuple[CallKey, str], list[RecordedLine]]
 
 
 def _translate_labels(text: str, line: RecordedLine, request: Request) -> str:
-    """Replace the labels of candidates in a recorded text by those that they have in this request."""
+    """Replace the candidates' labels in a recorded text by the labels that they have in this request."""
     label_by_id = {name: label for label, name in request.labels.items()}
     new_labels = {}
     for recorded_label, name in line.labels.items():
@@ -182,7 +183,7 @@ def _translate_labels(text: str, line: RecordedLine, request: Request) -> str:
             new_labels[recorded_label] = label_by_id[name]
     if not new_labels:
         return text
-    # In one pass: one installation's label may be another's for a different candidate.
+    # In one pass, since a label in the recording may now be the label of another candidate.
     any_label = "|".join(map(re.escape, new_labels))
     return re.sub(rf"\b({any_label})\b", lambda match: new_labels[match[1]], text)
 
@@ -207,7 +208,7 @@ class Recorder:
         for alternatives in reply.logprobs:
             logprobs.append({encodable(token): alternatives[token] for token in alternatives})
         usage = {name: getattr(reply.usage, name) for name in _USAGE}
-        recorded = RecordedReply(
+        recorded_reply = RecordedReply(
             text=encodable(reply.text),
             model=reply.model,
             **usage,
@@ -215,14 +216,17 @@ class Recorder:
             tokens=list(map(encodable, reply.tokens)),
             held=reply.schema_enforced or None,
         )
-        self._append(endpoint, request, reply=recorded)
+        self._append(endpoint, request, reply=recorded_reply)
         return reply
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
     def _append(self, endpoint: Endpoint, request: Request, **outcome: Strict) -> None:
-        """Record a call's `reply` or `failure`; raises `ConfigError` if that's impossible."""
+        """Append a line about a call to the recording; raises `ConfigError` if it can't be written.
+
+        `outcome` is either `reply` or `failure`.
+        """
         labels = {label: encodable(name) for label, name in request.labels.items()}
         line = RecordedLine(
             replay=1,
@@ -237,7 +241,7 @@ class Recorder:
         self._write(line.model_dump_json(exclude_none=True) + "\n")
 
     def _write(self, text: str) -> None:
-        """Append a text to the recording, which creates its file; raises `ConfigError` if it can't."""
+        """Append a text to the recording's file, creating it if need be; raises `ConfigError` on failure."""
         try:
             outputs.append(str(self._path.absolute()), text, private=False)
         except (OSError, ValueError) as error:

@@ -58,13 +58,13 @@ class PanelRequest:
     mixed: bool = False
 
     def allows(self, profile: Profile) -> bool:
-        """Whether the user allows a provider; a command only by its name."""
+        """Whether the user allows a provider. Without a list, all are allowed except commands."""
         if self.allow is None:
             return not isinstance(profile, CommandProfile)
         return self.asks_for(profile)
 
     def asks_for(self, profile: Profile) -> bool:
-        """Whether the user allows a provider by its name."""
+        """Whether the user's list of allowed providers names this one, by its name or an alias."""
         return profile.provider in map(registry.unaliased, self.allow or ())
 
 
@@ -79,10 +79,10 @@ class Panel:
 
 
 def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
-    """Choose the panel for `wanted` in `environ`; may query local servers.
+    """Choose the models that judge, as the user wants, with the keys and addresses in `environ`.
 
-    If no model can be used, the panel has none and its reason says what to do. Raises `ConfigError` if a
-    profile or a recording is wrong.
+    It may ask local servers for their models. If no model can be used, the panel is empty, and its reason
+    tells the user what to do. Raises `ConfigError` if a profile or a recording is wrong.
     """
     recording = environ.get(replay.REPLAY_VARIABLE, "").strip()
     if recording:
@@ -119,7 +119,7 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
 def _explain_no_model(
     wanted: PanelRequest, profiles: Sequence[Profile], environ: Mapping[str, str]
 ) -> str:
-    """Say how the user can get a model, and which commands they could allow."""
+    """Explain how the user can get a model, and which installed commands they could allow."""
     if wanted.allow is None:
         problem = "no model found: set a provider's key (see judgekit provider list), or "
         problem += "JUDGEKIT_API_BASE with JUDGEKIT_MODEL, or start a local server"
@@ -138,7 +138,10 @@ def _explain_no_model(
 
 
 def _mix_families(first: Panel, others: Iterator[Panel]) -> Panel:
-    """Build a panel with a different family for each tier, as far as the providers allow, in their order."""
+    """Build a panel in which each tier has models of another family.
+
+    The families are taken from the panels in their order. If there are too few families, tiers share them.
+    """
     panel_by_family: dict[str, Panel] = {}
     for panel in chain([first], others):
         if panel.endpoints:  # a new family supplies the model of the next tier
@@ -151,7 +154,7 @@ def _mix_families(first: Panel, others: Iterator[Panel]) -> Panel:
             break
     panels = list(panel_by_family.values())
     endpoints = {}
-    # With fewer families than tiers, they take turns.
+    # With fewer families than tiers, the families take turns.
     for tier, panel in zip(TIERS, cycle(panels), strict=False):
         endpoints[tier] = panel.endpoints[tier]
     reason = "; ".join(panel.reason for panel in panels)
@@ -159,20 +162,23 @@ def _mix_families(first: Panel, others: Iterator[Panel]) -> Panel:
 
 
 def _pick_recorded_model(recorded: Tiers, wanted: PanelRequest, recording: str) -> Tiers:
-    """Pick the recorded endpoints of the one model that all tiers ask; raises `UsageError`."""
+    """Pick, from each tier's recorded endpoints, those of the one model that the user named (--model).
+
+    A tier without replies of this model is left out. Raises `UsageError` if no tier has any.
+    """
     (name,) = wanted.models["quick"] or ("",)
     endpoints = {}
     models = set[str]()
     for tier, jury in recorded.items():
         models.update(model.model for model in jury)
         # The provider's prefix may be left out: `gpt-4o` for `openai/gpt-4o`.
-        matching = tuple(model for model in jury if f"/{model.model}".endswith(f"/{name}"))
-        if matching:
-            endpoints[tier] = matching
+        matching_models = tuple(model for model in jury if f"/{model.model}".endswith(f"/{name}"))
+        if matching_models:
+            endpoints[tier] = matching_models
     if not endpoints:
-        known = ", ".join(sorted(models))
+        known_names = ", ".join(sorted(models))
         raise UsageError(
-            f"--model {name}: {recording} has no replies of this model; it has {known}"
+            f"--model {name}: {recording} has no replies of this model; it has {known_names}"
         )
     return endpoints
 
@@ -180,13 +186,18 @@ def _pick_recorded_model(recorded: Tiers, wanted: PanelRequest, recording: str) 
 def _detect_panels(
     known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[str, str]
 ) -> Iterator[Panel]:
-    """Yield the panel of each provider present, in order; one without models says what's wrong."""
+    """Yield a panel for each provider that can be used here, the first choice first.
+
+    A panel without models stands for a provider that the user configured wrongly; its reason says how.
+    """
     last_panels = []
     for profile in _addressed(known, environ):
         models, problem = _models_at(profile, environ)
         if problem is None:
             yield _make_panel(profile, models, environ)
-        elif profile.provider == CUSTOM:  # the user meant this one, so nothing after it
+        elif (
+            profile.provider == CUSTOM
+        ):  # the user wants this one, so its problem comes before other panels
             yield Panel({}, None, problem)
         else:
             last_panels.append(Panel({}, None, problem))
@@ -198,7 +209,7 @@ def _detect_panels(
     with_own_models = [profile for profile in chat_profiles if profile.models.by_tier]
     for profile in with_own_models:
         problem = _wrong_address(profile, environ)
-        if problem:  # the user meant this one, so nothing after it
+        if problem:  # the user wants this address, so its problem comes before other panels
             yield Panel({}, None, problem)
         yield _make_panel(profile, profile.models.by_tier, environ)
     if not with_own_models:
@@ -225,10 +236,11 @@ def _detect_panels(
 def _make_named_panel(
     wanted: PanelRequest, known: Sequence[Profile], environ: Variables, others: Others
 ) -> Panel:
-    """Build the panel of the named models, at least one; one without models says why that's impossible.
+    """Build the panel of the models that the user or the project named, of which there's at least one.
 
-    Tiers without a model go to the same provider, so that no text goes elsewhere. If all models are on the
-    user's own servers, no other provider takes a tier unless `allow` names it.
+    If one of them can't be used, the panel is empty, and its reason says why. If all named models are of one
+    provider, tiers without a model get that provider's, so that no text goes elsewhere. If all are on the
+    user's own servers, `others` stays empty: no other provider may take a tier unless `allow` names some.
     """
     endpoints: dict[TierName, tuple[Endpoint, ...]] = {}
     used_profiles = []
@@ -262,15 +274,18 @@ def _make_named_panel(
 
 
 def _find_writers(profile: Profile, known: Sequence[Profile], environ: Variables) -> Profile | None:
-    """Find the provider, with the same key, whose models write the texts that a decision model can't.
+    """Find the provider whose models write the texts that a decision model can't write.
 
-    None if the profile isn't one of decision models, or that provider can't be used.
+    The profile of the decision models names it, and it has the same key. None if `profile` isn't one of
+    decision models, or if that provider can't be used.
     """
     if not isinstance(profile, DecisionsProfile):
         return None
-    for other in known:
-        if other.provider == profile.writers and not detect(other, environ, named=True):
-            return other
+    for other_profile in known:
+        if other_profile.provider == profile.writers and not detect(
+            other_profile, environ, named=True
+        ):
+            return other_profile
     return None
 
 
@@ -288,14 +303,18 @@ def _is_at_home(profile: Profile) -> bool:
 def _unusable(
     profile: Profile, tier: TierName, wanted: PanelRequest, environ: Variables
 ) -> str | None:
-    """Explain why a provider can't be asked for a tier, or None; a project can't spend all credentials."""
+    """Explain why a provider can't be asked for a tier; None if it can be.
+
+    If only the project named the tier's models, credentials that also serve other purposes don't count: a
+    project must not spend them.
+    """
     is_named = tier not in wanted.listed_only or wanted.asks_for(profile)
     problem = detect(profile, environ, named=is_named) or _wrong_address(profile, environ)
     if problem is None or is_named:
         return problem
     if detect(profile, environ, named=True) is not None:
         return problem
-    # It would be usable if the user themselves had named it.
+    # The provider could be used if the user, and not only the project, had named it.
     remedy = f"add {profile.provider} to providers.allow in your own configuration"
     return f"a project alone cannot choose to use your credentials for {profile.title}: {remedy}"
 
@@ -308,7 +327,10 @@ def fill(endpoints: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
 
 
 def nearest(tier: TierName, panel: Tiers) -> tuple[Endpoint, ...]:
-    """Find the models of a tier, or else of the nearest deeper one with any, or else of a shallower one."""
+    """Find the models of a tier in a panel; () if no tier has any.
+
+    If the tier has none, they're those of the nearest deeper tier with models, or else of a shallower one.
+    """
     index = TIERS.index(tier)
     for name in (*TIERS[index:], *reversed(TIERS[:index])):
         if panel.get(name):
@@ -317,7 +339,7 @@ def nearest(tier: TierName, panel: Tiers) -> tuple[Endpoint, ...]:
 
 
 def _make_panel(profile: Profile, models: Named, environ: Mapping[str, str]) -> Panel:
-    """Build the panel of a provider's models; its reason names the evidence for the provider."""
+    """Build the panel of a provider's models. Its reason names the provider, and why it can be used."""
     endpoints = {}
     for tier, jury in models.items():
         endpoints[tier] = tuple(endpoint(profile, name, environ) for name in names(jury))
@@ -326,9 +348,10 @@ def _make_panel(profile: Profile, models: Named, environ: Mapping[str, str]) -> 
 
 
 def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str]:
-    """Find the `known` profile for a model's name (None if there isn't one), and the name to ask it by.
+    """Find the profile for a model's name among the `known` ones, and the name by which it's asked.
 
-    The name begins with the provider's, is one that a profile lists, or has a profile's prefix.
+    A profile fits if the name begins with its provider (`openai/gpt-4o`), if it lists the name, or if the
+    name begins with its prefix, in this order. If none fits, the profile is None.
     """
     provider, _, name_at_provider = name.partition("/")
     for profile in known:
@@ -347,7 +370,7 @@ def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str
 
 
 def named_of(profile: Profile, wanted: PanelRequest) -> dict[TierName, tuple[str, ...]]:
-    """Return the models the user named for a provider, if its profile names none."""
+    """Return the models, by tier, that the user named for a provider; {} if its profile lists models."""
     if profile.models.by_tier:
         return {}
     models_by_tier = {}
@@ -363,16 +386,19 @@ def named_of(profile: Profile, wanted: PanelRequest) -> dict[TierName, tuple[str
 
 
 def names(models: str | Sequence[str]) -> tuple[str, ...]:
-    """Split a text at its commas, or take a list, into model names: each once, in order."""
+    """List the names of models in a text with commas, or in a list: each name once, in order."""
     parts = models.split(",") if isinstance(models, str) else models
-    stripped = [name.strip() for name in parts]
-    return tuple(dict.fromkeys(name for name in stripped if name))
+    stripped_names = [name.strip() for name in parts]
+    return tuple(dict.fromkeys(name for name in stripped_names if name))
 
 
 def _models_in(
     variables: Mapping[TierName, str], environ: Variables, default_variable: str = "JUDGEKIT_MODEL"
 ) -> Named:
-    """Read the models of each tier from its variable, or from the one for all tiers."""
+    """Read the models of each tier from the tier's variable, or else from the default variable.
+
+    Tiers without models are left out.
+    """
     default_models = names(environ.get(default_variable, ""))
     models_by_tier = {}
     for tier, variable in variables.items():
@@ -383,7 +409,10 @@ def _models_in(
 
 
 def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[AnyApi]:
-    """List the profiles whose address and models the user sets, if the address is set."""
+    """List the profiles of servers at an address that the user has set in a variable.
+
+    They're profiles for any server of the user's, whose models are also set in variables.
+    """
     addressed: list[AnyApi] = []
     for profile in known:
         if not isinstance(profile, ApiProfile):
@@ -394,7 +423,11 @@ def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[Any
 
 
 def _models_at(profile: AnyApi, environ: Mapping[str, str]) -> tuple[Named, str | None]:
-    """Return the models at a user's address, or the reason there are none; only a local one is queried."""
+    """Return the models by tier at the address that the user has set, and None.
+
+    If there are none, returns {} and the problem. Models that aren't named are looked up only at the custom
+    provider's address, and only if that's on this machine.
+    """
     problem = _wrong_address(profile, environ)
     if problem:
         return {}, problem
@@ -442,7 +475,10 @@ def _wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
 def _list_local_models(
     known: Sequence[Profile], environ: Mapping[str, str]
 ) -> dict[str, list[str] | None]:
-    """Map each provider that's a server on a known port to its models; to None if it doesn't answer."""
+    """Ask the known local servers for their models.
+
+    Maps the provider of each profile with a port to its models, or to None if the server doesn't answer.
+    """
     addresses = {}
     for profile in known:
         if isinstance(profile, LitellmProfile) and profile.detect.port:
@@ -453,7 +489,10 @@ def _list_local_models(
 
 
 def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False) -> str | None:
-    """Explain why a profile can't be used, or None; general credentials count if the user `named` it."""
+    """Explain why a provider can't be used here; None if it can be.
+
+    Credentials that also serve other purposes count only if the provider was `named`.
+    """
     signs = profile.detect
     groups = list(signs.env)
     if named:
@@ -492,7 +531,7 @@ def importable(module: str) -> bool:
 
 
 def _suggest_commands(commands: Sequence[CommandProfile]) -> str:
-    """Say how to allow commands that are installed; they may use the user's subscription."""
+    """Explain how to allow commands that are installed. They aren't allowed by default."""
     programs = " and ".join(str(command.detect.command) for command in commands)
     providers = ", ".join(command.provider for command in commands)
     verb = "is" if len(commands) == 1 else "are"
@@ -518,19 +557,19 @@ def provider_report(
     known = registry.profiles()
     models_by_server = _list_local_models(known, environ)
     addressed = _addressed(known, environ)
-    named = set()
-    named_by_user = set()
+    named_providers = set()
+    providers_named_by_user = set()
     for tier, models_of_tier in wanted.models.items():
         for name in names(models_of_tier or ()):
             profile, _ = profile_of(name, known)
             if profile is None:
                 continue
-            named.add(profile.provider)
+            named_providers.add(profile.provider)
             if tier not in wanted.listed_only:
-                named_by_user.add(profile.provider)
+                providers_named_by_user.add(profile.provider)
     states = []
     for profile in known:
-        is_named = wanted.asks_for(profile) or profile.provider in named_by_user
+        is_named = wanted.asks_for(profile) or profile.provider in providers_named_by_user
         problem = detect(profile, environ, named=is_named)
         models = profile.models.by_tier
         server_models = models_by_server.get(profile.provider)
@@ -540,7 +579,7 @@ def provider_report(
             problem = "it has no chat model"
             if server_models is None:
                 problem = f"no server responds on port {profile.detect.port}"
-        elif problem is None and profile.provider not in named:
+        elif problem is None and profile.provider not in named_providers:
             for addressed_profile in addressed:
                 if addressed_profile == profile:
                     _, problem = _models_at(addressed_profile, environ)
@@ -555,7 +594,7 @@ def provider_report(
 
 
 def _explain_not_allowed(profile: Profile, problem: str | None) -> str:
-    """Say how to allow a provider, and its other `problem`, if it has one."""
+    """Explain how to allow a provider, and add its other `problem` if that isn't None."""
     remedy = f"add {profile.provider} to providers.allow in your own configuration"
     if problem:
         return f"not allowed: {remedy}; {problem}"
@@ -565,7 +604,7 @@ def _explain_not_allowed(profile: Profile, problem: str | None) -> str:
 
 
 def _evidence(profile: Profile, environ: Mapping[str, str]) -> str:
-    """Name the evidence for a provider, such as a variable's name (never its value)."""
+    """Describe why a provider can be used, such as `OPENAI_API_KEY set`. Values are never shown."""
     group = _first_set_group((*profile.detect.env, *profile.detect.named), environ)
     if group is not None:
         evidence = f"{' and '.join(group)} set"

@@ -46,10 +46,11 @@ async def call(
     passes: Callable[[Exception, int], bool],
     seconds: float = inf,
 ) -> Value:
-    """Await `work` and return its result; retry failures that `passes` accepts, as `seconds` allow.
+    """Await `work` and return its result, and retry it if it fails.
 
-    `passes` gets the failure and the number of tries so far, and says whether another try may succeed. The
-    last failure is raised unchanged.
+    `passes` gets a failure and the number of tries so far, and says whether another try may succeed. There's
+    no other try if it says no, if the tries are used up, or if the next would begin after `seconds`. Then
+    the last failure is raised unchanged.
     """
     started = time.monotonic()
     failures: list[Exception] = []
@@ -93,7 +94,10 @@ def call_in_thread(
     seconds: float = inf,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Value:
-    """Do the same as `call` for a function that blocks."""
+    """Call `work`, which blocks, and retry it if it fails: like `call`, but without an event loop.
+
+    `sleep` waits between the tries.
+    """
     from tenacity import Retrying  # noqa: PLC0415 - the same
 
     def pause(pause_seconds: float) -> None:
@@ -103,10 +107,10 @@ def call_in_thread(
 
 
 def pause_after(failure: BaseException | None, number: int, tries: Tries) -> float:
-    """Compute the pause in seconds after the `number`th try, counted from 1.
+    """Compute the pause in seconds after the try with this number, from 1.
 
-    It's the pause that the failure asks for, or else the one for this try, within the limits of `tries`, plus
-    a random extra.
+    It's the pause that the failure asks for, or else the one that `tries` has for this number. It's brought
+    within the limits of `tries`. A random extra keeps many clients from coming back at the same moment.
     """
     requested_pause = None
     if tries.keeps_to_request:
@@ -125,7 +129,7 @@ def pause_after(failure: BaseException | None, number: int, tries: Tries) -> flo
 def _rules(
     tries: Tries, passes: Callable[[Exception, int], bool], seconds: float
 ) -> dict[str, Any]:
-    """Build tenacity's options. A cancellation isn't a failure and is never retried."""
+    """Build the options of tenacity for some tries. A cancellation isn't a failure, and is never retried."""
     from tenacity import stop_after_attempt, stop_any, stop_before_delay  # noqa: PLC0415 - the same
 
     def should_retry(state: RetryCallState) -> bool:

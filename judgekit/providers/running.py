@@ -64,12 +64,16 @@ closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
 
 def shared_gateways() -> dict[str, Any]:
-    """Find the gateways that all callers in this process share, by kind."""
+    """Return the gateways that all callers in this process share, by kind; new ones are added there."""
     return _process.get().lasting
 
 
 def run(coroutine: Coroutine[Any, Any, Value]) -> Value:
-    """Run the coroutine and return its result; inside a running loop it gets its own thread and loop."""
+    """Run a coroutine to its end, and return its result.
+
+    If the caller is inside a running event loop, the coroutine runs in another thread with its own loop, and
+    the caller blocks until it has ended.
+    """
     if not _is_inside_a_loop():
         return _run_in_new_loop(coroutine)
     with ThreadPoolExecutor(max_workers=1) as pool:
@@ -84,7 +88,7 @@ def _run_in_new_loop(coroutine: Coroutine[Any, Any, Value]) -> Value:
 
 
 def _report_unless_interrupted(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log errors that nobody awaited, except for Ctrl-C, which needs no traceback."""
+    """Handle an error that no code awaits: log it, unless it's Ctrl-C, which needs no traceback."""
     if not isinstance(context.get("exception"), KeyboardInterrupt):
         loop.default_exception_handler(context)
 
@@ -99,9 +103,9 @@ def _is_inside_a_loop() -> bool:
 
 
 async def run_in_thread(work: Callable[[], Value]) -> Value:
-    """Run `work` in a thread with the caller's context, and return its result.
+    """Run `work` in a thread with the caller's context variables, and return its result.
 
-    The thread doesn't keep the process alive: it may exit before the work has ended.
+    The thread doesn't keep the process alive: the process may exit before `work` has ended.
     """
     context = copy_context()
     future: Future[Value] = Future()
@@ -127,22 +131,26 @@ async def run_in_thread(work: Callable[[], Value]) -> Value:
 
 
 def _do_jobs(jobs: Jobs, idle_threads: list[Jobs]) -> None:
-    """Do one job after another, until enough other threads are idle."""
+    """Do the jobs of a thread's queue. It ends after a job if enough other threads are idle."""
     is_needed = True
     while is_needed:
         job = jobs.get()
         hand_over = job()
         is_needed = len(idle_threads) < _MOST_IDLE
         if is_needed:
-            # Before the caller goes on, since it may bring more work at once.
+            # Be idle before the caller goes on: it may have another job at once, which this thread can do.
             idle_threads.append(jobs)
         hand_over()
-        # While this thread waits for the next job, nothing of this one may stay in memory.
+        # Don't keep this job and its result in memory while waiting for the next job.
         del job, hand_over
 
 
 async def inside(work: Callable[[], Coroutine[Any, Any, Value]], patience: float = 0.0) -> Value:
-    """Run `work` in the process's loop; a cancelled caller waits up to `patience` seconds for it to end."""
+    """Run `work` in the event loop in which this process asks models, and return its result.
+
+    If the caller is cancelled, `work` is cancelled, too. The caller then waits up to `patience` seconds until
+    `work` has ended.
+    """
     loop = _process.get().start_home().loop
     if loop is asyncio.get_running_loop():
         return await work()
@@ -164,7 +172,10 @@ async def inside(work: Callable[[], Coroutine[Any, Any, Value]], patience: float
 
 
 def end() -> None:
-    """Cancel the work under way, close what was registered for closing, and stop; takes seconds at most."""
+    """Stop the loop in which this process asks models: cancel its work, and close its connections.
+
+    It takes some seconds at most. Nothing happens if the loop was never started.
+    """
     home = _process.get().find_home()
     if home is None:
         return

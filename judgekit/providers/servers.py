@@ -48,9 +48,10 @@ _reread: ContextVar[Callable[[bytes], bytes]] = ContextVar("reread", default=byt
 
 @contextmanager
 def bounded(most: int = MOST) -> Iterator[None]:
-    """Limit, in bytes, the replies to this task's requests through httpx and transports given to `bound`.
+    """Limit the replies to this task's requests to `most` bytes each, inside the `with` block.
 
-    A long reply must be a JSON object, unless `most` is above `MOST`, in which case it may be a file.
+    The limit holds for httpx, and for the transports that were given to `bound`. A long reply must be a JSON
+    object. Only if `most` is above `MOST`, it may be a file of any kind.
     """
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
@@ -64,7 +65,7 @@ def bounded(most: int = MOST) -> Iterator[None]:
 
 @contextmanager
 def kept_bodies(bodies: list[bytes]) -> Iterator[None]:
-    """Append the bodies of successful replies to this task's `bounded` requests to `bodies`."""
+    """Append to `bodies` the body of each successful reply that this task gets inside `bounded`."""
     token = _bodies.set(bodies)
     try:
         yield
@@ -77,9 +78,10 @@ def carried(
     carry: Callable[[httpx.Request], httpx.Response | None],
     reread: Callable[[bytes], bytes] = bytes,
 ) -> Iterator[None]:
-    """Let `carry` answer or change `bounded` requests; a request that it answers is never sent.
+    """Let `carry` see, and change or answer, this task's requests inside the `with` block.
 
-    `carry` returns None to let a request be sent. `reread` may rewrite the bodies that a server answers with.
+    If `carry` returns a response, that's the answer, and the request is never sent. If it returns None, the
+    request is sent. `reread` may rewrite the body of a server's answer.
     """
     carrier_token = _carrier.set(carry)
     reread_token = _reread.set(reread)
@@ -92,28 +94,31 @@ def carried(
 
 @functools.cache
 def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
-    """Make a class of transports limit replies to requests made within `bounded`, and no others."""
+    """Change a class of transports, so that replies to requests inside `bounded` are limited.
+
+    Requests outside `bounded` aren't affected.
+    """
     import httpx  # noqa: PLC0415 - the same
 
     unbounded: Callable[..., Awaitable[httpx.Response]] = transport.handle_async_request
 
     async def handle(self: Any, request: httpx.Request) -> httpx.Response:  # noqa: ANN401 - of that class
-        """Answer a request within the limits of its task; without limits, as the class itself does."""
-        carry = _carrier.get()
-        if carry is not None:
+        """Answer a request. If its task has a limit, the whole reply is read and checked first."""
+        carrier = _carrier.get()
+        if carrier is not None:
             await request.aread()
-            own_response = carry(request)
+            own_response = carrier(request)
             if own_response is not None:
                 return _standardize(own_response)
-        most = _most.get()
-        if most is None:
+        most_bytes = _most.get()
+        if most_bytes is None:
             return await unbounded(self, request)
         request.headers["accept-encoding"] = "identity"  # a few compressed bytes may hide gigabytes
         response = await unbounded(self, request)
         try:
             if response.has_redirect_location:
                 _check_origin(request.url, response.headers["location"])
-            body = await _read_body(response, most)
+            body = await _read_body(response, most_bytes)
         finally:
             await response.aclose()
         if response.is_error:
@@ -140,7 +145,10 @@ def _list_other_headers(response: httpx.Response) -> list[tuple[str, str]]:
 
 
 def _standardize(response: httpx.Response) -> httpx.Response:
-    """Rewrite a chat completion in the standard form; any other response stays as it is."""
+    """Return a chat completion in the standard form, and any other response unchanged.
+
+    The body of a successful response is also kept for `kept_bodies`.
+    """
     import httpx  # noqa: PLC0415 - the same
 
     bodies = _bodies.get()
@@ -173,7 +181,11 @@ def _check_origin(here: httpx.URL, location: str) -> None:
 
 
 async def _read_body(response: httpx.Response, most: int) -> bytes:
-    """Read the body; raises `GatewayError` if it's too large, compressed against our wish, or not JSON."""
+    """Read the body of a reply.
+
+    Raises `GatewayError` if it's larger than `most` bytes, if it's compressed although we asked for no
+    compression, or if it's long and not a JSON object.
+    """
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
         problem = f"the reply has an encoding that was not asked for ({encoding[:40]!r})"
@@ -203,7 +215,10 @@ def _is_json_object(body: bytes | bytearray) -> bool:
 
 
 def models(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | None]:
-    """List the chat models at OpenAI-compatible addresses of this machine; None for those without a list."""
+    """List the chat models at each of several OpenAI-compatible addresses.
+
+    The list of an address is None if it isn't on this machine, or doesn't list its models.
+    """
 
     async def ask(base: str) -> list[str] | None:
         """List the chat models at one address; None if it isn't on this machine, or has no list."""
@@ -226,14 +241,17 @@ def models(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | N
 
 
 async def offered(endpoint: Endpoint, seconds: float) -> list[str]:
-    """List the models at an address, those with the most similar names first; empty after `seconds`."""
+    """List the models at an endpoint's address, those with names like the endpoint's model first.
+
+    The list is empty if the address doesn't list its models within `seconds`.
+    """
     profile = endpoint.profile
     if not isinstance(profile, ApiProfile) or not profile.models_path or not endpoint.api_base:
         return []
-    url = endpoint.api_base.rstrip("/") + profile.models_path
+    list_url = endpoint.api_base.rstrip("/") + profile.models_path
     try:
         names = []
-        for model in await listed(url, endpoint.api_key, seconds, MOST):
+        for model in await listed(list_url, endpoint.api_key, seconds, MOST):
             names.append(str(model["id"]))
     except Exception:  # noqa: BLE001 - whatever a stranger's server does
         return []
@@ -244,7 +262,10 @@ async def offered(endpoint: Endpoint, seconds: float) -> list[str]:
 
 
 async def address_beside(endpoint: Endpoint, seconds: float) -> str | None:
-    """Find the API's address near the configured one, if that has no API; None if there isn't one."""
+    """Find an address near the configured one that lists models; None if there isn't one.
+
+    It's the configured one without `/chat/completions`, or with `/v1`.
+    """
     profile = endpoint.profile
     if not isinstance(profile, ApiProfile) or not profile.models_path or not endpoint.api_base:
         return None
@@ -262,7 +283,7 @@ async def address_beside(endpoint: Endpoint, seconds: float) -> str | None:
 
 
 async def listed(url: str, key: str | None, seconds: float, most: int) -> list[Any]:
-    """Fetch the `data` in a server's JSON; raises whatever httpx and a malformed reply cause."""
+    """Fetch a URL, and return the list `data` in its JSON; raises any error if that fails."""
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
     headers = {}

@@ -43,7 +43,10 @@ class CallStyle(NamedTuple):
     room: int | None = None
 
     def thinking_tokens(self, endpoint: Endpoint) -> int:
-        """Count the tokens added for thinking: as the profile says, else as learned from earlier replies."""
+        """Return the number of tokens that are added to a reply's limit for thinking.
+
+        It's the number in the profile, or else the one learned from earlier replies.
+        """
         profile = endpoint.profile
         if profile.limits.thinking_tokens is not None:
             return profile.limits.thinking_tokens
@@ -51,7 +54,7 @@ class CallStyle(NamedTuple):
         return profile.of_model(table, endpoint.model, self.thinking)
 
     def reply_tokens(self, endpoint: Endpoint, request: Request) -> int:
-        """Count the tokens a reply may have, thinking included."""
+        """Return the number of tokens that a reply may have, including those for thinking."""
         limits = [request.max_tokens + self.thinking_tokens(endpoint), self.most_tokens, self.room]
         return min(limit for limit in limits if limit is not None)
 
@@ -61,11 +64,12 @@ class CallStyle(NamedTuple):
         """Choose the style to try after a failure; None if no other one would help."""
         objections = failure.objections
         is_refused = failure.kind is FailureKind.BAD_REQUEST
-        # Either refused, or sent in an odd form: litellm says this of anything it can't read.
+        # The provider may refuse log probabilities, or send them in an odd form. In the second case litellm
+        # says "Invalid response object", as it does of any reply that it can't read.
         is_about_logprobs = "Invalid response object" in failure.message
         if is_refused:
             is_about_logprobs = "logprobs" in objections
-        # Without a schema, the log probabilities are the answer.
+        # Without a schema, the log probabilities are the answer, and so can't be left out.
         if self.logprobs and request.top_logprobs and request.schema and is_about_logprobs:
             return self._replace(logprobs=False)
         if "thinking" in objections and self._can_add_thinking(endpoint):
@@ -79,7 +83,7 @@ class CallStyle(NamedTuple):
         return None
 
     def _without_refused(self, objections: frozenset[str], request: Request) -> CallStyle | None:
-        """Drop the first part of the style that was refused; None if nothing can be dropped."""
+        """Return the style without the first part that was refused; None if there's none to drop."""
         if self.max_tokens != NEWER_LIMIT and "newer_limit" in objections:
             return self._replace(max_tokens=NEWER_LIMIT)
         if self.temperature and "temperature" in objections:
@@ -91,7 +95,7 @@ class CallStyle(NamedTuple):
         return None
 
     def lasting(self) -> CallStyle:
-        """Keep only the parts of the style that also hold for other prompts."""
+        """Return the style without the part that holds for one prompt only: the `room`."""
         return self._replace(room=None)
 
     def stamp(self) -> str:
@@ -107,20 +111,23 @@ class CallStyle(NamedTuple):
         return f"CallStyle({', '.join(parts)})"
 
     def _can_add_thinking(self, endpoint: Endpoint) -> bool:
-        """Whether the tokens for thinking are still 0, and the profile doesn't fix them."""
+        """Whether tokens for thinking can be added: there are none yet, and the profile fixes no number."""
         is_fixed = endpoint.profile.limits.thinking_tokens is not None
         return not is_fixed and self.thinking_tokens(endpoint) == 0
 
     def _within(
         self, failure: GatewayError, endpoint: Endpoint, request: Request
     ) -> CallStyle | None:
-        """Fit the reply into the tokens that the provider says are left; None if that doesn't help."""
+        """Return the style with a limit for the reply: the tokens that, by the provider, are left for it.
+
+        None if they're too few for an answer, no fewer than the current limit, or were learned before.
+        """
         room = failure.room or 0
         is_too_small = room < min(_LEAST_ROOM, request.max_tokens)
         is_no_less = room >= self.reply_tokens(endpoint, request)
         if is_too_small or is_no_less:
             return None
-        # Each limit is learned once only: if it's refused again, it doesn't help.
+        # Each limit is learned once only: if the provider refuses the learned limit, too, it doesn't help.
         is_limit_of_model = "cap" in failure.objections
         if is_limit_of_model and self.most_tokens is None:
             return self._replace(most_tokens=room)
@@ -130,13 +137,13 @@ class CallStyle(NamedTuple):
 
 
 def without_system(messages: Sequence[Message]) -> Messages:
-    """Move the instructions to the beginning of the user's first message.
+    """Move the system messages to the beginning of the user's first message.
 
-    If there are none, or the first other message isn't the user's, the messages stay as they are.
+    The messages stay as they are if there's no system message, or if the first other one isn't the user's.
     """
     instructions = [message for message in messages if message.role == "system"]
-    others = [message for message in messages if message.role != "system"]
-    if not instructions or not others or others[0].role != "user":
+    other_messages = [message for message in messages if message.role != "system"]
+    if not instructions or not other_messages or other_messages[0].role != "user":
         return tuple(messages)
-    text = "\n\n".join(message.content for message in (*instructions, others[0]))
-    return (Message("user", text, instructions[0].stable), *others[1:])
+    text = "\n\n".join(message.content for message in (*instructions, other_messages[0]))
+    return (Message("user", text, instructions[0].stable), *other_messages[1:])
