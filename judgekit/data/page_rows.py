@@ -117,21 +117,21 @@ class PageRows:
         self._list = RowList()
 
     def add(self, row: ResultRow, label: str | None, *, is_binary: bool) -> None:
-        """Add a row of the first results, with the row of the second ones that has the same id.
+        """Add a row of the first results, with the row of the second results that has the same id.
 
-        If labels are `is_binary`, pass or fail, an improve counts as a reject.
+        If labels are `is_binary` (only pass or fail), the verdict improve counts as reject.
         """
-        words = [row.word]
+        verdict_words = [row.word]
         flags = []
-        other = None
+        second_view = None
         if self.beside is not None:
-            other = self.beside.rows.take(row.row_id)
-            if other is None:
+            second_view = self.beside.rows.take(row.row_id)
+            if second_view is None:
                 flags.append(f"only in {self._name}")
             else:
-                words.append(other["judged"][0]["said"])
-        flags += _describe_difference(words, label, is_binary=is_binary)
-        rank = _rank_row(flags, words[-1], number(row.columns.get("average")))
+                verdict_words.append(second_view["judged"][0]["said"])
+        flags += _describe_difference(verdict_words, label, is_binary=is_binary)
+        rank = _rank_row(flags, verdict_words[-1], number(row.columns.get("average")))
         if not self._list.has_room(*rank):
             self._list.skip()
             return
@@ -140,8 +140,8 @@ class PageRows:
             view |= self._texts.take(row.row_id) or {}
         if label is not None:
             view["label"] = label
-        if other is not None and self.beside is not None:
-            _add_second_view(view, other, self._name, self.beside.name)
+        if second_view is not None and self.beside is not None:
+            _add_second_view(view, second_view, self._name, self.beside.name)
         self._add(view, flags, rank)
 
     def _add(self, view: RowView, flags: list[str], rank: tuple[float, ...]) -> None:
@@ -166,8 +166,8 @@ class PageRows:
                 view["judged"].insert(0, {"by": self._name, "said": ""})
                 self._add(view, flags, rank)
         columns = [Column("row", "id")]
-        for place, name in enumerate(names):
-            columns.append(Column(name, f"said {place}"))
+        for result_number, name in enumerate(names):
+            columns.append(Column(name, f"said {result_number}"))
         others = {"label": "label", "flags": "difference", "mean": "mean score", "usd": "USD"}
         for key, name in others.items():
             if key in self._keys_used:
@@ -251,34 +251,37 @@ def _view_finding(finding: Finding) -> RowView:
 
 
 def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) -> RowView:
-    """Describe a tier's opinion or failure, without its reason if that's also the verdict's `reasoning`."""
+    """Describe a tier's opinion or failure.
+
+    Its reason is left out if it's already the verdict's `reasoning`.
+    """
     tier: str = round_.tier
     order = getattr(round_, "order", None)
     if order:
         tier += f" ({', '.join(order)})"
-    said = ""
+    verdict_word = ""
     scores = ""
-    why = ""
+    opinion_reasoning = ""
     opinion = round_.opinion
     if opinion is not None:
-        why = opinion.reasoning
+        opinion_reasoning = opinion.reasoning
         scores = _probabilities_text(opinion.probabilities)
     if isinstance(opinion, ScoreOpinion):
-        said = opinion.outcome or ""
+        verdict_word = opinion.outcome or ""
         scores_and_shares = [scores_text(opinion.scores), scores]
         scores = "; ".join(text for text in scores_and_shares if text)
     elif isinstance(opinion, PairOpinion):
-        said = opinion.better
+        verdict_word = opinion.better
     failure = ""
     if round_.failure:
         failure = shown_text(f"{round_.failure.kind}: {round_.failure.message}")
     return filled(
         tier=tier,
         model=shown_text(round_.model),
-        said=shown_text(said),
+        said=shown_text(verdict_word),
         decided=decided or None,
         scores=scores,
-        reasoning="" if why == reasoning else shown_text(why),
+        reasoning="" if opinion_reasoning == reasoning else shown_text(opinion_reasoning),
         failure=failure,
         usd=amount(round_.usage.cost_usd),
         seconds=f"{round_.latency_ms / 1000:.1f}" if round_.latency_ms else "",
@@ -302,7 +305,10 @@ def _read_records(kind: type[_Record], values: object) -> Iterator[_Record]:
 
 
 def _add_second_view(view: RowView, other: RowView, name: str, other_name: str) -> None:
-    """Add the second results' view of a row to the first's. Of texts that differ, both are shown."""
+    """Add the second results' view of a row to the first results' view.
+
+    If a text differs between the two, the page shows both, each under its results' name.
+    """
     view["judged"] += other["judged"]
     texts = view.setdefault("texts", {})
     for text_name, text in other.get("texts", {}).items():
@@ -316,22 +322,26 @@ def _add_second_view(view: RowView, other: RowView, name: str, other_name: str) 
 
 
 def _mark_answers(view: RowView) -> None:
-    """Split each text of a row into pieces, so that a page can mark what findings quote from the answer."""
+    """Split each text of a row into pieces, so that a page can mark quotes.
+
+    Only the answer's text is marked, since that's what the judge's findings quote.
+    """
     quotes = []
     for judged in view["judged"]:
         quotes += [finding.get("quote", "") for finding in judged.get("findings", ())]
-    texts: list[tuple[str, list[str]]] = []
+    texts_in_pieces: list[tuple[str, list[str]]] = []
     for name, text in view.get("texts", {}).items():
         is_answer = name == _ANSWER or name.startswith(f"{_ANSWER}, ")
-        texts.append((name, mark_quotes(text, quotes if is_answer else ())))
-    if texts:
-        view["texts"] = texts
+        texts_in_pieces.append((name, mark_quotes(text, quotes if is_answer else ())))
+    if texts_in_pieces:
+        view["texts"] = texts_in_pieces
 
 
 def _describe_difference(words: Sequence[str], label: str | None, *, is_binary: bool) -> list[str]:
     """Describe how the verdicts of one or two results differ from each other and from the label.
 
-    Of two verdicts, the second one is compared with the label. Without a label nothing is said about it.
+    If there are two verdicts, the second is the one that's compared with the label. Without a label, no
+    flag compares with it.
     """
     are_right: list[bool | None] = []  # None without a label or a verdict
     for word in words:
@@ -349,7 +359,10 @@ def _describe_difference(words: Sequence[str], label: str | None, *, is_binary: 
 
 
 def _describe_change(words: Sequence[str], are_right: Sequence[bool | None]) -> str:
-    """Say if a second verdict is better than the first: by the label, or without one by acceptance."""
+    """Describe how a second verdict changed against the first: same, changed, fixed or regressed.
+
+    A verdict that agrees with the label is good. Without a label, an accept is good.
+    """
     first, second = words
     if first == second:
         return SAME
@@ -376,7 +389,7 @@ def _rank_row(flags: Sequence[str], word: str, mean: float | None) -> tuple[floa
 
 
 def _first_position(values: Sequence[str], order: Sequence[str]) -> int:
-    """Find the first position in `order` of any of the values; its length if there's none."""
+    """Find the first position in `order` that holds one of the values; the length of `order` if none does."""
     for position, value in enumerate(order):
         if value in values:
             return position

@@ -43,16 +43,19 @@ class Pages:
 
 
 def look(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pages:
-    """Measure the pages of a file of `size` bytes; raises `PagesError` if they'd take too much memory."""
+    """Measure the pages of a Parquet file of `size` bytes.
+
+    Raises `PagesError` if reading the file would take too much memory.
+    """
     pages = Pages()
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
-        total = 0
+        group_bytes = 0
         for index in range(group.num_columns):
             chunk = group.column(index)
             column = file.schema.column(index)
             sizes = _measure_column(opened, chunk)
-            total += sizes.dictionary + sizes.largest
+            group_bytes += sizes.dictionary + sizes.largest
             is_in_lists = column.max_repetition_level > 0
             if is_in_lists:
                 _check_values(chunk, column, sizes.values)
@@ -60,11 +63,15 @@ def look(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pages:
                 # Every value may be the whole dictionary.
                 if is_text and sizes.dictionary * sizes.values > BATCH_BYTES:
                     pages.nested_texts.add(chunk.path_in_schema)
-        most = MOST_BYTES + BYTES_FOR_ONE * size
-        if total > most:
-            got = f"its row group {number + 1} unpacks to {total // 1_000_000:,} MB at once"
-            raise PagesError(f"{got}, and a file of this size to {most // 1_000_000:,} MB at most")
-        pages.row_bytes = max(pages.row_bytes, total)
+        max_bytes = MOST_BYTES + BYTES_FOR_ONE * size
+        if group_bytes > max_bytes:
+            problem = (
+                f"its row group {number + 1} unpacks to {group_bytes // 1_000_000:,} MB at once"
+            )
+            raise PagesError(
+                f"{problem}, and a file of this size to {max_bytes // 1_000_000:,} MB at most"
+            )
+        pages.row_bytes = max(pages.row_bytes, group_bytes)
     return pages
 
 
@@ -72,13 +79,13 @@ def _check_values(
     chunk: parquet.ColumnChunkMetaData, column: parquet.ColumnSchema, values: int
 ) -> None:
     """Raise `PagesError` if a column of lists has far more values than its packed size makes likely."""
-    most = MOST_VALUES + VALUES_FOR_ONE * chunk.total_compressed_size
+    max_values = MOST_VALUES + VALUES_FOR_ONE * chunk.total_compressed_size
     value_bytes = 1
     if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY":
         value_bytes = max(1, column.length)
-    if values > most or values * value_bytes > MOST_BYTES + most:
-        got = f"its column {chunk.path_in_schema} has {values:,} values in lists"
-        raise PagesError(f"{got}, more than so few bytes may say; write smaller row groups")
+    if values > max_values or values * value_bytes > MOST_BYTES + max_values:
+        problem = f"its column {chunk.path_in_schema} has {values:,} values in lists"
+        raise PagesError(f"{problem}, more than so few bytes may say; write smaller row groups")
 
 
 @dataclass
@@ -91,7 +98,8 @@ class _Sizes:
 
 
 def _measure_column(opened: BinaryIO, chunk: parquet.ColumnChunkMetaData) -> _Sizes:
-    """Measure the pages of a column in a row group; its dictionary, if it has one, comes before its data."""
+    """Measure the pages of a column in a row group."""
+    # A dictionary page, if there is one, comes before the data pages.
     start = chunk.data_page_offset
     if chunk.has_dictionary_page:
         dictionary_start = chunk.dictionary_page_offset or 0
@@ -116,7 +124,7 @@ class _Page:
 
 
 def _read_headers(opened: BinaryIO, start: int, end: int) -> Iterator[_Page]:
-    """Yield the header of each page between two positions in a file; raises `PagesError` for a broken one."""
+    """Yield the header of each page between two positions in a file; raises `PagesError` if one is broken."""
     while start < end:
         size = _HEADER
         while True:
@@ -125,7 +133,7 @@ def _read_headers(opened: BinaryIO, start: int, end: int) -> Iterator[_Page]:
             try:
                 page, length = _read_header(raw)
                 break
-            except IndexError:  # the header takes more bytes than these
+            except IndexError:  # the header takes more bytes than we read
                 is_end_of_file = len(raw) < size
                 if is_end_of_file or size >= _LONGEST_HEADER:
                     raise PagesError("the header of a page is broken") from None
@@ -137,7 +145,10 @@ def _read_headers(opened: BinaryIO, start: int, end: int) -> Iterator[_Page]:
 
 
 def _read_header(raw: bytes) -> tuple[_Page, int]:
-    """Parse a page's header, and return it with its length; raises `IndexError` if it takes more bytes."""
+    """Parse a page's header, and return it with its length in bytes.
+
+    Raises `IndexError` if the header takes more bytes than `raw` has.
+    """
     reader = _Thrift(raw)
     page = _Page()
     for number, kind in reader.fields():
@@ -180,7 +191,10 @@ class _Thrift:
         self.at = 0
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """Yield the id and type of each field of a struct; the caller reads or skips its value."""
+        """Yield the id and the type of each field of a struct.
+
+        The caller must read or skip the field's value before it asks for the next field.
+        """
         self._depth += 1
         if self._depth > self._DEEPEST:
             raise PagesError("the header of a page is broken")

@@ -99,10 +99,10 @@ class Folder:
             self.system.create_dir(self.root)
 
     def lockable(self) -> str:
-        """Return the path that a run locks before it writes to the folder. The folder needn't exist yet.
+        """Return the path that a run locks before it writes to the folder, which may not exist yet.
 
-        A bucket has no locks: there, only one user's runs on one machine notice each other. Raises
-        `InputError`.
+        A bucket has no locks. Its lock is a file on this machine, so only runs of one user on one machine
+        notice each other. Raises `InputError`.
         """
         try:
             if isinstance(self.system, LocalFileSystem):
@@ -113,7 +113,10 @@ class Folder:
             raise InputError(f"{self.name}: cannot be written ({error.strerror})") from None
 
     def names(self) -> list[str]:
-        """List the names of its files, from old to new; raises `UsageError` for one that isn't ours."""
+        """List the names of the folder's files, from old to new.
+
+        Raises `UsageError` for a file that isn't ours.
+        """
         names = []
         for info in self.system.get_file_info(FileSelector(self.root, allow_not_found=True)):
             if info.base_name.startswith((".", "_")):
@@ -138,26 +141,27 @@ class Folder:
 
     def write(self, name: str, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
         """Write a file atomically; raises `OSError`."""
-        # In other file systems a file appears only when it's closed.
+        # On a disk, we write under another name and then rename the file. In other file systems a file
+        # appears only when it's closed.
         is_local = isinstance(self.system, LocalFileSystem)
-        place = self.path(f".{name}.{os.urandom(8).hex()}" if is_local else name)
+        written_path = self.path(f".{name}.{os.urandom(8).hex()}" if is_local else name)
         with (
-            self.system.open_output_stream(place) as file,
+            self.system.open_output_stream(written_path) as file,
             parquet.ParquetWriter(file, schema) as writer,
         ):
             if is_local:
-                Path(place).chmod(0o600)
+                Path(written_path).chmod(0o600)
             for table in tables:
                 writer.write(table)
         if is_local:
-            self.system.move(place, self.path(name))
+            self.system.move(written_path, self.path(name))
 
     def read(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         with self.system.open_input_file(self.path(name)) as file:
             return parquet.ParquetFile(file).read(columns)
 
     def rows(self, name: str) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a file; raises `InputError` if it would take too much memory."""
+        """Yield the rows of a file; raises `InputError` if the file would take too much memory."""
         with self.system.open_input_file(self.path(name)) as file:
             for row in rows_in(file, name):
                 if isinstance(row, UnreadableRow):
@@ -176,10 +180,13 @@ def run_of(name: str) -> int:
 
 
 def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Found:
-    """Read the content of these files, numbered from `first`; raises `UsageError` for one that isn't ours."""
-    lines = []
+    """Read the content of these files, numbered from `first`.
+
+    Raises `UsageError` for a file that doesn't hold results of judgekit.
+    """
+    result_lines = []
     schemas: dict[pa.Schema, None] = {}
-    replaced = []
+    replaced_names = []
     for number, name in enumerate(names, first):
         schema = folder.schema(name)
         if not set(_READ).issubset(schema.names):
@@ -187,15 +194,15 @@ def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Foun
                 f"{folder.name}: {name} is no result of judgekit; choose another --out"
             )
         metadata = schema.metadata or {}
-        replaced += metadata.get(_PARTS, b"").decode().split()
+        replaced_names += metadata.get(_PARTS, b"").decode().split()
         schemas[schema.remove_metadata()] = None
         for row, cells in enumerate(folder.rows(name)):
-            lines.append(_make_line(cells, number, row, key))
-    return Found(np.array(lines, _LINE), list(schemas), replaced)
+            result_lines.append(_make_line(cells, number, row, key))
+    return Found(np.array(result_lines, _LINE), list(schemas), replaced_names)
 
 
 def _make_line(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple[int, ...]:
-    """Build the line that's kept in memory for a result, with the fields of `_LINE`."""
+    """Build the numbers that we keep in memory for a result, with the fields of `_LINE`."""
     word = cells["verdict"]
     is_done = cells["error"] is None and word != UNDETERMINED and word in _WORDS
     word_number = _WORDS.index(word) if is_done else 0
@@ -207,7 +214,10 @@ def _make_line(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple
 
 
 def _halves(fingerprint: str) -> tuple[int, int]:
-    """Split a fingerprint into two 64-bit numbers; (0, 0) if it's empty or no fingerprint."""
+    """Split a fingerprint of 32 hexadecimal digits into two 64-bit numbers.
+
+    (0, 0) if it's empty, or isn't hexadecimal.
+    """
     try:
         return int(fingerprint[:16] or "0", 16), int(fingerprint[16:32] or "0", 16)
     except ValueError:
@@ -220,8 +230,9 @@ def _digest(row_id: str | int) -> int:
 
 
 def newest(lines: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Split lines into the newest one for each row, in the order of ids, and the older ones."""
+    """Split lines into the newest line of each row, in the order of ids, and all older lines."""
     # Sorted by id, and lines with the same id by file: the last of these is the newest.
+    # A later file is a newer one, so the last line with an id is its newest.
     ordered = lines[np.lexsort((lines["file"], lines["id"]))]
     ids = ordered["id"]
     is_newest: Any = np.ones(len(ordered), bool)
@@ -230,7 +241,10 @@ def newest(lines: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarra
 
 
 def doubles(digests: Iterable[bytes]) -> list[int]:
-    """Find the digests that occur more than once; each item holds the digests of one file's ids as bytes."""
+    """Find the digests that occur more than once.
+
+    Each item of `digests` holds the 8-byte digests of all ids in one file, one after another.
+    """
     arrays = [np.frombuffer(file, "u8") for file in digests]
     ordered = np.sort(np.concatenate(arrays))
     is_same_as_previous = ordered[1:] == ordered[:-1]
@@ -268,7 +282,7 @@ class KeptLines(Results):
         self._lines = lines
 
     def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
-        """Return the verdict's word if there's one for this row and fingerprint, else None."""
+        """Return the verdict of a row, if it's about content with this fingerprint; else None."""
         digest = _digest(row_id)
         table = self._lines
         index = int(np.searchsorted(table["id"], np.uint64(digest)))
@@ -285,10 +299,10 @@ class KeptLines(Results):
 def shape_of(
     columns: tables.ColumnKinds, types: Mapping[str, pa.DataType], before: Iterable[pa.Schema]
 ) -> Shape:
-    """Choose the columns and types of all files, old and new; `before` are the columns of the old ones.
+    """Choose the columns and types that all files get, old and new; `before` are the old files' schemas.
 
-    A column has its type in the input (`types`), or else the one that all its values share. If an old file
-    has another type, a column of numbers gets floating-point ones, and any other becomes text.
+    A column has its type in the input (`types`), or else the type that all its values share. If an old file
+    has another type for the column, numbers become floating-point numbers, and anything else becomes text.
     """
     kinds, renamed = columns.named()
     types_of_input = {}
@@ -320,9 +334,9 @@ def write_part(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], sha
 
 
 def rewrite(folder: Folder, name: str, dropped: Collection[int], shape: Shape, key: Key) -> None:
-    """Rewrite a file in these columns, without the `dropped` rows, and seal the others.
+    """Rewrite a file with the columns of `shape`, without the `dropped` rows, and seal the remaining rows.
 
-    A file without any rows left is removed.
+    If no row remains, the file is removed.
     """
     dropped = frozenset(dropped)
     rows = []
@@ -336,9 +350,10 @@ def rewrite(folder: Folder, name: str, dropped: Collection[int], shape: Shape, k
 
 
 def merge(folder: Folder, names: Sequence[str]) -> None:
-    """Merge several part files into one, and remove them.
+    """Merge several part files into one, and remove the parts.
 
-    If a killed run has already merged them, only those that it left behind are removed.
+    If a run was killed after it had merged them, the merged file exists already, and only the parts are
+    removed.
     """
     target = f"rows{names[0].removeprefix('part')}"
     existing = [name for name in names if folder.exists(name)]
@@ -346,7 +361,7 @@ def merge(folder: Folder, names: Sequence[str]) -> None:
         schema = folder.schema(existing[0]).with_metadata({_PARTS: " ".join(names)})
 
         def group_tables() -> Iterable[pa.Table]:
-            """Yield small files together, since each table becomes a row group."""
+            """Yield the tables of small files together, since each yielded table becomes a row group."""
             group = list[pa.Table]()
             rows = 0
             size = 0

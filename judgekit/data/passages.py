@@ -51,7 +51,7 @@ class Passage(NamedTuple):
 
 
 def read_passages(value: object) -> list[Passage]:
-    """Read the sources in a cell."""
+    """Read the sources in a cell: an object, a list of sources, or a single text."""
     if isinstance(value, dict):
         return _read_object(value)
     if isinstance(value, list):
@@ -60,11 +60,11 @@ def read_passages(value: object) -> list[Passage]:
 
 
 def _read_object(value: Mapping[str, Any]) -> list[Passage]:
-    """Read an object: one source, columns of lists, or a text for each name."""
+    """Read the sources in an object: a single source, columns of lists, or a text for each name."""
     has_usual_key = not value.keys().isdisjoint(_USUAL_KEYS)
     if has_usual_key:
         return [_read_item(value)]
-    is_flat = not any(isinstance(part, list | dict) for part in value.values())
+    is_flat = not any(isinstance(named_value, list | dict) for named_value in value.values())
     if is_flat:
         return [Passage(name, text) for name, text in value.items()]
     columns = _read_columns(value)
@@ -78,16 +78,17 @@ def _read_object(value: Mapping[str, Any]) -> list[Passage]:
         if isinstance(inner, list):
             return read_passages(inner)
     passages = []
-    for name, part in value.items():
-        passage = _read_item(part)
+    for name, named_value in value.items():
+        passage = _read_item(named_value)
         passages.append(Passage(name, passage.content))
     return passages
 
 
 def _read_columns(value: Mapping[str, Any]) -> list[Passage] | None:
-    """Read columns of lists, such as HotpotQA's titles and sentences; None if the object has no such columns.
+    """Read sources in columns of lists, such as HotpotQA's titles and sentences.
 
-    Titles that aren't one for each text are ignored.
+    None if the object has no such columns. If the number of titles isn't the number of texts, the titles
+    are ignored.
     """
     texts = _find_list(value, _LISTS)
     if texts is None or len(value) == 1:
@@ -102,16 +103,16 @@ def _read_columns(value: Mapping[str, Any]) -> list[Passage] | None:
 
 
 def _find_list(value: Mapping[str, Any], keys: Sequence[str]) -> list[Any] | None:
-    """Find the first of these keys with a list, and return the list; None if there's none."""
+    """Return the list under the first of these keys that holds a list; None if none does."""
     for key in keys:
         if isinstance(value.get(key), list):
-            found: list[Any] = value[key]
-            return found
+            first_list: list[Any] = value[key]
+            return first_list
     return None
 
 
 def _read_item(item: object) -> Passage:
-    """Read one source; an item in an unknown form becomes the content as it is."""
+    """Read one source. If its form is unknown, the whole item becomes the content."""
     if isinstance(item, list):
         return _read_pair(item)
     if not isinstance(item, dict):
@@ -136,7 +137,10 @@ def _read_item(item: object) -> Passage:
 
 
 def _read_text(item: Mapping[str, Any], text: object) -> Passage:
-    """Read an object with one of the usual keys, whose text may be a list of blocks."""
+    """Read a source whose text is under a usual key.
+
+    The text may be plain words, a list of blocks, or an object around the words.
+    """
     if isinstance(text, list):
         return Passage(_name_of(item, _MORE_NAMES), _read_parts(text))
     if isinstance(text, dict):
@@ -146,32 +150,42 @@ def _read_text(item: Mapping[str, Any], text: object) -> Passage:
 
 
 def _read_pair(items: Sequence[Any]) -> Passage:
-    """Read a title with its sentences, or a source with its score; any other list stays as it is."""
+    """Read a pair in a list: a title with its sentences, or a source with its score.
+
+    Any other list becomes the content as it is.
+    """
     if len(items) != _PAIR:
         return Passage("", items)
-    first, second = items
-    if isinstance(second, int | float) and isinstance(first, str | dict):
-        return _read_item(first)
-    if isinstance(first, str) and isinstance(second, str | list):
-        return Passage(first, _read_parts(second))
+    title_or_source, sentences_or_score = items
+    if isinstance(sentences_or_score, int | float) and isinstance(title_or_source, str | dict):
+        return _read_item(title_or_source)
+    if isinstance(title_or_source, str) and isinstance(sentences_or_score, str | list):
+        return Passage(title_or_source, _read_parts(sentences_or_score))
     return Passage("", items)
 
 
 def _read_parts(parts: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Join a list of sentences, or of blocks with a "text" each; anything else is returned as it is."""
+    """Join a list of sentences, or a list of blocks that each have a "text".
+
+    Anything else is returned as it is.
+    """
     if not isinstance(parts, list):
         return parts
-    texts = []
-    for part in parts:
-        text = part.get("text") if isinstance(part, dict) else part
+    sentences = []
+    for sentence_or_block in parts:
+        text = (
+            sentence_or_block.get("text")
+            if isinstance(sentence_or_block, dict)
+            else sentence_or_block
+        )
         if not isinstance(text, str):
             return parts
-        texts.append(text)
-    return _join(texts) if texts else parts
+        sentences.append(text)
+    return _join(sentences) if sentences else parts
 
 
 def _join(sentences: Sequence[str]) -> str:
-    """Join sentences, with a blank between two of them unless they already have one there."""
+    """Join sentences, with a blank between two sentences that have no white space there yet."""
     text = ""
     for sentence in sentences:
         if text and sentence:
@@ -183,12 +197,13 @@ def _join(sentences: Sequence[str]) -> str:
 
 
 def _name_of(item: Mapping[str, Any], keys: Sequence[str]) -> str:
-    """Find a source's name under the first of these keys with a value; "" if there's none."""
+    """Find a source's name: the value of the first of these keys that has one; "" if there's none."""
     for key in keys:
         value = item.get(key)
         if value not in (None, "") and not isinstance(value, list | dict):
             return str(value)
     metadata = item.get("metadata")
+    # With the longer list of names, `metadata` is searched, too.
     if keys is _MORE_NAMES and isinstance(metadata, dict):
         return _name_of(metadata, _NAMES)
     return ""

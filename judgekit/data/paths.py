@@ -42,10 +42,10 @@ _OPTIONS = jmespath.Options(custom_functions=_Functions())
 
 
 def read_cell(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Read the cell of the column with exactly this name, or else the value at this path.
+    """Read the cell of the column that's called exactly `name`, or else the value at the path `name`.
 
-    The path's first column may hold JSON as text, as in CSV. None if nothing is there, or if `name` is
-    neither a column nor a path.
+    The column that the path begins with may hold JSON as text, as in CSV. None if nothing is there, or if
+    `name` is neither a column nor a path.
     """
     if name in columns:
         return columns[name]
@@ -72,7 +72,10 @@ def column_of(name: str, columns: Collection[str]) -> str:
 
 
 def is_path_into(name: str, columns: Collection[str]) -> bool:
-    """Whether a name is a path that begins with one of the columns; a column's bare name isn't one."""
+    """Whether a name is a path that begins with one of the columns.
+
+    The bare name of a column isn't a path into it.
+    """
     path = _compile(name)
     if path is None:
         return False
@@ -103,7 +106,7 @@ def find_roots(name: str) -> list[str]:
 
 
 def _roots_of(path: ParsedResult) -> list[str]:
-    """Walk through a path's syntax tree, and list the columns that it may begin with, each once."""
+    """List the columns that a path may begin with, each once, by walking through the path's syntax tree."""
     roots: dict[str, None] = {}  # a dict keeps the order
     nodes = [path.parsed]
     while nodes:
@@ -123,7 +126,10 @@ def _roots_of(path: ParsedResult) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _opened_roots(name: str) -> Sequence[str]:
-    """List the columns that a path looks inside: in `a.b || c` that's `a`, while `c` is used as it is."""
+    """List the columns that a path looks inside.
+
+    In `a.b || c` that's `a`: it's opened to find `b`, while `c` is used as it is.
+    """
     path = _compile(name)
     roots: dict[str, None] = {}  # a dict keeps the order
     nodes = [] if path is None else [path.parsed]

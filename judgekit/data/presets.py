@@ -42,7 +42,10 @@ class Preset(NamedTuple):
         return self.judge if task == "judge" else self.compare
 
     def fits(self, columns: Mapping[str, Any]) -> bool:
-        """Whether a row looks like one of this export: with the columns it needs, and none it can't have."""
+        """Whether a row looks like a row of this export.
+
+        It must have the columns that the export always has, and no column that the export can't have.
+        """
         has_other_column = bool(self.only) and not self.only.issuperset(columns)
         if has_other_column:
             return False
@@ -80,7 +83,7 @@ def is_given(value: object) -> bool:
 
 
 def read_field(columns: Mapping[str, Any], field: str, paths: Sequence[str]) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Read a field from the first of its paths that gives a value; None if none does."""
+    """Read a field from the first of its paths that gives a value; None if no path does."""
     for path in paths:
         value = read_cell(columns, path)
         if not is_given(value):
@@ -101,7 +104,7 @@ class Recogniser:
         self._giving: dict[tuple[Task, str], dict[str, None]] = {}
 
     def look(self, columns: Mapping[str, Any]) -> None:
-        """Look at a row: find its export, unless an earlier row did, and note the paths that give a value."""
+        """Look at a row: note its export unless an earlier row showed it, and the paths that give a value."""
         if self._found is None:
             self._found = _find_preset(columns)
         if self._found is None:
@@ -117,37 +120,37 @@ class Recogniser:
                         break  # only the first path that gives a value is used
 
     def recognise(self, task: Task, given: Mapping[str, str]) -> Recognised | None:
-        """Return the export that the rows come from; None if they're none, or if it doesn't suit the task.
+        """Return the export that the rows come from.
 
-        Also returns None if the caller named a column for the judged text (in `given`), since a caller who
-        does that knows how to read the rows.
+        None if the rows come from no known export, or from one that doesn't suit the task. Also None if
+        `given` names a column for the judged text: a caller who does that knows how to read the rows.
         """
         if any(given.get(field) for field in _JUDGED):
             return None
         if self._found is None or self._found.fields(task) is None:
             return None
-        shown = {}
+        paths_by_field = {}
         for (task_of_field, field), paths_with_value in self._giving.items():
             if task_of_field == task and paths_with_value:
                 shown_paths = dict.fromkeys(map(_show, paths_with_value))  # each once
-                shown[field] = " or ".join(shown_paths)
+                paths_by_field[field] = " or ".join(shown_paths)
         paths = dict(self._found.fields(task) or {})
         for field in list(paths):
-            # Rows may lack labels. If the export may have columns of other names, too, these can give a
-            # missing field.
+            # Rows may lack labels, so a label's path without any value is dropped. Some exports also allow
+            # columns with other names: there, such a column can give a field whose path has no value.
             is_from_other_column = self._found.usual and field not in _JUDGED
             is_optional = field in _LABELS or is_from_other_column
-            if is_optional and field not in shown:
+            if is_optional and field not in paths_by_field:
                 del paths[field]
         # Rows with a text aren't read as conversations, and vice versa.
-        if "text" in shown:
+        if "text" in paths_by_field:
             paths.pop("conversation", None)
-        elif "conversation" in shown:
+        elif "conversation" in paths_by_field:
             paths.pop("text", None)
         return Recognised(
             name=self._found.name,
             paths=paths,
-            shown={field: path for field, path in shown.items() if field in paths},
+            shown={field: path for field, path in paths_by_field.items() if field in paths},
             uses_usual_names=self._found.usual,
             id=self._found.id,
         )
@@ -162,7 +165,7 @@ def _find_preset(columns: Mapping[str, Any]) -> Preset | None:
 
 
 def find_rows(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Find the rows in a tool's exported JSON document; None if it isn't one that we know."""
+    """Find the rows in a JSON document that a tool exported; None if it's no export that we know."""
     for preset in _presets():
         if not preset.document:  # its rows aren't in a document
             continue
@@ -184,7 +187,7 @@ def without_bulk(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _show(path: str) -> str:
-    """Shorten a path for a message. One with operators becomes the columns that it begins with."""
+    """Shorten a path for a message. A path with operators becomes the columns that it begins with."""
     roots = find_roots(path)
     is_literal = not roots
     if is_literal:
@@ -195,7 +198,7 @@ def _show(path: str) -> str:
 
 @cache
 def _presets() -> Sequence[Preset]:
-    """Read the exports from `presets.toml`, in its order."""
+    """Read the known exports from `presets.toml`, in the order of that file."""
     presets = []
     for entry in environment.table(__file__, "presets.toml")["preset"]:
         values = dict(entry)

@@ -90,7 +90,10 @@ class PromisedTiers(NamedTuple):
 
 
 def refuse_beside(promise: str, options: Mapping[str, object]) -> None:
-    """Raise `UsageError` for options that choose the judge: a promise needs the first tier and `deep`."""
+    """Raise `UsageError` if an option that chooses the judge is used beside a promise.
+
+    A promise needs the first tier and `deep`, as they're configured.
+    """
     for name, value in options.items():
         if value:
             problem = "the first tier and deep judge, as configured"
@@ -100,19 +103,23 @@ def refuse_beside(promise: str, options: Mapping[str, object]) -> None:
 
 
 def find_tiers(project: Path, request: JudgeRequest) -> PromisedTiers:
-    """Find the first tier and the mode; raises `UsageError` if a promise of agreement can't be made."""
+    """Find the first tier and the mode of the judge.
+
+    Raises `UsageError` if a promise of agreement can't be made: it needs a first tier and `deep`, with
+    different models.
+    """
     if configuration.load(project).server.url is not None:
         problem = "the shared judge (server.url) chooses the tiers; judge without --agree"
         raise UsageError(f"--agree: {problem}")
     judge, _ = document_judge(open_gateway({}), project, request)
     tiers = list(judge.models_by_tier)
     if STRONG not in tiers or tiers[0] == STRONG:
-        got = ", ".join(tiers) or "no model"
-        problem = f"expected models of a first tier and of {STRONG}, got {got}"
+        found_tiers = ", ".join(tiers) or "no model"
+        problem = f"expected models of a first tier and of {STRONG}, got {found_tiers}"
         raise UsageError(f"--agree: {problem}; name both in judge.tiers")
-    names = judge.settings.model_names
-    if names[tiers[0]] == names[STRONG]:
-        model = " and ".join(sorted(names[STRONG]))
+    model_names = judge.settings.model_names
+    if model_names[tiers[0]] == model_names[STRONG]:
+        model = " and ".join(sorted(model_names[STRONG]))
         problem = f"{tiers[0]} and {STRONG} are both {model}"
         raise UsageError(f"--agree: {problem}; name a cheaper one in judge.tiers.{tiers[0]}")
     return PromisedTiers(first=tiers[0], mode=judge.settings.mode)
@@ -131,7 +138,7 @@ class PromisedRows(NamedTuple):
 def bind_rows(
     dataset: Dataset, options: AgreementOptions, project: Path, request: JudgeRequest
 ) -> PromisedRows:
-    """Read all rows: a promise is about exactly these, and must be made again if one is added.
+    """Read all rows, and bind the promise to them: if a row is added later, the promise must be made again.
 
     Raises `UsageError` if the configured models allow no promise.
     """
@@ -227,7 +234,10 @@ class PromisedRun:
             await self._judge(rows)
 
     async def _judge(self, rows: Iterable[PendingRow]) -> None:
-        """Choose the tier for each row, ask it, and write the results of the rows that OUT doesn't have."""
+        """Choose the tier that decides each row, ask it, and write the results.
+
+        Only rows that OUT doesn't have yet are written.
+        """
         for row in rows:
             if row.subject is None:
                 self._write(row, None)
@@ -255,9 +265,9 @@ class PromisedRun:
     # --- Choosing the tier for each row
 
     async def _can_pay(self) -> bool:
-        """Let both tiers judge a few rows. Returns False, with a note, if the first can't pay for itself.
+        """Let both tiers judge a few rows, to see if the first tier saves more than it costs.
 
-        Also returns True if the run ends meanwhile.
+        Returns False, with a note, if it doesn't. Returns True if it does, or if the run ends meanwhile.
         """
         pilot = self._choose_pilot()
         await self._ask_first(pilot)
@@ -268,9 +278,9 @@ class PromisedRun:
         share = agreement.expect_share(
             opinions, self._strong_by_number(), len(pilot), len(self._rows), self._promise
         )
-        first = self._price_of(self._tiers.first, pilot)
-        strong = self._price_of(STRONG, pilot)
-        if _is_worth_it(share, first, strong):
+        first_price = self._price_of(self._tiers.first, pilot)
+        strong_price = self._price_of(STRONG, pilot)
+        if _is_worth_it(share, first_price, strong_price):
             return True
         pilot_rows = f"of {len(pilot)} rows that both judged"
         problem = f"{self._tiers.first} could decide about {share:.0%}, which doesn't pay for it"
@@ -278,7 +288,11 @@ class PromisedRun:
         return False
 
     def _choose_pilot(self) -> list[str]:
-        """Choose the first rows for both tiers: those with the lowest draws, which the sample has, too."""
+        """Choose the rows that both tiers judge first.
+
+        They're the rows with the lowest draws: these are in the later sample, too, so `deep` isn't asked in
+        vain.
+        """
         size = round(len(self._rows) * _PILOT_SHARE)
         size = min(max(size, _LEAST_PILOT), _MOST_PILOT)
         budget = self._promise.budget(len(self._rows))
@@ -287,7 +301,10 @@ class PromisedRun:
         return sorted(in_sample, key=self._draw)[:size]
 
     async def _ask_both(self) -> Settled:
-        """Ask the first tier about all rows and `deep` about a sample, then settle the final opinions."""
+        """Ask the first tier about all rows and `deep` about a sample of them.
+
+        Returns the rows whose first opinion is final.
+        """
         await self._ask_first(list(self._rows))
         if self._is_over:
             return agreement.NOTHING_FINAL
@@ -309,18 +326,18 @@ class PromisedRun:
         return [key for key in self._rows if self._numbers[key] not in settled.final]
 
     def _first_opinions(self, keys: Sequence[str]) -> list[FirstOpinion]:
-        """Collect the first tier's opinions that can become final."""
+        """Collect those opinions of the first tier that can become final."""
         opinions = []
         for key in keys:
-            first = self._first.get(key)
-            if first is None or first.outcome is None:
+            first_judgement = self._first.get(key)
+            if first_judgement is None or first_judgement.outcome is None:
                 continue
-            if first.outcome == "accept" and self._options.confirms_accepted:
+            if first_judgement.outcome == "accept" and self._options.confirms_accepted:
                 continue
             opinion = FirstOpinion(
                 row=self._numbers[key],
-                outcome=first.outcome,
-                sureness=first.margin,
+                outcome=first_judgement.outcome,
+                sureness=first_judgement.margin,
                 draw=self._draw(key),
                 tie=self._opinions.draw(self._rows[key], "tie"),
             )
@@ -337,15 +354,15 @@ class PromisedRun:
     # --- Asking
 
     async def _ask_first(self, keys: Sequence[str]) -> None:
-        """Ask the first tier about rows, except those on which we already have its opinion."""
+        """Ask the first tier about rows, unless we already have its opinion on them."""
         tier = self._tiers.first
         missing = []
         for key in keys:
             if key in self._first:
                 continue
-            kept = self._opinions.find(tier, self._rows[key])
-            if kept is not None and any(round_.opinion for round_ in kept.rounds):
-                self._note_first(key, kept)
+            kept_verdict = self._opinions.find(tier, self._rows[key])
+            if kept_verdict is not None and any(round_.opinion for round_ in kept_verdict.rounds):
+                self._note_first(key, kept_verdict)
             else:
                 missing.append(key)
         self._work.waits_for = f"{tier}: {len(missing):,} first opinions"
@@ -354,25 +371,25 @@ class PromisedRun:
             self._note_first(key, verdict)
 
     def _note_first(self, key: str, verdict: Verdict) -> None:
-        """Keep the first tier's opinion on a row; it has no outcome if it can't become final."""
+        """Note the first tier's opinion on a row. An opinion that can't become final has no outcome."""
         outcome: Outcome | None = None
         if verdict.because == PROMISED and verdict.margin is not None:
             outcome = _as_outcome(verdict.verdict)
         self._first[key] = _First(outcome, verdict.margin or 0.0, Call.of(verdict.rounds))
 
     async def _ask_strong(self, keys: Sequence[str], *, writes: bool = True) -> None:
-        """Ask `deep` about rows, except those on which we already have its verdict.
+        """Ask `deep` about rows, unless we already have its verdict on them.
 
-        With `writes`, all these verdicts become results.
+        With `writes`, the verdicts on all these rows become results.
         """
         missing = []
         for key in keys:
             if key not in self._strong:
-                kept = self._opinions.find(STRONG, self._rows[key])
-                if kept is None or kept.verdict == "undetermined":
+                kept_verdict = self._opinions.find(STRONG, self._rows[key])
+                if kept_verdict is None or kept_verdict.verdict == "undetermined":
                     missing.append(key)
                     continue
-                self._strong[key] = _Strong(kept.verdict, Call.of(kept.rounds))
+                self._strong[key] = _Strong(kept_verdict.verdict, Call.of(kept_verdict.rounds))
             if writes:
                 self._write_strong(key)
         self._work.waits_for = ""
@@ -400,9 +417,9 @@ class PromisedRun:
         def on_record(row: PendingRow, record: Record | None) -> None:
             key = id_key(row.row_id)
             if record is None:  # no batch has an answer, so the next run asks again
-                bound = self._to_write.pop(key, None)
-                if bound is not None:
-                    self._write(bound._replace(error=row.error), None)
+                waiting_row = self._to_write.pop(key, None)
+                if waiting_row is not None:
+                    self._write(waiting_row._replace(error=row.error), None)
                 return
             verdict = Verdict.model_validate(record)
             self._opinions.add(STRONG, row, verdict)
@@ -416,9 +433,10 @@ class PromisedRun:
     async def _stream_verdicts(
         self, kept_as: str, keys: Sequence[str], adapt: AdaptJudge
     ) -> AsyncGenerator[tuple[str, Verdict]]:
-        """Judge rows by one tier, and yield each with its verdict; ends early if the run does.
+        """Judge rows by one tier, and yield the id and the verdict of each; ends early if the run does.
 
-        `adapt` turns the usual judge into that tier's. The verdicts are kept under the name `kept_as`.
+        `adapt` turns the usual judge into the judge of that tier. The verdicts are kept under the name
+        `kept_as`.
         """
         purse = _Purse(self._limit_usd)
         request = self._job.request
@@ -449,7 +467,7 @@ class PromisedRun:
         return self._job.request.max_cost_usd - self._work.spent_usd
 
     def _take_affordable(self, keys: Sequence[str], purse: _Purse) -> Iterator[PendingRow]:
-        """Yield rows as long as there's money for them, and the run isn't stopped."""
+        """Yield rows as long as there's money for them and the run isn't stopped."""
         for key in keys:
             if self._work.stopped.is_set():
                 return
@@ -461,14 +479,14 @@ class PromisedRun:
     async def _ask_strong_twice(self) -> None:
         """Ask `deep` again about some rows of the sample, to see how often it repeats its verdict."""
         sample = [key for key in self._rows if self._numbers[key] in self._sampled]
-        twice = sorted(sample, key=self._draw)[: self._options.noise]
+        keys_to_repeat = sorted(sample, key=self._draw)[: self._options.noise]
         missing = []
-        for key in twice:
-            kept = self._opinions.find(_STRONG_AGAIN, self._rows[key])
-            if kept is None or kept.verdict == "undetermined":
+        for key in keys_to_repeat:
+            kept_verdict = self._opinions.find(_STRONG_AGAIN, self._rows[key])
+            if kept_verdict is None or kept_verdict.verdict == "undetermined":
                 missing.append(key)
             else:
-                self._again[key] = kept.verdict
+                self._again[key] = kept_verdict.verdict
         async for key, verdict in self._stream_verdicts(_STRONG_AGAIN, missing, only_deep):
             self._again[key] = verdict.verdict
 
@@ -476,18 +494,18 @@ class PromisedRun:
         """Sum up the promise's effect over all rows."""
         tally = AgreementTally()
         for key in self._rows:
-            first = self._first.get(key)
-            strong = self._strong.get(key)
+            first_judgement = self._first.get(key)
+            strong_judgement = self._strong.get(key)
             is_first_final = self._numbers[key] in self._final
-            if strong is None and not is_first_final:
+            if strong_judgement is None and not is_first_final:
                 continue  # the run ended before this row
-            final_word = first.outcome if first else None
+            final_word = first_judgement.outcome if first_judgement else None
             row = PromisedRow(
                 promise=self._promise_of(key),
                 mode=self._tiers.mode,
-                verdict=strong.word if strong else str(final_word),
-                first=first.call if first else None,
-                strong=strong.call if strong else None,
+                verdict=strong_judgement.word if strong_judgement else str(final_word),
+                first=first_judgement.call if first_judgement else None,
+                strong=strong_judgement.call if strong_judgement else None,
             )
             tally.add(row)
         return tally
@@ -500,18 +518,18 @@ class PromisedRun:
         self._on_written(self._work.on_record(row, record, is_paid=True))
 
     def _write_strong(self, key: str) -> None:
-        """Write `deep`'s verdict on a row, adding the cost and time of the first tier's opinion."""
+        """Write `deep`'s verdict on a row. Its cost and time include those of the first tier's opinion."""
         row = self._to_write.pop(key, None)
         if row is None:
             return
         verdict = self._opinions.find(STRONG, self._rows[key])
         assert verdict is not None, "it has just been kept"  # noqa: S101
-        first = self._opinions.find(self._tiers.first, self._rows[key])
+        first_verdict = self._opinions.find(self._tiers.first, self._rows[key])
         promise = self._promise_of(key)
-        if first is None:
+        if first_verdict is None:
             written = verdict.model_copy(update={"promise": promise})
         else:
-            written = join_verdicts(first, verdict, promise)
+            written = join_verdicts(first_verdict, verdict, promise)
         self._write(row, written)
 
     def _write_final(self) -> None:
@@ -526,15 +544,17 @@ class PromisedRun:
             self._write(row, written)
 
     def _write_without_promise(self) -> None:
-        """Mark rows undetermined if only the first tier judged them: the money ran out too early."""
+        """Mark rows as undetermined that only the first tier judged, because the money ran out too early."""
         for key, row in list(self._to_write.items()):
-            first = self._first.get(key)
-            if first is None:
+            first_judgement = self._first.get(key)
+            if first_judgement is None:
                 continue
             verdict = self._opinions.find(self._tiers.first, self._rows[key])
             assert verdict is not None, "a first opinion is kept"  # noqa: S101
-            why = f"--max-cost ended the run before the promise of {self._promise.share:g} held"
-            problem = f"{self._tiers.first} alone says {verdict.verdict}, without a promise: {why}"
+            reason = f"--max-cost ended the run before the promise of {self._promise.share:g} held"
+            problem = (
+                f"{self._tiers.first} alone says {verdict.verdict}, without a promise: {reason}"
+            )
             problems = [problem, verdict.degraded] if verdict.degraded else [problem]
             written = verdict.model_copy(
                 update={
@@ -549,14 +569,14 @@ class PromisedRun:
             self._write(row, written)
 
     def _promise_of(self, key: str) -> AgreementPromise:
-        """Describe the promise for a row's record, with the row's part in the sample."""
-        first = self._first.get(key)
+        """Describe the promise for a row's record, and if the row is part of the sample."""
+        first_judgement = self._first.get(key)
         number = self._numbers[key]
         return AgreementPromise(
             share=self._promise.share,
             on=self._promise.on,
             first_tier=self._tiers.first,
-            first=first.outcome if first else None,
+            first=first_judgement.outcome if first_judgement else None,
             rate=self._rates.get(number),
             sampled=number in self._sampled,
             counted=number in self._counted,
@@ -564,7 +584,7 @@ class PromisedRun:
         )
 
     def _price_of(self, tier: str, keys: Sequence[str]) -> _Price:
-        """Average the cost and time of a tier's verdicts on rows, leaving out cached replies."""
+        """Average the cost and the time of a tier's verdicts on rows. Replies from the cache are left out."""
         costs = []
         seconds = []
         for key in keys:
@@ -592,9 +612,9 @@ async def promised_rows(
     at_once: int,
     options: AgreementOptions,
 ) -> AsyncGenerator[dict[str, Any]]:
-    """Judge rows under a promise, and yield a row of results for each, in order, when all are judged.
+    """Judge rows under a promise. When all are judged, yield a row of results for each, in order.
 
-    Rows that got no opinion because of the cost limit aren't yielded. Raises `InputError` for a row that
+    A row isn't yielded if the cost limit left it without an opinion. Raises `InputError` for a row that
     isn't a mapping, `ConfigError` without a key, and the errors of `open_dataset`.
     """
     dataset, _, _ = open_dataset(Mappings(rows), row_options, project, request)
@@ -630,7 +650,7 @@ class _Purse:
         self._at_work = 0
 
     def take(self) -> bool:
-        """Reserve money for a row; returns False if there isn't enough."""
+        """Reserve money for a row: the mean cost of the rows so far. Returns False if there isn't enough."""
         mean = self._spent_usd / self._paid if self._paid else 0.0
         expected = self._spent_usd + self._at_work * mean
         if self._limit_usd is not None and expected >= self._limit_usd * (1 - INEXACT):
@@ -646,7 +666,10 @@ class _Purse:
 
 
 def _is_worth_it(share: float, first: _Price, strong: _Price) -> bool:
-    """Whether a first tier that decides this share of rows saves more money (or else time) than it costs."""
+    """Whether a first tier that decides this share of rows saves more than it costs.
+
+    Money is compared if the prices are known, or else time.
+    """
     # The first tier judges all rows, and spares `deep` this share of them.
     if first.usd is not None and strong.usd:
         return first.usd < share * strong.usd

@@ -182,7 +182,10 @@ class ResultsReport(ReportPart):
 
 
 def _win_values(words: Iterable[str], best: str) -> list[float]:
-    """Turn verdicts into numbers: 1 for `best`, 0.5 for a tie, else 0. Undecided ones are left out."""
+    """Turn verdicts into numbers: 1 for `best`, 0.5 for a tie, 0 for others.
+
+    Undecided verdicts are left out.
+    """
     values = []
     for word in words:
         if word in UNDECIDED:
@@ -210,9 +213,9 @@ class _Tally:
             self.pairs.append((label, word))
 
     def rate(self, best: str) -> CorrectedRate | None:
-        """Compute the share of decided rows that are `best`, corrected if there are enough labels.
+        """Compute the share of decided rows whose verdict is `best`; None if no row is decided.
 
-        None if no row is decided.
+        The share is corrected by the labels if there are enough of them.
         """
         decided = _win_values(self.words.elements(), best)
         if not decided:
@@ -236,7 +239,7 @@ class _Tally:
         return as_judged.model_copy(update={"corrected": corrected.value, "low": low, "high": high})
 
     def group(self, value: str, best: str, *, is_labelled: bool) -> Group:
-        """Build the report's entry for the rows with this value of a column."""
+        """Build the report's entry for the rows that have this value in a column."""
         return Group(
             value=short_line(value, 80),
             rows=self.words.total(),
@@ -248,37 +251,37 @@ class _Tally:
     def needs(self, best: str) -> str | None:
         """Say how many more labels a corrected rate needs; None if there are enough.
 
-        It takes `LEAST_LABELS` of them, and among these both some that say `best` and some that don't.
+        There must be `LEAST_LABELS` labels, some that say `best` and some that don't.
         """
-        labels = len(self.pairs)
+        label_count = len(self.pairs)
         decided = self.words.total() - _count_undecided(self.words)
         if decided < LEAST_LABELS:
             return f"{counted(decided, 'row with a verdict is', 'rows with a verdict are')} too few"
-        labelled_best = sum(label == best for label, _ in self.pairs)
-        more = LEAST_LABELS - labels
-        why = f"{counted(labels, 'label is', 'labels are')} too few"
-        is_one_sided = labelled_best in (0, labels)  # also if there are no labels at all
-        if labels and is_one_sided:
+        best_label_count = sum(label == best for label, _ in self.pairs)
+        missing_count = LEAST_LABELS - label_count
+        reason = f"{counted(label_count, 'label is', 'labels are')} too few"
+        is_one_sided = best_label_count in (0, label_count)  # also if there are no labels at all
+        if label_count and is_one_sided:
             # We estimate the missing side's share from the judge's verdicts. It's at least the share that's
             # likely after `labels` draws without one (Laplace's rule of succession).
-            if labelled_best:
+            if best_label_count:
                 rows_of_other_side = decided - self.words[best]
-                why = f"no label says anything but {best}"
+                reason = f"no label says anything but {best}"
             else:
                 rows_of_other_side = self.words[best]
-                why = f"no label says {best}"
-            share = max(rows_of_other_side / decided, 1 / (labels + 2))
-            more = max(more, _draws_until_seen(share))
-        more = min(more, decided - labels)
-        if more > 0:
-            return f"{why}; {more} more would do"
-        return why if is_one_sided else None
+                reason = f"no label says {best}"
+            share = max(rows_of_other_side / decided, 1 / (label_count + 2))
+            missing_count = max(missing_count, _draws_until_seen(share))
+        missing_count = min(missing_count, decided - label_count)
+        if missing_count > 0:
+            return f"{reason}; {missing_count} more would do"
+        return reason if is_one_sided else None
 
 
 def _draws_until_seen(share: float) -> int:
-    """Compute how many rows to draw until one of a group with this share is among them.
+    """Compute how many rows to draw until one of them is probably from a group with this share of all rows.
 
-    It's meant to hold with the reports' usual confidence, `stats.LEVEL`.
+    Probably means with the reports' usual confidence, `stats.LEVEL`.
     """
     if share >= 1:
         return 1
@@ -327,7 +330,7 @@ class _Totals:
             for dimension, score in row.scores.items():
                 self.scores[dimension][f"{score:g}"] += 1
         elif row.word not in UNDECIDED:
-            self.ranks.append(row._replace(columns={}))
+            self.ranks.append(row._replace(columns={}))  # without its cells, which may be long
         _count_calls(self.tiers, self.judges, self.errors, row.columns)
 
     def dimensions(self) -> dict[str, dict[str, int]]:
@@ -432,7 +435,10 @@ def summarise(
 
 
 def _find_largest(groups: Mapping[str, _Tally]) -> list[tuple[str, _Tally]]:
-    """Sort groups of rows, the largest first, and return the first `MOST_SHOWN` with their values."""
+    """Return the `MOST_SHOWN` largest groups of rows, the largest first.
+
+    Each comes with the value of the column that its rows share.
+    """
 
     def count_rows(group: tuple[str, _Tally]) -> int:
         _, tally = group
@@ -472,7 +478,7 @@ class _Lists:
         self._least_bad: tuple[float, ...] | None = None
 
     def add(self, row: ResultRow, label: str | None) -> None:
-        """Put a row on the lists it belongs to, if it belongs to any."""
+        """Put a row on each of the report's lists that it belongs to."""
         self._row_count += 1
         if len(self._first_ids) < _FIRST:
             self._first_ids.append(short_line(row.row_id, 40))
@@ -491,6 +497,7 @@ class _Lists:
         average = number(row.columns.get("average"))
         if average is None:
             average = -1.0  # sorts before all scores
+        # The lowest ranks are the worst rows: rejected first, then low scores, then early rows.
         rank = OUTCOMES.index(row.word), average, self._row_count
         if self._least_bad is not None and rank > self._least_bad:
             return
@@ -501,14 +508,17 @@ class _Lists:
             self._least_bad, _ = self._worst[-1]
 
     def _compare_with_label(self, row: ResultRow, label: str) -> None:
-        """Keep a row, as long as there's room, if its verdict disagrees with its label."""
+        """Keep a row for the report if its verdict disagrees with its label, as long as there's room."""
         if row.word in UNDECIDED or agrees(label, row.word, binary=self.is_binary):
             return
         if len(self.wrong) < MOST_SHOWN:
             self.wrong.append(self._show(row, label=label))
 
     def _compare_with_second(self, row: ResultRow, word: str) -> None:
-        """Count a row of both results; keep it if `word`, its other verdict, differs and there's room."""
+        """Count a row that's in both results; `word` is its verdict in the second results.
+
+        The row is kept for the report if its two verdicts differ, as long as there's room.
+        """
         self._rows_in_both += 1
         if row.word in UNDECIDED or word in UNDECIDED:
             return
@@ -522,7 +532,10 @@ class _Lists:
         return [shown for _, shown in worst]
 
     def _show(self, row: ResultRow, label: str | None = None, second: str | None = None) -> Shown:
-        """Shorten a row for the report, with its label or its verdict in the second results."""
+        """Shorten a row for the report.
+
+        `label` is the row's label, and `second` its verdict in the second results.
+        """
         reasoning = str(row.columns.get("reasoning") or "")
         text = self._source.text_of(row)
         return Shown(
@@ -549,16 +562,16 @@ class _Lists:
     def difference(self, best: str) -> Difference:
         """Compute the difference in `best` rate between the two results, over rows decided in both.
 
-        Its value is None if there are no such rows.
+        The difference's value is None if there are no such rows.
         """
         name, second_words = self._second or ("", {})
         gaps = []
-        differing = 0
+        differing_count = 0
         for first_word, second_word in self._both_words:
-            first, second = _win_values((first_word, second_word), best)
-            gaps.append(second - first)
+            first_value, second_value = _win_values((first_word, second_word), best)
+            gaps.append(second_value - first_value)
             if first_word != second_word:
-                differing += 1
+                differing_count += 1
         value = None
         low = None
         high = None
@@ -577,7 +590,7 @@ class _Lists:
             value=value,
             low=low,
             high=high,
-            differing=differing,
+            differing=differing_count,
             rows_that_differ=self._differing,
             unmatched=unmatched,
         )
@@ -596,7 +609,7 @@ def _count_calls(
     errors: Counter[str],
     columns: Mapping[str, Any],
 ) -> None:
-    """Add a row's judge, its error and the calls in its record to these counts."""
+    """Add the judge, the error and the calls of a row to these counts."""
     error = columns.get("error")
     if error:
         errors[short_line(str(error), 200)] += 1
@@ -627,7 +640,10 @@ def _compare_with_labels(
     rows: _Lists,
     left_out: LeftOut | None,
 ) -> Labelled:
-    """Measure how well the verdicts agree with the labels; `pairs` are a label and a verdict each."""
+    """Measure how well the verdicts agree with the labels.
+
+    Each of `pairs` is a label and the verdict on the same row.
+    """
     agreement = _measure_agreement(pairs, labels, binary=rows.is_binary)
     return agreement.model_copy(
         update={
@@ -676,9 +692,9 @@ def _measure_agreement(
 def _compute_win_rates(
     ranks: Sequence[ResultRow],
 ) -> tuple[dict[str, WinRate], dict[str, dict[str, WinRate]]]:
-    """Compute each text's win rate, and for more than two texts also the rate for each pair of them.
+    """Compute each text's win rate, and for more than two texts also the win rate in each pair of texts.
 
-    Both are empty if there are no comparisons.
+    Both mappings are empty if there are no comparisons.
     """
     if not ranks:
         return {}, {}
@@ -690,18 +706,19 @@ def _compute_win_rates(
     rates = {letter: _win_rate(_win_values(words, letter)) for letter in letters}
     matrix = defaultdict[str, dict[str, WinRate]](dict)
     if len(letters) > 2:  # noqa: PLR2004 - of two, the rates say it
-        for one, other in combinations(letters, 2):
-            values = _compare_scores(ranks, one, other)
+        for first_letter, second_letter in combinations(letters, 2):
+            values = _compare_scores(ranks, first_letter, second_letter)
             if values:
-                matrix[one][other] = _win_rate(values)
-                matrix[other][one] = _win_rate([1 - value for value in values])
+                matrix[first_letter][second_letter] = _win_rate(values)
+                matrix[second_letter][first_letter] = _win_rate([1 - value for value in values])
     return rates, dict(matrix)
 
 
 def _compare_scores(ranks: Iterable[ResultRow], one: str, other: str) -> list[float]:
-    """List 1 for each row that scores `one` higher than `other`, 0 for lower, 0.5 for equal.
+    """Compare the scores of two texts in each row.
 
-    Rows without a score for both are left out.
+    A row gives 1 if `one` has the higher score, 0 if it has the lower one, and 0.5 if both are equal. Rows
+    that lack a score of either text are left out.
     """
     values = []
     for row in ranks:
@@ -729,10 +746,14 @@ def _win_rate(values: Sequence[float]) -> WinRate:
 
 
 def _sort_verdicts(words: Mapping[str, int]) -> dict[str, int]:
-    """Sort verdicts' counts: letters of texts first, then accept, improve and reject, undecided ones last."""
+    """Sort the counts of verdicts for display.
+
+    The letters of compared texts come first, then accept, improve and reject, and the undecided ones last.
+    """
     order = (*reversed(OUTCOMES), *UNDECIDED)
 
     def position(word: str) -> tuple[int, str]:
+        # -1, so that the letters of texts come before all words.
         index = order.index(word) if word in order else -1
         return index, word
 

@@ -167,7 +167,7 @@ def _scores_of_subjects(comparison: Mapping[str, Any]) -> dict[str, float] | Non
 
 
 def _deciding_models(comparison: Mapping[str, Any]) -> str | None:
-    """Name the models of the tier that decided, each once; None if no tier did."""
+    """Name the models of the tier that decided, each model once; None if no tier decided."""
     models: dict[str, None] = {}  # a dict keeps the order
     for answer in comparison["rounds"]:
         if answer["tier"] == comparison["judge_tier"]:
@@ -176,9 +176,9 @@ def _deciding_models(comparison: Mapping[str, Any]) -> str | None:
 
 
 def _choose_free_name(name: str, taken: TakenNames, columns: Mapping[str, Any]) -> str:
-    """Choose the name of an input column in OUT: its own, or `row.NAME` if that's taken.
+    """Choose the name that an input column gets in OUT: its own name, or `row.NAME` if OUT needs that name.
 
-    If the input has a column `row.NAME`, too, it becomes `row.row.NAME`, and so on.
+    If the input also has a column `row.NAME`, the result is `row.row.NAME`, and so on.
     """
     free_name = name
     while free_name in taken or (free_name != name and free_name in columns):
@@ -187,7 +187,10 @@ def _choose_free_name(name: str, taken: TakenNames, columns: Mapping[str, Any]) 
 
 
 def judge_named(columns: Mapping[str, Any]) -> str:
-    """Name the judge of a row of OUT by rubric, mode and model; "" if the row has no record of ours."""
+    """Name the judge of a row of OUT by rubric, mode and model, as `RUBRIC@VERSION, MODE, MODEL`.
+
+    "" if the row has no record of ours.
+    """
     judged = columns.get("judged")
     if not isinstance(judged, dict):
         return ""
@@ -195,12 +198,12 @@ def judge_named(columns: Mapping[str, Any]) -> str:
     if not is_ours:
         return ""
     rubric = judged.get("rubric") or {}
-    parts = [
+    name_parts = [
         f"{rubric.get('id')}@{rubric.get('version')}",
         judged.get("mode"),
         columns.get("model"),
     ]
-    return short_line(", ".join(str(part) for part in parts if part), _JUDGE_CHARS)
+    return short_line(", ".join(str(part) for part in name_parts if part), _JUDGE_CHARS)
 
 
 class Ids:
@@ -215,7 +218,7 @@ class Ids:
         self._table: sqlite3.Connection | None = None
 
     def add(self, row_id: str | int, number: int) -> int | None:
-        """Note a row's id. If an earlier row has the same id, returns that row's number, else None."""
+        """Note a row's id. If an earlier row has the same id, returns the number of that row, else None."""
         name = id_key(row_id)
         if self._table is not None:
             return _add_to(self._table, name, number)
@@ -388,7 +391,11 @@ class _File(Results):
             return self._kept(row_id, fingerprint)
 
     def _kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
-        """Note a row's position in the input. Returns its verdict in OUT; None if it's to be judged."""
+        """Note a row's position in the input, and return the row's verdict in OUT.
+
+        Returns None if the row must be judged: OUT doesn't have it, or has it without a verdict, or its
+        content has changed.
+        """
         self._rows_met += 1
         key = id_key(row_id)
         self._rows.execute(_NOTE_PLACE, (key, self._rows_met))
@@ -413,7 +420,7 @@ class _File(Results):
         return row
 
     def _append(self, row: Mapping[str, Any], raw: bytes) -> None:
-        """Write the line of a row, whole or not at all, and note its position; raises `InputError`."""
+        """Write a row's line, either whole or not at all, and note its position; raises `InputError`."""
         try:
             self._prepare_files()
             start = os.lseek(self._descriptor, 0, os.SEEK_END)
@@ -428,7 +435,7 @@ class _File(Results):
         if written < len(raw):  # the system gives a reason only if nothing at all could be written
             raise self._write_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         self._note(row, in_again_file=False, start=start, size=len(raw))
-        # Otherwise an interrupted call wrote a line that wasn't noted; `_put_in_order` will note it.
+        # If the file was longer, an interrupted call wrote a line unnoted; `_put_in_order` will note it.
         if start == self._end:
             self._end += len(raw)
 
@@ -442,7 +449,7 @@ class _File(Results):
             raise self._write_error(error) from None
 
     def _put_in_order(self) -> None:
-        """Put the lines in the order of the input, each once and sealed."""
+        """Bring the part file's lines into the order of the input, each row once and sealed."""
         self._clean_end()
         if os.fstat(self._descriptor).st_size > self._end:
             self._note_lines(self._part, in_again_file=False, start=self._end)
@@ -451,10 +458,10 @@ class _File(Results):
         self._again_file.unlink(missing_ok=True)
 
     def _is_in_order(self) -> bool:
-        """Whether the part file holds all lines without gaps, in the order of the input, and sealed."""
+        """Whether the part file has exactly the lines of all rows, in the input's order, and sealed."""
         end = 0
-        lines = self._rows.execute(_IN_ORDER.format("start IS NOT NULL"))
-        for _, in_again_file, start, size, sealed in lines:
+        noted_lines = self._rows.execute(_IN_ORDER.format("start IS NOT NULL"))
+        for _, in_again_file, start, size, sealed in noted_lines:
             if in_again_file or start != end:
                 return False
             if self._key and not sealed:
@@ -463,7 +470,7 @@ class _File(Results):
         return True
 
     def _write_table(self, writer: TableWriter, *, is_changed: bool) -> None:
-        """Write OUT from the lines, unless it already holds exactly these rows."""
+        """Write the table OUT from the lines of the part file, unless it already holds exactly these rows."""
         time_of_lines = self._part.stat().st_mtime_ns
         if not is_changed and self._time_written() == time_of_lines and self._is_own_file():
             return
@@ -497,7 +504,10 @@ class _File(Results):
         return 0
 
     def _is_own_file(self) -> bool:
-        """Whether OUT is the very file that this user wrote: a clone's file may have the same time."""
+        """Whether OUT is the very file that this user wrote here.
+
+        The time of a file can't tell, since a file that came with a clone may have the same time.
+        """
         try:
             file = self._stamp_file
             return file is not None and file.read_text(encoding="ascii") == self._stamp()
@@ -512,7 +522,7 @@ class _File(Results):
         return stamp
 
     def _check_table(self) -> None:
-        """Raise `UsageError` if OUT is a table, and may hold rows that the part file doesn't."""
+        """Raise `UsageError` if OUT is a table, and may hold rows that aren't in the part file."""
         written_at = self._time_written()
         is_table = self._writer is not None
         if not is_table or not written_at:
@@ -527,10 +537,14 @@ class _File(Results):
         raise UsageError(f"{self.name}: {problem}; {remedy}")
 
     def _equals_lines(self) -> bool:
-        """Whether OUT equals the table made from the lines. Times can't tell, because a copy has new ones."""
+        """Whether OUT equals the table that we'd write from the part file's lines.
+
+        We compare the content, because the times of files that were copied are new.
+        """
         assert self._writer is not None, "the caller has checked it"  # noqa: S101
         try:
             with tempfile.TemporaryDirectory() as folder:
+                # The ending stays, since the writer goes by it.
                 table = Path(folder) / f"table{self._path.suffix}"
                 # An earlier run may have written it with whole verdicts or without.
                 for left_out in ((), RECORD_COLUMNS):
@@ -547,7 +561,7 @@ class _File(Results):
         return write_error(self.name, str(self._path.parent), error)
 
     def _note_lines(self, path: Path, *, in_again_file: bool, start: int = 0) -> None:
-        """Note the lines of a file from byte `start` on; raises `UsageError` for a line that isn't ours."""
+        """Note the lines of a file, from byte `start` on; raises `UsageError` for a line that isn't ours."""
         with suppress(FileNotFoundError), path.open("rb") as file:
             file.seek(start)
             for number, line in enumerate(bounded_lines(file, _LONGEST), 1):
@@ -575,12 +589,15 @@ class _File(Results):
                     self._end = start
 
     def _refuse_other_run(self, row: Mapping[str, Any]) -> None:
-        """Raise `UsageError` for a row of a run with another name; a run without one continues any file."""
-        other = row.get(RUN)
-        may_continue = self._run is None or other is None or other == self._run
+        """Raise `UsageError` for a row of a run with another name than this run's.
+
+        A run without a name may continue any file, and a row without one may be continued by any run.
+        """
+        run_of_row = row.get(RUN)
+        may_continue = self._run is None or run_of_row is None or run_of_row == self._run
         if may_continue:
             return
-        problem = f"it has rows of the run {short_line(str(other), _JUDGE_CHARS)!r}"
+        problem = f"it has rows of the run {short_line(str(run_of_row), _JUDGE_CHARS)!r}"
         raise UsageError(f"{self.name}: {problem}; choose another --out, or lose them with --fresh")
 
     def _note(self, row: Mapping[str, Any], *, in_again_file: bool, start: int, size: int) -> None:
@@ -598,7 +615,11 @@ class _File(Results):
         self._rows.execute(_NOTE, values)
 
     def _clean_end(self) -> None:
-        """Cut off a torn last line, or add its missing line break; empty the files for a fresh run."""
+        """Prepare the part file's end for writing, once.
+
+        Cuts off an unfinished last line, or adds the line break that the last line lacks. A fresh run
+        empties the files.
+        """
         if self._has_written:
             return
         self._has_written = True
@@ -622,9 +643,10 @@ class _File(Results):
             self._rewrite(self._part, which="NOT in_again_file")
 
     def _rewrite(self, target: Path, which: str) -> None:
-        """Atomically replace one of the two files by the lines of some rows, in the order of the input.
+        """Atomically replace one of the two files with the lines of some rows, in the order of the input.
 
-        `which` is a condition in SQL that selects the rows.
+        `target` is the part file or the file of rows to judge again. `which` is a condition in SQL that
+        selects rows.
         """
         self._rows.execute("UPDATE rows SET moved = NULL")
         self._again_file.touch(0o600)
@@ -633,20 +655,20 @@ class _File(Results):
         try:
             with (
                 tables.replacing(target) as file,
-                self._part.open("rb") as part,
+                self._part.open("rb") as part_file,
                 self._again_file.open("rb") as again_file,
             ):
-                lines = self._rows.execute(_IN_ORDER.format(which))
-                for row_id, in_again_file, start, size, sealed in lines:
-                    source = again_file if in_again_file else part
+                noted_lines = self._rows.execute(_IN_ORDER.format(which))
+                for row_id, in_again_file, start, size, sealed in noted_lines:
+                    source = again_file if in_again_file else part_file
                     source.seek(start)
-                    line = source.read(size)
+                    raw_line = source.read(size)
                     if self._key and not sealed:  # the user trusts this row
-                        line = _dump_line(seals.sealed_row(json.loads(line), self._key))
-                    file.write(line)
+                        raw_line = _dump_line(seals.sealed_row(json.loads(raw_line), self._key))
+                    file.write(raw_line)
                     is_sealed = bool(self._key) or sealed
-                    self._rows.execute(_NOTE_MOVE, (new_start, len(line), is_sealed, row_id))
-                    new_start += len(line)
+                    self._rows.execute(_NOTE_MOVE, (new_start, len(raw_line), is_sealed, row_id))
+                    new_start += len(raw_line)
         finally:
             self._descriptor = outputs.open_to_append(str(self._part))
         self._rows.execute(
@@ -695,22 +717,27 @@ def part_file_of(table: Path) -> Path:
 
 
 def lines_behind(path: str) -> str:
-    """Return the path of the lines behind a table that leaves something out, else `path` itself.
+    """Return the path to read a results file from.
 
-    The lines have whole verdicts. If the table was changed or copied since, it's read itself.
+    A table may leave out whole verdicts, but the part file it was written from has them, so this is that
+    file's path. It's `path` itself for any other file, and for a table that was changed or copied since.
     """
     if not tables.is_lean(path):
         return path
-    part = part_file_of(Path(path))
+    part_file = part_file_of(Path(path))
     try:
-        is_as_written = Path(path).stat().st_mtime_ns == part.stat().st_mtime_ns
+        is_as_written = Path(path).stat().st_mtime_ns == part_file.stat().st_mtime_ns
     except (OSError, ValueError):
         return path
-    return str(part) if is_as_written else path
+    return str(part_file) if is_as_written else path
 
 
 def place_of(out: str) -> str:
-    """Resolve the path of a results file; raises `UsageError` for a clone's link, a pipe or a device."""
+    """Resolve the path of a results file.
+
+    Raises `UsageError` for a link that a clone brought, a pipe or a device, `InputError` if the path can't
+    be used.
+    """
     try:
         return outputs.place_of(out)
     except outputs.RefusedOutputError as error:
@@ -724,7 +751,7 @@ def place_of(out: str) -> str:
 
 
 def write_error(name: str, folder: str, error: OSError, option: str = "--out") -> InputError:
-    """Build the error for a file of results that can't be written, with what to do about it."""
+    """Build the error for a file of results that can't be written; it says what the user can do."""
     remedy = f"free space or choose another {option}; run the same command again to go on"
     if error.errno == errno.ENOENT:
         remedy = f"make its folder or choose another {option}"
@@ -734,7 +761,10 @@ def write_error(name: str, folder: str, error: OSError, option: str = "--out") -
 
 
 def _stamp_file_of(place: str) -> Path | None:
-    """Return the path of the file that identifies this user's table at `place`; None without a cache."""
+    """Return the path of the file that proves that this user wrote the table at `place`.
+
+    None if there's no cache folder.
+    """
     try:
         return Path(environment.RESULTS.make()) / environment.file_name_for(place)
     except OSError:
@@ -743,13 +773,13 @@ def _stamp_file_of(place: str) -> Path | None:
 
 @contextmanager
 def hold_alone(path: str, name: str, option: str = "--out") -> Iterator[None]:
-    """Lock the file that an option names against other runs.
+    """Lock the file that an option names, so that no other run writes to it.
 
-    Raises `UsageError` if another run has it, `InputError` if its folder can't be written.
+    Raises `UsageError` if another run has locked it, `InputError` if its folder can't be written.
     """
-    with ExitStack() as held:
+    with ExitStack() as held_lock:
         try:
-            held.enter_context(hold_beside(path))
+            held_lock.enter_context(hold_beside(path))
         except HeldError as error:
             raise UsageError(f"{name}: {error}; wait for it, or choose another {option}") from None
         except outputs.RefusedOutputError as error:
@@ -761,9 +791,10 @@ def hold_alone(path: str, name: str, option: str = "--out") -> Iterator[None]:
 
 
 def _open_temporary(table: str) -> sqlite3.Connection:
-    """Open a database with a table, in a file that SQLite removes when it's closed or the process dies.
+    """Open a temporary database with one table.
 
-    `table` is the SQL statement that creates the table.
+    `table` is the SQL statement that creates the table. SQLite removes the database's file when it's
+    closed, or when the process dies.
     """
     # For the path "", SQLite makes a temporary file.
     database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
@@ -778,7 +809,10 @@ def _dump_line(row: Mapping[str, Any]) -> bytes:
 
 
 def _parse_line(raw: bytes) -> tuple[dict[str, Any] | None, bool]:
-    """Parse a line into a row of OUT, None for any other line; the flag says if it isn't JSON."""
+    """Parse a line into a row of OUT. Returns None instead of a row for a line that isn't ours.
+
+    The flag is True if the line isn't even JSON.
+    """
     try:
         row = json.loads(raw)
     except (ValueError, RecursionError):

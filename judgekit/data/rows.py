@@ -56,9 +56,9 @@ class RowFiles:
 
     @classmethod
     def at(cls, path: str) -> Self:
-        """Find a file, the files in a folder, or those at an address such as s3://bucket/folder.
+        """Find a file, the files in a folder, or the files at an address such as s3://bucket/folder.
 
-        In a folder we leave out hidden files, files below hidden folders, and links, because these may lead
+        Hidden files and files below hidden folders are left out. So are links, because they may lead
         anywhere on this machine. Raises `InputError`.
         """
         with _readable(path):
@@ -107,9 +107,10 @@ class RowFiles:
     def numbered(
         self, row: DataRow | UnreadableRow, before: int, path: str
     ) -> DataRow | UnreadableRow:
-        """Renumber a file's row for the whole dataset, in which `before` rows precede the file.
+        """Give a row of a file its number in the whole dataset.
 
-        If there are several files, an unreadable row also names its file.
+        `before` is the number of rows in earlier files. If there are several files, an unreadable row also
+        names its file.
         """
         is_header = row.number == 0
         number = 0 if is_header else row.number + before
@@ -119,7 +120,10 @@ class RowFiles:
 
 
 def file_system(address: str) -> tuple[FileSystem, str]:
-    """Find the file system of a folder or an address, and the path in it; raises pyarrow's errors."""
+    """Find the file system that a folder or an address belongs to, and the path in that file system.
+
+    Raises pyarrow's errors.
+    """
     parquet_module(address, "an address")
     from pyarrow.fs import FileSystem, LocalFileSystem  # noqa: PLC0415 - the extra
 
@@ -208,7 +212,7 @@ class Rows:
 
 
 def open_rows(path: str, stdin: BinaryIO, reading: Reading | None = None) -> Rows:
-    """Open the rows of a file, a folder or an address, or for `-` of JSON on standard input.
+    """Open the rows of a file, a folder or an address. For `-`, opens the JSON on standard input.
 
     Raises `InputError`.
     """
@@ -222,14 +226,14 @@ def open_rows(path: str, stdin: BinaryIO, reading: Reading | None = None) -> Row
         is_one_file = not (Path(path).is_dir() or "://" in path)
         if is_one_file:
             _require_rows_file(path)
-        first = _file_with_types(files)
-        with files.opened(first) as file:
-            schema = check_file(file, first, reading)
+        first_path = _file_with_types(files)
+        with files.opened(first_path) as file:
+            schema = check_file(file, first_path, reading)
     return Rows(path, files.rows, schema, can_split=files.can_split)
 
 
 def _require_rows_file(path: str) -> None:
-    """Raise `InputError` for a file of an unknown kind, and for anything but a regular file."""
+    """Raise `InputError` for a file whose ending we don't know, and for anything but a regular file."""
     if find_source(path) is None:
         expected = f"{', '.join(ENDINGS)}, a folder, or - for JSON Lines on standard input"
         raise InputError(f"{path}: unknown ending of a file of rows; expected {expected}")
@@ -246,7 +250,7 @@ def _file_with_types(files: RowFiles) -> str:
 
 
 def file_of(path: str) -> str:
-    """Cut the name of a table off a path."""
+    """Return the path of the file, without the name of a table in it, as in `FILE::TABLE`."""
     source = find_source(path)
     if source is not None and source.has_tables:
         path, _ = split_table(path)
@@ -259,7 +263,10 @@ def source_of(path: str) -> Source:
 
 
 def check_file(file: BinaryIO, name: str, reading: Reading) -> pa.Schema | None:
-    """Refuse a file whose beginning shows another kind; returns its columns' types if they have any."""
+    """Refuse a file whose beginning shows that it's of another kind than its name says.
+
+    Returns the types of its columns, if the file says any.
+    """
     source = source_of(name)
     if source.is_text:
         file = open_as_utf_8(file, name, reading)
@@ -267,9 +274,9 @@ def check_file(file: BinaryIO, name: str, reading: Reading) -> pa.Schema | None:
 
 
 def rows_in(file: BinaryIO, name: str, reading: Reading | None = None) -> Stream:
-    """Yield the rows of an open file; the ending of its name gives the kind.
+    """Yield the rows of an open file, whose kind is given by the ending of its name.
 
-    Raises `InputError` for a file of another kind.
+    Raises `InputError` if the file is of another kind.
     """
     reading = reading or Reading()
     source = source_of(name)
@@ -279,7 +286,10 @@ def rows_in(file: BinaryIO, name: str, reading: Reading | None = None) -> Stream
 
 
 def _rows_of_stdin(stdin: BinaryIO, reading: Reading) -> Stream:
-    """Yield the rows of JSON Lines, or of a JSON document that is a list or takes several lines."""
+    """Yield the rows of JSON Lines, or of a single JSON document.
+
+    It's a single document if it begins with a list, or if its first line is only `{`.
+    """
     name = "standard input"
     file = open_as_utf_8(stdin, name, reading)
     head = head_of(file).removeprefix(codecs.BOM_UTF8).lstrip()
@@ -292,9 +302,9 @@ def _rows_of_stdin(stdin: BinaryIO, reading: Reading) -> Stream:
 
 @contextmanager
 def _readable(name: str) -> Iterator[None]:
-    """Turn errors of the system and of pyarrow while reading the input `name` into `InputError`."""
+    """Turn errors that the system or pyarrow raise while the input `name` is read into `InputError`."""
     try:
         yield
     except (OSError, ValueError) as error:  # a path with a NUL is a `ValueError`
-        why = getattr(error, "strerror", None) or short_line(str(error), 200)
-        raise InputError(f"{name}: cannot be read ({why})") from None
+        reason = getattr(error, "strerror", None) or short_line(str(error), 200)
+        raise InputError(f"{name}: cannot be read ({reason})") from None

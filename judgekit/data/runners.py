@@ -39,9 +39,9 @@ MANY_ROWS = 1_000
 
 
 def kind_of(subject: Document | ComparisonInput) -> tuple[int, int] | None:
-    """Return the key by which subjects share a judge.
+    """Return a key for the kind of a subject: subjects of the same kind have the same judge.
 
-    It's None for a document; for texts to compare, it's their number and the number of different ones.
+    The key is None for a document. For texts to compare it's their number, and how many of them differ.
     """
     if isinstance(subject, Document):
         return None
@@ -54,9 +54,9 @@ def judges(
     request: JudgeRequest,
     adapt: Callable[[Any], Any] = lambda judge: judge,
 ) -> Callable[[Document | ComparisonInput], Any]:
-    """Return a function that finds the judge of a subject, and makes it the first time.
+    """Return a function that finds a subject's judge. It makes each judge the first time it's needed.
 
-    There's one judge for each kind of subject (`kind_of`); `adapt` changes it after it's made.
+    There's one judge for each kind of subject (`kind_of`). Each new judge is passed through `adapt`.
     """
     judges_by_kind = {}
 
@@ -83,9 +83,10 @@ async def judged(
     in_order: bool,
     is_ready: bool = False,
 ) -> AsyncGenerator[tuple[PendingRow, Record | None], None]:
-    """Judge rows in this process, and yield each with its record (None if it can't be judged).
+    """Judge rows in this process, and yield each row with its record.
 
-    `is_ready` says that the rows can be read without waiting.
+    The record is None if the row can't be judged. `is_ready` says that the rows can be read without
+    waiting.
     """
     stream = judgements(rows, project, request, at_once, in_order=in_order, is_ready=is_ready)
     async with aclosing(stream):
@@ -151,13 +152,14 @@ async def judged_rows(
     *,
     in_order: bool,
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Judge `rows` in this process, and yield a row of results for each, until the cost limit is reached.
+    """Judge `rows` in this process, and yield a row of results for each.
 
-    Raises `InputError` for a row that isn't a mapping, and the errors of `open_dataset`.
+    Ends early if the cost limit is reached. Raises `InputError` for a row that isn't a mapping, and the
+    errors of `open_dataset`.
     """
     dataset, _, _ = open_dataset(Mappings(rows), options, project, request)
-    nowhere = Results(lambda _: None)
-    run = DatasetRun(dataset=dataset, results=nowhere, max_cost_usd=request.max_cost_usd)
+    discarded_results = Results(lambda _: None)
+    run = DatasetRun(dataset=dataset, results=discarded_results, max_cost_usd=request.max_cost_usd)
     stream = judged(run.pending(), project, request, at_once, in_order=in_order)
     async with aclosing(stream):
         async for row, record in stream:
@@ -169,7 +171,10 @@ async def judged_rows(
 
 
 def here(project: Path, request: JudgeRequest, at_once: int, *, is_ready: bool = False) -> Runner:
-    """Build a runner that judges rows in this process; `is_ready` rows can be read without waiting."""
+    """Build a runner that judges rows in this process.
+
+    `is_ready` says that the rows can be read without waiting.
+    """
 
     def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
         async def run() -> None:
@@ -193,17 +198,20 @@ def by_engine(
     *,
     is_ready: bool = False,
 ) -> Runner:
-    """Build a runner that lets the engine judge rows, and judges the remaining ones in this process."""
+    """Build a runner that lets the engine judge rows.
+
+    Rows that the engine can't judge are judged in this process.
+    """
     subject_key = "document" if task == "judge" else "comparison"
 
     def runner(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
         carried = client.carried(str(project))
         # All rows share the beginning of the body, so it's made only once.
-        shared = json.dumps({**carried, "wish": request.model_dump()}).removesuffix("}")
+        shared_beginning = json.dumps({**carried, "wish": request.model_dump()}).removesuffix("}")
 
         def body(row: PendingRow) -> bytes:
             subject = None if row.subject is None else row.subject.body()
-            return f'{shared}, "{subject_key}": {json.dumps(subject)}}}'.encode()
+            return f'{shared_beginning}, "{subject_key}": {json.dumps(subject)}}}'.encode()
 
         def judgeable() -> Iterator[PendingRow]:
             """Yield the rows with something to judge, and finish the others."""

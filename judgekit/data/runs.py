@@ -79,25 +79,25 @@ class Tally:
         return self.refused >= HOPELESS and self.refused == self.sent
 
     def add(self, other: Tally) -> None:
-        """Add another tally's counts; a word or flag that's already set stays."""
-        for part in fields(Tally):
-            ours = getattr(self, part.name)
-            theirs = getattr(other, part.name)
+        """Add another tally's counts to this one. A text or flag that's already set here stays."""
+        for tally_field in fields(Tally):
+            ours = getattr(self, tally_field.name)
+            theirs = getattr(other, tally_field.name)
             if isinstance(ours, Counter | set):
                 ours.update(theirs)
             elif isinstance(ours, str | bool):  # before the sum, because a bool is an int, too
                 is_set = bool(ours)
-                setattr(self, part.name, ours if is_set else theirs)
+                setattr(self, tally_field.name, ours if is_set else theirs)
             else:  # a number, or `Deciders`
-                setattr(self, part.name, ours + theirs)
+                setattr(self, tally_field.name, ours + theirs)
 
     def take_counts(self) -> Tally:
         """Take the counts since the last call, and start again from zero."""
         counted = Tally()
         counted.add(self)
         empty = Tally()
-        for part in fields(Tally):
-            setattr(self, part.name, getattr(empty, part.name))
+        for tally_field in fields(Tally):
+            setattr(self, tally_field.name, getattr(empty, tally_field.name))
         return counted
 
 
@@ -134,24 +134,26 @@ class DatasetRun(Tally):
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def pending(self) -> Iterator[PendingRow]:
-        """Yield the rows without a verdict in OUT, also those that can't be judged.
+        """Yield the rows that have no verdict in OUT yet, also those that can't be judged.
 
-        After an unreadable row no more rows are yielded: the rest is read only to count such rows, and
-        `problem` becomes the error. Ends early when the run is stopped.
+        After an unreadable row, no more rows are yielded. The rest is read only to count unreadable rows,
+        and `problem` becomes the error. Ends early when the run is stopped.
         """
-        first_bad = None
-        bad = 0
+        first_unreadable = None
+        unreadable_count = 0
         for row in self.dataset:
             if self.stopped.is_set():
                 return
             if isinstance(row, UnreadableRow):
-                if first_bad is None:
-                    first_bad = row
-                bad += 1
-            elif first_bad is None and self._take(row):
+                if first_unreadable is None:
+                    first_unreadable = row
+                unreadable_count += 1
+            elif first_unreadable is None and self._take(row):
                 yield row
-        if first_bad is not None:
-            self.problem = unreadable_error(self.dataset.name, first_bad, bad - 1)
+        if first_unreadable is not None:
+            self.problem = unreadable_error(
+                self.dataset.name, first_unreadable, unreadable_count - 1
+            )
 
     def _take(self, pending: PendingRow) -> bool:
         """Count a row as kept or at work; True if it's to be judged."""
@@ -159,7 +161,10 @@ class DatasetRun(Tally):
         return not is_kept and self.start()
 
     def keep(self, pending: PendingRow) -> str | None:
-        """Count a row as kept if OUT has its verdict, and return that; None if it's to be judged."""
+        """Return the verdict that OUT has on a row, and count the row as kept.
+
+        None if the row must be judged.
+        """
         with self._lock:
             word = self.results.kept(pending.row_id, pending.fingerprint)
             if word is not None:
@@ -169,7 +174,7 @@ class DatasetRun(Tally):
             return word
 
     def start(self) -> bool:
-        """Count a row as at work; returns False, and counts none, if the money is spent."""
+        """Count a row as being judged. Returns False, and doesn't count the row, if the money is spent."""
         with self._lock:
             if self._is_money_spent():
                 return False
@@ -177,7 +182,7 @@ class DatasetRun(Tally):
             return True
 
     def _is_money_spent(self) -> bool:
-        """Whether the judged rows, and those at work at their mean cost, reach the limit; sets `is_spent`."""
+        """Whether the money is spent, if each row being judged costs as much as the mean. Sets `is_spent`."""
         if self.max_cost_usd is not None:
             priced_rows = self.judged - self.unpriced
             mean = self.spent_usd / priced_rows if priced_rows else 0.0
@@ -189,9 +194,10 @@ class DatasetRun(Tally):
     def on_record(
         self, pending: PendingRow, record: Record | None, *, is_paid: bool = False
     ) -> dict[str, Any]:
-        """Write the result of a row, and return it; `record` is None if the row can't be judged.
+        """Write the result of a row, and return it. `record` is None if the row can't be judged.
 
-        If it `is_paid`, `note_calls` has already counted the calls behind it.
+        With `is_paid`, the calls behind the record were already counted by `note_calls`, and aren't counted
+        again.
         """
         written = result(
             pending.row,
@@ -251,7 +257,10 @@ class DatasetRun(Tally):
                 self.refusal = error
 
     def _is_same_refusal(self, message: str) -> bool:
-        """Whether a request is refused in the first one's words; else the row's own text may be the cause."""
+        """Whether a provider refuses a request in the same words as the run's first refused request.
+
+        If the words differ, the text of the row may be the cause.
+        """
         words = _NUMBERS.sub("N", message)  # such as the length of the text
         if not self.refused_words:
             self.refused_words = words
@@ -277,7 +286,7 @@ class DatasetRun(Tally):
         return ConfigError(f"stopped: {why}; mend that, and run the same again to go on")
 
     def _count(self, row: DataRow, word: str) -> None:
-        """Count a verdict, and its pair with the row's label if there's one."""
+        """Count a verdict. If the row has a label, also count the pair of label and verdict."""
         self.verdict_counts[word] += 1
         label = self.expected(row)
         if label is not None:

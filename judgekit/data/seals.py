@@ -58,13 +58,13 @@ def what_of(written: str) -> str:
 
 
 def state_key() -> str | None:
-    """Read the key, or make it the first time; None if the user's folder can't be written.
+    """Read the user's key, or make it the first time. None if the user's folder can't be written.
 
     Raises `ConfigError` for a key that others can guess or read.
     """
-    named = environment.environ().get(VARIABLE, "")
-    if named:
-        key = named.strip()
+    key_in_environment = environment.environ().get(VARIABLE, "")
+    if key_in_environment:
+        key = key_in_environment.strip()
         problem = _describe_weakness(key)
         if problem:
             raise ConfigError(f"{problem}; use {_SHORTEST} or more random ones", key=VARIABLE)
@@ -72,11 +72,11 @@ def state_key() -> str | None:
     path = Path(environment.STATE_KEY.path())
     try:
         environment.private_folder(str(path.parent))
-        kept = outputs.write_once(str(path), secrets.token_hex(32).encode())
+        key_in_file = outputs.write_once(str(path), secrets.token_hex(32).encode())
         mode = path.stat().st_mode
     except OSError:
         return None
-    key = kept.decode("utf-8", "replace").strip()
+    key = key_in_file.decode("utf-8", "replace").strip()
     problem = _describe_weakness(key)
     if problem:
         remedy = "delete the file, and the next run makes a new key"
@@ -93,9 +93,9 @@ def _describe_weakness(key: str) -> str:
     """Say why a key can be guessed; "" if it doesn't look weak."""
     if len(key) < _SHORTEST:
         return f"expected at least {_SHORTEST} characters, got {len(key)}"
-    different = len(set(key))
-    if different < _FEWEST_DIFFERENT:
-        return f"expected at least {_FEWEST_DIFFERENT} different characters, got {different}"
+    different_chars = len(set(key))
+    if different_chars < _FEWEST_DIFFERENT:
+        return f"expected at least {_FEWEST_DIFFERENT} different characters, got {different_chars}"
     return ""
 
 
@@ -136,7 +136,10 @@ def are_cells_valid(cells: Mapping[str, Any], key: str | None) -> bool:
 def _add_seal(
     row: Mapping[str, Any], key: str | None, kind: str, content: object
 ) -> dict[str, Any]:
-    """Copy a row with the seal of its content behind the fingerprint; without a key, it gets no seal."""
+    """Copy a row, with the seal of its content added behind the fingerprint.
+
+    Without a key, the copy gets no seal.
+    """
     fingerprint = what_of(str(row[FINGERPRINT]))
     if key:
         fingerprint += f".{seal_of(key, kind, content)}"
@@ -149,10 +152,10 @@ def _seal_in(row: Mapping[str, Any]) -> str:
 
 
 def _line_content(row: Mapping[str, Any]) -> list[str]:
-    """List the content of a JSON line for its seal: every name with its own value.
+    """List the content of a JSON line that its seal covers: every name with its own value.
 
-    Two rows that read differently never give the same list. If we shortened names or sorted cells, a column
-    of the data could change places with our verdict.
+    Two rows that differ never give the same list. If we shortened names or sorted cells, a column of the
+    data could change places with our verdict.
     """
     others = {name: value for name, value in row.items() if name != FINGERPRINT}
     text = json.dumps(others, ensure_ascii=False, sort_keys=True)
@@ -160,10 +163,10 @@ def _line_content(row: Mapping[str, Any]) -> list[str]:
 
 
 def _cells_content(cells: Mapping[str, Any]) -> list[Any]:
-    """List the content of a Parquet row for its seal: each column's name with its cell as text.
+    """List the content of a Parquet row that its seal covers: each column's name with its cell as text.
 
-    It's text because a column may get a wider type when files are joined, and numbers then turn into text.
-    An empty cell is null.
+    The cells are covered as text, because a column may get a wider type when files are joined, and numbers
+    then turn into text. Empty cells and the fingerprint are left out.
     """
     filled = []
     for name, value in cells.items():
@@ -179,7 +182,10 @@ def _hash_in(row: Mapping[str, Any]) -> str:
 
 
 def _cell_text(value: object) -> str | None:
-    """Convert a cell to a text that stays the same when its column gets a wider type; None if it's empty."""
+    """Convert a cell to a text that stays the same if its column gets a wider type. None if it's empty.
+
+    For example, 5 and 5.0 both become "5".
+    """
     if value is None:
         return None
     if isinstance(value, str):
@@ -187,8 +193,10 @@ def _cell_text(value: object) -> str | None:
     else:
         text = json.dumps(value, ensure_ascii=False, default=str)
     text = _encodable(text)
-    whole = _WHOLE_NUMBER.fullmatch(text)  # a column of numbers with a fraction holds 5 as 5.0
-    return whole[1] if whole else text
+    whole_number = _WHOLE_NUMBER.fullmatch(
+        text
+    )  # a column of numbers with a fraction holds 5 as 5.0
+    return whole_number[1] if whole_number else text
 
 
 def _encodable(text: str) -> str:
@@ -197,9 +205,11 @@ def _encodable(text: str) -> str:
 
 
 def refused(name: str, unsealed: int, thing: str = "row", things: str = "rows") -> UsageError:
-    """Build the error for state that this user's key didn't seal; nothing has been sent yet."""
+    """Build the error for entries that this user's key didn't seal. It's raised before anything is sent."""
     verb = "does" if unsealed == 1 else "do"
     problem = f"{counted(unsealed, thing, things)} {verb} not verify"
-    why = f"edited, or written by an earlier version, by another user or under another {VARIABLE}"
+    possible_reasons = (
+        f"edited, or written by an earlier version, by another user or under another {VARIABLE}"
+    )
     remedy = "keep them as they are with --trust-results, or judge all again with --fresh"
-    return UsageError(f"{name}: {problem} ({why}); nothing was sent; {remedy}")
+    return UsageError(f"{name}: {problem} ({possible_reasons}); nothing was sent; {remedy}")

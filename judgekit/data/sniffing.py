@@ -53,7 +53,7 @@ def describe_delimiter(delimiter: str) -> str:
 
 
 def head_of(file: BinaryIO) -> bytes:
-    """Peek at the first bytes of a file; reading starts at the beginning afterwards."""
+    """Peek at the first bytes of a file: reading still starts at the beginning. b"" if that's impossible."""
     if hasattr(file, "peek"):
         head: bytes = file.peek(_HEAD)  # may return more, or fewer
         return head[:_HEAD]
@@ -82,7 +82,10 @@ class TextKind(NamedTuple):
 
 
 def recognise_text(head: bytes, codec: str | None = None) -> TextKind:
-    """Recognise the kind of a text by its first bytes, unless a `codec` is given; UTF-8 if in doubt."""
+    """Recognise the encoding and the line ends of a text by its first bytes.
+
+    If a `codec` is given, that's the encoding. If in doubt, it's UTF-8.
+    """
     if codec is None:
         encoding, codec = _recognise_encoding(head)
     else:
@@ -103,7 +106,7 @@ def refuse_others(head: bytes, name: str) -> None:
 
 
 def _recognise_encoding(head: bytes) -> tuple[str, str]:
-    """Return the name of the encoding, and its codec."""
+    """Recognise a text's encoding by its first bytes. Returns the encoding's name and its Python codec."""
     for mark, encoding, codec in _MARKS:
         if head.startswith(mark):
             return encoding, codec
@@ -131,30 +134,33 @@ def _share_of_zeros(some_bytes: bytes) -> float:
 
 
 def _is_windows_1252(head: bytes) -> bool:
-    """Whether a text has Windows-1252 letters but none in UTF-8; else it may be UTF-8 with a damaged byte."""
+    """Whether a text probably is Windows-1252: some bytes aren't UTF-8, and no letter is one in UTF-8.
+
+    If there are letters in UTF-8 too, the text may be UTF-8 with a damaged byte.
+    """
     if head.isascii():
         return False
     # The head may end in the middle of a character: that isn't damage.
     text = codecs.getincrementaldecoder("utf-8")("replace").decode(head)
-    others = {char for char in text if not char.isascii()}
-    is_damaged = "\ufffd" in others  # the character that replaces bytes that aren't UTF-8
-    has_letters_in_utf_8 = bool(others - {"\ufffd", "\ufeff"})
+    foreign_chars = {char for char in text if not char.isascii()}
+    is_damaged = "\ufffd" in foreign_chars  # the character that replaces bytes that aren't UTF-8
+    has_letters_in_utf_8 = bool(foreign_chars - {"\ufffd", "\ufeff"})
     if not is_damaged or has_letters_in_utf_8:
         return False
     try:
-        signs = [char for char in head.decode("cp1252") if not char.isascii()]
+        foreign_signs = [char for char in head.decode("cp1252") if not char.isascii()]
     except UnicodeDecodeError:
         return False
-    likely = sum(char in _LIKELY_SIGNS for char in signs)
-    return likely > len(signs) / 2
+    likely_count = sum(char in _LIKELY_SIGNS for char in foreign_signs)
+    return likely_count > len(foreign_signs) / 2
 
 
 def _has_bare_returns(head: bytes) -> bool:
-    """Whether lines end as on old Macs: more than one line, and no LF among them."""
+    """Whether lines end with a bare CR, as on old Macs: there's more than one line, and no LF."""
     if b"\n" in head or b"\r" not in head:
         return False
-    lines = [line for line in head.split(b"\r") if line.strip()]
-    return len(lines) > 1
+    filled_lines = [line for line in head.split(b"\r") if line.strip()]
+    return len(filled_lines) > 1
 
 
 def no_utf_8(byte: int) -> str:
@@ -163,7 +169,7 @@ def no_utf_8(byte: int) -> str:
 
 
 def find_delimiter(head: bytes, usual: str, name: str) -> str:
-    """Find the delimiter of a header: the usual one, or else the only other one that fits.
+    """Find the delimiter of a header: the usual delimiter, or else the only other one that fits.
 
     Raises `InputError` if several others fit.
     """
@@ -171,17 +177,17 @@ def find_delimiter(head: bytes, usual: str, name: str) -> str:
     header = raw_header.decode("utf-8", "replace").strip("\r")
     if not header or _count_cells(header, usual) > 1:
         return usual
-    others = []
-    for other in _DELIMITERS:
-        if other != usual and _count_cells(header, other) > 1:
-            others.append(other)
-    if len(others) > 1:
-        got = " and ".join(_DELIMITERS[other] for other in others)
+    fitting_delimiters = []
+    for delimiter in _DELIMITERS:
+        if delimiter != usual and _count_cells(header, delimiter) > 1:
+            fitting_delimiters.append(delimiter)
+    if len(fitting_delimiters) > 1:
+        names_of_fitting = " and ".join(_DELIMITERS[delimiter] for delimiter in fitting_delimiters)
         raise InputError(
-            f"{name}: the header: expected {_DELIMITERS[usual]} between cells, got {got}; "
+            f"{name}: the header: expected {_DELIMITERS[usual]} between cells, got {names_of_fitting}; "
             "name it with --delimiter"
         )
-    return others[0] if others else usual
+    return fitting_delimiters[0] if fitting_delimiters else usual
 
 
 def _count_cells(line: str, delimiter: str) -> int:

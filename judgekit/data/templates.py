@@ -30,15 +30,15 @@ class Template(NamedTuple):
         return [part.column for part in self.parts if part.column]
 
     def fill(self, read: Callable[[str], str]) -> str:
-        """Fill in the text that `read` returns for each column.
+        """Fill the template with the text that `read` returns for each column.
 
-        Further lines of a value are indented, so that none can pass for a line of the template.
+        Further lines of a text are indented, so that none of them can pass for a line of the template.
         """
         text = ""
-        for part in self.parts:
-            text += part.words
-            if part.column:
-                text += read(part.column).strip().replace("\n", "\n  ")
+        for template_part in self.parts:
+            text += template_part.words
+            if template_part.column:
+                text += read(template_part.column).strip().replace("\n", "\n  ")
         return text
 
 
@@ -46,7 +46,7 @@ def parse_template(text: str) -> Template:
     """Parse a template; raises `UsageError` if it can't be filled, or has nothing to fill."""
     for escape, sign in _ESCAPES.items():
         text = text.replace(escape, sign)
-    parts = []
+    template_parts = []
     try:
         for words, name, form, conversion in string.Formatter().parse(text):
             # For Python, `!` and `:` end a name, but they may belong to a column's name.
@@ -58,11 +58,11 @@ def parse_template(text: str) -> Template:
             has_braces = name is not None
             if has_braces and not column:
                 raise UsageError("--template: expected a column between { and }, got nothing")
-            parts.append(Part(words, column))
+            template_parts.append(Part(words, column))
     except ValueError as error:
         problem = f"expected columns between {{ and }}, such as {{question}} ({error})"
         raise UsageError(f"--template: {problem}; write {{{{ for a brace") from None
-    template = Template(parts)
+    template = Template(template_parts)
     if not template.columns:
         raise UsageError("--template: expected a column in braces, such as 'Question: {question}'")
     return template

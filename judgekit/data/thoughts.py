@@ -14,7 +14,10 @@ class Thoughts:
         self.count = 0
 
     def drop(self, text: str) -> str:
-        """Cut off the closed block that begins an output; a text without one stays as it is."""
+        """Cut off the block of thoughts that begins an output, if it's closed.
+
+        Any other text stays as it is.
+        """
         block = _BLOCK.match(text)
         if block is None:
             return text

@@ -38,7 +38,7 @@ class UntilRun:
     """Judges rows in a random order, and ends when the answer is certain enough or no row is left."""
 
     def __init__(self, job: UntilJob, work: DatasetRun) -> None:
-        """Raise `ConfigError` without a key, `InputError` if the nonce can't be kept beside OUT."""
+        """Raise `ConfigError` without a key, `InputError` if the nonce can't be written beside OUT."""
         self._job = job
         self._work = work
         self._order = draw_order(job.rows, _open_draws(job))[: job.limit]
@@ -47,36 +47,42 @@ class UntilRun:
         self.answer = Answer(job.condition, len(job.rows))
 
     def __call__(self) -> None:
-        """Judge rows in waves. Rows at work when the answer is certain are finished: they're paid for."""
+        """Judge rows in waves until the answer is certain.
+
+        Rows that are being judged at that moment are finished, because they're paid for.
+        """
         self._note_kept()
         pending = self._pending()
         while True:
             size = choose_wave(self.answer.count, self._job.at_once)
-            first = next(pending, None)
-            if first is None:
+            first_row = next(pending, None)
+            if first_row is None:
                 return
-            wave = chain([first], islice(pending, size - 1))
+            wave = chain([first_row], islice(pending, size - 1))
             self._job.runner(wave, self._on_record)
 
     def _note_kept(self) -> None:
-        """Note the verdicts that OUT already has. Rows are passed in the input's order, which OUT keeps."""
+        """Note the verdicts that OUT already has.
+
+        Rows are looked up in the order of the input, because OUT keeps the order of these calls.
+        """
         for row in self._job.rows:
             word = self._work.keep(row)
-            place = self._places.get(id_key(row.row_id))
-            if word is not None and place is not None:
-                self._kept.add(place)
-                self.answer.note(place, word)
+            position = self._places.get(id_key(row.row_id))
+            if word is not None and position is not None:
+                self._kept.add(position)
+                self.answer.note(position, word)
 
     def _pending(self) -> Iterator[PendingRow]:
-        """Yield the rows that OUT doesn't have yet, in the random order, until the condition is settled.
+        """Yield the rows that OUT doesn't have yet, in random order, until the answer is certain.
 
-        Also ends when the run is stopped, or the money is spent.
+        Also ends when the run is stopped, or when the money is spent.
         """
-        for place, row in enumerate(self._order):
+        for position, row in enumerate(self._order):
             is_settled = self.answer.holds is not None
             if is_settled or self._work.stopped.is_set():
                 return
-            if place in self._kept:
+            if position in self._kept:
                 continue
             if not self._work.start():
                 return
@@ -88,27 +94,28 @@ class UntilRun:
 
 
 def choose_wave(rows: int, at_once: int) -> int:
-    """Choose the size of the next wave after `rows` rows; all of it is judged before another begins.
+    """Choose the size of the next wave of rows, after `rows` rows were judged.
 
-    A slow row holds up the count of those behind it. Without waves the others would run far ahead of it, and
-    we'd pay for rows that may never be needed: with 64 at a time and slow rejections, 30 % of the rows of
-    recorded judges instead of 6 %. Growing waves take little more time in a long run.
+    A wave is judged to its end before the next begins. Without waves, one slow row would hold up the answer
+    while the rows behind it were judged and paid for, though they may never be needed. With 64 rows at a
+    time and slow rejections, that was 30 % of the rows of recorded judges, and 6 % with waves. Since waves
+    grow, they take little more time in a long run.
     """
     return max(at_once, rows // 2)
 
 
 def draw_order(rows: Sequence[PendingRow], draws: Draws) -> list[PendingRow]:
-    """Put rows into a random order that depends on all of them: if one changes, the order does.
+    """Put rows into a random order that depends on all of them: if one row changes, so does the order.
 
-    Otherwise somebody who saw which rows were judged could make the others worse, and the same rows would be
-    drawn to stand for them again.
+    Otherwise somebody who saw which rows were judged could make the other rows worse, and the same good
+    rows would be drawn again.
     """
     purpose = f"order of {fingerprint_rows(rows)}"
     return sorted(rows, key=lambda row: draws.draw(row.row_id, purpose))
 
 
 def _open_draws(job: UntilJob) -> Draws:
-    """Return the source of random numbers: with OUT, a second run draws the same order again."""
+    """Return the source of random numbers. If the run has an OUT, a second run draws the same order."""
     key = require_key("--until draws its rows")
     if job.out is None:
         return Draws(key, new_nonce())

@@ -25,7 +25,7 @@ class NoJsonValueError(Exception):
 
 
 def parse_json(text: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Parse a text as JSON; if it isn't, return it as it is."""
+    """Parse a text as JSON. A text that isn't JSON is returned as it is."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -49,10 +49,11 @@ def plain_row(columns: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def plain_value(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Convert a value to one that JSON can hold.
+    """Convert a value to one that JSON can hold; raises `NoJsonValueError` if there's none.
 
-    A date or time becomes text (ISO 8601), a duration seconds, a decimal text with all its digits, bytes text
-    (in Base64 if they aren't UTF-8), a set a list, and an object with fields an object.
+    A date or a time becomes text (ISO 8601), and a duration its seconds. A decimal becomes text with all
+    its digits. Bytes become text, in Base64 if they aren't UTF-8. A set becomes a list, and an object with
+    fields becomes a JSON object.
     """
     if depth > DEEPEST:
         raise NoJsonValueError(
@@ -106,8 +107,8 @@ def _text_of(raw: bytes) -> str:
 
 
 def _value_of_object(value: object, depth: int) -> Any:  # noqa: ANN401 - as above
-    """Convert an object of a class: a model, a dataclass, or a number or array of NumPy."""
-    is_class = isinstance(value, type)  # not an object of one
+    """Convert an object of a class, such as a pydantic model, a dataclass, or an array of NumPy."""
+    is_class = isinstance(value, type)  # the class itself, which has these methods, too
     if is_dataclass(value) and not isinstance(value, type):
         return plain_value(asdict(value), depth + 1)
     # The methods with which pydantic, NumPy and others convert their objects.
@@ -123,9 +124,9 @@ def _value_of_object(value: object, depth: int) -> Any:  # noqa: ANN401 - as abo
             ) from None
         if converted is not value:
             return plain_value(converted, depth + 1)
-    got = short_line(type(value).__name__, 60)
+    type_name = short_line(type(value).__name__, 60)
     raise NoJsonValueError(
-        f"expected text, a number, a list or an object, got {got}; convert it, or leave it out"
+        f"expected text, a number, a list or an object, got {type_name}; convert it, or leave it out"
     )
 
 

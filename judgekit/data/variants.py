@@ -61,21 +61,21 @@ class Variants:
         return cls(requests, combination)
 
     def bind(self, dataset: Dataset, options: RowOptions, fields: Fields, project: Path) -> Dataset:
-        """Set how each variant reads a row; returns a dataset whose fingerprints cover all of them."""
-        parts: list[str] = [self._combination]
+        """Set how each variant reads a row. Returns a dataset whose fingerprints cover all variants."""
+        basis_parts: list[str] = [self._combination]
         for name, request in self._requests.items():
             basis, loaded = rubric_basis(options.task, project, request)
             self._readers[name] = options.reader(fields, loaded)
-            parts.append(f"{name}\0{basis}")
+            basis_parts.append(f"{name}\0{basis}")
         return replace(
             dataset,
-            basis="\0".join(parts),
+            basis="\0".join(basis_parts),
             taken=dataset.taken.with_names(map(variant_column, self._requests)),
             other_readers=tuple(self._readers.values()),
         )
 
     def runner(self, project: Path, at_once: int, *, is_ready: bool) -> Runner:
-        """Build a runner that judges each row in all ways at the same time, in this process."""
+        """Build a runner that judges each row by all variants at the same time, in this process."""
 
         def run(rows: Iterable[PendingRow], on_record: OnRecord) -> None:
             work = partial(self._judge_rows, rows, on_record, project, at_once, is_ready=is_ready)
@@ -92,7 +92,7 @@ class Variants:
         *,
         is_ready: bool,
     ) -> None:
-        """Judge rows in this process, each in all ways, and pass their records to `on_record`."""
+        """Judge each row by all variants, in this process, and pass its combined record to `on_record`."""
         async with aclosing(open_gateway(environment.environ())) as gateway:
             judges = {}
             limit = at_once
@@ -110,7 +110,7 @@ class Variants:
     async def _judge_row(
         self, judges: Mapping[str, DocumentJudge], pending: PendingRow
     ) -> dict[str, Any] | None:
-        """Judge a row in each way; returns None if it can't be judged."""
+        """Judge a row by each variant, and combine their verdicts; None if the row can't be judged."""
         if pending.subject is None:
             return None
         work = []
@@ -123,9 +123,9 @@ class Variants:
         return self.combine(dict(zip(judges, records, strict=True)))
 
     def combine(self, records: Mapping[str, Record]) -> dict[str, Any]:
-        """Build the record of a row from those of its variants."""
+        """Build the record of a row from the records of its variants."""
         order = _ORDER[self._combination]
-        # The first variant with the most decisive verdict.
+        # The first variant whose verdict comes first in the combination's order of verdicts.
         deciding = min(records.values(), key=lambda record: order.index(record["verdict"]))
         known_costs = []
         rounds: list[Any] = []

@@ -80,7 +80,7 @@ def check(
 ) -> Checked:
     """Read a file's rows up to the dataset's limit, and check them.
 
-    Notes the rows whose ids have one of the digests in `wanted`. `types` are the columns' types in the input.
+    Notes the rows whose ids have a digest in `wanted`. `types` are the types of the input's columns.
     """
     checked = Checked()
     ids = parts.Digests(wanted)
@@ -121,7 +121,10 @@ class Block(NamedTuple):
 
 
 def blocks(run: DatasetRun, number: int) -> Iterator[Block]:
-    """Yield blocks of the rows to judge, for run `number`; raises `InputError` for an unreadable row."""
+    """Yield the rows that must be judged, in blocks, for run `number`.
+
+    Raises `InputError` for an unreadable row.
+    """
     rows = []
     size = 0
     for row in run.pending():
@@ -134,6 +137,7 @@ def blocks(run: DatasetRun, number: int) -> Iterator[Block]:
             size = 0
     if run.problem:
         raise run.problem
+    # A last block without rows still reports the rows that were kept.
     if rows or run.kept:
         yield _make_block(rows, run, number)
 
@@ -211,8 +215,11 @@ class Worker:
             return running.run(running.inside(partial(self._judge, block)))
 
     async def _judge(self, block: Block) -> JudgedBlock:
-        """Judge a block in the event loop; when the run is stopped, its rows get a last moment to finish."""
-        if self._beats is None:  # it needs the event loop, which runs only now
+        """Judge a block in the event loop.
+
+        If the run is stopped, rows at work get a last moment to finish.
+        """
+        if self._beats is None:  # a task needs the event loop, which runs only now
             self._beats = asyncio.create_task(self._client.beats())
         self._blocks_begun += 1
         collected = _Collected(self._job.shape.renamed)
@@ -249,9 +256,10 @@ class Worker:
         )
 
     def _read_written(self, name: str) -> dict[str, Record | None]:
-        """Read a block's records by id, in case a worker wrote the file and then died.
+        """Read the records of a block by row id, in case a worker wrote the block's file and then died.
 
-        A row that couldn't be judged has the record None. Rows that this user's key didn't seal are ignored.
+        A row that couldn't be judged has the record None. Rows that this user's key didn't seal are
+        ignored.
         """
         if not name or not self._job.folder.exists(name):
             return {}
@@ -267,7 +275,7 @@ class Worker:
     async def _judge_row(
         self, row: PendingRow, run: DatasetRun, written: Mapping[str, Record | None]
     ) -> None:
-        """Judge a row and pass its record to the run; rows in `written` are already judged.
+        """Judge a row and pass its record to the run. A row in `written` is already judged.
 
         Does nothing if the run ends before the row's turn.
         """
@@ -292,7 +300,7 @@ class Worker:
         run.on_record(row, record)
 
     async def _find_record(self, pending: PendingRow) -> Record | None:
-        """Judge a row and return its record; while its provider is down, try again later."""
+        """Judge a row and return its record. As long as its provider is down, tries again later."""
         if pending.subject is None:
             return None
         subject = pending.subject
@@ -309,7 +317,11 @@ class Worker:
 
 
 def _is_final(record: Record) -> bool:
-    """Whether a row needn't be tried again soon: it has a verdict, or its last failure would come back."""
+    """Whether a row needn't be tried again soon.
+
+    It needn't if it has a verdict, or if its last failure isn't a provider that's down: that would only
+    repeat.
+    """
     if record["verdict"] != UNDETERMINED:
         return True
     failures = _failures(record)

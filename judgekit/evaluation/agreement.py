@@ -62,7 +62,7 @@ class Promise(NamedTuple):
     """Whether the final acceptances also keep the promise by themselves."""
 
     def holds_for(self, first: Outcome, strong: str) -> bool:
-        """Whether two verdicts agree; an open strong one agrees with nothing."""
+        """Whether two verdicts agree. If the strong judge is undecided, nothing agrees with its verdict."""
         if strong not in ("accept", "improve", "reject"):
             return False
         if self.on == "accepted":
@@ -95,7 +95,7 @@ class Plan(NamedTuple):
     groups: tuple[Group, ...]
 
     def rates(self) -> dict[int, float]:
-        """Map each row that may be final at all to its sampling rate."""
+        """Map each row whose first opinion may become final to its sampling rate."""
         rates = {}
         for group in self.groups:
             for opinion in group.opinions:
@@ -104,7 +104,7 @@ class Plan(NamedTuple):
 
     @property
     def sampled(self) -> frozenset[int]:
-        """The rows that the strong judge is asked about whatever the results."""
+        """The rows that the strong judge is asked about in any case, whatever the results are."""
         rows = set()
         for group in self.groups:
             rows |= {opinion.row for opinion in group.opinions if opinion.draw < group.rate}
@@ -136,7 +136,7 @@ NOTHING_FINAL = Settled(frozenset(), frozenset())
 def plan(opinions: Sequence[FirstOpinion], rows: int, promise: Promise) -> Plan:
     """Choose the sampling rates.
 
-    `opinions` are those that may be final at all, of `rows` rows in the run.
+    `opinions` are the first tier's opinions that may become final, among `rows` rows in the run.
     """
     if rows < LEAST_ROWS or not opinions:
         return Plan(promise, rows, groups=())
@@ -145,13 +145,13 @@ def plan(opinions: Sequence[FirstOpinion], rows: int, promise: Promise) -> Plan:
         group = Group(tuple(opinions), rate=choose_rate(budget, LEVEL), level=LEVEL)
         return Plan(promise, rows, (group,))
     accepted = tuple(opinion for opinion in opinions if opinion.outcome == "accept")
-    others = tuple(opinion for opinion in opinions if opinion.outcome != "accept")
+    other_opinions = tuple(opinion for opinion in opinions if opinion.outcome != "accept")
     level_apart = level_of(is_strict=True, is_apart=True)
     level = level_of(is_strict=True, is_apart=False)
     accepted_budget = promise.budget(len(accepted))
     groups = (
         Group(accepted, choose_rate(accepted_budget, level_apart), level_apart, is_apart=True),
-        Group(others, choose_rate(budget - accepted_budget, level), level),
+        Group(other_opinions, choose_rate(budget - accepted_budget, level), level),
     )
     return Plan(promise, rows, groups)
 
@@ -159,8 +159,8 @@ def plan(opinions: Sequence[FirstOpinion], rows: int, promise: Promise) -> Plan:
 def level_of(*, is_strict: bool, is_apart: bool) -> float:
     """Compute the probability with which a group of opinions may break the promise.
 
-    In strict mode, each of the two groups has half of it, and the acceptances split theirs among the sizes
-    tried.
+    In strict mode there are two groups, and each has half of the promise's probability. The group of
+    acceptances splits its half among the parts that are tried.
     """
     if not is_strict:
         return LEVEL
@@ -168,10 +168,10 @@ def level_of(*, is_strict: bool, is_apart: bool) -> float:
 
 
 def settle(plan: Plan, strong_verdicts: StrongVerdicts) -> Settled:
-    """Find the rows whose first opinion is final, by the strong judge's verdicts on the sample.
+    """Find the rows whose first opinion is final, going by the strong judge's verdicts on the sample.
 
-    A sampled row without a verdict counts as a disagreement. A row that the strong judge was asked about for
-    another reason isn't final, since its verdict is known.
+    A sampled row without a verdict counts as a disagreement. If the strong judge was asked about a row for
+    another reason, that row isn't final: its verdict is already known.
     """
     final: set[int] = set()
     counted: set[int] = set()
@@ -179,12 +179,12 @@ def settle(plan: Plan, strong_verdicts: StrongVerdicts) -> Settled:
     for group in plan.groups:
         walk = _Walk(group, plan.promise, strong_verdicts)
         if group.is_apart:
-            found = walk.settle_apart()
-            budget -= plan.promise.budget(len(found.final))  # the other group has the rest
+            group_settled = walk.settle_apart()
+            budget -= plan.promise.budget(len(group_settled.final))  # the other group has the rest
         else:
-            found = walk.settle_within(budget)
-        final |= found.final
-        counted |= found.counted
+            group_settled = walk.settle_within(budget)
+        final |= group_settled.final
+        counted |= group_settled.counted
     return Settled(frozenset(final), frozenset(counted))
 
 
@@ -197,7 +197,7 @@ class _Walk:
         self._strong_verdicts = strong_verdicts
 
     def settle_within(self, budget: int) -> Settled:
-        """Go on until the sample shows one disagreement too many for the budget."""
+        """Make opinions final until the sample shows one disagreement too many for the budget."""
         group = self._group
         allowed = most_sampled(budget, group.rate, group.level)
         if allowed < 0:
@@ -223,13 +223,14 @@ class _Walk:
     def settle_apart(self) -> Settled:
         """Find the largest part of the opinions that keeps the promise by itself.
 
-        The parts are fixed in advance, and the level is split among them.
+        The parts (the surest quarter, the surest half and so on) are fixed in advance, and the level is
+        split among them.
         """
         group = self._group
         opinions = sorted(group.opinions, key=_surest_first)
         settled = NOTHING_FINAL
-        for part in range(1, _ACCEPTED_PARTS + 1):
-            surest = opinions[: len(opinions) * part // _ACCEPTED_PARTS]
+        for part_number in range(1, _ACCEPTED_PARTS + 1):
+            surest = opinions[: len(opinions) * part_number // _ACCEPTED_PARTS]
             left_out = [opinion for opinion in surest if opinion.draw >= group.rate]
             final = [opinion.row for opinion in left_out if self._is_unknown(opinion)]
             sampled = [opinion for opinion in surest if opinion.draw < group.rate]
@@ -261,9 +262,9 @@ class _Queues:
             self._latest[outcome] = deque(maxlen=_REMEMBERED)
 
     def next(self) -> FirstOpinion | None:
-        """Take the next opinion from the queue whose latest sampled rows disagreed least.
+        """Take the next opinion, from the queue whose latest sampled rows disagreed least.
 
-        None at the end.
+        None if all queues are empty.
         """
         waiting = [outcome for outcome, queue in self._queues.items() if queue]
         if not waiting:
@@ -276,11 +277,15 @@ class _Queues:
         self._latest[outcome].append(disagrees)
 
     def _rank(self, outcome: Outcome) -> tuple[float, float]:
-        """Rank a queue by the share of its latest sampled rows that disagreed, then by its surest opinion."""
-        latest = self._latest[outcome]
-        disagreements = sum(latest) + _PRIOR_ROWS * _PRIOR_DISAGREEMENT
+        """Rank a queue by the share of its latest sampled rows that disagreed.
+
+        Among queues with the same share, the one with the surest next opinion comes first.
+        """
+        latest_disagreed = self._latest[outcome]
+        # A few imagined rows, so that a queue without sampled rows has a share, too.
+        disagreements = sum(latest_disagreed) + _PRIOR_ROWS * _PRIOR_DISAGREEMENT
         sureness = self._queues[outcome][0].sureness
-        return disagreements / (len(latest) + _PRIOR_ROWS), -sureness
+        return disagreements / (len(latest_disagreed) + _PRIOR_ROWS), -sureness
 
 
 def _surest_first(opinion: FirstOpinion) -> tuple[float, float]:
@@ -289,18 +294,18 @@ def _surest_first(opinion: FirstOpinion) -> tuple[float, float]:
 
 @functools.lru_cache(maxsize=4096)
 def most_sampled(budget: int, rate: float, level: float) -> int:
-    """Compute the most disagreements a sample may show for it to be credible that `budget` are outside it.
+    """Compute the most disagreements in a sample that still prove that at most `budget` are outside it.
 
-    If there were one more outside, a sample at this rate would show so few, c, with a probability of at most
+    If `budget` + 1 were outside, a sample at this rate would show so few, c, with a probability of at most
     `level`: P(X <= c) for X from the binomial distribution of c + budget + 1 trials. Returns -1 if not even
-    a sample without disagreements is enough.
+    a sample without any disagreement would prove it.
     """
     if budget < 0:
         return -1
     too_many = 1
     while at_most(too_many, too_many + budget + 1, rate) <= level:
         too_many *= 2
-    enough = -1
+    enough = -1  # the bisection keeps this below the answer's upper end, `too_many`
     while too_many - enough > 1:
         middle = (enough + too_many) // 2
         if at_most(middle, middle + budget + 1, rate) <= level:
@@ -312,7 +317,7 @@ def most_sampled(budget: int, rate: float, level: float) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def most_unsampled(disagreements: int, rate: float, level: float) -> int:
-    """Compute the most disagreements there can be outside a sample that shows this many."""
+    """Compute the most disagreements that there can be outside a sample which shows this many."""
     outside = 0
     while most_sampled(outside, rate, level) < disagreements:
         outside += 1
@@ -321,9 +326,9 @@ def most_unsampled(disagreements: int, rate: float, level: float) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def choose_rate(budget: int, level: float) -> float:
-    """Choose the rate at which the strong judge can be expected to be spared the most rows.
+    """Choose the sampling rate that's expected to spare the strong judge the most rows.
 
-    It depends on nothing that a verdict of the strong judge could change.
+    The choice depends on nothing that a verdict of the strong judge could change.
     """
 
     def expected_gain(rate: float) -> float:
@@ -345,11 +350,11 @@ def expect_share(
     rows: int,
     promise: Promise,
 ) -> float:
-    """Estimate the share of rows the first tier will decide, from `pilot_rows` that both tiers judged.
+    """Estimate the share of rows that the first tier will decide, from rows that both tiers judged.
 
-    `pilot` holds the opinions on these that may be final at all. The estimate tends to be too high: in the
-    pilot, the walk may have one disagreement more than its part of the budget, and in strict mode it's
-    lenient mode's.
+    `pilot_rows` is the number of those rows, and `pilot` holds the first tier's opinions on them that may
+    become final. The estimate tends to be too high, for two reasons. The walk through these rows may have
+    one disagreement more than its part of the budget. In strict mode, the estimate is that of lenient mode.
     """
     if not pilot:
         return 0.0
@@ -375,10 +380,10 @@ def expect_share(
 def foresee(
     samples: Sequence[Sample], first: TierName, strong: TierName, rows: int, promise: Promise
 ) -> float | None:
-    """Estimate the share of `rows` that the first tier would decide, from documents that both judged.
+    """Estimate the share of `rows` that the first tier would decide, from documents that both tiers judged.
 
-    It's the mean over runs with rows drawn from these documents. None if both judged fewer than
-    `LEAST_ROWS`.
+    It's the mean over imagined runs, whose rows are drawn from these documents. None if both tiers judged
+    fewer than `LEAST_ROWS` documents.
     """
     judged = []
     for sample in samples:
@@ -396,14 +401,14 @@ def foresee(
             if opinion is not None:
                 opinions.append(opinion)
             strong_verdicts[number] = sample.outcome(strong) or "undetermined"
-        planned = plan(opinions, rows, promise)
-        asked = {row: strong_verdicts[row] for row in planned.sampled}
-        shares.append(len(settle(planned, asked).final) / rows)
+        run_plan = plan(opinions, rows, promise)
+        verdicts_on_sample = {row: strong_verdicts[row] for row in run_plan.sampled}
+        shares.append(len(settle(run_plan, verdicts_on_sample).final) / rows)
     return fmean(shares)
 
 
 def _first_opinion(evidence: TierEvidence, row: int, rng: random.Random) -> FirstOpinion | None:
-    """Read a first tier's opinion; None if it can't be final."""
+    """Read the first tier's opinion on a row; None if the opinion can't become final."""
     if evidence.outcome is None or evidence.margin is None or evidence.is_divided:
         return None
     is_unexplained = evidence.outcome == "improve" and not evidence.gives_reasons

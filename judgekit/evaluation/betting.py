@@ -47,7 +47,7 @@ class Bets:
         return sum(self._fortunes)
 
     def add(self, number: int) -> None:
-        """Draw the next number, 0 or more; once refuted, the claim stays refuted."""
+        """Add the next number drawn, 0 or more, and bet on it. A claim that's refuted stays refuted."""
         if self.is_refuted:
             return
         if number > self._most_left:
@@ -67,20 +67,20 @@ class Bets:
 
 
 def least_total(numbers: Sequence[int], count: int, largest: int, level: float = LEVEL) -> int:
-    """Find the least total of `count` numbers up to `largest` that the drawn ones haven't refuted."""
-    low = sum(numbers)
-    high = low + largest * (count - len(numbers))
-    while low < high:
-        middle = (low + high) // 2
+    """Find the least total of `count` numbers, each at most `largest`, that isn't refuted by `numbers`."""
+    least = sum(numbers)
+    greatest = least + largest * (count - len(numbers))
+    while least < greatest:
+        middle = (least + greatest) // 2
         if _refute(numbers, count, middle, level):
-            low = middle + 1
+            least = middle + 1
         else:
-            high = middle
-    return low
+            greatest = middle
+    return least
 
 
 def _refute(numbers: Sequence[int], count: int, most: int, level: float) -> bool:
-    """Whether bets on these numbers, in this order, refute that their total is at most `most`."""
+    """Whether bets on these numbers, in this order, refute the claim that the total is at most `most`."""
     bets = Bets(count, most, level)
     for number in numbers:
         bets.add(number)

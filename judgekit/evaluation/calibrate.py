@@ -79,7 +79,7 @@ class Chain(NamedTuple):
         return {"least_margin": value}
 
     def is_wrong(self, sample: Sample) -> bool:
-        """Whether the opinion that the gate would make final is wrong about a sample."""
+        """Whether the opinion that this chain's gate would make final is wrong about a sample."""
         if self.stands is not None:
             return sample.label != "accept"
         if self.leans:
@@ -115,7 +115,7 @@ class ChosenRules(NamedTuple):
 def choose_rules(
     samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promise
 ) -> ChosenRules:
-    """Choose the widest gates that keep the promise; `tiers` are the panel's, in order."""
+    """Choose the widest gates that keep the promise. `tiers` are the panel's tiers, in order."""
     chains = _sort_into_chains(samples, tiers, promise.reference)
     doubt = 1 - promise.confidence
     testable = _find_testable(chains, doubt, promise)
@@ -157,7 +157,7 @@ def choose_rules(
 def _test_chain(
     chain: Chain, reaching: Sequence[Sample], level: float, promise: Promise
 ) -> _ChainTest:
-    """Test a chain's gates on the samples that reach it, each wider than the last, until one fails."""
+    """Test the gates of a chain on the samples that reach it, from narrow to wide, until one fails."""
     widest = None
     steps = 0
     for least_margin in _choose_margins(chain, reaching, level, promise):
@@ -175,41 +175,42 @@ def _refusal_of_side(
 ) -> RefusedRule | None:
     """Find the class on the side of a chain's outcome that can't be promised; None if nobody wants it.
 
-    A leaning chain holds opinions of both sides, and nobody would make those of the other side final. If no
-    gate holds, it's the widest class for which more labels would be enough, or the whole side.
+    A chain of leanings holds opinions of both sides, but only opinions on the outcome's own side (margin 0
+    or more) would ever be made final. If no gate holds, the result is the widest class on that side that
+    more labels could prove, or else the whole side.
     """
     if test.widest is not None:
         is_on_side = test.refused is not None and (test.refused.leaning or 0.0) >= 0
         return test.refused if is_on_side else None
-    on_side = [sample for sample in members if chain.margin(sample) >= 0]
-    margins = sorted({chain.margin(sample) for sample in on_side})
-    hopeless = None
+    samples_on_side = [sample for sample in members if chain.margin(sample) >= 0]
+    margins = sorted({chain.margin(sample) for sample in samples_on_side})
+    widest_refused = None
     for margin in margins:  # the widest class first
-        inside = [sample for sample in on_side if chain.margin(sample) >= margin]
-        gate = _test_gate(chain, margin, inside, level, promise)
+        samples_in_class = [sample for sample in samples_on_side if chain.margin(sample) >= margin]
+        gate = _test_gate(chain, margin, samples_in_class, level, promise)
         if not isinstance(gate, RefusedRule):
             continue
         if gate.more is not None:
             return gate
-        hopeless = hopeless or gate
-    return hopeless
+        widest_refused = widest_refused or gate
+    return widest_refused
 
 
 def _without_overlaps(gates: Sequence[CalibratedRule]) -> list[CalibratedRule]:
-    """Of two overlapping gates, keep only the one with more labels; both if they have the same number."""
-    kept = []
+    """Of two overlapping gates, keep only the gate with more labels. If both have as many, keep both."""
+    kept_gates = []
     for gate in gates:
         is_smaller = False
-        for other in gates:
-            if _overlap(gate, other) and gate.labels < other.labels:
+        for other_gate in gates:
+            if _overlap(gate, other_gate) and gate.labels < other_gate.labels:
                 is_smaller = True
         if not is_smaller:
-            kept.append(gate)
-    return kept
+            kept_gates.append(gate)
+    return kept_gates
 
 
 def _overlap(gate: CalibratedRule, other: CalibratedRule) -> bool:
-    """Whether one gate may accept a decision model's opinion that the other rejects."""
+    """Whether two gates overlap: one could accept an opinion of a decision model that the other rejects."""
     if gate.leaning is None or other.leaning is None or gate.tier != other.tier:
         return False
     # Each leaning counts towards its own side, so the sides meet where the sum is 0.
@@ -217,7 +218,10 @@ def _overlap(gate: CalibratedRule, other: CalibratedRule) -> bool:
 
 
 def _find_testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]:
-    """Find the chains with enough labels to pass with no errors; they split the doubt."""
+    """Find the chains that have enough labels to pass if there are no errors.
+
+    These chains split the doubt.
+    """
     largest_first = sorted(chains, key=lambda chain: -len(chains[chain]))
     testable = set[Chain]()
     for count, chain in enumerate(largest_first, 1):
@@ -228,9 +232,9 @@ def _find_testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]
 
 
 def _possible_results(chain: Chain, tiers: Sequence[TierName], steps: Mapping[Chain, int]) -> int:
-    """Count the possible results of the tier before's chains that affect the samples reaching this one.
+    """Count the possible results of those chains before this one that decide which samples reach it.
 
-    A chain may end at any of its steps, or without a gate.
+    They're chains of the tier before. Each may end at any of its steps, or without a gate.
     """
     if chain.after is None:  # nothing came before that a gate could end
         return 1
@@ -245,7 +249,7 @@ def _possible_results(chain: Chain, tiers: Sequence[TierName], steps: Mapping[Ch
 def _select_reaching(
     members: Iterable[Sample], earlier_tiers: Sequence[TierName], finality: FinalityRules
 ) -> list[Sample]:
-    """Select the samples that no earlier tier's gate ends."""
+    """Select the samples that no gate of an earlier tier ends."""
     reaching = []
     for sample in members:
         outcomes = {tier: sample.united(tier) for tier in earlier_tiers}
@@ -259,23 +263,27 @@ def _select_reaching(
 def _sort_into_chains(
     samples: Sequence[Sample], tiers: Sequence[TierName], reference: TierName | None
 ) -> Chains:
-    """Sort opinions into classes with their members, an earlier tier's first.
+    """Sort opinions into classes with their samples, the classes of earlier tiers first.
 
-    The reference has none, or without a reference the last tier: it needs no gate.
+    The reference needs no gate, and neither do the tiers after it. Without a reference, that's the last
+    tier.
     """
     chains: Chains = {}
     tiers_with_gates = tiers[: tiers.index(reference or tiers[-1])]
-    for place, tier in enumerate(tiers_with_gates):
-        tier_before = tiers[place - 1] if place else None
+    for tier_index, tier in enumerate(tiers_with_gates):
+        tier_before = tiers[tier_index - 1] if tier_index else None
         for sample in samples:
             for chain in _chains_of_opinion(sample, tier, tier_before, reference):
                 chains.setdefault(chain, []).append(sample)
     # The first tier's wins that may stand against the second's tie also form a class.
-    first, second = tiers[:2]
+    first_tier, second_tier = tiers[:2]
     for sample in samples:
-        win_and_tie = (sample.united(first), sample.united(second)) == ("accept", "improve")
-        if sample.stands and win_and_tie and sample.margin(first) is not None:
-            chain = Chain(second, "improve", after="accept", stands=first)
+        win_and_tie = (sample.united(first_tier), sample.united(second_tier)) == (
+            "accept",
+            "improve",
+        )
+        if sample.stands and win_and_tie and sample.margin(first_tier) is not None:
+            chain = Chain(second_tier, "improve", after="accept", stands=first_tier)
             chains.setdefault(chain, []).append(sample)
     return chains
 
@@ -283,9 +291,10 @@ def _sort_into_chains(
 def _chains_of_opinion(
     sample: Sample, tier: TierName, tier_before: TierName | None, reference: TierName | None
 ) -> list[Chain]:
-    """List the chains for a tier's opinion: both sides for a decision model in the first tier, else one.
+    """List the chains that a tier's opinion on a sample belongs to; empty if no gate is learned from it.
 
-    Empty if no gate is learned from it.
+    The opinion of a decision model in the first tier belongs to both sides' chains. Any other belongs to
+    one chain.
     """
     outcome = sample.united(tier)
     if outcome is None or sample.margin(tier) is None:
@@ -314,7 +323,10 @@ def _labels_needed(promise: Promise, level: float, error_rate: float = 0.0) -> i
 def _choose_margins(
     chain: Chain, members: Sequence[Sample], level: float, promise: Promise
 ) -> list[float]:
-    """Choose the margins to try, largest first, from the opinions alone; the last lets all through."""
+    """Choose the margins to try, largest first, looking only at the opinions.
+
+    The last margin lets all opinions through.
+    """
     margins = sorted(map(chain.margin, members), reverse=True)
     is_coarse = chain.leans and len(set(margins)) <= COARSE
     # On a coarse scale many opinions share a margin, so try the smallest first gate that can hold.
@@ -331,9 +343,9 @@ def _choose_margins(
     size = float(first_size)
     while size < len(margins) and len(steps) < most_steps - 1:  # the last one is the whole class
         margin = margins[ceil(size) - 1]
-        inside = sum(other >= margin for other in margins)
+        count_inside = sum(other_margin >= margin for other_margin in margins)
         steps.append(margin)
-        size = max(inside * ratio, inside + 1)
+        size = max(count_inside * ratio, count_inside + 1)
     if not steps or steps[-1] > margins[-1]:
         steps.append(margins[-1])
     return steps
@@ -394,7 +406,7 @@ def _is_reference_wrong(member: Sample, reference: TierName | None) -> bool:
 
 
 def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.Measured:
-    """Count the judgings decided, those decided wrongly, those ended by a gate, and all calls."""
+    """Count the judgings that were decided, decided wrongly or ended by a gate, and each tier's calls."""
     calls = dict.fromkeys(tiers, 0)
     decided = 0
     errors = 0
@@ -412,9 +424,10 @@ def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.
 
 
 def read_ranked_cases(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[RankedCase]:
-    """Read the cases with their scores; empty if they aren't about the best of several subjects.
+    """Read the cases with their scores; empty if the cases aren't about the best of several subjects.
 
-    Raises `InputError` if only some are, and for labels or scores that don't fit.
+    Raises `InputError` if only some cases are about several subjects, and for labels or scores that don't
+    fit.
     """
     if not any(case.subjects for case in cases):
         return []
@@ -442,7 +455,7 @@ class Opinions(NamedTuple):
     unasked: Sequence[str] = ()
 
     def with_course(self, rubric: Rubric, mode: ModeName) -> list[Case]:
-        """Add a judge, `COURSE`, with the tiers' joint result to cases about documents or candidates.
+        """Add the tiers' joint result to each case, as the answer of a judge called `COURSE`.
 
         Returns the cases unchanged if they compare texts, or if no model was asked just now.
         """
@@ -536,7 +549,7 @@ def learn(
 def _names_for_all(
     models: Mapping[TierName, str], answered: calibration.Answered
 ) -> calibration.Answered:
-    """Map each model asked to the one that answered; one without answers maps to itself."""
+    """Map each model that was asked to the model that answered. A model without answers maps to itself."""
     names: calibration.Answered = {}
     for tier, together in models.items():
         names[tier] = {}
@@ -548,7 +561,10 @@ def _names_for_all(
 def _choose_for_rankings(
     ranked_cases: Sequence[RankedCase], tiers: Sequence[TierName], promise: Promise
 ) -> _Choice:
-    """Learn the rules for cases with several subjects, and find how each would end with and without them."""
+    """Learn the rules for cases with several subjects.
+
+    Also finds how each case would end with these rules and without any.
+    """
     rules = choose_rules([case.sample() for case in ranked_cases], tiers, promise)
     with_gates = [case.walk(rules.finality) for case in ranked_cases]
     without_gates = [case.walk(None) for case in ranked_cases]
@@ -561,7 +577,7 @@ def _choose_for_samples(
     promise: Promise,
     usual_rules: EscalationRules,
 ) -> _Choice:
-    """Learn the rules for samples, and find how each would end with and without them."""
+    """Learn the rules for samples, and how each sample would end with the rules and without them."""
     rules = choose_rules(labelled, tiers, promise)
     gated_rules = replace(usual_rules, finality=rules.finality)
     with_gates = [walk(sample, gated_rules) for sample in labelled]
@@ -570,7 +586,10 @@ def _choose_for_samples(
 
 
 def _count_apart(apart_by_case: Sequence[Collection[TierName]]) -> dict[TierName, int]:
-    """Count the cases in which each tier was read in an unusual way; leaves out tiers without any."""
+    """Count the cases in which each tier was read in an unusual way.
+
+    A tier without such cases is left out.
+    """
     counts = {}
     for tier in TIERS:
         count = sum(tier in apart for apart in apart_by_case)
@@ -602,7 +621,7 @@ def _usual_rules(
 
 
 def _learn_likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.Likelihood]:
-    """Learn the probability of an acceptance by leaning, for each tier whose models decide."""
+    """Learn how probable an acceptance is at each leaning, for each tier whose models decide."""
     likelihoods = {}
     for tier in TIERS:
         labelled = []
@@ -618,19 +637,19 @@ def _learn_likelihoods(samples: Sequence[Sample]) -> dict[TierName, calibration.
 def _estimate_saved_per_hundred(
     cases: Sequence[Case], walks: Sequence[Walked], tiers: Sequence[TierName]
 ) -> calibration.Saved:
-    """Estimate the second tier's cost and time for the subjects, per hundred, that gates keep from it."""
-    second = tiers[1]
+    """Estimate the cost and time of the second tier that gates save, per hundred subjects."""
+    second_tier = tiers[1]
     costs = []
     waits = []
     for case in cases:
-        recorded = case.judges.get(second)
+        recorded = case.judges.get(second_tier)
         if recorded is None:
             continue
         if recorded.cost_usd is not None:
             costs.append(recorded.cost_usd)
         if recorded.latency_ms is not None:
             waits.append(recorded.latency_ms / 1000)
-    spared = sum(walked.by_gate and second not in walked.calls for walked in walks)
+    spared = sum(walked.by_gate and second_tier not in walked.calls for walked in walks)
     spared_per_hundred = 100 * spared / len(walks)
     usd = None
     seconds = None
@@ -642,7 +661,7 @@ def _estimate_saved_per_hundred(
 
 
 def _count_subjects(ranked_cases: Sequence[RankedCase]) -> calibration.Subjects | None:
-    """Count the cases' subjects; None if they aren't about several."""
+    """Count the subjects of the cases; None if the cases aren't about several subjects."""
     if not ranked_cases:
         return None
     counts = [len(ranked_case.case.subjects) for ranked_case in ranked_cases]
@@ -650,7 +669,7 @@ def _count_subjects(ranked_cases: Sequence[RankedCase]) -> calibration.Subjects 
 
 
 def _digest(learned: Calibration) -> str:
-    """Hash the labels, models, promise and gates."""
+    """Hash what a calibration was learned from (rubric, models, labels, promise) and its gates."""
     content = [
         learned.rubric.sha256,
         learned.mode,

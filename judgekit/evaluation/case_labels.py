@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def with_understood_labels(
     cases: Sequence[Case], rubric: Rubric | None, mode: ModeName, left_out: LeftOut
 ) -> list[Case]:
-    """Keep the cases whose label means something to a rubric, with that meaning as their label.
+    """Keep the cases whose label means something to the rubric, and replace each label by its meaning.
 
-    Counts the others in `left_out`. Raises `InputError` if all are left out.
+    The other cases are counted in `left_out`. Raises `InputError` if all cases are left out.
     """
     labelled = []
     for case in cases:
@@ -59,27 +59,27 @@ class _Readings(NamedTuple):
 
     @classmethod
     def of(cls, cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> _Readings:
-        """Read the labels of all cases; raises `UsageError` if they can be read in two ways."""
+        """Find the meanings of all cases' labels; raises `UsageError` if labels can be read in two ways."""
         outcome_counts = Counter[str]()
         winner_counts = Counter[str]()
-        most = LEAST_TEXTS
+        text_count = LEAST_TEXTS
         for case in cases:
             label = case.right(mode)
             if isinstance(label, list):
                 continue
             if choose_task(rubric, mode, case).label_kind == "winner":
                 winner_counts[labels.key_of(label)] += 1
-                most = max(most, len(case.subjects))
+                text_count = max(text_count, len(case.subjects))
             else:
                 outcome_counts[labels.key_of(label)] += 1
         return cls(
             labels.are_scores(outcome_counts),
             labels.read_outcomes(outcome_counts),
-            labels.read_winners(winner_counts, most),
+            labels.read_winners(winner_counts, text_count),
         )
 
     def translate(self, case: Case, rubric: Rubric, mode: ModeName) -> Label | float | None:
-        """Translate a label to a winner, a score or an outcome; None if it means none of them."""
+        """Translate a label to a winner, a score or an outcome; None if the label means none of these."""
         label = case.right(mode)
         if isinstance(label, list):
             return label  # for candidates; the code that reads the answers refuses it

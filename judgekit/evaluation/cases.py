@@ -117,7 +117,7 @@ class Recorded(Strict):
 
     @property
     def unanswered(self) -> str | None:
-        """The failure that kept all models from answering; None if one answered, readable or not."""
+        """The failure that kept all models from answering; None if a model answered, readably or not."""
         for juror in self.jurors:
             if not juror.failure or juror.failure in _ANSWERED:
                 return None
@@ -188,7 +188,10 @@ class Case(Strict):
         return self.model_copy(update={"judges": {**self.judges, **judges}})
 
     def texts(self, candidate: str | None = None) -> dict[str, str]:
-        """Collect the texts a person needs to read, by name, for the case or one of its candidates."""
+        """Collect the texts that a person needs to read about the case, by name.
+
+        With `candidate`, the answer is the text of that candidate.
+        """
         texts = {
             "question": self.description or self.prompt or self.query,
             "must fulfil": self.acceptance,
@@ -198,9 +201,9 @@ class Case(Strict):
             "expected": self.reference,
             "why this label": self.why,
         }
-        for each in self.candidates:
-            if each.id == candidate:
-                texts["answer"] = f"{each.title}\n{each.text}".strip()
+        for case_candidate in self.candidates:
+            if case_candidate.id == candidate:
+                texts["answer"] = f"{case_candidate.title}\n{case_candidate.text}".strip()
         return {name: text for name, text in texts.items() if text.strip()}
 
     @property
@@ -220,13 +223,13 @@ class Case(Strict):
 
     @classmethod
     def read(cls, line: str, place: str) -> Case:
-        """Read the case on a line; raises `InputError`."""
+        """Read the case on a line. `place` names the line in errors. Raises `InputError`."""
         try:
             json.loads(line, object_pairs_hook=with_different_keys)
         except RepeatedKeyError as error:
             raise InputError(f"{place}: {error}; keep one") from None
         except (ValueError, RecursionError):
-            pass  # the model explains it better
+            pass  # the validation below explains the problem better
         try:
             case = cls.model_validate_json(line)
         except ValidationError as error:
@@ -243,7 +246,10 @@ class Case(Strict):
 
 
 def _describe_problem(line: str, error: ValidationError) -> str:
-    """Describe the problem with a line; for an unfit label, list those allowed in such a case."""
+    """Describe the problem with a line.
+
+    For a label that doesn't fit, list the labels allowed in such a case.
+    """
     problem = problem_in(line, error)
     is_of_label = problem.location[:1] == ("label",)
     if not is_of_label or not problem.text.startswith("expected"):
@@ -271,7 +277,7 @@ def read(path: Path) -> list[Case]:
 
 
 def lines(path: Path, wanted: str) -> Iterator[tuple[str, str]]:
-    """Yield each non-blank line with its place (`path:number`); raises `InputError`."""
+    """Yield each line that isn't blank, with its place (`path:number`); raises `InputError`."""
     try:
         content = path.read_bytes()
         for number, line in enumerate(lines_of(content.decode("utf-8-sig")), 1):
@@ -325,26 +331,29 @@ class Collection(NamedTuple):
 
 
 def read_collection(folder: Path, *, scoped: bool = False) -> Collection:
-    """Read the collection in a folder; raises `InputError`, if `scoped` also for an id without a scope."""
+    """Read the collection in a folder; raises `InputError`.
+
+    With `scoped`, an id that doesn't begin with a scope is an `InputError`, too.
+    """
     documents = _read_items(folder / CORPUS, _WANTED, "JSON object", CollectionDocument.read)
     queries = _read_items(folder / QUERIES, _WANTED, "JSON object", CollectionQuery.read)
     grades = _read_grades(folder / QRELS)
     document_ids = {document.id for document in documents}
     query_ids = {query.id for query in queries}
-    strays = 0
+    stray_count = 0
     for query_id, document_grades in grades.items():
         if query_id in query_ids:
-            strays += len(document_grades.keys() - document_ids)
+            stray_count += len(document_grades.keys() - document_ids)
         else:
-            strays += len(document_grades)
+            stray_count += len(document_grades)
     if scoped:
         _check_scopes(folder / CORPUS, documents)
         _check_scopes(folder / QUERIES, queries)
-    return Collection(folder.resolve().name, documents, queries, grades, strays)
+    return Collection(folder.resolve().name, documents, queries, grades, stray_count)
 
 
 def _check_scopes(path: Path, items: Iterable[CollectionQuery]) -> None:
-    """Check that every id names a scope, as `SCOPE/NAME`; raises `InputError`."""
+    """Raise `InputError` for an id that isn't `SCOPE/NAME`."""
     for item in items:
         if not item.id.partition("/")[2]:
             problem = f"{path}: id: expected SCOPE/NAME, got {item.id!r}"
@@ -353,9 +362,9 @@ def _check_scopes(path: Path, items: Iterable[CollectionQuery]) -> None:
 
 
 def _read_items(path: Path, wanted: str, what: str, read: Callable[[str, str], Item]) -> list[Item]:
-    """Read the items on a file's lines, each with an id of its own; raises `InputError`.
+    """Read the items on a file's lines; raises `InputError`, also if two items have the same id.
 
-    `wanted` ends the message about an unreadable file, and `what` is the word for one of its lines.
+    `wanted` ends the message about an unreadable file, and `what` names the kind of item on each line.
     """
     items = {}
     for place, line in lines(path, wanted):
@@ -369,7 +378,7 @@ def _read_items(path: Path, wanted: str, what: str, read: Callable[[str, str], I
 
 
 def _read_grades(path: Path) -> dict[str, dict[str, int]]:
-    """Read a file's grades by query and document; raises `InputError`."""
+    """Read the grades in a file, by query and then by document; raises `InputError`."""
     grades: dict[str, dict[str, int]] = {}
     rows = lines(path, _WANTED)
     columns = f"{' '.join(HEADER)}, separated by tabs"
@@ -382,9 +391,9 @@ def _read_grades(path: Path) -> dict[str, dict[str, int]]:
             raise InputError(f"{place}: expected {columns}, got {len(fields)} fields")
         query_id, document_id, grade = fields
         if len(grade) > _DIGITS or not _WHOLE.match(grade):
-            got = short_line(repr(grade), _SHOWN)
+            shown_grade = short_line(repr(grade), _SHOWN)
             expected = f"a whole number of at most {_DIGITS} characters"
-            raise InputError(f"{place}: score: expected {expected}, got {got}")
+            raise InputError(f"{place}: score: expected {expected}, got {shown_grade}")
         if document_id in grades.setdefault(query_id, {}):
             raise InputError(
                 f"{place}: {query_id} {document_id}: is there twice; expected each pair once"

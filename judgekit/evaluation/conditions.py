@@ -58,7 +58,11 @@ class Condition(NamedTuple):
         return 2 if self.other else 1
 
     def count_row(self, word: str) -> Totals:
-        """Map a verdict to its row's value; for a difference 2 for a win, 1 for a tie."""
+        """Map a verdict to the least and the greatest value that its row may have.
+
+        They differ only for a row without a verdict. In a difference between two texts, a win is 2, a tie 1
+        and a loss 0.
+        """
         is_open = word in UNDECIDED
         if self.word == UNDETERMINED:
             return Totals(int(is_open), int(is_open))
@@ -70,7 +74,7 @@ class Condition(NamedTuple):
         return Totals(value, value)
 
     def count_rows(self, counts: Mapping[str, int]) -> Totals:
-        """Add up rows counted by verdict."""
+        """Add up the values of rows; `counts` are the numbers of rows by verdict."""
         least = 0
         most = 0
         for word, count in counts.items():
@@ -80,13 +84,15 @@ class Condition(NamedTuple):
         return Totals(least, most)
 
     def enough(self, rows: int) -> int:
-        """Compute the lowest total at which the share of so many rows isn't below the limit any more.
+        """Compute the lowest total with which the share of so many rows reaches the limit.
 
-        For `>` and `<=` it's the lowest total at which the share is above the limit.
+        For `>` and `<=` it's the lowest total with which the share is above the limit.
         """
         at_limit = self.limit * rows
         if self.other is not None:
-            at_limit += rows  # as many wins on both sides, or ties alone
+            at_limit += (
+                rows  # a difference of 0 is a total of 1 a row: as many wins as losses, or all ties
+            )
         if self.operator in (">", "<="):
             return math.floor(at_limit) + 1
         return math.ceil(at_limit)
@@ -96,7 +102,10 @@ class Condition(NamedTuple):
         return self.operator in (">=", ">")
 
     def holds(self, totals: Totals, rows: int) -> bool | None:
-        """Whether it holds for rows with these totals; None if that depends on rows without a verdict."""
+        """Whether the condition holds for rows with these totals.
+
+        None if that depends on rows without a verdict.
+        """
         enough = self.enough(rows)
         if totals.least >= enough:
             return self.wants_enough
@@ -105,7 +114,7 @@ class Condition(NamedTuple):
         return None
 
     def describe_range(self, totals: Totals, rows: int) -> str:
-        """Write the range of totals over so many rows, with more digits than the limit, rounded outward."""
+        """Write the range of possible shares, with more digits than the limit has, and rounded outward."""
         _, _, decimals = self.limit_text.partition(".")
         digits = max(_DIGITS, len(decimals) + 1)
         scale = 10**digits
@@ -118,16 +127,16 @@ class Condition(NamedTuple):
 
 
 def parse_condition(text: str, task: Literal["judge", "compare"], option: str) -> Condition:
-    """Parse a condition on a task's rows; raises `UsageError` naming the option."""
+    """Parse a condition on the rows of a task; raises `UsageError`, which names the option."""
     words = _JUDGED if task == "judge" else _COMPARED
-    parts = _PARTS.fullmatch(text)
-    if parts is None:
+    match = _PARTS.fullmatch(text)
+    if match is None:
         example = "accept >= 0.9" if task == "judge" else "A > B"
         operators = ", ".join(get_args(Operator))
         problem = f"expected a word, one of {operators}, and a share, such as '{example}'"
         raise UsageError(f"{option}: {problem}; got {text!r}")
-    word, limit = parts[1], parts[3]
-    operator = cast("Operator", parts[2])
+    word, limit = match[1], match[3]
+    operator = cast("Operator", match[2])
     if word not in words:
         expected = "accept, improve, reject or undetermined"
         if task == "compare":
@@ -145,7 +154,7 @@ def read_share(text: str, option: str) -> Fraction:
     try:
         share = Fraction(text)
     except (ValueError, ZeroDivisionError):
-        share = Fraction(-1)
+        share = Fraction(-1)  # out of range, so it's refused below
     if not 0 <= share <= 1:
         raise UsageError(f"{option}: expected a share from 0 to 1, such as 0.9; got {text!r}")
     return share

@@ -62,7 +62,7 @@ class Reading:
         self._made: set[str] = set()
 
     def remark(self, text: str) -> None:
-        """Pass a remark to the listener, unless it was made before."""
+        """Pass a remark to the listener, unless the same remark was passed before."""
         if self._listener is None or text in self._made:
             return
         self._made.add(text)
@@ -102,7 +102,7 @@ class Source(NamedTuple):
     has_tables: bool = False
 
     def recognises(self, path: str) -> bool:
-        """Whether a file has rows of this kind, by its name."""
+        """Whether a file holds rows of this kind, as far as its name tells."""
         file = path
         if self.has_tables:
             file, _ = split_table(path)

@@ -21,10 +21,10 @@ _GZIP = b"\x1f\x8b"
 
 
 def open_as_utf_8(file: BinaryIO, name: str, reading: Reading) -> BinaryIO:
-    """Wrap a file so that its bytes are UTF-8 with LF at the ends of lines.
+    """Wrap a file so that its bytes are UTF-8, and its lines end with LF.
 
-    If it's in any other form, there's a remark. Reading raises `InputError` if the file turns out to be
-    damaged.
+    If the file is in any other form, there's a remark. Reading raises `InputError` if the file turns out to
+    be damaged.
     """
     head = sniffing.head_of(file)
     if head.startswith(_GZIP):
@@ -49,7 +49,7 @@ class _Unpacked(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Unpack the next bytes into a buffer; returns their number, 0 at the end."""
+        """Unpack the next bytes into a buffer. Returns the number of bytes, 0 at the end."""
         view = memoryview(buffer).cast("B")
         try:
             piece = self._file.read1(len(view))
@@ -76,7 +76,7 @@ class _Recoded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Write the next bytes, in UTF-8, into a buffer; returns their number, 0 at the end."""
+        """Write the next bytes, in UTF-8, into a buffer. Returns the number of bytes, 0 at the end."""
         view = memoryview(buffer).cast("B")
         is_end = False
         while not self._rest and not is_end:

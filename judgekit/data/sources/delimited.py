@@ -91,7 +91,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def _rows_of_outputs(outputs: OutputColumns, number: int, row: dict[str, str]) -> Iterator[DataRow]:
-    """Split line `number` of a table with several outputs a line into a row for each output."""
+    """Split line `number` of a table into rows, one for each of the outputs in the line."""
     first_number = (number - 1) * len(outputs.outputs) + 1
     cells = list(row.values())
     for row_number, columns in enumerate(outputs.rows(cells), first_number):
@@ -99,9 +99,9 @@ def _rows_of_outputs(outputs: OutputColumns, number: int, row: dict[str, str]) -
 
 
 def _find_delimiter(file: BinaryIO, name: str, reading: Reading) -> str:
-    """Return the delimiter that the user named, or else find it in the header, with a remark if it's unusual.
+    """Return the delimiter that the user named, or else find it in the header.
 
-    Raises `InputError` for a file of another kind.
+    An unusual delimiter gets a remark. Raises `InputError` for a file of another kind.
     """
     head = sniffing.head_of(file)
     sniffing.refuse_others(head, name)
@@ -131,23 +131,25 @@ class _Lines:
     def __next__(self) -> str:
         """Return the next line; raises `csv.Error` if it makes the row too long."""
         if self._again:
-            line = self._again.popleft()
+            next_line = self._again.popleft()
         else:
-            line = self._decoded(next(self._lines))
-        self._row.append(line)
-        self._size += len(line)
-        is_line_too_long = not line  # `_decoded` returns "" for it
+            next_line = self._decoded(next(self._lines))
+        self._row.append(next_line)
+        self._size += len(next_line)
+        is_line_too_long = not next_line  # `_decoded` returns "" for it
         if is_line_too_long or self._size > MAX_BYTES:
             raise csv.Error(TOO_LONG)
-        return line
+        return next_line
 
     def _decoded(self, raw: bytes | None) -> str:
-        """Decode a line, "" if it's too long.
+        """Decode a line; "" if it's too long (`raw` is None).
 
-        Invalid UTF-8 is reported later, with its cell, because the line's quotes must be parsed first.
+        A byte that isn't UTF-8 is reported later, with its cell, because the line's quotes must be parsed
+        first.
         """
         if raw is None:
             return ""
+        # Excel begins a file with this mark.
         if self.line == 1 and not self._row:
             raw = raw.removeprefix(BOM)
         return raw.decode("utf-8", "surrogateescape")
@@ -173,7 +175,7 @@ class _Lines:
 
 
 def _is_separator_line(cells: Sequence[str]) -> bool:
-    """Whether a line is Excel's `sep=;` above the header, which names the delimiter."""
+    """Whether a line is `sep=;` (or another delimiter), which Excel writes above the header."""
     if not cells[0].startswith("sep="):
         return False
     # If `;` is the delimiter, the line is split there into two cells: it counts as a character, too.
@@ -182,7 +184,10 @@ def _is_separator_line(cells: Sequence[str]) -> bool:
 
 
 def _named(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
-    """Map columns to the cells of a row; raises `CellError` for a wrong number of cells or a broken text."""
+    """Map columns to the cells of a row.
+
+    Raises `CellError` for a wrong number of cells, or for a text that's broken.
+    """
     cells = without_blank_end(cells, len(names))
     if len(cells) != len(names):
         raise CellError(f"expected {len(names)} cells, as many as the header has, got {len(cells)}")

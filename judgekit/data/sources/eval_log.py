@@ -50,7 +50,10 @@ def _open(file: BinaryIO, name: str) -> zipfile.ZipFile:
 
 
 def _samples(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
-    """List the samples in the order in which they were finished; raises `InputError` if there are none."""
+    """List the samples of a log, in the order in which they were finished.
+
+    Raises `InputError` if there are none.
+    """
     samples = []
     for entry in archive.infolist():
         if entry.filename.startswith(_FOLDER) and entry.filename.endswith(".json"):
@@ -61,9 +64,10 @@ def _samples(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
 
 
 def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, file: BinaryIO, name: str) -> bytes:
-    """Unpack a sample; raises `CellError` if it's damaged or too long, `InputError` without pyarrow."""
-    try:  # one byte more than allowed shows that it's too long
+    """Unpack a sample. Raises `CellError` if it's damaged or too long, `InputError` if pyarrow is missing."""
+    try:
         with archive.open(entry) as unpacked:
+            # One byte more than we allow, to see that a sample is too long without unpacking all of it.
             raw = unpacked.read(MAX_BYTES + 1)
     except NotImplementedError:
         if entry.compress_type != _ZSTANDARD:

@@ -29,7 +29,7 @@ def check(file: BinaryIO, name: str, reading: Reading) -> None:
 
 
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
-    """Yield the rows of a document, which is read as a whole; raises `InputError` if that fails."""
+    """Yield the rows of a document. It's read as a whole; raises `InputError` if that fails."""
     check(file, name, reading)
     raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
@@ -44,6 +44,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
     except RecursionError:
         raise InputError(f"{name}: {json_lines.too_deep()}") from None
     except ValueError as error:
+        # JSON Lines in a file named .json are read all the same.
         if not _is_json_lines(raw):
             raise InputError(f"{name}: expected {_LISTED}; {_describe(error)}") from None
         yield from json_lines.read_lines(raw.split(b"\n"))
@@ -63,7 +64,7 @@ def _describe(error: ValueError) -> str:
 
 
 def _is_json_lines(raw: bytes) -> bool:
-    """Whether the first two lines with anything in them are each a whole JSON object."""
+    """Whether the first two lines that aren't blank are each a whole JSON object."""
     filled_lines = (line for line in raw.split(b"\n") if line.strip())
     for line in itertools.islice(filled_lines, 2):
         try:
@@ -76,7 +77,10 @@ def _is_json_lines(raw: bytes) -> bool:
 
 
 def _find_rows(document: object, name: str) -> Sequence[Any]:
-    """Find the list of rows in a document; raises `InputError` if there's none, or several."""
+    """Find the list of rows in a document. A single row in an object becomes a list of one.
+
+    Raises `InputError` if there's no list, or if several lists could be the rows.
+    """
     if isinstance(document, list):
         return document
     if not isinstance(document, dict):
@@ -100,12 +104,17 @@ def _find_rows(document: object, name: str) -> Sequence[Any]:
     is_row = any(map(columns.is_usual_name, document))
     if not lists and is_row:
         return [document]
-    got = f"{counted(len(lists), 'list', 'lists')} ({', '.join(lists)})" if lists else "none"
-    raise InputError(f"{name}: expected {_LISTED}, got {got}; keep one list, {_REMEDY}")
+    found_lists = (
+        f"{counted(len(lists), 'list', 'lists')} ({', '.join(lists)})" if lists else "none"
+    )
+    raise InputError(f"{name}: expected {_LISTED}, got {found_lists}; keep one list, {_REMEDY}")
 
 
 def _rows_of_split_table(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Build the rows of a table that pandas wrote as `columns` and `data`; None if it isn't one."""
+    """Build the rows of a table that pandas wrote as an object with `columns` and `data`.
+
+    None if the document isn't such a table.
+    """
     names = document.get("columns")
     data = document.get("data")
     if not isinstance(names, list) or not isinstance(data, list):
@@ -122,7 +131,8 @@ def _rows_of_split_table(document: Mapping[str, Any]) -> list[dict[str, Any]] | 
 def _rows_of_columns(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Build the rows of a table that pandas wrote column by column, or row by row under numbers.
 
-    `{"text": {"0": "a", "1": "b"}}` and `{"0": {"text": "a"}, "1": {"text": "b"}}`; None for anything else.
+    Column by column is `{"text": {"0": "a", "1": "b"}}`. Row by row is `{"0": {"text": "a"}, "1": {"text":
+    "b"}}`. None for anything else.
     """
     tables = list(document.values())
     are_filled_objects = all(isinstance(table, dict) and table for table in tables)

@@ -32,10 +32,10 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def read_lines(lines: Iterable[bytes | None]) -> Stream:
-    """Yield the rows in lines; None stands for a line that's too long.
+    """Yield the rows in lines. A line that's too long is None.
 
-    If the first line is a whole document that another tool exported, the others may be, too, and each yields
-    all its rows.
+    A line may also be a whole document that another tool exported, if the first line is: then each such
+    line yields all rows of its document.
     """
     number = 0
     are_documents = True
@@ -62,7 +62,10 @@ def read_lines(lines: Iterable[bytes | None]) -> Stream:
 
 
 def read_object(raw: bytes | None) -> dict[str, Any]:
-    """Parse a line's object; raises `CellError`, also for None, which stands for a line that's too long."""
+    """Parse the JSON object in a line.
+
+    Raises `CellError` if there's none, or if the line is too long (None).
+    """
     if raw is None:
         raise CellError(f"expected a shorter row; {TOO_LONG}")
     try:
@@ -91,9 +94,10 @@ def read_object(raw: bytes | None) -> dict[str, Any]:
 def check_object(
     value: object, *, may_be_deep: bool = True, may_have_surrogates: bool = True
 ) -> dict[str, Any]:
-    """Check that a value is a row, and return it; raises `CellError` for any other.
+    """Check that a value is a row, and return it. Raises `CellError` if it isn't.
 
-    A caller who knows that it can't be deep, or has no surrogates, may skip these slow checks.
+    The checks for depth and for surrogates are slow. A caller may skip them for a value that surely has
+    neither.
     """
     if may_be_deep and _is_deep(value):
         raise CellError(too_deep())
@@ -109,7 +113,7 @@ def too_deep() -> str:
 
 
 def _check_surrogates(row: dict[str, Any]) -> None:
-    """Raise `CellError` for a lone surrogate, which no file can hold."""
+    """Raise `CellError` for half of a surrogate pair, which no file in UTF-8 can hold."""
     for column, value in row.items():
         try:
             json.dumps([column, value], ensure_ascii=False).encode()

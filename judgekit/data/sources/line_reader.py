@@ -16,7 +16,7 @@ _PIECE = 1_000_000  # bytes read at a time from a line that's too long to keep
 
 
 def bounded_lines(file: BinaryIO, most: int) -> Iterator[bytes | None]:
-    """Yield the lines of a file with their ends, and None for a line of more than `most` bytes."""
+    """Yield the lines of a file with their line ends. A line of more than `most` bytes is None."""
     while line := file.readline(most):
         is_whole = len(line) < most or line.endswith(b"\n")
         if is_whole:
@@ -29,7 +29,7 @@ def bounded_lines(file: BinaryIO, most: int) -> Iterator[bytes | None]:
 
 
 def unreadable_row(error: CellError, number: int, line: int) -> UnreadableRow:
-    """Build an unreadable row from an error; names the line if its number differs from the row's."""
+    """Build an unreadable row from an error. It names the line if that has another number than the row."""
     problem = error.problem
     if line != number:
         problem += f" (line {line})"

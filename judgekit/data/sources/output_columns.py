@@ -43,7 +43,10 @@ class OutputColumns(NamedTuple):
     outputs: Sequence[Output]
 
     def unique_names(self) -> list[str]:
-        """Name each column differently: those of an output have its number."""
+        """Give each column a name of its own: the columns of an output begin with its number, as `2.
+
+        Score`.
+        """
         names = self.names[: self.variables]
         for number, output in enumerate(self.outputs, 1):
             for name in self.names[output.place : output.end]:
@@ -51,7 +54,7 @@ class OutputColumns(NamedTuple):
         return names
 
     def rows(self, cells: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Yield a row for each output, as promptfoo has it in JSON."""
+        """Yield a row for each output, in the form that promptfoo writes in JSON."""
         variables = dict(zip(self.names, cells[: self.variables], strict=False))
         for output in self.outputs:
             behind_output = slice(output.place + 1, output.end)
@@ -66,24 +69,29 @@ class OutputColumns(NamedTuple):
 
 
 def find_outputs(names: Sequence[str]) -> OutputColumns | None:
-    """Find the columns of outputs by the header; None if it's an ordinary table."""
-    places = [place for place in range(len(names)) if _has_output(names, place)]
-    if not places:
+    """Find the columns of outputs by the header.
+
+    None if the table is an ordinary one, without such columns.
+    """
+    output_indices = [
+        output_index for output_index in range(len(names)) if _has_output(names, output_index)
+    ]
+    if not output_indices:
         return None
-    ends = [*places[1:], len(names)]  # an output's columns end where the next output begins
+    ends = [*output_indices[1:], len(names)]  # an output's columns end where the next output begins
     outputs = []
-    for place, end in zip(places, ends, strict=True):
-        title = _TITLE.fullmatch(names[place])
+    for output_index, end in zip(output_indices, ends, strict=True):
+        title = _TITLE.fullmatch(names[output_index])
         if title is None:
-            outputs.append(Output(place, end, model="", prompt=names[place]))
+            outputs.append(Output(output_index, end, model="", prompt=names[output_index]))
         else:
             model, prompt = title.groups()
-            outputs.append(Output(place, end, model, prompt))
-    return OutputColumns(list(names), variables=places[0], outputs=outputs)
+            outputs.append(Output(output_index, end, model, prompt))
+    return OutputColumns(list(names), variables=output_indices[0], outputs=outputs)
 
 
 def _has_output(names: Sequence[str], place: int) -> bool:
-    """Whether a column has outputs, by the names of the columns behind it."""
+    """Whether a column holds outputs, judging by the names of the columns that follow it."""
     if names[place] in _DETAILS:
         return False
     names_behind = tuple(names[place + 1 :])
@@ -91,7 +99,7 @@ def _has_output(names: Sequence[str], place: int) -> bool:
 
 
 def _read_output(cell: str, details: Mapping[str, str]) -> str | None:
-    """Read a model's output without its status; None if it's an error.
+    """Read a model's output without its status; None if the status is an error.
 
     The status is in a column of its own, or in brackets before the output.
     """
@@ -105,9 +113,9 @@ def _read_output(cell: str, details: Mapping[str, str]) -> str | None:
 
 
 def _fill(prompt: str, variables: Mapping[str, str]) -> dict[str, str]:
-    """Fill the prompt's template from a test's variables.
+    """Fill a prompt's template with a test's variables.
 
-    A prompt without any place for these is only a name (`label`), and has no text (`raw`).
+    A prompt without any `{{variable}}` is only a name (`label`), and has no text (`raw`).
     """
     if variables and "{{" not in prompt:
         return {"label": prompt}

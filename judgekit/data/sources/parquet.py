@@ -33,7 +33,10 @@ def check(file: BinaryIO, name: str, reading: Reading) -> pa.Schema:
 
 
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
-    """Yield the rows of a file; raises `InputError` if it would take too much memory, or is damaged."""
+    """Yield the rows of a file.
+
+    Raises `InputError` if the file is damaged, or would take too much memory.
+    """
     del reading  # the same
     pages = _look_at_pages(file, name)
     file.seek(0)
@@ -53,7 +56,10 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 def _row_of(
     number: int, names: Sequence[str], cells: Sequence[Any] | None
 ) -> DataRow | UnreadableRow:
-    """Build a row from its cells; it's unreadable if one of them is, or if it's too long (None)."""
+    """Build a row from its cells.
+
+    It's unreadable if one of its cells is, or if the row is too long (None).
+    """
     if cells is None:
         return UnreadableRow(number, "", f"expected a shorter row; {TOO_LONG}")
     row = dict(zip(names, cells, strict=True))
@@ -69,7 +75,7 @@ def _open(file: BinaryIO, name: str, texts: Sequence[str] = ()) -> parquet.Parqu
 
 
 def _look_at_pages(file: BinaryIO, name: str) -> parquet_pages.Pages:
-    """Measure the pages of a file; raises `InputError` if it would take too much memory."""
+    """Measure the pages of a file; raises `InputError` if the file would take too much memory."""
     size = file.seek(0, io.SEEK_END)
     try:
         return parquet_pages.look(file, _open(file, name), size)
@@ -84,7 +90,8 @@ def _batches(file: parquet.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def _cells(batch: pa.RecordBatch) -> Iterator[Sequence[Any] | None]:
-    """Yield the cells of each row; None for a row that's too long to unpack."""
+    """Yield the cells of each row. A row that's too long to unpack is None."""
+    # If the whole batch is small enough, so is each row in it.
     if _unpacked_bytes(batch.columns) <= MAX_BYTES:
         yield from zip(*map(plain_cells, batch.columns), strict=True)
         return
@@ -100,7 +107,7 @@ def _cells(batch: pa.RecordBatch) -> Iterator[Sequence[Any] | None]:
 
 
 def _unpacked_bytes(columns: Iterable[pa.Array]) -> int:
-    """Estimate the bytes that these cells take as Python texts, numbers and lists."""
+    """Estimate how many bytes these cells take in memory, as Python texts, numbers and lists."""
     total = 0
     for column in columns:
         total += len(column) * _OBJECT + _content_bytes(column)

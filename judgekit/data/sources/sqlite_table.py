@@ -57,12 +57,15 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
 
 def _connect(name: str) -> sqlite3.Connection:
-    """Open a database read-only, so that its schema can't run code; raises `InputError` for an address."""
+    """Open a database read-only, and keep its schema from running code.
+
+    Raises `InputError` for an address.
+    """
     path, _ = split_table(name)
     if "://" in path:
         raise InputError(f"{name}: a database is read on this machine; fetch the file")
-    place = Path(path).absolute().as_uri()
-    connection = sqlite3.connect(f"{place}?mode=ro", uri=True, timeout=_BUSY_SECONDS)
+    file_uri = Path(path).absolute().as_uri()
+    connection = sqlite3.connect(f"{file_uri}?mode=ro", uri=True, timeout=_BUSY_SECONDS)
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.text_factory = _decode
     return connection
@@ -74,7 +77,10 @@ def _decode(raw: bytes) -> str:
 
 
 def _choose_table(connection: sqlite3.Connection, name: str) -> str:
-    """Find the table that a name means; raises `InputError` if there's none, or several fit."""
+    """Find the table that a name means, as in `FILE::TABLE`.
+
+    Raises `InputError` if there's no such table, or if none is named and there are several.
+    """
     path, wanted = split_table(name)
     tables = [str(table) for (table,) in connection.execute(_TABLES)]
     if wanted in tables:

@@ -49,8 +49,8 @@ def _read_rows(sheet: ReadOnlyWorksheet) -> Stream:
     """Yield the rows below the header, which is the first row with anything in it."""
     names: list[str] | None = None
     number = 0
-    cleared = 0  # empty rows since the last row with content; below the table they don't count
-    for line, cells in enumerate(_without_warnings(sheet), 1):
+    empty_count = 0  # empty rows since the last row with content; below the table they don't count
+    for line_number, cells in enumerate(_without_warnings(sheet), 1):
         is_blank = not any(map(_is_filled, cells))
         if names is None:
             if is_blank:
@@ -64,19 +64,20 @@ def _read_rows(sheet: ReadOnlyWorksheet) -> Stream:
             continue
         number += 1
         if is_blank:
-            cleared += 1
+            empty_count += 1
             continue
-        for cleared_number in range(number - cleared, number):
-            yield DataRow(cleared_number, dict.fromkeys(names))
-        cleared = 0
+        # The empty rows lie inside the table, so they count as rows.
+        for empty_number in range(number - empty_count, number):
+            yield DataRow(empty_number, dict.fromkeys(names))
+        empty_count = 0
         try:
             yield DataRow(number, _make_row(names, cells))
         except CellError as error:
-            yield unreadable_row(error, number, line)
+            yield unreadable_row(error, number, line_number)
 
 
 def _open(file: BinaryIO, name: str) -> Workbook:
-    """Open a workbook; formulas give their last computed values. Raises `InputError`."""
+    """Open a workbook. Its formulas give the values that were computed last. Raises `InputError`."""
     openpyxl = _import_openpyxl(name)
     with zipfile.ZipFile(file) as archive:
         unpacked = sum(entry.file_size for entry in archive.infolist())
@@ -102,7 +103,7 @@ def _import_openpyxl(name: str) -> ModuleType:
 
 @contextmanager
 def _reading(name: str) -> Iterator[None]:
-    """Raise `InputError` for a file that isn't a workbook, or is damaged."""
+    """Turn errors while a workbook is read into `InputError`: it's damaged, or isn't a workbook."""
     try:
         yield
     except InputError:
@@ -118,7 +119,11 @@ def _reading(name: str) -> Iterator[None]:
 
 
 def _choose_sheet(workbook: Workbook, name: str, reading: Reading) -> ReadOnlyWorksheet:
-    """Find the sheet that a name means, and remark on others; raises `InputError` if there's none."""
+    """Find the sheet that a name means, as in `FILE::SHEET`; without one, the first visible sheet.
+
+    If there are other sheets, there's a remark about them. Raises `InputError` if the named sheet doesn't
+    exist.
+    """
     path, wanted = split_table(name)
     sheets = {sheet.title: sheet for sheet in workbook.worksheets}
     if wanted in sheets:
@@ -136,7 +141,10 @@ def _choose_sheet(workbook: Workbook, name: str, reading: Reading) -> ReadOnlyWo
 
 
 def _without_warnings(sheet: ReadOnlyWorksheet) -> Iterator[Sequence[Any]]:
-    """Yield the cells of each row, without openpyxl's warnings about dates that are invalid in Excel, too."""
+    """Yield the cells of each row, without openpyxl's warnings about dates.
+
+    Those dates are invalid in Excel, too.
+    """
     rows = sheet.iter_rows(values_only=True)
     while True:
         with warnings.catch_warnings():
@@ -156,7 +164,11 @@ def _name_of(cell: object) -> str:
 
 
 def _make_row(names: Sequence[str], cells: Sequence[object]) -> dict[str, Any]:
-    """Build a row of JSON values; cells beside the table don't count. Raises `CellError`."""
+    """Build a row of JSON values from the cells below the header.
+
+    Raises `CellError` for a cell beside the table that isn't blank, for a broken cell, and for a row that's
+    too long.
+    """
     if any(map(_is_filled, cells[len(names) :])):
         raise CellError(f"expected {len(names)} cells, as many as the header has, got more")
     row: dict[str, Any] = dict.fromkeys(names)

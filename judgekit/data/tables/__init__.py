@@ -28,9 +28,9 @@ _ALWAYS = {"average": "float", "cost_usd": "float", "duration_ms": "int"}  # eve
 
 @contextmanager
 def replacing(target: Path) -> Iterator[IO[bytes]]:
-    """Open a file that atomically replaces `target` once all of it is on the disk; raises `OSError`.
+    """Open a new file that atomically replaces `target` once all of it is on the disk; raises `OSError`.
 
-    Only its owner can read a new one.
+    If `target` doesn't exist yet, only its owner can read the new file.
     """
     with outputs.Replacement(str(target), mode=outputs.PRIVATE, durable=True) as replacement:
         yield replacement.file
@@ -96,7 +96,10 @@ def find_format(path: str) -> ResultFormat | None:
 
 
 def writer_of(path: str) -> TableWriter | None:
-    """Load the module that writes a results file; None for JSON Lines, and for any other file."""
+    """Load the module that writes a results file in the format of its name.
+
+    None for JSON Lines, which need no writer, and for an unknown ending.
+    """
     format_ = find_format(path)
     if format_ is None or format_.module is None:
         return None
@@ -119,15 +122,18 @@ def write_table(
 ) -> None:
     """Write the rows of a JSON Lines file (`part`) as a table; raises `OSError`.
 
-    `ours` are the columns that follow a row's own ones; those in `left_out` aren't written. `scores` becomes
-    a column for each score, and nested values become JSON text. In Parquet a column keeps its type in
-    `schema` if all cells fit it. Otherwise it gets the type that all its values share, or becomes text.
+    `ours` are our columns, which follow the columns of the input. Columns in `left_out` aren't written.
+    `scores` becomes a column for each score, and nested values become JSON text. In Parquet, a column keeps
+    its type in `schema` if all its cells fit. Otherwise it gets the type that all its values share, or
+    becomes text.
     """
     columns = ColumnKinds(ours)
     for _, row in _read_lines(part):
         columns.add(row)
     kinds, renamed = columns.named()
-    kinds = {name: held for name, held in kinds.items() if name not in left_out}
+    kinds = {
+        name: kinds_of_column for name, kinds_of_column in kinds.items() if name not in left_out
+    }
     # Bytes have become text, partly as Base64, so converting them back would give other bytes.
     types = {}
     for column in schema or ():
@@ -173,16 +179,16 @@ class ColumnKinds:
         _merge_kinds(self.scores, other.scores)
 
     def named(self) -> tuple[dict[str, set[str]], dict[str, str]]:
-        """Return each column's kinds in the order of columns, and the new names of some columns.
+        """Return the kinds of values by column, in the order of the columns, and the new names of columns.
 
-        A row's own column that's called like a score becomes `row.NAME`.
+        A column of the input that's called like a column of scores gets a new name, `row.NAME`.
         """
         renamed = {}
         for name in self.own.keys() & self.scores.keys():
-            new = name
-            while new in self.scores or new in self.own:
-                new = f"row.{new}"
-            renamed[name] = new
+            new_name = name
+            while new_name in self.scores or new_name in self.own:
+                new_name = f"row.{new_name}"
+            renamed[name] = new_name
         kinds = {}
         for name, kinds_of_own in self.own.items():
             kinds[renamed.get(name, name)] = kinds_of_own
@@ -202,7 +208,7 @@ def _merge_kinds(kinds_by_name: dict[str, set[str]], others: Mapping[str, set[st
 
 
 def _score_columns(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Map the names of score columns to a row's scores."""
+    """Map the columns of a row's scores, as `score.NAME`, to the scores."""
     scores = row.get("scores")
     if isinstance(scores, dict):
         return {f"score.{name}": value for name, value in scores.items()}
@@ -210,12 +216,12 @@ def _score_columns(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cells_of(row: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
-    """Map the names of columns to a row's cells, with its scores last."""
-    own = {}
+    """Map the columns of a table to a row's cells, with its scores last."""
+    cells_without_scores = {}
     for name, value in row.items():
         if name != "scores":
-            own[renamed.get(name, name)] = value
-    return own | _score_columns(row)
+            cells_without_scores[renamed.get(name, name)] = value
+    return cells_without_scores | _score_columns(row)
 
 
 def cell_of(value: object) -> str:
@@ -231,7 +237,7 @@ def text_of(value: object) -> str:
 
 
 def _kind_of(value: object) -> str:
-    """Name the kind of column that can hold a value; "" for None, which every column can hold."""
+    """Name the kind of column that a value needs; "" for None, which every column can hold."""
     match value:
         case None:
             return ""
@@ -249,7 +255,7 @@ def _kind_of(value: object) -> str:
 
 
 def _arrow_type(kinds: set[str]) -> pa.DataType:
-    """Choose the narrowest type that holds all of a column's kinds of values; text if there are none."""
+    """Choose the narrowest type that can hold all these kinds of values; text if there are no values."""
     import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
     kinds = kinds - {""}  # every type can hold a missing value
@@ -265,7 +271,7 @@ def _arrow_type(kinds: set[str]) -> pa.DataType:
 
 
 def schema_of(kinds: Mapping[str, set[str]], types: Mapping[str, pa.DataType]) -> pa.Schema:
-    """Build a table's schema: each column has its type in `types`, or else the one its values share."""
+    """Build a table's schema. A column has its type in `types`, or else the type that its values share."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     columns = []
@@ -280,7 +286,7 @@ def batch_of(
     renamed: Mapping[str, str],
     given: Container[str],
 ) -> pa.RecordBatch:
-    """Convert rows of results to a batch of a table; `given` columns have a type from the input.
+    """Convert rows of results to a batch of a table. The columns in `given` have a type from the input.
 
     Raises `ColumnTypeError` if such a column doesn't fit its type.
     """
@@ -295,9 +301,10 @@ def batch_of(
 
 
 def _make_array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa.Array:
-    """Convert a column's values to an array; a column of the input must keep each value exactly.
+    """Convert a column's values to an array.
 
-    Raises `ColumnTypeError` if the type of such a column can't.
+    A column of the input must keep each value exactly: raises `ColumnTypeError` if its type can't hold
+    them.
     """
     import pyarrow as pa  # noqa: PLC0415 - as above
 
@@ -311,9 +318,8 @@ def _make_array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa
         try:
             array = pa.array(values, column.type)
         except (pa.ArrowException, ValueError, TypeError):
-            array = pa.array(values, pa.string()).cast(
-                column.type
-            )  # such as a date, which is text in JSON
+            # Such as a date, which is text in JSON.
+            array = pa.array(values, pa.string()).cast(column.type)
         if plain_cells(array) == values:  # they differ if, say, a duration was in another unit
             return array
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
@@ -322,7 +328,7 @@ def _make_array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa
 
 
 def misfits(rows: Sequence[Mapping[str, Any]], types: Mapping[str, pa.DataType]) -> set[str]:
-    """Find the columns with a cell that doesn't fit the column's type in `types`."""
+    """Find the columns that have a cell which doesn't fit the column's type in `types`."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     misfits = set()

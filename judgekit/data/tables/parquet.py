@@ -24,7 +24,10 @@ def check(name: str) -> None:
 
 
 def write(table: ResultsTable, target: Path) -> None:
-    """Write a table, again without a column's type in the input whenever a cell doesn't fit it."""
+    """Write a table.
+
+    If a cell doesn't fit its column's type in the input, write it again without that type.
+    """
     types = dict(table.types)
     while True:
         try:
