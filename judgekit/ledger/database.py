@@ -62,7 +62,10 @@ class Budget(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """One replica's attempt to answer a request; `key` identifies the request among those of `who`."""
+    """A replica's attempt to answer a request. `who` sent the request, and `key` identifies it among theirs.
+
+    `body` is a hash of the request's body. `attempt` and `replica` are ids.
+    """
 
     who: str
     key: str
@@ -75,7 +78,10 @@ class Database:
     """The store at a connection string; it opens connections when they're needed, up to a few."""
 
     def __init__(self, place: str, migrations: Path = MIGRATIONS) -> None:
-        """Prepare a store, without connecting yet. Raises `ConfigError` if `place`, its address, is wrong."""
+        """Prepare a store, without connecting yet. `place` is its connection string.
+
+        Raises `ConfigError` if the string is malformed, or if psycopg isn't installed.
+        """
         try:
             import psycopg  # noqa: PLC0415 - an extra, which only a store needs
         except ImportError:
@@ -89,18 +95,22 @@ class Database:
         self._sql = {name: _fill_templates(text, raw) for name, text in raw.items()}
         self._free_slots = threading.BoundedSemaphore(CONNECTIONS)
         self._idle = list[Any]()
-        # Also closes the connections of a store that nobody uses any more.
+        # When this object is garbage, its idle connections are closed, too.
         self.close = weakref.finalize(self, _close_all, self._idle)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Lend an idle connection, or a new one, in a transaction. Raises `StoreError` if there's none."""
+        """Lend a connection in a transaction, inside the `with` block.
+
+        It's an idle connection or a new one. Raises `StoreError` if all are in use for 5 seconds, or if the
+        store can't be reached. Errors of the driver inside the block are raised as ours.
+        """
         if not self._free_slots.acquire(timeout=_TURN_SECONDS):
             raise StoreError("the store is busy; try again", 1)
         connection: Connection = None
         try:
-            # The server may have ended an idle connection. An empty statement shows it: then the driver
-            # marks the connection as closed.
+            # The server may have ended an idle connection. To find out, execute an empty statement: if it
+            # fails, the driver marks the connection as closed, and we open a new one below.
             with suppress(IndexError, self._driver.OperationalError):
                 connection = self._idle.pop()
                 connection.execute("")
@@ -118,7 +128,7 @@ class Database:
             self._free_slots.release()
 
     def _convert_error(self, error: Exception) -> JudgekitError:
-        """Turn an error of the driver into ours: `ConfigError` if an operator must act, else `StoreError`."""
+        """Convert an error of the driver to ours: `ConfigError` if a person must act, else `StoreError`."""
         message = short_line(str(error), 300)  # libpq doesn't repeat passwords
         errors = self._driver.errors
         if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
@@ -130,14 +140,17 @@ class Database:
     def _run_statement(
         self, name: str, values: Sequence[object] | dict[str, Any] = ()
     ) -> list[Any]:
-        """Run the statement with this name, and return its rows; none if it isn't a query."""
+        """Run the statement called `name` in `database.toml`, and return its rows.
+
+        The list is empty if the statement isn't a query.
+        """
         with self.transaction() as connection:
             cursor = connection.execute(self._sql[name], values)
             is_query = cursor.description is not None
             return list(cursor) if is_query else []
 
     def check(self) -> None:
-        """Raise `ConfigError` if the schema is older than this judgekit needs, or too new for it."""
+        """Raise `ConfigError` if the store's schema is older or newer than this judgekit can work with."""
         with self.transaction() as connection:
             store_schema, oldest_supported = self._read_schema(connection)
         own_schema = max(self._list_migrations())
@@ -152,15 +165,16 @@ class Database:
     def migrate(self, runtime_role: str | None = None) -> list[str]:
         """Run the migrations that the store lacks, and return the names of their files.
 
-        With a `runtime_role`, also grant it the rights that servers need. Either everything is done or
-        nothing, and by one process at a time. Raises `ConfigError` while a server is running that couldn't
-        work with the new schema.
+        With a `runtime_role`, that role is also granted the rights that servers need. It's all one
+        transaction, so if something fails, nothing is changed. Only one process migrates at a time. Raises
+        `ConfigError` while a server is running that couldn't work with the new schema.
         """
         applied_names = []
         with self.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = 0")
             connection.execute(_LOCK, (_MIGRATING,))
-            # A statement that waits for a lock makes everybody else wait behind it, so don't wait for long.
+            # While a migration waits for a table's lock, all later statements on the table wait behind it.
+            # So give up after some seconds.
             connection.execute("SET LOCAL lock_timeout = '5s'")
             current_number, _ = self._read_schema(connection)
             is_new_store = current_number == 0
@@ -186,7 +200,7 @@ class Database:
         return applied_names
 
     def _refuse_old_servers(self, connection: Connection, oldest_supported: int) -> None:
-        """Raise `ConfigError` if a server is running whose schema is before `oldest_supported`."""
+        """Raise `ConfigError` if a server is running that works with a schema before `oldest_supported`."""
         cursor = connection.execute(self._sql["old"], (oldest_supported, ALIVE_SECONDS))
         (old_servers,) = cursor.fetchone()
         if old_servers:
@@ -204,7 +218,10 @@ class Database:
         return paths
 
     def _read_schema(self, connection: Connection) -> tuple[int, int]:
-        """Return the schema's number and the oldest judgekit's that it works with; (0, 0) for a new store."""
+        """Return the number of the store's schema, and the lowest schema number of judgekits it works with.
+
+        Both are 0 if the store has no tables yet.
+        """
         (has_tables,) = connection.execute(self._sql["is_there"]).fetchone()
         if not has_tables:
             return (0, 0)
@@ -212,10 +229,13 @@ class Database:
         return number, oldest_supported
 
     def add(self, records: Sequence[Record], holder: str = "") -> None:
-        """Store lines that the `holder` of a token sent ("" for the command line); a line is stored once."""
+        """Store lines that the `holder` of a token sent. A line that's stored already isn't stored again.
+
+        On the command line there's no holder (""). The lines then don't complete provisional verdicts.
+        """
         rows = [_make_row(record, holder, provisional=False) for record in records]
-        # All writers lock rows in the same order, that of the primary key (id and author), so no two of
-        # them can deadlock.
+        # All writers lock rows in the order of the primary key (id and author), so that no two writers can
+        # wait for each other's rows.
         rows.sort(key=lambda row: row[:2])
         # A server stores a verdict provisionally. Only the client that asked for it may complete it.
         statement = "complete" if holder else "add"
@@ -223,7 +243,10 @@ class Database:
             cursor.executemany(self._sql[statement], rows)
 
     def send(self, lines: Sequence[bytes]) -> str | None:
-        """Store lines. Returns a message if some can never be stored, else None; raises `StoreError`."""
+        """Store lines of a ledger. Returns a message about lines that can never be stored, or None.
+
+        Raises `StoreError` if the store can't be used now.
+        """
         records, refusals = store.sort_out(lines, refusal)
         self.add(records)
         if not refusals:
@@ -233,23 +256,26 @@ class Database:
         return f"the store rejected {rejected} ({first_reason})"
 
     def lines(self, since: datetime | None, project: str | None) -> Iterator[bytes]:
-        """Yield the stored lines, oldest first; None stands for any time, or for every project.
+        """Yield the stored lines since a time (None: all) and of a project (None: every one), oldest first.
 
-        They're read page by page, so that a slow reader doesn't hold a connection.
+        They're read page by page, so that a slow reader doesn't keep a connection.
         """
         start = "-infinity" if since is None else since.isoformat()
         # A page begins behind the line with this time, id and author.
-        page = {"at": start, "id": "", "who": "", "project": project, "n": _PAGE}
+        query_values = {"at": start, "id": "", "who": "", "project": project, "n": _PAGE}
         while True:
-            rows = self._run_statement("read", page)
+            rows = self._run_statement("read", query_values)
             if not rows:
                 return
             for at, line_id, who, text in rows:
-                page |= {"at": at, "id": line_id, "who": who}
+                query_values |= {"at": at, "id": line_id, "who": who}
                 yield text.encode()
 
     def fetch(self, since: str, project: str, into: Path) -> None:
-        """Write the lines of a project, or of `all`, since a time to a file. Raises `StoreError`."""
+        """Write the stored lines since a time, such as `14d`, to the file `into`; raises `StoreError`.
+
+        `project` is a project's name, or `all`.
+        """
         only_project = None if project == "all" else project
         with into.open("wb") as file:
             for raw in self.lines(store.point(since), only_project):
@@ -258,9 +284,10 @@ class Database:
     def purge(
         self, before: datetime | None, project: str | None, *, preview: bool = False
     ) -> Counter[str]:
-        """Remove the lines from before a time (None: all lines), and later labels of verdicts among them.
+        """Remove the lines from before a time (None: all lines), of one project or (None) of all.
 
-        Returns the number of removed lines of each kind. A `preview` only counts.
+        Later labels are removed, too, if they're about a removed verdict. Returns the number of removed lines
+        of each kind. A `preview` only counts them.
         """
         values = {
             "before": before,
@@ -300,7 +327,10 @@ class Database:
         self._run_statement("leave", (replica,))
 
     def tidy(self) -> None:
-        """Delete expired answers, gone replicas, and old or surplus replies, unless another process does."""
+        """Delete expired answers, replicas that are gone, and kept replies that are old or too many.
+
+        Nothing happens if another process is doing this right now.
+        """
         values = {"answer": ANSWER_SECONDS, "days": MAX_DAYS, "bytes": REPLY_BYTES}
         with self.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = '5min'")
@@ -314,15 +344,16 @@ class Database:
     def claim(
         self, attempt: Attempt, seconds: float, usd: float, budget: Budget | None
     ) -> str | None:
-        """Claim a request for `seconds` and reserve `usd` of the budget, or return its earlier answer.
+        """Claim a request for an attempt, or return the answer that an earlier attempt has stored.
 
-        Returns None if the request is claimed. Raises `StoreError` while another attempt is working on it or
-        if the budget is used up, and `UsageError` if the key was used for a request with another body.
+        If it's claimed, returns None: the claim holds for `seconds`, and `usd` of the budget is reserved.
+        Raises `StoreError` while another attempt is working on the request, or if the budget is used up.
+        Raises `UsageError` if the key was used for a request with another body.
         """
         values = attempt._asdict() | {"seconds": seconds, "usd": usd, "alive": ALIVE_SECONDS}
         with self.transaction() as connection:
             if budget is not None:
-                # One at a time: otherwise two attempts could both reserve the last of the budget.
+                # Only one attempt at a time: otherwise two could both reserve the last part of the budget.
                 connection.execute(_LOCK, (_SPENDING,))
             is_claimed = connection.execute(self._sql["claim"], values).fetchone() is not None
             if is_claimed:
@@ -331,8 +362,8 @@ class Database:
                     spending = connection.execute(self._sql["spent"], period).fetchone()
                     _check_budget(budget, usd, *spending)
                 return None
-            earlier = connection.execute(self._sql["earlier"], values).fetchone()
-            earlier_body, _, answer = earlier or (attempt.body, "", None)
+            earlier_request = connection.execute(self._sql["earlier"], values).fetchone()
+            earlier_body, _, answer = earlier_request or (attempt.body, "", None)
             if earlier_body != attempt.body:
                 raise UsageError("this Idempotency-Key came with another request; use a new key")
             if answer is None:
@@ -344,25 +375,26 @@ class Database:
     def finish_attempt(
         self, attempt: Attempt, usd: float, answer: str | None, record: Record | None
     ) -> str:
-        """Finish an attempt that cost `usd`, with an answer and its ledger line, or without (it gave up).
+        """Finish an attempt that cost `usd`, with its answer and ledger line. Both are None if it gave up.
 
-        Returns the first stored answer, the only one that callers may see, or "" if there's none yet.
+        Returns the request's first stored answer, which may be another attempt's: callers must only see that
+        one. "" if none is stored yet.
         """
         values = attempt._asdict() | {"usd": usd, "answer": answer}
         with self.transaction() as connection:
             statement = "give_up" if answer is None else "answer"
-            # Another replica may have taken over and answered first: then this attempt ends nothing.
+            # If another replica has taken over the request and answered first, this changes no row.
             is_ended = connection.execute(self._sql[statement], values).rowcount == 1
-            stored = connection.execute(self._sql["earlier"], values).fetchone()
+            stored_request = connection.execute(self._sql["earlier"], values).fetchone()
             # Charge an attempt once, whatever became of its request, and however often this is called.
             if usd and connection.execute(self._sql["note_spend"], values).rowcount == 1:
                 connection.execute(self._sql["spend"], values)
             if is_ended and record is not None:
                 row = _make_row(record, attempt.who, provisional=True)
                 connection.execute(self._sql["add"], row)
-            if stored is None:
+            if stored_request is None:
                 return ""
-            _, _, first_answer = stored
+            _, _, first_answer = stored_request
             return first_answer or ""
 
     # Replies kept for all replicas
@@ -371,7 +403,7 @@ class Database:
     """Whether kept replies are read in less than a millisecond: they come over a network."""
 
     def read_reply(self, key: str) -> KeptText | None:
-        """Return the reply kept under a key, or None if there isn't one or the store can't be read."""
+        """Return the reply that's kept under a key; None if there's none, or if the store can't be read."""
         rows = []
         with suppress(JudgekitError):
             rows = self._run_statement("reply", (key,))
@@ -387,7 +419,7 @@ class Database:
 
 
 def refusal(record: Record) -> str:
-    """Explain why a line can't be kept in a store; "" if it can."""
+    """Explain why a store can't keep a line; "" if it can."""
     if len(record.id) > _MOST_ID or not _ID.fullmatch(record.id):
         return f"id: expected 1 to {_MOST_ID} printable ASCII characters"
     problem = unstorable(record.model_dump(mode="python", by_alias=True))
@@ -397,7 +429,7 @@ def refusal(record: Record) -> str:
 
 
 def _make_row(record: Record, holder: str, *, provisional: bool) -> tuple[str, ...]:
-    """Return the values of a line's columns, in the order of the table."""
+    """Return the values of the columns for a line, in the order of the table's columns."""
     author = getattr(record, "who", "")
     who = author.replace("\0", "")[:_MOST_ID]  # PostgreSQL can't store a NUL
     text = line(record).rstrip(b"\n").decode()
@@ -408,9 +440,10 @@ def _make_row(record: Record, holder: str, *, provisional: bool) -> tuple[str, .
 def _check_budget(
     budget: Budget, usd: float, spent: float, reserved: float, left_seconds: float
 ) -> None:
-    """Raise `StoreError` if a request for `usd` more exceeds the budget, counting what others `reserved`.
+    """Raise `StoreError` if the budget doesn't allow a request to spend `usd` more.
 
-    `left_seconds` is the time until the budget's next day or month.
+    `spent` is what was spent this day or month, and `reserved` what running requests may still spend.
+    `left_seconds` is the time until the next day or month begins.
     """
     limit = f"the team's budget of {budget.usd:g} USD a {budget.per}"
     if spent + usd > budget.usd:
@@ -426,7 +459,10 @@ def _check_budget(
 
 
 def _parse_address(driver: ModuleType, place: str) -> dict[str, str]:
-    """Parse a connection string. Errors never repeat any of its parts, since one may be a password."""
+    """Parse a connection string into its parts; raises `ConfigError` if it's malformed.
+
+    The error doesn't repeat anything of the string, which may have a password in it.
+    """
     parts: dict[str, str] | None = None
     with suppress(driver.ProgrammingError):
         parts = driver.conninfo.conninfo_to_dict(place)
@@ -439,7 +475,10 @@ def _parse_address(driver: ModuleType, place: str) -> dict[str, str]:
 
 
 def _has_stray_password(parts: dict[str, str]) -> bool:
-    """Whether pieces of a password that isn't escaped properly ended up in other parts of an address."""
+    """Whether pieces of a password ended up in other parts of an address, as it wasn't escaped properly.
+
+    A password with `@` or `/` does that.
+    """
     if "@" in str(parts.get("host")) or "@" in str(parts.get("dbname")):
         return True
     ports = str(parts.get("port") or "").replace(",", "")  # one for each host, between commas
@@ -452,7 +491,7 @@ def _close_all(connections: list[Connection]) -> None:
 
 
 def _fill_templates(text: str, statements: dict[str, str]) -> str:
-    """Replace each `{name}` in a text by that statement, which may have such names itself."""
+    """Replace each `{name}` in a text by the statement of that name, until none is left."""
     while "{" in text:
         text = text.format(**statements)
     return text

@@ -35,7 +35,10 @@ HAND_ON_SECONDS = 3.0
 
 
 def rows(records: Iterable[Record]) -> str:
-    """Build a CSV table of the verdicts, with a heading. Texts in it can't act as formulas."""
+    """Build a CSV table of the verdicts, with a heading.
+
+    Texts are changed so that a spreadsheet doesn't run them as formulas.
+    """
     verdicts = []
     labels = []
     overrides = []
@@ -94,24 +97,25 @@ def _make_cells(
 def forward(
     ledger: store.Ledger, send: Callable[[Sequence[bytes]], str | None], seconds: float = inf
 ) -> tuple[int, list[str]]:
-    """Pass the ledger's unsent lines to `send`, for at most about `seconds`.
+    """Pass the lines of a ledger that weren't sent before to `send`, in batches.
 
-    Returns the number of lines sent, and the remarks that `send` returned. After a power failure a line may
-    be sent twice, but it's never lost. An exception from `send` ends the run.
+    No new batch begins after `seconds`. Returns the number of lines sent, and the remarks that `send`
+    returned. After a power failure, a line may be sent twice, but it's never lost. If `send` raises, that
+    ends the run. If another process is sending the lines, nothing is sent here.
     """
-    end = time.monotonic() + seconds
-    count = 0
+    deadline = time.monotonic() + seconds
+    sent_lines = 0
     remarks = []
     try:
         with file_lock(ledger.folder / LOCK, timeout=0):
             for lines, progress in _read_batches(ledger):
                 remark = send(lines)
-                count += len(lines)
+                sent_lines += len(lines)
                 if remark:
                     remarks.append(remark)
-                # Only now: if the power fails before this, the lines are sent again.
+                # Save the progress after sending: if the power fails before, the lines are sent again.
                 outputs.write_atomically(str(ledger.folder / PLACES), progress, private=True)
-                if time.monotonic() > end:
+                if time.monotonic() > deadline:
                     break
     except TimeoutError:
         pass  # another process is sending them
@@ -121,13 +125,13 @@ def forward(
         raise JudgekitError(
             f"{ledger.folder}: cannot be sent ({error.strerror or error})"
         ) from None
-    return count, remarks
+    return sent_lines, remarks
 
 
 def hand_on(settings: Config, ledger: store.Ledger) -> list[str]:
-    """Send the team's server the lines it lacks. Returns messages about lines that couldn't be sent.
+    """Send the lines of a ledger that the team's server lacks.
 
-    Without a configured server there's nothing to do, and no message.
+    Returns messages about lines that couldn't be sent; none if no server is configured.
     """
     from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
 
@@ -142,16 +146,17 @@ def hand_on(settings: Config, ledger: store.Ledger) -> list[str]:
 
 
 def _read_batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
-    """Yield batches of unsent lines, each with the progress (as JSON) to save once it's sent.
+    """Yield batches of unsent lines, each with the progress to save as JSON once the batch is sent.
 
-    A last line without a newline is still being written, so it's left to the next export.
+    A last line without a newline is still being written, so it's left to the next run.
     """
     positions = _read_progress(ledger)
     for path in store.files([ledger.folder]):
         with path.open("rb") as file:
             state = os.fstat(file.fileno())
             inode, offset = positions.get(path.name, (0, 0))
-            # Otherwise another file has this name by now, or it was cut: then all of it is sent.
+            # Go on behind the lines that were sent. If another file has this name now (another inode), or the
+            # file was cut, send all of it.
             if inode == state.st_ino and offset <= state.st_size:
                 file.seek(offset)
             lines = []
@@ -164,7 +169,7 @@ def _read_batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
                 if not is_at_end:
                     end_of_lines = file.tell()
                     size += len(line)
-                    # The receiver can't use a damaged line.
+                    # Leave out damaged lines, for which `parse` returns the problem as text.
                     if not isinstance(store.parse(line.strip()), str):
                         lines.append(line.strip())
                 is_full = len(lines) >= MOST_LINES or size >= MOST_BYTES
@@ -176,11 +181,14 @@ def _read_batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
 
 
 def _read_progress(ledger: store.Ledger) -> dict[str, tuple[int, int]]:
-    """Map each file's name to its inode and the offset up to which it was sent; {} if that's unknown."""
+    """Map each file's name to its inode and the offset up to which it was sent.
+
+    {} if no progress was saved, or it can't be read.
+    """
     positions = {}
     try:
-        saved = json.loads((ledger.folder / PLACES).read_bytes())
-        for name, (inode, offset) in saved.items():
+        saved_positions = json.loads((ledger.folder / PLACES).read_bytes())
+        for name, (inode, offset) in saved_positions.items():
             positions[name] = (int(inode), int(offset))
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

@@ -57,9 +57,10 @@ _OF_FINDING = ("dimension", "location", "issue", "suggestion")
 
 
 def verdict(older: Fields, *, text: bool = False) -> VerdictLine:
-    """Convert a line of an older judge to a verdict; keep its reasoning only with `text`.
+    """Convert a line of an older judge to a verdict. Its reasoning is kept only with `text`.
 
-    The same line always gets the same id. Raises `ValueError` if it's no verdict or has a wrong value.
+    The verdict's id is a hash of the line, so the same line always gets the same id. Raises `ValueError` if
+    the line isn't a verdict, or has an invalid value.
     """
     if "files_evaluated" in older or "judge_model" in older:
         fields = _convert_push(older)
@@ -89,7 +90,7 @@ def verdict(older: Fields, *, text: bool = False) -> VerdictLine:
 
 
 def _convert_push(older: Fields) -> Fields:
-    """Build the fields of a verdict on the files of a push."""
+    """Convert an older line about the files of a push to the fields of a verdict."""
     paths = [_to_text(path) for path in _to_list(older.get("files_evaluated"))]
     commit = _to_text(older.get("commit"))
     word = _translate_word(_WORDS, older, str(older.get("verdict")).upper())
@@ -117,8 +118,8 @@ def _convert_push(older: Fields) -> Fields:
 
 
 def _convert_task(older: Fields, *, text: bool) -> Fields:
-    """Build the fields of a verdict on a task of an agent."""
-    # The line itself is the last round.
+    """Convert an older line about a task of an agent to the fields of a verdict."""
+    # The line itself holds the last round.
     older_rounds = [*_to_list(older.get("previous_rounds")), older]
     rounds = []
     for number, older_round in enumerate(older_rounds, 1):
@@ -148,7 +149,7 @@ def _convert_task(older: Fields, *, text: bool) -> Fields:
 
 
 def _convert_round(number: int, older: Fields) -> Fields:
-    """Build the fields of one round; a round without scores has no opinion."""
+    """Convert a round of an older line to our fields. A round without scores has no opinion."""
     scores = _read_scores(older)
     opinion = None
     if scores:
@@ -163,7 +164,7 @@ def _convert_round(number: int, older: Fields) -> Fields:
 
 
 def _read_tier(older: Fields) -> TierName | None:
-    """Return the tier of judges that gave a verdict, or None if the line names none that we know."""
+    """Return the tier that gave an older line's verdict; None if the line doesn't name one of our tiers."""
     name = older.get("judge_tier") or older.get("mode")
     for tier in TIERS:
         if tier == name:
@@ -172,7 +173,10 @@ def _read_tier(older: Fields) -> TierName | None:
 
 
 def _read_override(older: Fields) -> Fields | None:
-    """Read a person's decision, which older lines hold as a word or as an object; None if there's none."""
+    """Read a person's decision from an older line; None if there's none.
+
+    Older lines hold it as a word, or as an object with the word under `decision`.
+    """
     override = older.get("human_override")
     if not isinstance(override, dict):
         override = {"decision": override}
@@ -189,7 +193,10 @@ def _read_override(older: Fields) -> Fields | None:
 
 
 def _translate_word(words: dict[str, str], older: Fields, word: object) -> str:
-    """Return our word for a verdict in an older line; raises `ValueError` if `words` has none."""
+    """Translate the `word` of an older line's verdict to ours by `words`.
+
+    Raises `ValueError` if `words` doesn't have it.
+    """
     if not isinstance(word, str) or word not in words:
         got = short_line(repr(older.get("verdict")), _SHOWN)
         raise ValueError(f"verdict: expected one of {', '.join(words)}, got {got}")
@@ -197,7 +204,10 @@ def _translate_word(words: dict[str, str], older: Fields, word: object) -> str:
 
 
 def _read_time(value: object, key: str = "timestamp") -> datetime:
-    """Parse a time in ISO format, in UTC if it names no zone; raises `ValueError`, naming the `key`."""
+    """Parse a time in ISO format. Without a time zone it's taken to be in UTC.
+
+    Raises `ValueError` if it can't be parsed; the message names the `key` at which it stands.
+    """
     with suppress(ValueError):
         if isinstance(value, str):
             return store.aware(datetime.fromisoformat(value.strip()))
@@ -207,7 +217,7 @@ def _read_time(value: object, key: str = "timestamp") -> datetime:
 
 
 def _read_scores(older: Fields) -> dict[str, float] | None:
-    """Return the scores that are numbers, by dimension, or None if there aren't any."""
+    """Read an older line's scores by dimension, without those that aren't numbers; None if none is left."""
     scores = older.get("scores")
     if not isinstance(scores, dict):
         return None
@@ -220,7 +230,7 @@ def _read_scores(older: Fields) -> dict[str, float] | None:
 
 
 def _read_number(value: object) -> float | None:
-    """Return a finite number, which may be written as text, or None for anything else."""
+    """Read a finite number, which may be written as text; None for any other value."""
     if not isinstance(value, int | float | str):
         return None
     with suppress(ValueError, OverflowError):
@@ -231,12 +241,12 @@ def _read_number(value: object) -> float | None:
 
 
 def _read_suggestions(values: object) -> list[Fields]:
-    """Turn suggestions into findings that say no more than what to do."""
+    """Convert suggestions to findings with a suggestion and no issue."""
     return [{"issue": "", "suggestion": _to_text(value)} for value in _to_list(values)]
 
 
 def _to_list(value: object) -> list[Any]:
-    """Return a list as it is, and a single value as a list of one; None and "" are an empty list."""
+    """Return a list as it is, a single value as a list of one, and None or "" as an empty list."""
     if isinstance(value, list):
         return value
     if value in (None, ""):
@@ -245,7 +255,10 @@ def _to_list(value: object) -> list[Any]:
 
 
 def _to_text(value: object) -> str:
-    """Return a value as text that can be encoded: "" for None, and JSON for anything but a string."""
+    """Return a value as text that can be encoded as UTF-8.
+
+    None gives "", a string itself, and any other value its JSON.
+    """
     if value is None:
         return ""
     if isinstance(value, str):
@@ -260,33 +273,41 @@ class Imported(NamedTuple):
 
 
 def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Imported:
-    """Add every line of files and folders that the ledger doesn't have yet; raises `LedgerError`."""
+    """Add to a ledger every line of some files and folders that it doesn't have yet; raises `LedgerError`.
+
+    Returns the numbers of lines added and of lines known before, and the damaged lines.
+    """
     old_ids = {record.id for record in ledger.records()}
     ids = set(old_ids)
-    known = 0
-    damaged: list[Damage] = []
-    batch = []
-    for path in store.files(places, damaged.append):
-        for number, raw in store.raw_lines(path, damaged.append):
+    known_lines = 0
+    damaged_lines: list[Damage] = []
+    new_records = []
+    for path in store.files(places, damaged_lines.append):
+        for number, raw in store.raw_lines(path, damaged_lines.append):
             record = _read(raw, text=text)
             if isinstance(record, str):
-                damaged.append(Damage(path, number, record))
+                damaged_lines.append(Damage(path, number, record))
             elif record.id in ids:
-                known += 1
+                known_lines += 1
             else:
                 ids.add(record.id)
-                if isinstance(record, OverrideLine):  # nobody typed it at a terminal of ours
+                if isinstance(
+                    record, OverrideLine
+                ):  # it wasn't typed at a terminal of this machine
                     record = record.model_copy(update={"terminal": False})
-                batch.append(record)
-            if len(batch) == _BATCH_LINES:
-                ledger.add(*batch)
-                batch.clear()
-    ledger.add(*batch)
-    return Imported(len(ids) - len(old_ids), known, damaged)
+                new_records.append(record)
+            if len(new_records) == _BATCH_LINES:
+                ledger.add(*new_records)
+                new_records.clear()
+    ledger.add(*new_records)
+    return Imported(len(ids) - len(old_ids), known_lines, damaged_lines)
 
 
 def _read(raw: bytes, *, text: bool) -> Record | str:
-    """Parse a line and check that it can be written and read again. Returns the problem as text if not."""
+    """Parse a line of our ledger or of an older judge. Returns the problem as text if that fails.
+
+    A record that couldn't be written and read again is a problem, too.
+    """
     try:
         fields = json.loads(raw)
     except (ValueError, RecursionError):
@@ -314,9 +335,10 @@ def _read(raw: bytes, *, text: bool) -> Record | str:
 
 
 def fetch(host: str, since: datetime | None, to: Path) -> str:
-    """Write the ledger lines of a host, read over ssh, to a file. Returns the last line of ssh's complaints.
+    """Fetch the ledger lines of a host over ssh, and write them to the file `to`.
 
-    That's "" if there are none. Raises `UsageError` if the command is wrong, `InputError` if ssh fails.
+    Returns the last line that ssh wrote to its errors, or "". Raises `UsageError` if the host's name is
+    invalid or ssh isn't installed, and `InputError` if ssh fails.
     """
     if not host.strip() or host.startswith("-"):
         raise UsageError(f"--host {host}: expected the name of a host, as ssh takes it")

@@ -51,7 +51,7 @@ class Limit(NamedTuple):
     unit: Literal["share", "seconds"] = "share"
 
     def holds(self, value: float) -> bool:
-        """Whether a value is in the range."""
+        """Whether a value is in the range between `low` and `high`; the ends are in it only if `closed`."""
         if self.closed and value in (self.low, self.high):
             return True
         if self.low is not None and value <= self.low:
@@ -76,7 +76,7 @@ class Limit(NamedTuple):
                 return f"wanted {low_text} to {self.text(high)}"
             return f"wanted above {low_text}"
         if self.rate:
-            # Also the interval must end within twice the limit.
+            # For a rate, the interval must also end within twice the limit.
             return f"wanted below {self.text(high)}, the interval up to {self.text(2 * high)}"
         return f"wanted below {self.text(high)}"
 
@@ -112,7 +112,11 @@ class Kpi(NamedTuple):
 
     @property
     def state(self) -> State:
-        """Whether the measure holds, is missed (the whole interval is out of range), or lacks evidence."""
+        """Whether the measure meets its limit.
+
+        "holds" means that it does. "missed" means that it doesn't: the whole interval is out of range. "open"
+        means that the evidence isn't sufficient for either.
+        """
         limit = self.limit
         interval = self.interval
         if self.total < LEAST:
@@ -129,7 +133,10 @@ class Kpi(NamedTuple):
         return "holds"
 
     def _is_sure(self) -> bool:
-        """Whether the interval of a value in range is narrow enough; labels are only a sample."""
+        """Whether the interval of a value in range is narrow enough to say that the measure holds.
+
+        It's asked only of measures that rest on labels, since these are only a sample.
+        """
         interval = self.interval
         limit = self.limit
         if interval is None:
@@ -162,15 +169,21 @@ class Evidence(NamedTuple):
     decided: Collection[str] = frozenset()
 
     def only(self, verdicts: Sequence[VerdictLine]) -> Evidence:
-        """Restrict the evidence to some verdicts, without faults, which belong to no rubric or model."""
+        """Return the evidence about some of the verdicts only.
+
+        It has no faults, since a fault doesn't belong to a rubric or a model.
+        """
         return Evidence(verdicts, self.labels, decided=self.decided)
 
     def sure(self, verdict: VerdictLine) -> bool:
-        """Whether people labelled a verdict's content, and agreed."""
+        """Whether people labelled a verdict's content good or bad, and most of them agreed."""
         return self.labels.get(verdict.id) in ("go", "no-go")
 
     def strata(self) -> list[Stratum]:
-        """Group the verdicts by word; those that people decided about form groups of their own."""
+        """Group the verdicts by their word, and count each group's labels.
+
+        Verdicts that people decided about (by an override) form groups of their own.
+        """
         groups: dict[tuple[GateWord, bool], list[VerdictLine]] = defaultdict(list)
         for verdict in self.verdicts:
             is_decided = verdict.id in self.decided and self.sure(verdict)
@@ -185,11 +198,11 @@ class Evidence(NamedTuple):
 
 
 def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
-    """Collect the measurable evidence: gate verdicts for which models were asked, and people's labels.
+    """Collect from a ledger's records the verdicts to measure, and people's labels of them.
 
-    Each content counts once, with its last verdict; one that models answered takes precedence. With a
-    `rubric`, `id@version`, only verdicts under it are measured; an imported one without a version counts for
-    every version.
+    The verdicts are those of the gate for which models were asked. Of several verdicts on the same content,
+    the last one counts, but one that models answered comes before others. With a `rubric`, as `id@version`,
+    only verdicts under that rubric are measured; an imported verdict without a version counts for all.
     """
     records = list(records)
     measured: dict[str, VerdictLine] = {}  # by content
@@ -203,13 +216,16 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
         content_by_task[record.task_id] = judged_content
         if used_again(record) or not _is_under(record, rubric):
             continue
-        best = measured.get(judged_content)
-        if best is None or (record.answered, record.timestamp) > (best.answered, best.timestamp):
+        best_verdict = measured.get(judged_content)
+        if best_verdict is None or (record.answered, record.timestamp) > (
+            best_verdict.answered,
+            best_verdict.timestamp,
+        ):
             measured[judged_content] = record
     labels = []
     overrides = []
     overridden_ids = set()
-    unjudged = set()
+    unjudged_paths = set()
     for record in records:
         if isinstance(record, Label) and record.of in content_by_id:
             labels.append(record.model_copy(update={"of": content_by_id[record.of]}))
@@ -221,19 +237,19 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
                     overridden_ids.add(measured[label.of].id)
         elif isinstance(record, Fault):
             # A fault without paths counts as one file of its own; no path begins with a NUL.
-            unjudged.update(record.paths or [f"\0{record.id}"])
+            unjudged_paths.update(record.paths or [f"\0{record.id}"])
     word_by_id = {}
     for labelled_content, word in agreed([*labels, *overrides]).items():
         if labelled_content in measured:
             word_by_id[measured[labelled_content].id] = word
     verdicts = list(measured.values())
-    return Evidence(verdicts, word_by_id, faults=len(unjudged), decided=overridden_ids)
+    return Evidence(verdicts, word_by_id, faults=len(unjudged_paths), decided=overridden_ids)
 
 
 def _is_under(verdict: VerdictLine, rubric: str | None) -> bool:
-    """Whether a verdict used this rubric, an `id@version`; None matches all.
+    """Whether a verdict was given under this rubric, as `id@version`; None stands for any rubric.
 
-    An imported verdict without a version matches every version.
+    An imported verdict without a version counts as one under every version.
     """
     if rubric is None:
         return True
@@ -244,9 +260,10 @@ def _is_under(verdict: VerdictLine, rubric: str | None) -> bool:
 
 
 def _make_label(override: OverrideLine, tasks: Mapping[str, str]) -> Label | None:
-    """Turn an override into a label of its content: whoever accepts content says it should be a GO.
+    """Convert an override to a label of its content: to accept content says that it should be a GO.
 
-    Returns None if neither the override's files nor `tasks`, the content of each task, tell its content.
+    The content is known by the override's files, or else by its task in `tasks`, which maps tasks to their
+    content. None if neither tells it.
     """
     content = _join_hashes(override.subjects)
     if not content:
@@ -264,21 +281,24 @@ def used_again(verdict: VerdictLine) -> bool:
 
 
 def content(verdict: VerdictLine) -> str:
-    """Identify judged content by the hashes of its files, or by its task if a hash is missing."""
+    """Return a text that identifies a verdict's judged content.
+
+    It's the hashes of its files, or the id of its task if a hash is missing.
+    """
     return _join_hashes(verdict.hashes) or verdict.task_id
 
 
 def _join_hashes(hashes: Sequence[str]) -> str:
-    """Return the hashes as one text, in any order the same; "" if there are none or one is unknown."""
+    """Join hashes to one text, which doesn't depend on their order; "" if there are none or one is ""."""
     if not all(hashes):
         return ""
     return "\n".join(sorted(hashes))
 
 
 def agreed(labels: Iterable[Label]) -> dict[str, LabelWord]:
-    """Map each labelled verdict to the label that most people gave it; to `unsure` on a tie.
+    """Map the id of each labelled verdict to the label that most people gave it, or to `unsure` on a tie.
 
-    Of each person only the last label counts.
+    If a person labelled a verdict several times, only their last label counts.
     """
     word_by_person: dict[str, dict[str, LabelWord]] = defaultdict(dict)  # for each verdict
     for label in sorted(labels, key=lambda label: label.timestamp):
@@ -287,7 +307,10 @@ def agreed(labels: Iterable[Label]) -> dict[str, LabelWord]:
 
 
 def _choose_majority(words: Iterable[LabelWord]) -> LabelWord:
-    """Return the most frequent word; `unsure` on a tie, `withdrawn` if every label was withdrawn."""
+    """Return the most frequent word, not counting `withdrawn`.
+
+    It's `unsure` on a tie, and `withdrawn` if every label was withdrawn.
+    """
     counts = Counter(words)
     del counts["withdrawn"]
     if not counts:
@@ -318,7 +341,7 @@ def measure(evidence: Evidence) -> list[Kpi]:
 
 
 def _measure_latency(evidence: Evidence) -> Kpi:
-    """Measure the median duration; imported verdicts have none."""
+    """Measure the median duration of the verdicts, without imported ones, whose duration is unknown."""
     durations = []
     for verdict in evidence.verdicts:
         if verdict.imported is None:
@@ -329,7 +352,7 @@ def _measure_latency(evidence: Evidence) -> Kpi:
 
 
 def reliance(evidence: Evidence) -> list[Kpi]:
-    """Measure how often a labelled NO-GO, or GO, was wrong."""
+    """Measure which share of the labelled NO-GO verdicts was wrong, and which of the labelled GO verdicts."""
     counts = Counter(
         (verdict.word, evidence.labels.get(verdict.id)) for verdict in evidence.verdicts
     )
@@ -359,7 +382,7 @@ class Cost(NamedTuple):
 
 
 def sum_up_cost(verdicts: Iterable[VerdictLine]) -> Cost:
-    """Add up the cost of verdicts; one for which no model was asked costs nothing."""
+    """Add up the cost of verdicts. A verdict for which no model was asked costs nothing."""
     usd = 0.0
     is_complete = True
     for verdict in verdicts:
@@ -372,7 +395,7 @@ def sum_up_cost(verdicts: Iterable[VerdictLine]) -> Cost:
 
 
 def share(name: KpiName, hits: int, total: int) -> Kpi:
-    """Measure the share of `hits` in `total`; it's None if `total` is 0."""
+    """Build the measure for a share of `hits` in `total`; its value is None if `total` is 0."""
     interval = rates.share_interval(hits, total)
     if interval is None:
         return Kpi(name, None, None, total, hits=hits)
@@ -380,9 +403,9 @@ def share(name: KpiName, hits: int, total: int) -> Kpi:
 
 
 def by_rubric_and_model(evidence: Evidence) -> tuple[dict[str, Evidence], dict[str, Evidence]]:
-    """Split the evidence by rubric version, and by model under its configured name, newest first.
+    """Split the evidence twice: by rubric and version, and by model. The newest comes first in both.
 
-    The configured name is used because a reply may give another one, and a failure gives none.
+    Models are known by their configured names, since a reply may name its model differently.
     """
     configured_names = _find_configured_names(evidence.verdicts)
     verdicts_by_rubric = defaultdict[str, list[VerdictLine]](list)
@@ -398,7 +421,10 @@ def by_rubric_and_model(evidence: Evidence) -> tuple[dict[str, Evidence], dict[s
 
 
 def _name_models(verdict: VerdictLine, configured_names: Mapping[str, str]) -> str:
-    """Return the configured names of the models that decided, or of the first model asked if none did."""
+    """Return the configured names of the models that gave a verdict, separated by commas.
+
+    If no model gave it, they're those of the models asked first, or "no model" if none was asked.
+    """
     if verdict.model:
         models = verdict.model.split(", ")
     elif verdict.rounds:
@@ -410,25 +436,25 @@ def _name_models(verdict: VerdictLine, configured_names: Mapping[str, str]) -> s
 
 
 def _find_configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
-    """Map each model name found in replies to its configured name, if only one is possible.
+    """Map each model's name in replies to its configured name, if only one is possible.
 
-    Lines of older versions, and of a shared judge, don't record the configured name. Then it's one from
-    other verdicts that differs only by a provider in front or a date at the end.
+    A verdict's `configured` tells it. Lines of older versions and of a shared judge lack that. For them, it's
+    a configured name from other verdicts that's the same but for a provider in front or a date at the end.
     """
     candidates = defaultdict[str, set[str]](set)  # configured names, by name in replies
-    configured = set()
-    replied = set()
+    configured_names = set()
+    names_in_replies = set()
     for verdict in verdicts:
         for name, configured_name in verdict.configured.items():
             candidates[name].add(configured_name)
-            configured.add(configured_name)
+            configured_names.add(configured_name)
         for round_ in verdict.rounds:
             if round_.opinion is not None:
-                replied.add(round_.model)
+                names_in_replies.add(round_.model)
             elif round_.model not in verdict.configured:  # a failure has the configured name
-                configured.add(round_.model)
-    for name in replied - candidates.keys() - configured:
-        for configured_name in configured:
+                configured_names.add(round_.model)
+    for name in names_in_replies - candidates.keys() - configured_names:
+        for configured_name in configured_names:
             if _strip_provider_and_date(configured_name) == _strip_provider_and_date(name):
                 candidates[name].add(configured_name)
     names = {}
@@ -454,7 +480,10 @@ class Readiness(NamedTuple):
 
 
 def window() -> LineFilter:
-    """Select the lines that `standing` and `readiness` need, so that a ledger's other files stay closed."""
+    """Return the filter for the lines that `standing` and `readiness` need.
+
+    With it, files of older days aren't read.
+    """
     kinds = (VerdictLine, Label, OverrideLine, ModeChange, Fault)
     return LineFilter(since=datetime.now(UTC) - WINDOW, kinds=kinds)
 
@@ -462,10 +491,10 @@ def window() -> LineFilter:
 def standing(
     records: Iterable[Record], rubric: str | None = None, now: datetime | None = None
 ) -> tuple[list[str], bool]:
-    """Return the reasons to treat blocking as advisory, and whether the ledger already records that.
+    """Return the reasons why a blocking gate must be advisory, and whether the ledger records that already.
 
-    Only the records since the last promotion count, and only the rates that rest on people's labels: whoever
-    pushes can influence shares and times.
+    The reasons are missed rates, measured over the records since the last promotion. Only rates that rest on
+    people's labels count, since whoever pushes can influence the other measures.
     """
     is_recorded = False
     since_promotion: list[Record] = []
@@ -512,14 +541,14 @@ def readiness(
 
 
 def _ask_for_verdicts(kpi: Kpi) -> str:
-    """Say how many verdicts a measure needs; "" if it has enough, or there's nothing to measure."""
+    """Say how many verdicts a measure needs; "" if it has enough, or if it has no value yet."""
     if kpi.value is None or kpi.total >= LEAST:
         return ""
     return f": at least {LEAST} verdicts are needed"
 
 
 def _ask_for_labels(kpi: Kpi, wanted: rates.Wanted | None) -> str:
-    """Say which labels would settle a rate that doesn't hold; `wanted` is None if none would."""
+    """Say which labels would settle whether a rate holds. `wanted` is None if no labels would settle it."""
     if kpi.state == "missed":
         return ": the labels show a miss; change the rubric or the models"
     if wanted is None:
@@ -535,7 +564,7 @@ def _ask_for_labels(kpi: Kpi, wanted: rates.Wanted | None) -> str:
 
 
 def _select_recent(records: Iterable[Record], now: datetime | None) -> list[Record]:
-    """Return the records of the last `WINDOW`; one dated in the future is left out until then."""
+    """Return the records of the last `WINDOW` before `now`. Records dated in the future are left out."""
     now = now or datetime.now(UTC)
     oldest = now - WINDOW
     return [record for record in records if oldest <= record.timestamp <= now]

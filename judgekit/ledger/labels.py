@@ -38,11 +38,11 @@ _WORDS: tuple[GateWord, ...] = ("GO", "NO-GO", "UNDETERMINED")
 def waiting(
     records: Iterable[Record], who: str, lacking: kpi.Readiness | None = None
 ) -> list[VerdictLine]:
-    """Return the GO and NO-GO verdicts whose content `who` hasn't labelled, each content once.
+    """Return the verdicts that `who` may label: one for each content that they haven't labelled yet.
 
-    The verdicts that a promotion is `lacking` labels for come first, then GO and NO-GO in turn. The order is
-    drawn from hashes of ids: it's always the same, and any part of it is a random sample of each word's
-    verdicts.
+    Verdicts whose labels a promotion needs (`lacking`) come first, then GO and NO-GO verdicts in turn. The
+    order is drawn from hashes of ids, so it's always the same, and the first ones with a word are a random
+    sample of all verdicts with that word.
     """
     unlabelled = sorted(_find_unlabelled(records, who), key=_draw_lot)
     needed_labels: Mapping[GateWord, int] = {}
@@ -54,19 +54,19 @@ def waiting(
     needed_queue: list[tuple[float, VerdictLine]] = []
     other_queue: list[tuple[float, VerdictLine]] = []
     for word in _WORDS:
-        needed: list[VerdictLine] = []
-        others: list[VerdictLine] = []
+        needed_verdicts: list[VerdictLine] = []
+        other_verdicts: list[VerdictLine] = []
         for verdict in unlabelled:
             if verdict.word != word:
                 continue
-            if verdict.id in unsure_ids and len(needed) < needed_labels.get(word, 0):
-                needed.append(verdict)
+            if verdict.id in unsure_ids and len(needed_verdicts) < needed_labels.get(word, 0):
+                needed_verdicts.append(verdict)
             elif word != "UNDETERMINED":
-                others.append(verdict)
+                other_verdicts.append(verdict)
         # Mix the words: spread the needed ones evenly, then take one of each word in turn.
-        for rank, verdict in enumerate(needed):
-            needed_queue.append(((rank + _draw_fraction(verdict)) / len(needed), verdict))
-        for rank, verdict in enumerate(others):
+        for rank, verdict in enumerate(needed_verdicts):
+            needed_queue.append(((rank + _draw_fraction(verdict)) / len(needed_verdicts), verdict))
+        for rank, verdict in enumerate(other_verdicts):
             other_queue.append((rank + _draw_fraction(verdict), verdict))
     needed_queue.sort(key=lambda entry: entry[0])
     other_queue.sort(key=lambda entry: entry[0])
@@ -74,7 +74,10 @@ def waiting(
 
 
 def _find_unlabelled(records: Iterable[Record], who: str) -> list[VerdictLine]:
-    """Return one verdict, the one that's measured, for each content that `who` hasn't labelled."""
+    """Return the verdicts whose content `who` hasn't labelled, or has withdrawn the label of.
+
+    Of several verdicts on the same content, it's the one that's measured.
+    """
     labels = []
     verdicts = []
     for record in records:
@@ -83,33 +86,33 @@ def _find_unlabelled(records: Iterable[Record], who: str) -> list[VerdictLine]:
         elif isinstance(record, VerdictLine) and not record.of_task:
             verdicts.append(record)
     word_by_id = kpi.agreed(labels)
-    # Of several verdicts on the same content, the measured one must come last: it's the one that stays.
+    # Sort the measured verdict behind others on the same content: the last one stays in the dictionary below.
     verdicts.sort(key=lambda line: (not kpi.used_again(line), line.answered, line.timestamp))
     verdict_by_content = {}
     labelled_contents = set()
     for verdict in verdicts:
-        content = kpi.content(verdict)
-        verdict_by_content[content] = verdict
+        judged_content = kpi.content(verdict)
+        verdict_by_content[judged_content] = verdict
         if word_by_id.get(verdict.id, "withdrawn") != "withdrawn":
-            labelled_contents.add(content)
-    for content in labelled_contents:
-        del verdict_by_content[content]
+            labelled_contents.add(judged_content)
+    for judged_content in labelled_contents:
+        del verdict_by_content[judged_content]
     return list(verdict_by_content.values())
 
 
 def _draw_lot(verdict: VerdictLine) -> str:
-    """Return a hash of the verdict's id, to order verdicts at random and yet always the same."""
+    """Return a hash of a verdict's id. Sorting by it gives a random order that's always the same."""
     return hashlib.sha256(verdict.id.encode()).hexdigest()
 
 
 def _draw_fraction(verdict: VerdictLine) -> float:
-    """Return a random number from 0 to below 1, always the same for the same verdict."""
+    """Return a random number from 0 up to 1, which is always the same for the same verdict."""
     last_32_bits = _draw_lot(verdict)[-8:]
     return int(last_32_bits, 16) / 2**32
 
 
 def who(folder: Path | None = None) -> str:
-    """Return the person's address from git's configuration in `folder`, or else the login name."""
+    """Return the user's e-mail address from git's configuration in `folder`, or else `LOGIN@HOST`."""
     with suppress(GitError):
         raw_email = Repository(folder or Path.cwd()).ask("config", "user.email")
         email = raw_email.decode("utf-8", "replace").strip()
@@ -123,9 +126,10 @@ def who(folder: Path | None = None) -> str:
 
 
 def signed(record: Record, name: str) -> Record:
-    """Return a copy of a record from the network that's signed by `name`, which the sender proved to be.
+    """Return a copy of a record from the network, with `name` as the person who wrote it.
 
-    Whatever name it carries is replaced, also in a verdict's decisions and dismissals.
+    The sender has proved to be `name` by a token. Any other name in the record is replaced, also in a
+    verdict's override and dismissals.
     """
     signature = {"who": name}
     if isinstance(record, VerdictLine):
@@ -145,14 +149,17 @@ def signed(record: Record, name: str) -> Record:
 
 
 def at_terminal() -> bool:
-    """Whether a person could be typing here. A program can pretend to be one: this is no lock."""
+    """Whether a person may be typing at a terminal. A program can pretend that, so this protects nothing."""
     if sys.stdin is None or sys.stderr is None:  # closed before Python started
         return False
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
-    """Map each judged file's path to its visible text, or to None if the file is gone or has changed."""
+    """Map the path of each judged file to the text that was judged, as a person may see it.
+
+    It's None if the file is gone or has changed since.
+    """
     texts: dict[str, str | None] = {}
     for subject in verdict.subjects:
         texts[subject.path] = None
@@ -165,9 +172,14 @@ def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
 
 
 def _read_contents(path: str, commit: str | None, project: Path) -> Iterator[bytes]:
-    """Yield a file's first bytes in the commit, then those in the working tree, as far as they exist."""
+    """Yield the content of a file in the commit, and then in the working tree, if it exists there.
+
+    Of a large file, only the beginning is yielded.
+    """
     with suppress(GitError, ValueError):  # ValueError: a NUL in the path
-        if commit and not commit.startswith("-"):  # git would take it for an option
+        if commit and not commit.startswith(
+            "-"
+        ):  # git would take a dash for the beginning of an option
             blob = Repository(project).ask("cat-file", "blob", f"{commit}:{path}")
             yield blob[:_MOST]
     with suppress(OSError, ValueError):
@@ -194,7 +206,7 @@ class Triage:
 
     @property
     def unjudged(self) -> list[VerdictLine]:
-        """Those of `unclear` that were pushed while no judge answered."""
+        """The verdicts in `unclear` on pushes during which no model answered."""
         return [verdict for verdict in self.unclear if _is_unjudged_push(verdict)]
 
 
@@ -207,8 +219,8 @@ def triage(records: Iterable[Record]) -> Triage:
     """Sort out the lines that need a person's attention; only a task's newest verdict counts."""
     lines = sorted(records, key=lambda record: record.timestamp)
     triage = Triage()
-    newest: dict[tuple[str, str], VerdictLine] = {}  # by project and task
-    once_unsettled = set()  # tasks with an earlier verdict that wasn't a GO
+    newest_verdicts: dict[tuple[str, str], VerdictLine] = {}  # by project and task
+    once_unsettled_tasks = set()  # tasks with an earlier verdict that wasn't a GO
     for line in lines:
         if isinstance(line, OverrideLine):
             triage.overrides.insert(0, line)
@@ -221,18 +233,18 @@ def triage(records: Iterable[Record]) -> Triage:
         elif isinstance(line, VerdictLine):
             triage.verdicts.append(line)
             task = (line.project, task_name(line.task_id))
-            newest.pop(task, None)  # so that the newest task comes last
-            newest[task] = line
+            newest_verdicts.pop(task, None)  # so that the newest task comes last
+            newest_verdicts[task] = line
             if line.word != "GO":
-                once_unsettled.add(task)
+                once_unsettled_tasks.add(task)
             for round_ in line.rounds:
                 failure = round_.failure
                 if failure:
                     triage.failures[failure.kind, round_.model, failure.message] += 1
-    for task, verdict in reversed(newest.items()):
+    for task, verdict in reversed(newest_verdicts.items()):
         overrides = [line for line in triage.overrides if line.project == verdict.project]
         if verdict.word == "GO" or newest_override(overrides, verdict.task_id, verdict.hashes):
-            if task in once_unsettled:
+            if task in once_unsettled_tasks:
                 triage.settled += 1
         elif verdict.word == "NO-GO":
             triage.nogo.append(verdict)

@@ -47,7 +47,7 @@ _EVERYTHING = Interval(1.0, 1.0, 1.0)
 
 
 def share_interval(hits: int, total: int) -> Interval | None:
-    """Return the Wilson score interval of `hits` out of `total`, or None if `total` is 0.
+    """Return the share of `hits` in `total` with its Wilson score interval; None if `total` is 0.
 
     Brown, Cai and DasGupta, "Interval Estimation for a Binomial Proportion" (2001).
     """
@@ -56,23 +56,24 @@ def share_interval(hits: int, total: int) -> Interval | None:
     mean = hits / total
     square = _Z**2
     shrinkage = 1 + square / total
-    middle = (mean + square / (2 * total)) / shrinkage
+    center = (mean + square / (2 * total)) / shrinkage
     variance = mean * (1 - mean) / total + square / (4 * total**2)
-    half = _Z / shrinkage * sqrt(variance)
-    return Interval(mean, low=max(0.0, middle - half), high=min(1.0, middle + half))
+    half_width = _Z / shrinkage * sqrt(variance)
+    return Interval(mean, low=max(0.0, center - half_width), high=min(1.0, center + half_width))
 
 
 def median_interval(ordered: Sequence[float]) -> Interval | None:
-    """Return an interval of the median between two order statistics, or None for fewer than six values.
+    """Return the median of sorted values, with its interval; None for fewer than six values.
 
-    The ranks are those of the normal approximation to the binomial, rounded outwards (Conover, "Practical
-    Nonparametric Statistics", 3.2). With five values even the extremes cover the median only 94 % of the
-    time.
+    The interval's ends are two of the values. Their ranks are those of the normal approximation to the
+    binomial, rounded outwards (Conover, "Practical Nonparametric Statistics", 3.2). With five values, even
+    the interval from the lowest to the highest covers the median only 94 % of the time.
     """
     total = len(ordered)
     if total < 6:  # noqa: PLR2004 - explained above
         return None
-    # Counted from 1, from the lowest value for the lower end, and from the highest for the upper.
+    # The lower end is the value with this rank, from 1, counted from the lowest value. The upper end is the
+    # one with the same rank counted from the highest.
     rank = max(1, floor(total / 2 - _Z * sqrt(total) / 2))
     return Interval(median(ordered), low=ordered[rank - 1], high=ordered[-rank])
 
@@ -80,9 +81,9 @@ def median_interval(ordered: Sequence[float]) -> Interval | None:
 @lru_cache(maxsize=4096)
 def exact(hits: int, total: int) -> Interval:
     """Return the share of `hits` in a non-zero `total`, with the exact interval of Clopper and Pearson."""
-    tail = (1 - LEVEL) / 2
-    low = binomial.lower(hits, total, tail)
-    high = binomial.upper(hits, total, tail)
+    tail_probability = (1 - LEVEL) / 2
+    low = binomial.lower(hits, total, tail_probability)
+    high = binomial.upper(hits, total, tail_probability)
     return Interval(hits / total, low, high)
 
 
@@ -96,9 +97,10 @@ def weighted(parts: Sequence[tuple[float, Interval]]) -> Interval:
 
 
 def _make_interval(value: float, parts: Sequence[tuple[float, Interval]]) -> Interval:
-    """Return a value made of weighted figures, with the interval that their intervals add up to.
+    """Return a value with an interval that's combined from the intervals of weighted `parts`.
 
-    Distances from the value add up as independent errors do: by their squares.
+    The distance of an end from the value is the root of the sum of the squares of the parts' distances, as
+    for independent errors.
     """
     distances_below = []
     distances_above = []
@@ -111,7 +113,9 @@ def _make_interval(value: float, parts: Sequence[tuple[float, Interval]]) -> Int
 
 
 def ratio_bounds(top: Interval, bottom: Interval) -> tuple[float, float]:
-    """Return the bounds of the ratio of two independent non-negative figures; `inf` means unbounded.
+    """Return the lower and the upper bound of the ratio of two independent non-negative figures.
+
+    The upper bound is `inf` if there's none.
 
     Donner and Zou, Statistical Methods in Medical Research 21 (2012), equation 9 (MOVER-R).
     """
@@ -146,9 +150,10 @@ class Stratum:
     decided: bool = False
 
     def share(self, quality: Quality) -> Interval | None:
-        """Return the share of this quality among the labels, or None without labels.
+        """Return the share of verdicts with this quality, estimated from the labels; None without labels.
 
-        People choose which verdicts they decide about, so `decided` ones are counted, not extrapolated.
+        If the stratum is `decided`, people chose these verdicts themselves, so they're no sample. Then the
+        share is exact, without an interval around it.
         """
         if not self.labels:
             return None
@@ -225,7 +230,10 @@ def _count_verdicts(strata: Sequence[Stratum]) -> int:
 
 
 def _odds_against(share: Interval) -> Interval:
-    """Return the odds against a share: 3.0 for a quarter. The bounds change places."""
+    """Convert a share to the odds against it, such as a quarter to 3.0.
+
+    The interval's bounds change places, since a larger share has smaller odds against it.
+    """
 
     def convert(share: float) -> float:
         return (1 - share) / share
@@ -234,7 +242,7 @@ def _odds_against(share: Interval) -> Interval:
 
 
 def _share_of_odds(odds: float) -> float:
-    """Return the share that has these odds: 0.75 for 3.0, 1.0 for infinite odds."""
+    """Convert odds to the share that has them, such as 3.0 to 0.75. Infinite odds give 1.0."""
     if odds == inf:
         return 1.0
     return odds / (1 + odds)
@@ -243,10 +251,10 @@ def _share_of_odds(odds: float) -> float:
 def _estimate_others(
     others: Sequence[Stratum], quality: Quality, odds: Interval, unlabelled: Interval
 ) -> Interval:
-    """Estimate the good (or bad) content under other words, per verdict with the word in question.
+    """Estimate how much good (or bad) content has other words than the word in question.
 
-    `odds` is the number of verdicts with other words for each with the word in question. `unlabelled` is the
-    share to assume in strata without labels.
+    The amount is per verdict with the word in question. `odds` is the number of verdicts with other words for
+    each of those. `unlabelled` is the share that's assumed for strata without labels.
     """
     count = _count_verdicts(others)
     shares = []
@@ -262,10 +270,10 @@ def _estimate_others(
 def wanted(
     strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: float
 ) -> Wanted | None:
-    """Estimate how many labels of each word are still needed to decide whether a rate is below its `bar`.
+    """Estimate how many more labels of each word are needed to decide whether a rate is below its `bar`.
 
-    Labels are added step by step, each time where they help most. Returns None if labelling all verdicts
-    wouldn't decide it.
+    To find out, labels are added step by step, each time to the stratum in which they help most. None if
+    labelling all verdicts wouldn't decide it.
     """
     enlarged = list(strata)
     while _measure_gap(rate(enlarged, word, quality), bar) > 0:
@@ -274,10 +282,11 @@ def wanted(
         for index, stratum in enumerate(enlarged):
             if stratum.decided or stratum.labels == stratum.verdicts:
                 continue
-            attempt = [*enlarged]
-            attempt[index] = _add_labels(stratum, strata[index])
-            gap = _measure_gap(rate(attempt, word, quality), bar)
-            # If no stratum helps by itself (there may be no label at all), the one with the fewest is best.
+            trial_strata = [*enlarged]
+            trial_strata[index] = _add_labels(stratum, strata[index])
+            gap = _measure_gap(rate(trial_strata, word, quality), bar)
+            # If the gap is the same for all strata, as it is without any labels, take the one with the fewest
+            # labels. UNDETERMINED comes last.
             rank = (gap, stratum.word == "UNDETERMINED", stratum.labels)
             if best_rank is None or rank < best_rank:
                 best_rank = rank
@@ -286,14 +295,17 @@ def wanted(
             return None
         enlarged[best_index] = _add_labels(enlarged[best_index], strata[best_index])
     needed = {}
-    for before, after in zip(strata, enlarged, strict=True):
-        if after.labels > before.labels:
-            needed[after.word] = after.labels - before.labels
+    for stratum_before, stratum_after in zip(strata, enlarged, strict=True):
+        if stratum_after.labels > stratum_before.labels:
+            needed[stratum_after.word] = stratum_after.labels - stratum_before.labels
     return needed
 
 
 def _add_labels(stratum: Stratum, start: Stratum) -> Stratum:
-    """Add some labels to a stratum, with the same share of good ones as at the `start`."""
+    """Return a stratum with some more labels, as if more people had labelled.
+
+    The share of good ones is that of its real labels, which the stratum `start` has.
+    """
     step = max(1, stratum.labels // _STEP)
     labels = min(stratum.verdicts, stratum.labels + step)
     if start.labels:
@@ -304,9 +316,9 @@ def _add_labels(stratum: Stratum, start: Stratum) -> Stratum:
 
 
 def _measure_gap(measured: Rate, bar: float) -> float:
-    """Measure how far the interval is from showing that a rate holds its bar or misses it.
+    """Measure how far a rate's interval is from showing that the rate is below the bar, or that it isn't.
 
-    It shows that at 0 or less. `inf` means that there are too few labels to measure it.
+    0 or less means that it shows one of these. `inf` means that there are too few labels to tell.
     """
     interval = measured.interval
     if interval is None or measured.labels < LEAST:

@@ -53,12 +53,15 @@ _QUOTING = {
 
 
 def word_of(verdict: VerdictWord) -> GateWord:
-    """Translate a verdict: `accept` to GO, `reject` and `improve` to NO-GO, any other to UNDETERMINED."""
+    """Translate a verdict's word to the gate's.
+
+    `accept` gives GO, `reject` and `improve` give NO-GO, and any other word gives UNDETERMINED.
+    """
     return _WORDS.get(verdict, "UNDETERMINED")
 
 
 def _encodable(value: object) -> object:
-    """Make a string encodable; leave another value as it is, for pydantic to refuse."""
+    """Make a string encodable as UTF-8. Any other value stays as it is: pydantic refuses it."""
     if isinstance(value, str):
         return encodable(value)
     return value
@@ -195,14 +198,17 @@ SCHEMAS: dict[type[Record], str] = {
 
 
 def kind_in(schema: str) -> str:
-    """Return the kind that a `schema` names: `label` for `judgekit/label@1`."""
+    """Return the kind of line that a `schema` names, such as `label` for `judgekit/label@1`."""
     _, _, kind_and_version = schema.partition("/")
     kind, _, _ = kind_and_version.partition("@")
     return kind
 
 
 def quote_hash(quote: str, key: bytes) -> str:
-    """Hash a quote with a key, ignoring its blanks, capitals and accents; "" if nothing is left of it."""
+    """Hash a quote with a secret key. Differences in blanks, capitals and accents don't change the hash.
+
+    "" if the quote has nothing but blanks and accents.
+    """
     folded = " ".join(fold(quote).split())
     if not folded:
         return ""
@@ -210,9 +216,10 @@ def quote_hash(quote: str, key: bytes) -> str:
 
 
 def with_dismissals(verdict: Verdict, hashes: Sequence[str], said: Iterable[Record]) -> Verdict:
-    """Mark the findings that people dismissed earlier, as the lines in `said` record.
+    """Return a verdict in which the findings that people dismissed earlier are marked as dismissed.
 
-    `hashes` are those of the findings' quotes, in the same order: a dismissal names its finding by them.
+    `said` are lines of the ledger, with the dismissals among them. A dismissal names its finding by the hash
+    of the finding's quote. `hashes` are the hashes for this verdict's findings, in their order.
     """
     dismissals = []
     for line in said:
@@ -259,7 +266,9 @@ def _drop_quoted_input(fields: dict[str, Any]) -> None:
             opinion.pop("reasoning", None)
             findings += opinion.get("findings") or []
         if failure and failure["kind"] in _QUOTING and failure["message"]:
-            if fields["degraded"]:  # this explanation repeats the messages of failures
+            if fields[
+                "degraded"
+            ]:  # this text explains the verdict, and repeats the failure's message
                 quoted_message = f" ({failure['message']})"
                 fields["degraded"] = fields["degraded"].replace(quoted_message, "")
             failure["message"] = ""
@@ -270,13 +279,13 @@ def _drop_quoted_input(fields: dict[str, Any]) -> None:
 
 def line(record: Record) -> bytes:
     """Serialise a record as a line of JSON with a newline, without any secrets."""
-    # `verdict_line` empties the reasoning if no text may be kept.
+    # The reasoning is empty if no text may be kept (see `verdict_line`); then the line doesn't have the key.
     excluded = set()
     if isinstance(record, VerdictLine) and not record.reasoning:
         excluded.add("reasoning")
     text = record.model_dump_json(by_alias=True, exclude=excluded)
     fields = json.loads(text)
-    clean_fields = without_secrets(fields)  # the same object if there's no secret
+    clean_fields = without_secrets(fields)  # it returns `fields` itself if there's no secret
     if clean_fields is not fields:
         text = json.dumps(clean_fields, ensure_ascii=False, separators=(",", ":"))
     return text.encode() + b"\n"
@@ -289,11 +298,11 @@ def newest_override(
     *,
     without_terminal: bool = False,
 ) -> OverrideLine | None:
-    """Return the newest override for a task whose files have these SHA-256 hashes, or None.
+    """Return the newest override for a task, or None. `subjects` are the SHA-256 hashes of the task's files.
 
-    Only overrides typed at a terminal count, unless `without_terminal`.
+    Only overrides that were typed at a terminal count, unless `without_terminal`.
     """
-    newest = None
+    newest_line = None
     for record in records:
         if not isinstance(record, OverrideLine):
             continue
@@ -301,17 +310,20 @@ def newest_override(
             continue
         if not is_override_of(record, task_id, subjects):
             continue
-        if newest is None or record.timestamp > newest.timestamp:
-            newest = record
-    return newest
+        if newest_line is None or record.timestamp > newest_line.timestamp:
+            newest_line = record
+    return newest_line
 
 
 def is_override_of(override: OverrideLine, task_id: str, subjects: Collection[str] = ()) -> bool:
-    """Whether an override is for a task whose files have these SHA-256 hashes, whoever gave it and where."""
+    """Whether an override is for this task with this content, no matter who gave it and where.
+
+    `subjects` are the SHA-256 hashes of the task's files.
+    """
     if not same_blob(override.task_id, task_id):
         return False
     if override.subjects and subjects:
         return set(override.subjects) == set(subjects)
-    # Without hashes, both ids must be long hashes themselves: any other id may stay the same when the
-    # content changes, and a short hash is soon another file's, too.
+    # If one side has no hashes of files, only the ids tell the content, so both must be full hashes. Any
+    # other id may stay the same when the content changes, and a short hash may be another file's, too.
     return is_blob(override.task_id, DIGITS) and is_blob(task_id, DIGITS)

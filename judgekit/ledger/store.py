@@ -70,8 +70,8 @@ def home() -> Path:
 
 
 def misplaced(record: Record) -> str:
-    """Explain why a line from elsewhere can't go into a ledger; "" if it can."""
-    # It becomes the name of a folder, which mustn't lead outside the ledgers' folder.
+    """Explain why a line from elsewhere can't go into a ledger here; "" if it can."""
+    # The project becomes the name of a folder, which mustn't lead outside the folder of the ledgers.
     if not _NAME.fullmatch(record.project):
         return "project: expected the name of a ledger"
     if not _FIRST <= record.timestamp.year <= _LAST:
@@ -80,13 +80,16 @@ def misplaced(record: Record) -> str:
 
 
 def same_project(project: str, wanted: str) -> bool:
-    """Whether `wanted` is a project's full name (`shop-3f9a02c1b7de`), or that without its hash (`shop`)."""
+    """Whether `wanted` names a project: in full (`shop-3f9a02c1b7de`), or without the hash (`shop`)."""
     name_without_hash = project[: -_HASH - 1]
     return wanted in (project, name_without_hash)
 
 
 def point(text: str, now: datetime | None = None) -> datetime:
-    """Parse a time, a date (in UTC), or a time ago such as `14d`, `36h` and `2w`; raises `UsageError`."""
+    """Parse a time, a date (its beginning in UTC), or a time before `now` such as `14d`, `36h` or `2w`.
+
+    Raises `UsageError` if it's none of these.
+    """
     stripped = text.strip()
     match = _AGO.fullmatch(stripped)
     try:
@@ -100,12 +103,12 @@ def point(text: str, now: datetime | None = None) -> datetime:
 
 
 def _read_line(path: Path) -> str:
-    """Return the text of a file of one line, without the newline."""
+    """Read a file that holds one line, and return the line without its newline."""
     return os.fsdecode(path.read_bytes()).rstrip("\r\n")
 
 
 def aware(when: datetime) -> datetime:
-    """Return a time in UTC; one without a time zone is taken to be in UTC already."""
+    """Convert a time to UTC. A time without a time zone is taken to be in UTC already."""
     if when.tzinfo is None:
         return when.replace(tzinfo=UTC)
     return when.astimezone(UTC)
@@ -120,7 +123,7 @@ class LineFilter(NamedTuple):
     kinds: Collection[type[Record]] | None = None
 
     def takes(self, record: Record) -> bool:
-        """Whether the filter lets a record through."""
+        """Whether a record is among the lines to read."""
         if self.kinds is not None and type(record) not in self.kinds:
             return False
         if self.project is not None and not same_project(record.project, self.project):
@@ -162,11 +165,12 @@ class ReadLine(NamedTuple):
 def entries(
     places: Iterable[Path], wanted: LineFilter = EVERYTHING, on_damage: OnDamage = lambda _: None
 ) -> Iterator[ReadLine]:
-    """Yield the wanted lines day by day; call `on_damage` for each line or file that can't be read.
+    """Yield the wanted lines of some files and folders, day by day.
 
-    A line that's there twice, with the same id and author, is yielded once.
+    `on_damage` is called for each line or file that can't be read. Of several lines with the same id and
+    author, only the first is yielded.
     """
-    # The author counts, too: otherwise one member of a team could hide another's lines.
+    # Compare the author, too: otherwise a member of a team could hide another's line by a line with its id.
     seen = set()
     first_day = None
     if wanted.since is not None:
@@ -176,7 +180,8 @@ def entries(
         if first_day is not None and day is not None and day < first_day:
             continue
         for number, raw in raw_lines(path, on_damage):
-            # Most lines are of other kinds: skip them without parsing. One that's cut off is reported.
+            # Most lines are of other kinds: skip them without parsing. But parse a line that's cut off, so
+            # that it's reported as damaged.
             may_be_wanted = wanted.kinds is None or any(schema in raw for schema in schemas)
             is_cut_off = not raw.endswith(b"}")
             if not may_be_wanted and not is_cut_off:
@@ -192,9 +197,9 @@ def entries(
 
 
 def raw_lines(path: Path, on_damage: OnDamage) -> Iterator[tuple[int, bytes]]:
-    """Yield the numbers and bytes of a file's lines, without empty ones and those that are too long.
+    """Yield the number and the bytes of each line of a file that isn't empty.
 
-    Calls `on_damage` for a line that's too long, or if the file can't be read.
+    A line that's too long isn't yielded: `on_damage` is called for it, as it is for an unreadable file.
     """
     try:
         with path.open("rb") as file:
@@ -216,17 +221,17 @@ def raw_lines(path: Path, on_damage: OnDamage) -> Iterator[tuple[int, bytes]]:
 
 
 def parse(raw: bytes) -> Record | str:
-    """Parse a line of a ledger. Returns the problem as text if it isn't one that this version knows."""
+    """Parse a line of a ledger. Returns the problem as text if it's damaged, or of an unknown kind."""
     try:
         return records.Line.model_validate_json(raw).root
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        if first["type"] == "json_invalid":
+        first_error = error.errors(include_url=False)[0]
+        if first_error["type"] == "json_invalid":
             return "not JSON (cut off when the writer was killed, or edited)"
         # pydantic's "tag" is our `schema`, by which it chooses the kind of line.
-        has_unknown_schema = first["type"].startswith("union_tag")
+        has_unknown_schema = first_error["type"].startswith("union_tag")
         if has_unknown_schema or not isinstance(json.loads(raw), dict):
-            tag = first.get("ctx", {}).get("tag")
+            tag = first_error.get("ctx", {}).get("tag")
             schema = short_line(str(tag or ""), _MOST_SHOWN)
             if schema:
                 return f"of a kind unknown to this version ({schema})"
@@ -237,9 +242,10 @@ def parse(raw: bytes) -> Record | str:
 def sort_out(
     lines: Iterable[bytes], why_not: Callable[[Record], str]
 ) -> tuple[list[Record], dict[int, str]]:
-    """Parse lines from elsewhere, and ask `why_not` for a reason against each ("" accepts it).
+    """Parse lines from elsewhere, and separate those that are accepted from the others.
 
-    Returns the accepted records, and the reasons against the others by their index in `lines`.
+    `why_not` returns a reason against a record, or "" to accept it. Returns the accepted records, and the
+    reasons against the other lines by their index in `lines`.
     """
     accepted = []
     reasons = {}
@@ -257,14 +263,14 @@ def sort_out(
 
 
 def files(places: Iterable[Path], on_damage: OnDamage = lambda _: None) -> dict[Path, date | None]:
-    """Find the ledger files in files and folders. Returns them with their days, oldest first.
+    """Map each ledger file in some files and folders to the day in its name, the oldest first.
 
-    A file that isn't named by a day has None and comes first. `on_damage` is called for each that can't be
-    read.
+    A file without a day in its name has None, and comes first. `on_damage` is called for each folder or file
+    that can't be read.
     """
     paths: set[Path] = set()
     for place in places:
-        # os.path, since pathlib's tests raise an error if a folder above can't be entered.
+        # Not `Path.is_dir`, which raises an error if a folder above can't be entered.
         if os.path.isdir(place):  # noqa: PTH112
             paths.update(_find_files(place, on_damage))
         elif _may_exist(place):
@@ -298,7 +304,10 @@ def _find_files(folder: Path, on_damage: OnDamage) -> Iterator[Path]:
 
 
 def _may_exist(path: Path) -> bool:
-    """Whether a file exists, or can't be looked at; then reading it will tell the reason."""
+    """Whether a file exists, as far as can be told.
+
+    True also if the system doesn't let us look: then reading the file raises the reason.
+    """
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -309,9 +318,9 @@ def _may_exist(path: Path) -> bool:
 
 
 def _parse_name(path: Path) -> tuple[date | None, int]:
-    """Return the day and the part that a file's name tells: 2026-02-01 and 3 for `2026-02-01.3.jsonl`.
+    """Return the day and the part in a file's name, such as 2026-02-01 and 3 for `2026-02-01.3.jsonl`.
 
-    The first file of a day is part 0; a file with another name has no day.
+    The first file of a day has no part in its name: that's part 0. The day is None if the name has none.
     """
     match = _DAY.fullmatch(path.name)
     if not match:
@@ -324,7 +333,7 @@ def _parse_name(path: Path) -> tuple[date | None, int]:
 
 
 def _sort_key(path: Path) -> tuple[date, int, str]:
-    """Order files by day and part; files without a day come first."""
+    """Return a key that sorts files by day and part, with files without a day first."""
     day, part = _parse_name(path)
     return day or date.min, part, str(path)
 
@@ -332,25 +341,25 @@ def _sort_key(path: Path) -> tuple[date, int, str]:
 def _append(path: Path, raw: bytes, *, durable: bool) -> None:
     """Append a line to a file, whole or not at all; raises `OSError`.
 
-    Unless `durable`, the line may be lost if the power fails soon.
+    With `durable`, it returns once the line is on the disk. Otherwise a power failure soon after may lose it.
     """
     descriptor = outputs.open_to_append(str(path), private=True)
-    end = os.lseek(descriptor, 0, os.SEEK_END)
+    end_before = os.lseek(descriptor, 0, os.SEEK_END)
     try:
         # A writer that was killed may have left a line without a newline: then begin a new line.
-        os.lseek(descriptor, max(end - 1, 0), os.SEEK_SET)
+        os.lseek(descriptor, max(end_before - 1, 0), os.SEEK_SET)
         last_byte = os.read(descriptor, 1)
         if last_byte not in (b"", b"\n"):
             raw = b"\n" + raw
         unwritten = memoryview(raw)
-        # After a short write, the next one raises the actual error (a full disk).
+        # A write may write only a part, such as on a full disk. The next write then raises the actual error.
         while unwritten:
             written = os.write(descriptor, unwritten)
             unwritten = unwritten[written:]
         if durable:
             os.fsync(descriptor)
     except OSError:
-        os.ftruncate(descriptor, end)
+        os.ftruncate(descriptor, end_before)
         raise
     finally:
         os.close(descriptor)
@@ -371,7 +380,10 @@ class LedgerError(JudgekitError):
 
 
 def _make_name(path: str) -> str:
-    """Name a ledger by a path or an address: the readable end of it, and a hash of all of it."""
+    """Make a ledger's name from a path or an address, such as `shop-3f9a02c1b7de`.
+
+    It's the last part of the path in safe characters, and a hash of the whole path.
+    """
     digest = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()
     safe_name = re.sub(r"[^A-Za-z0-9._]", "-", Path(path).name)
     readable = safe_name.strip("-.")[:_READABLE]
@@ -379,7 +391,10 @@ def _make_name(path: str) -> str:
 
 
 def _find_address(top: Path) -> str:
-    """Find the address of `origin`, or of the only remote, without credentials; "" if there's neither."""
+    """Find the address of a repository's remote, without credentials.
+
+    It's the remote `origin`, or else the only remote. "" if there's neither.
+    """
     addresses: dict[str, str] = {}
     with suppress(GitError):
         output = Repository(top).ask("config", "-z", "--get-regexp", r"^remote\..*\.url$")
@@ -401,9 +416,9 @@ def _find_address(top: Path) -> str:
 
 
 def _adopt(former: Path, folder: Path) -> None:
-    """Move lines from a `former` ledger, named by a checkout's path, to the one named by its remote.
+    """Move the lines of a ledger that's named by a checkout's path to the one that's named by its remote.
 
-    What can't be moved stays there; a later call tries again.
+    Lines that can't be moved stay in the folder `former`, and a later call tries again.
     """
     if not former.is_dir() or former.is_symlink():
         return
@@ -421,7 +436,10 @@ def _adopt(former: Path, folder: Path) -> None:
 
 
 def _find_checkout(start: Path) -> Path | None:
-    """Find the checkout around a folder, or the main checkout if that's a linked worktree; None without."""
+    """Find the checkout that a folder is in; None if it's in none.
+
+    If that's a linked worktree, the main checkout is returned.
+    """
     for folder in (start, *start.parents):
         if (folder / ".git").exists():
             return _find_main_checkout(folder)
@@ -429,7 +447,7 @@ def _find_checkout(start: Path) -> Path | None:
 
 
 def _find_main_checkout(checkout: Path) -> Path:
-    """Return the checkout that a linked worktree belongs to; any other checkout itself."""
+    """Return the main checkout of a linked worktree. A checkout that isn't a worktree is returned itself."""
     if not (checkout / ".git").is_file():
         return checkout
     # In a worktree, .git is a file with the line `gitdir: PATH`, and PATH/commondir leads to the main .git.
@@ -467,7 +485,10 @@ class Ledger(NamedTuple):
         return cls(home() / name, name)
 
     def add(self, *records: Record) -> None:
-        """Append each record to the file of its day (UTC), whole or not at all; raises `LedgerError`."""
+        """Append records to the ledger, each to the file of its day in UTC.
+
+        A record is written whole or not at all. Raises `LedgerError`, with the number of records written.
+        """
         if not records:
             return
         dated_lines = []
@@ -475,6 +496,7 @@ class Ledger(NamedTuple):
             day = record.timestamp.astimezone(UTC).date()
             own_record = record.model_copy(update={"project": self.name})
             dated_lines.append((day, line(own_record)))
+        # Records that people typed must not be lost, so wait until they're on the disk.
         must_last = any(isinstance(record, _BY_HAND) for record in records)
         written = 0
         try:
@@ -487,7 +509,7 @@ class Ledger(NamedTuple):
             raise LedgerError(self.folder, error, written) from None
 
     def _file_with_room(self, day: date) -> Path:
-        """Return the first file of a day that isn't full, whether it exists yet or not."""
+        """Return the path of the first file of a day that isn't full. The file may not exist yet."""
         path = self.folder / f"{day}{_SUFFIX}"
         part = 0
         while path.exists() and path.stat().st_size >= MAX_BYTES:
@@ -510,13 +532,14 @@ class Ledger(NamedTuple):
         *,
         text: bool,
     ) -> Verdict:
-        """Append a verdict (a task's has no `gate`), with the findings marked that people dismissed earlier.
+        """Append a verdict to the ledger, with the findings marked that people dismissed earlier.
 
-        `said` are the lines that may dismiss them. Returns the marked verdict. Quoted input is only kept with
-        `text`. Raises `LedgerError`.
+        `said` are ledger lines, with people's dismissals among them. `gate` describes the push; it's None for
+        the verdict on a task. Quoted input is only written with `text`. Returns the verdict with the marks.
+        Raises `LedgerError`.
         """
         quotes = [finding.quote for finding in verdict.findings]
-        key = self._read_key() if any(quotes) else b""  # no quote, nothing to hash
+        key = self._read_key() if any(quotes) else b""  # without quotes, there's nothing to hash
         hashes = [records.quote_hash(quote, key) for quote in quotes]
         marked = records.with_dismissals(verdict, hashes, said)
         is_task = gate is None
@@ -524,7 +547,10 @@ class Ledger(NamedTuple):
         return marked
 
     def _read_key(self) -> bytes:
-        """Return the secret key for hashes of quotes, created on first use; raises `LedgerError`."""
+        """Return the ledger's secret key for hashing quotes; raises `LedgerError`.
+
+        The key is created when it's first needed.
+        """
         path = self.folder / KEY
         try:
             if not path.exists():
@@ -564,17 +590,22 @@ def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
                     if not preview:
                         path.unlink()
                     continue
-                kept = [raw for raw in lines if not _is_label_of(raw, removed_verdicts)]
-                counts["label"] += len(lines) - len(kept)
-                if len(kept) < len(lines) and not preview:
-                    outputs.write_atomically(str(path), b"".join(kept), durable=True, private=True)
+                kept_lines = [raw for raw in lines if not _is_label_of(raw, removed_verdicts)]
+                counts["label"] += len(lines) - len(kept_lines)
+                if len(kept_lines) < len(lines) and not preview:
+                    outputs.write_atomically(
+                        str(path), b"".join(kept_lines), durable=True, private=True
+                    )
     except OSError as error:
         raise LedgerError(folder, error) from None
-    return +counts  # without the kinds that have none
+    return +counts  # the `+` drops the kinds with a count of 0
 
 
 def _read_lines(path: Path) -> list[bytes]:
-    """Return the lines of a file that aren't empty, or one damaged line if it can't be read."""
+    """Return the lines of a file that aren't empty.
+
+    An unreadable file gives a single line that can't be parsed, and so counts as damaged.
+    """
     try:
         with path.open("rb") as file:
             return [raw for raw in file if raw.strip()]
@@ -583,7 +614,7 @@ def _read_lines(path: Path) -> list[bytes]:
 
 
 def _is_label_of(raw: bytes, verdict_ids: Collection[str]) -> bool:
-    """Whether a line is a label of one of these verdicts."""
+    """Whether a line of a ledger is a label of a verdict with one of these ids."""
     if SCHEMAS[Label].encode() not in raw:  # most lines: don't parse them
         return False
     record = parse(raw)
