@@ -33,7 +33,7 @@ KEYS = {
 
 
 def check(call: str, **values: object) -> None:
-    """Check the arguments of a Python call that may be None, by the table `EXPECTED`.
+    """Check the arguments of a Python call by the table `EXPECTED`; an argument that's None is fine.
 
     Raises `UsageError` naming the call, the argument and the expected value.
     """
@@ -43,7 +43,7 @@ def check(call: str, **values: object) -> None:
 
 
 def require(call: str, **values: object) -> None:
-    """Check arguments that must not be None; raises as `check` does."""
+    """Check the arguments of a Python call that mustn't be None; raises as `check` does."""
     for name, value in values.items():
         expected, is_sound = EXPECTED.get(name, _TEXT)
         if not is_sound(value):
@@ -55,7 +55,10 @@ _MOST = 1e12
 
 
 def _describe(value: object) -> str:
-    """Describe a wrong argument by its type and the beginning of its value."""
+    """Describe a wrong argument by its type and the beginning of its value.
+
+    A class is described by its name.
+    """
     if isinstance(value, type):
         return value.__name__
     try:

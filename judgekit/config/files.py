@@ -14,7 +14,10 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def profile_files() -> list[Path]:
-    """List the provider profiles: the user's, and bundled ones that the user hasn't replaced."""
+    """List the files of provider profiles: the user's, and the bundled ones.
+
+    If both have a file of the same name, the user's counts.
+    """
     bundled_folder = folder("providers")
     user_folder = Path(environment.PROVIDERS.path())
     paths_by_name = {}
@@ -32,8 +35,8 @@ def folder(name: str) -> Path:
 
 
 def install_extra(extra: str) -> str:
-    """Return the command that installs an extra.
+    """Return the command that installs an extra, such as `server`, from a checkout of judgekit.
 
-    It names a checkout, since on a package index anybody could register the name `judgekit`.
+    It doesn't install from a package index, because anybody could register the name `judgekit` there.
     """
     return f"pip install '.[{extra}]' in your checkout of judgekit"

@@ -36,17 +36,18 @@ def file_lock(
 ) -> Iterator[None]:
     """Hold the lock at `path`, waiting up to `timeout` seconds for it.
 
-    `on_wait` is called once if another process holds it. Raises `TimeoutError` and `OSError`.
+    `on_wait` is called once, before waiting, if another process holds the lock. Raises `TimeoutError` if the
+    time is up, and `OSError` if the file can't be opened.
     """
     start = time.monotonic()
     descriptor = take(path)
     if descriptor is None:
         on_wait()
     while descriptor is None:
-        waited = time.monotonic() - start
-        if waited >= timeout:
+        seconds_waited = time.monotonic() - start
+        if seconds_waited >= timeout:
             raise TimeoutError(f"{path} is held by another process")
-        shortest, longest = _POLL if waited < 1 else _SLOW_POLL
+        shortest, longest = _POLL if seconds_waited < 1 else _SLOW_POLL
         time.sleep(random.uniform(shortest, longest))  # noqa: S311 - so that processes don't march in step
         descriptor = take(path)
     try:
@@ -56,9 +57,10 @@ def file_lock(
 
 
 def take(path: Path | str) -> int | None:
-    """Take the lock at `path`, and return the descriptor whose closing releases it; None if it's held.
+    """Take the lock at `path` without waiting; return the open file's descriptor, or None if it's held.
 
-    On a file system without locks it's always free. Raises `OSError` if the file can't be opened.
+    Closing the descriptor releases the lock. On a file system without locks it's always free. Raises
+    `OSError` if the file can't be opened.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
@@ -71,7 +73,10 @@ def take(path: Path | str) -> int | None:
 
 
 def _lock(descriptor: int) -> None:
-    """Lock an open file; raises `OSError` if another process holds it, or if there are no locks here."""
+    """Lock an open file.
+
+    Raises `OSError` if another process holds the lock, or if the file system has no locks.
+    """
     if sys.platform == "win32":
         import msvcrt  # noqa: PLC0415 - the module of one system
 
@@ -128,7 +133,7 @@ class _Holder(NamedTuple):
         os.write(descriptor, f"{self.kind} {self.host} {self.process}\n".encode())
 
     def is_gone(self) -> bool:
-        """Whether the process is known to have ended; False if it's on another machine."""
+        """Whether it's certain that the process has ended. It isn't for a process on another machine."""
         is_on_this_host = self.host == _Holder.here(self.kind).host
         # In Windows signal 0 would end the process.
         if sys.platform == "win32" or not is_on_this_host:
@@ -180,10 +185,10 @@ def hold_beside(path: str) -> Iterator[None]:
 
 
 def _try_to_hold(path: Path) -> int | None:
-    """Take the lock in a file, or lease it, and return the file's descriptor.
+    """Take the lock in a file, or lease the file; return its descriptor, or None if it must be tried again.
 
-    Returns None if the last holder has just removed the file, or abandoned it (then it's removed here): the
-    caller tries again. Raises `HeldError`.
+    It must if the last holder has just removed the file, or has ended without doing so: then it's removed
+    here. Raises `HeldError` if another process holds the file.
     """
     descriptor, is_new = outputs.open_or_make(str(path))
     with ExitStack() as stack:
@@ -205,7 +210,7 @@ def _try_to_hold(path: Path) -> int | None:
 
 
 def _refuse_held(holder: _Holder | None, path: Path) -> None:
-    """Raise `HeldError` unless the process that leased a file has ended without removing it."""
+    """Raise `HeldError`, unless the process that leased a file has ended without removing the file."""
     if holder is None:  # it was created just now, and the name isn't written yet
         raise HeldError(_HELD)
     if not holder.is_gone():
@@ -214,7 +219,10 @@ def _refuse_held(holder: _Holder | None, path: Path) -> None:
 
 
 def _lock_or_lease(descriptor: int) -> str:
-    """Lock a file, or fall back to a lease if its file system has no locks. Returns the kind."""
+    """Lock a file, and return "lock", or "lease" if its file system has no locks.
+
+    Raises `HeldError` if another process holds the lock.
+    """
     try:
         _lock(descriptor)
     except OSError as error:
@@ -228,7 +236,7 @@ def _lock_or_lease(descriptor: int) -> str:
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Whether an open file is still the one at `path`: its holder may have removed it."""
+    """Whether an open file is still the one at `path`: its last holder may have removed it meanwhile."""
     try:
         status = path.lstat()
     except FileNotFoundError:

@@ -53,17 +53,18 @@ class Patterns:
             self._patterns.insert(0, (compiled, includes))  # the last pattern first
 
     def match(self, path: str) -> bool:
-        """Whether the patterns include `path`: the last one that matches the file itself decides.
+        """Whether the patterns include `path`.
 
-        If there's none, the last one that matches a folder above it does.
+        The last pattern that matches the file itself decides. If none does, the last one decides that matches
+        a folder above the file.
         """
         path = path.removeprefix("./")
         folder_is_included: bool | None = None
         for pattern, includes in self._patterns:
-            found = pattern.match(path)
-            if found is None:
+            match = pattern.match(path)
+            if match is None:
                 continue
-            names_file = found.lastgroup is None  # not a folder above it
+            names_file = match.lastgroup is None  # not a folder above it
             if names_file:
                 return includes
             if folder_is_included is None:
@@ -85,7 +86,7 @@ class Pattern:
 
 
 def parse(line: str) -> Pattern | None:
-    """Parse the pattern in a line; None for a blank line or a comment.
+    """Parse a line of a file such as `.gitignore`; None for a blank line or a comment.
 
     Raises `ValueError` for a pattern that can't match anything.
     """
@@ -99,6 +100,7 @@ def parse(line: str) -> Pattern | None:
     path = text.removeprefix("!").removesuffix("/")
     if _ends_escaping(path):
         raise ValueError(f"{text!r} matches nothing: it ends with a backslash")
+    # `_compile_parts` takes a `/` as the end of each part, also of the last one.
     parts = _compile_parts(path.removeprefix("/") + "/", text)
     if "/" not in path:  # a name alone matches at any depth
         parts.insert(0, _ANY)
@@ -106,7 +108,7 @@ def parse(line: str) -> Pattern | None:
 
 
 def _ends_escaping(text: str) -> bool:
-    """Whether a text ends with a backslash that isn't escaped itself: with an odd number of them."""
+    """Whether a text ends with a backslash that escapes what follows, that is, with an odd number of them."""
     backslashes = len(text) - len(text.rstrip("\\"))
     return backslashes % 2 == 1
 
@@ -153,7 +155,10 @@ def _compile_parts(path: str, pattern: str) -> list[str]:
 
 
 def _list_members(text: str) -> str:
-    """Translate the members of a set: classes, ranges and characters. A range from high to low has none."""
+    """Translate a set's members, which are classes, ranges and characters, into a regular expression.
+
+    A range from high to low has no members.
+    """
     members = ""
     for class_name, low, high in _MEMBER.findall(text):
         if class_name:
@@ -166,7 +171,10 @@ def _list_members(text: str) -> str:
 
 
 def _join_pieces(pieces: Sequence[str]) -> str:
-    """Join the expressions between the stars of a part. Each star but the last takes the shortest match."""
+    """Join the expressions between the stars of a path's part.
+
+    Each star but the last takes the shortest match: a longer one wouldn't let more paths match.
+    """
     if not any(pieces):  # nothing but stars
         return "[^/]++"
     first, *others = pieces
@@ -177,11 +185,14 @@ def _join_pieces(pieces: Sequence[str]) -> str:
 
 
 def _join_parts(parts: Sequence[str], end: str) -> str:
-    """Join the expressions of a path's parts, with any number of folders for each `**`; "" for `**` alone."""
+    """Join the expressions of a path's parts; a `**` stands for any number of folders.
+
+    The result is "" if `**` is the only part. `end` is the expression behind the last part.
+    """
     runs = []  # parts between which no `**` stands
-    for is_any, neighbours in groupby(parts, _ANY.__eq__):
+    for is_any, adjacent_parts in groupby(parts, _ANY.__eq__):
         if not is_any:
-            runs.append("/".join(neighbours))
+            runs.append("/".join(adjacent_parts))
     if not runs:
         return ""
     folders_before = _FOLDERS if parts[0] == _ANY else ""

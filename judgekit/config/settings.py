@@ -39,7 +39,7 @@ MOST_JURORS = 7
 
 
 def _say_as_word(value: object) -> object:
-    """Turn true and false, which YAML makes of `on` and `off`, into these words."""
+    """Turn true and false into "on" and "off": YAML reads these words as true and false."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return value
@@ -166,7 +166,7 @@ def _allow_word(schema: dict[str, Any]) -> None:
 
 
 def _expand_rules(value: object) -> object:
-    """Turn a word ("off" or "usual") into the rules it stands for; rules stay as they are."""
+    """Turn a word ("off" or "usual") into the list of rules that it stands for; a list stays as it is."""
     # The value of a variable has been split into a list.
     if isinstance(value, list) and len(value) == 1:
         word = value[0]
@@ -291,7 +291,7 @@ def _variable(*parts: object) -> str:
 
 
 def _list_variables() -> dict[str, tuple[str, str, object]]:
-    """Map the name of each variable to the section, key and default of its setting."""
+    """Map the name of each environment variable to the section, the key and the default of its setting."""
     keys = {}
     for section in KEYS:
         fields = type(getattr(Config(), section)).model_fields
@@ -332,10 +332,10 @@ def sources(project: Path | None) -> list[Path]:
 
 
 def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Config:
-    """Load the configuration that's in force for `project`; without one, the user's own.
+    """Load the configuration that's in force for `project`; without a project, the user's own.
 
-    Variables win over the project's files, which count only within the user's limits, and these win over
-    the user's file. Raises `ConfigError` naming the file or variable and the key.
+    Variables win over the project's files. These only count within the user's limits, and win over the user's
+    file. Raises `ConfigError` naming the key, and the file or variable that has it.
     """
     variables = _variables(environ)
     merged = user = _merge(_read(user_file()), variables)
@@ -353,7 +353,7 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
 
 
 def disabling_folder(config: Config, project: Path) -> str:
-    """Return the folder of `retrieval.disabled_in` that a project is in, or is itself; "" if there's none."""
+    """Return the folder of `retrieval.disabled_in` that is the project, or contains it; "" if none does."""
     for folder in config.retrieval.disabled_in:
         path = Path(os.path.expanduser(folder))  # noqa: PTH111 - raises nothing for an unknown user
         if project.resolve().is_relative_to(path.resolve()):
@@ -362,7 +362,7 @@ def disabling_folder(config: Config, project: Path) -> str:
 
 
 def explain_off(project: Path) -> str:
-    """Name the file or variable that switches the prompt hook off in a project; "" if it's on there."""
+    """Name the file or variable that switches the prompt hook off in a project; "" if the hook is on."""
     config = load(project)
     if config.retrieval.enabled:
         return ""
@@ -424,9 +424,10 @@ def explained(project: Path) -> list[Setting]:
 
 
 def judge_without_effect(project: Path) -> str | None:
-    """Warn if a project's own files ask for a judge of prompts that the user hasn't allowed; else None.
+    """Return a warning if a project's files ask for a judge of prompts that the user hasn't allowed.
 
-    Another tool's switch, `judge.enabled` in memory-config.json, is one of these. Raises `ConfigError`.
+    None if there's nothing to warn of. Such a file may also be another tool's: `judge.enabled` in
+    memory-config.json. Raises `ConfigError`.
     """
     wanted = _read_project(project).get("retrieval", {}).get("judge")
     if wanted not in (True, "on") or load(project).retrieval.judge != "off":
@@ -442,7 +443,7 @@ def judge_without_effect(project: Path) -> str | None:
 
 
 def _flat(layer: Layer) -> Layer:
-    """Flatten a layer to dotted keys."""
+    """Flatten a layer of settings: `{"gate": {"mode": …}}` becomes `{"gate.mode": …}`."""
     flat = {}
     for key, value in layer.items():
         if isinstance(value, dict):
@@ -454,7 +455,10 @@ def _flat(layer: Layer) -> Layer:
 
 
 def wrong(section: str, key: str, problem: str, project: Path | None) -> ConfigError:
-    """Build the error about a setting whose value can't be used, naming the file or variable that sets it."""
+    """Build the error about a setting whose value can't be used.
+
+    It names the variable or the file that sets it, if there's one.
+    """
     variable = _variable(section, key)
     if environment.environ().get(variable):
         return ConfigError(problem, key=variable)
@@ -468,9 +472,9 @@ def wrong(section: str, key: str, problem: str, project: Path | None) -> ConfigE
 
 
 def user_roots(environ: Mapping[str, str] | None = None) -> list[str] | None:
-    """Read the roots that the user's own configuration names; None if it names none.
+    """Read the roots of stores that the user's own configuration names; None if it names none.
 
-    Unlike a project's, they may be anywhere.
+    They may be in any folder. Those that a project names must be in the project.
     """
     layer = _merge(_read(user_file()), _variables(environ))
     roots: list[str] | None = layer.get("retrieval", {}).get("roots")
@@ -494,17 +498,17 @@ def tiers_of_project(project: Path | None) -> frozenset[TierName]:
 
 
 def _read(path: Path) -> Layer:
-    """Read the keys that are set in a configuration's file; {} if there's no file."""
+    """Read a configuration file, and return only the keys that it sets; {} if there's no file."""
     if not path.is_file():
         return {}
     return yamlfile.read(path, Config, most=yamlfile.CONFIG_BYTES).model_dump(exclude_unset=True)
 
 
 def _read_project(project: Path) -> Layer:
-    """Read a project's configuration, over that of another tool's memories.
+    """Read a project's configuration, and below it the settings of another tool for its memories.
 
-    A project may have been cloned, so it may not set everything: no key that's the user's alone, no path
-    outside of the project, and no model that no provider profile lists. Raises `ConfigError` for these.
+    A project may be a clone, so there are things that it may not set: a key that's the user's alone, a path
+    outside of the project, and a model that no provider profile lists. Raises `ConfigError` for these.
     """
     path = project_file(project)
     layer = _read(path) if yamlfile.check_own(path, project) else {}
@@ -561,26 +565,26 @@ def _check_models(layer: Layer) -> Iterator[tuple[str, str]]:
 
 
 def list_reviewers(project: Path) -> list[str]:
-    """Read `gate.reviewers` from a project's own file alone, since variables and other files don't count."""
+    """Read `gate.reviewers` from a project's own file alone. Variables and other files don't count."""
     reviewers: list[str] = _read(project_file(project)).get("gate", {}).get("reviewers", [])
     return reviewers
 
 
 def _make_error(path: Path, key: str, problem: str) -> ConfigError:
-    """Build the error about a key that is valid by itself, but not allowed or not usable in this file."""
+    """Build the error about a key that's valid, but not allowed or not usable in this file; find its line."""
     line = yamlfile.line_of(yamlfile.load_yaml(path), tuple(key.split(".")))
     return ConfigError(problem, path=path, line=line, key=key)
 
 
 def _within_limits(theirs: Layer, user: Layer) -> Layer:
-    """Return a copy of a project's layer in which nothing goes beyond the user's limits and consent."""
+    """Return a copy of a project's layer that stays within the limits and the consent of its user."""
     bounded = _merge({}, theirs)
     defaults = Config().model_dump()
     rules = _read_user_only_settings()
     for section, keys in rules["limits"].items():
         settings = bounded.get(section, {})
         for key in settings.keys() & keys:
-            # If more of it means that more is sent, the default is the limit of a user who sets none.
+            # If a higher value sends more to a provider, a user who sets no limit has the default as one.
             limit = defaults[section][key] if key in rules["sending"] else None
             limit = user.get(section, {}).get(key, limit)
             is_beyond = limit is not None and (settings[key] is None or settings[key] > limit)
@@ -597,8 +601,8 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
     retrieval = bounded["retrieval"]
     allowed_tiers = user.get("retrieval", {}).get("tiers", ["quick"])
     if "tiers" in retrieval:
-        tiers = [tier for tier in retrieval["tiers"] if tier in allowed_tiers]
-        retrieval["tiers"] = tiers or allowed_tiers
+        permitted_tiers = [tier for tier in retrieval["tiers"] if tier in allowed_tiers]
+        retrieval["tiers"] = permitted_tiers or allowed_tiers
     return bounded
 
 
@@ -630,7 +634,7 @@ def _limit_judge(judge: Layer, user: Layer) -> None:
 
 
 def _limit_gate(gate: Layer, user: Layer) -> None:
-    """Drop a project's `gate` settings that the user's own are stricter than."""
+    """Drop those of a project's `gate` settings that are less strict than the user's own."""
     # Depths are weighed against the user's later on; a project that asks for none leaves the user's alone.
     for key in ("depth", "review"):
         if not gate.get(key):
@@ -642,7 +646,7 @@ def _limit_gate(gate: Layer, user: Layer) -> None:
 
 
 def _merge(below: Layer, above: Layer) -> Layer:
-    """Merge `above` over `below`, section by section."""
+    """Merge two layers of settings, key by key inside of sections; `above` wins over `below`."""
     merged = dict(below)
     for key, value in above.items():
         if isinstance(value, dict):
@@ -653,7 +657,10 @@ def _merge(below: Layer, above: Layer) -> Layer:
 
 
 def _variables(environ: Mapping[str, str] | None = None) -> Layer:
-    """Read the variables that set a key; a list is separated by commas."""
+    """Read the settings that environment variables make. A list is given as a text with commas.
+
+    Raises `ConfigError` naming the variable.
+    """
     if environ is None:
         environ = environment.environ()
     layer: Layer = {}
@@ -695,7 +702,10 @@ _SCORERS = {"title_tags": "keyword", "fts5_bm25": "fts5"}
 
 
 def _at(key: str) -> Any:  # noqa: ANN401 - as pydantic types a field
-    """Declare a field for a dotted key of the section `retrieval`, or of the whole file."""
+    """Declare a field of a model that's read from a dotted key.
+
+    The key may be in the section `retrieval`, or else in the whole file.
+    """
     path = key.split(".")
     aliases = AliasChoices(AliasPath("retrieval", *path), AliasPath(*path))
     return Field(None, validation_alias=aliases)
@@ -729,7 +739,10 @@ class _Listing(Strict, extra="ignore"):
 
 
 def _read_memory_config(project: Path) -> Layer:
-    """Read the other tool's settings as a layer of ours, with the keys in its file; {} without one."""
+    """Read the other tool's settings for a project's memories as a layer of ours; {} if there are none.
+
+    Keys that its file doesn't set aren't in the layer.
+    """
     path = project / environment.MEMORY / environment.MEMORY_CONFIG
     # A clone's store may be a link; a project can't speak for files elsewhere.
     is_inside = path.parent.resolve().is_relative_to(project.resolve())

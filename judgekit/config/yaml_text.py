@@ -41,7 +41,10 @@ _QUOTED = re.compile(r""" (["'])(?!<|[,\]}]')(?:(?!\1).)*(?:\1|$)""")
 
 
 def parsed(text: str, path: Path | None = None) -> Any:  # noqa: ANN401 - any YAML
-    """Parse a YAML 1.2 text; raises `ConfigError` if it isn't valid, with the line if `path` is given."""
+    """Parse a YAML 1.2 text; raises `ConfigError` if it isn't valid.
+
+    The error names the line if `path` is given.
+    """
     try:
         return _yaml().load(text)
     except (YAMLError, ValueError) as error:  # ValueError: a number of too many digits, no such day
@@ -128,9 +131,9 @@ def _rephrase(problem: str | None) -> str:
 
 
 def put(path: Path, section: str, key: str, value: object) -> None:
-    """Set `key` in a `section` of a YAML file, and keep its comments and layout.
+    """Set `key` in a `section` of a YAML file, keeping the file's comments and layout.
 
-    Raises `ConfigError` for a layout in which that isn't possible, and if the file can't be written.
+    Raises `ConfigError` if the file's layout makes that impossible, or if the file can't be written.
     """
 
     def set_key(data: dict[str, Any]) -> None:
@@ -141,10 +144,10 @@ def put(path: Path, section: str, key: str, value: object) -> None:
 
 
 def change(path: Path, change: Callable[[Any], None], instead: str, key: str) -> None:
-    """Apply a `change` to the mapping in a YAML file; a file that doesn't exist yet is created.
+    """Apply `change` to the mapping in a YAML file; if the file doesn't exist yet, it's created.
 
-    Raises `ConfigError` about `key` if the file can't be read, edited or written. If its layout is why, the
-    error says what to do `instead`.
+    Raises `ConfigError` about `key` if the file can't be read, edited or written. If the file's layout makes
+    editing impossible, the error says what to do `instead`.
     """
     text = path.read_bytes().decode() if path.exists() else ""
     parsed(text, path)
@@ -165,9 +168,10 @@ def change(path: Path, change: Callable[[Any], None], instead: str, key: str) ->
 
 
 def edited(text: str, change: Callable[[Any], None]) -> str:
-    """Apply a `change` to the data of a YAML text, and return the new text.
+    """Apply `change` to the data of a YAML text, and return the new text.
 
-    Comments, order, quotes and line ends stay. Raises `ConfigError` for a layout that can't be kept.
+    Comments, order, quotes and line ends stay as they are. Raises `ConfigError` if that's impossible with the
+    text's layout.
     """
     lines = lines_of(text)
     yaml = _yaml()

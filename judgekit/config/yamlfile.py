@@ -62,7 +62,7 @@ def read(
 
 @lru_cache(256)
 def _validate(raw: bytes, path: Path, model: type[Model], version_key: str | None) -> Model:
-    """Parse and validate a file's content; see `read`."""
+    """Parse a file's content and validate it as a `model`; `read` explains the arguments and the errors."""
     data = _parse(raw, path)
     if version_key is not None and version_key not in data:
         raise ConfigError(
@@ -72,8 +72,10 @@ def _validate(raw: bytes, path: Path, model: type[Model], version_key: str | Non
         return model.model_validate(data)
     except ValidationError as error:
         errors = []
-        found = problems(error.errors(include_url=False), data, model)
-        for problem in islice(found, MOST_ERRORS + 1):  # the one more says that there are more
+        found_problems = problems(error.errors(include_url=False), data, model)
+        for problem in islice(
+            found_problems, MOST_ERRORS + 1
+        ):  # the one more says that there are more
             line = line_of(data, problem.location)
             errors.append(ConfigError(problem.text, path=path, line=line, key=problem.key))
         errors.sort(key=lambda error: error.line or 0)
@@ -81,7 +83,7 @@ def _validate(raw: bytes, path: Path, model: type[Model], version_key: str | Non
 
 
 def read_lines(path: Path, model: type[Model]) -> list[Model]:
-    """Read the objects of a JSON Lines file; raises `ConfigError` for each line that's wrong."""
+    """Read the objects of a JSON Lines file; raises `ConfigError` naming each line that's wrong."""
     try:
         lines = lines_of(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -95,27 +97,35 @@ def read_lines(path: Path, model: type[Model]) -> list[Model]:
             if line.strip():
                 objects.append(model.model_validate_json(line))
         except ValidationError as error:
-            wrong = problem_in(line, error)
-            errors.append(ConfigError(wrong.text, path=path, line=number, key=wrong.key))
+            line_problem = problem_in(line, error)
+            errors.append(
+                ConfigError(line_problem.text, path=path, line=number, key=line_problem.key)
+            )
     if errors:
         raise ConfigError.of(errors)
     return objects
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """Load the mapping in a YAML 1.2 file (or JSON, by its name); raises `ConfigError` if it isn't one."""
+    """Load the mapping in a YAML 1.2 file, or in a JSON file, by its name.
+
+    Raises `ConfigError` if the file has no mapping.
+    """
     # A copy, since the data of bundled files is shared.
     return deepcopy(_parse(_read_bytes(path, MAX_BYTES), path))
 
 
 def _read_bytes(path: Path, most: int) -> bytes:
-    """Read a regular file of at most `most` bytes; raises `ConfigError`."""
+    """Read a regular file of at most `most` bytes.
+
+    Raises `ConfigError` if the file is larger, isn't a regular one, or can't be read.
+    """
     try:
         # A device may never end, and a pipe may never begin.
         if not stat.S_ISREG(path.stat().st_mode):
             raise ConfigError("no regular file", path=path)
         with path.open("rb", buffering=0) as file:
-            raw = file.read(most + 1)
+            raw = file.read(most + 1)  # the one byte more shows that the file is too large
     except OSError as error:
         raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
     if len(raw) > most:
@@ -127,10 +137,10 @@ def _read_bytes(path: Path, most: int) -> bytes:
 def _bundled() -> dict[str, dict[str, Any]]:
     """Read the data of all bundled YAML files, by the SHA-256 of their bytes.
 
-    It was compiled into one JSON file, since a YAML parser would take 0.2 s.
+    They were compiled into one JSON file, since parsing them as YAML would take 0.2 s.
     """
-    found: dict[str, dict[str, Any]] = json.loads(files.COMPILED.read_bytes())
-    return found
+    data_by_digest: dict[str, dict[str, Any]] = json.loads(files.COMPILED.read_bytes())
+    return data_by_digest
 
 
 def _parse(raw: bytes, path: Path) -> dict[str, Any]:
@@ -167,7 +177,7 @@ def _parse(raw: bytes, path: Path) -> dict[str, Any]:
 
 
 def _make_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Make the dict of a JSON object; raises `ValueError` if a key is there twice."""
+    """Make the dict of a JSON object; raises `ValueError` if the object has a key twice."""
     members = {}
     for key, value in pairs:
         if key in members:
@@ -177,9 +187,10 @@ def _make_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def line_of(data: object, location: Location) -> int | None:
-    """Find the line (from 1) of a key or item, or else of the deepest part of its location that exists.
+    """Find the line, from 1, of the key or item at a location in parsed YAML.
 
-    `data` is what the YAML parser returned, which knows its lines; None for any other data.
+    If a part of the location doesn't exist, it's the line of the deepest part that does. None if `data` isn't
+    from the YAML parser, which notes the lines.
     """
     line: int | None = None
     for part in location:
@@ -193,9 +204,9 @@ def line_of(data: object, location: Location) -> int | None:
 
 
 def check_own(path: Path, project: Path) -> bool:
-    """Whether a file exists in a project itself, without a link to somewhere else.
+    """Whether a file exists in a project itself, and not behind a link.
 
-    Raises `ConfigError` if the file or a folder above it is a link, and if it's a pipe or a device.
+    Raises `ConfigError` if the file or a folder above it is a link, and if the file is a pipe or a device.
     """
     step = project
     mode = 0
@@ -254,10 +265,10 @@ def problem(errors: Sequence[ErrorDetails], data: object) -> Problem:
 def problems(
     errors: Sequence[ErrorDetails], data: object, model: object = None
 ) -> Iterator[Problem]:
-    """Rephrase pydantic's errors about `data`, whose wanted type is `model`, without repeating values.
+    """Rephrase pydantic's errors about `data`, which should be a `model`, in plain words.
 
-    If several kinds of value are possible, all the expected ones are named. The value may not be the reader's
-    to see, since a file of a clone can lead to another one, so only its kind is named.
+    If several kinds of value are possible, all of them are named. Of a wrong value only the kind is named,
+    never the value: a file of a clone can lead to another file, which the reader of the message may not see.
     """
     # Unknown keys come first: a misspelt key explains a missing one.
     sorted_errors = sorted(errors, key=lambda error: error["type"] != "extra_forbidden")
@@ -310,7 +321,10 @@ def _join_expectations(errors: Iterable[ErrorDetails]) -> str:
 
 
 def _describe_actual(error: ErrorDetails) -> str:
-    """Describe the actual value by its kind, as ", got a number"; "" if the expectation says enough."""
+    """Describe the actual value by its kind, as in ", got a number".
+
+    "" if the expected value alone says enough.
+    """
     kind = error["type"]
     value = error["input"]
     table = _faults()["got"]
@@ -323,7 +337,7 @@ def _describe_actual(error: ErrorDetails) -> str:
 
 
 def _find_similar(value: object, words: Sequence[str]) -> str | None:
-    """Find the word that a text is most like, as in a typing error; None if there's none like it."""
+    """Find the word that a text resembles, as after a typing error; None if it resembles none."""
     if not isinstance(value, str):
         return None
     matches = difflib.get_close_matches(value[:60], words, n=1)
@@ -331,7 +345,10 @@ def _find_similar(value: object, words: Sequence[str]) -> str | None:
 
 
 def _list_keys(model: object, location: Location) -> list[str]:
-    """List the keys of a `model` at `location`; for lists and mappings, the keys of their items."""
+    """List the keys that a `model` has at `location`.
+
+    If there's a list or a mapping of models, these are the keys of one of its items.
+    """
     models = _list_models(model)
     for part in location:
         fields = [outer.model_fields[part] for outer in models if part in outer.model_fields]
@@ -346,7 +363,7 @@ def _list_keys(model: object, location: Location) -> list[str]:
 
 
 def _list_models(kind: object) -> list[type[BaseModel]]:
-    """List the models in an annotation, such as those of a union or of a list's items."""
+    """List the models in a type annotation, for example in a union, or as the items of a list."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         if issubclass(kind, RootModel):
             return _list_models(kind.model_fields["root"].annotation)
@@ -367,9 +384,9 @@ def problem_in(text: str | bytes, error: ValidationError) -> Problem:
 
 
 def _find_data_parts(error: ErrorDetails, data: object) -> list[int]:
-    """List the parts of an error's location, by index, that are keys of `data` or missing there.
+    """List the indexes of those parts of an error's location that are keys of `data`, or missing there.
 
-    The other parts are names of types: pydantic puts the one that it tried into the location.
+    The other parts are names of types: pydantic adds the type that it tried to the location.
     """
     indexes = []
     location = error["loc"]
@@ -385,9 +402,10 @@ def _find_data_parts(error: ErrorDetails, data: object) -> list[int]:
 
 
 def _list_alternatives(errors: Sequence[ErrorDetails], data_parts: Sequence[int]) -> list[int]:
-    """List the errors, by index, about the same value as the first one: an error for each type it could be.
+    """List the indexes of the errors that are about the same value as the first error.
 
-    They share the parts of their locations up to one that names a type (so isn't in `data_parts`).
+    If a value could be of several types, pydantic has an error for each type. The locations of these errors
+    are the same up to the part that names the type, which isn't in `data_parts`.
     """
     first = errors[0]["loc"]
     for part in set(range(len(first))) - set(data_parts):

@@ -63,7 +63,7 @@ class Skipped:
         self._names[reason][name] = None
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove names that are judged after all, as part of another ref."""
+        """Remove names under all reasons, because they're judged after all, as part of another ref."""
         for name in names:
             for skipped in self._names.values():
                 skipped.pop(name, None)
@@ -179,7 +179,7 @@ def is_examined(row: Row) -> bool:
 def describe_run(
     judged: Sequence[Row], skipped: Sequence[SkipGroup], not_examined: Sequence[Omission]
 ) -> str:
-    """Write a run's last line: the numbers judged, skipped with reasons, and not examined."""
+    """Write the last line of a run: the numbers of files judged, skipped and not examined, with reasons."""
     counts = Counter(row["word"] for row in judged)
     count_by_word = {word: counts[word] for word in WORDS if counts[word]}  # in the order of WORDS
     skips_by_reason = {group["reason"]: group["count"] for group in skipped}
@@ -194,7 +194,10 @@ def describe_run(
 
 
 def _describe_part(name: str, counts: Mapping[str, int]) -> str:
-    """Write a total and its parts: `3 judged (2 GO, 1 NO-GO)`, or `3 judged (GO)` if there's only one."""
+    """Write a total and its parts: `3 judged (2 GO, 1 NO-GO)`.
+
+    If there's only one part, its number is left out: `3 judged (GO)`.
+    """
     total = f"{sum(counts.values()):,} {name}"
     if not counts:
         return total

@@ -39,7 +39,10 @@ _HARMLESS = {
 
 
 def disarm_title(text: str) -> str:
-    """Neutralise links, mentions and formatting in a text, because titles can't show code."""
+    """Replace the signs of links, mentions and formatting in a text for a title.
+
+    A title can't show text as code, in which these signs would do nothing.
+    """
     for mark, harmless in _HARMLESS.items():
         text = text.replace(mark, harmless)
     return short_line(text, 120)
@@ -58,7 +61,7 @@ class Issue(NamedTuple):
 
 
 def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
-    """Build the issue about a verdict; it includes quotes and reasoning only `with_text`."""
+    """Build the issue about a verdict. It only includes quotes and reasoning if `with_text`."""
     name = task_name(verdict.task_id)
     # A path's task has the same name in every clone, so the token is the same too.
     name_digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
@@ -105,7 +108,7 @@ def read_mark(body: str) -> tuple[str, str] | None:
 
 
 def _round_cells(judged_round: Round) -> tuple[str, str, str]:
-    """Return the table cells for a round's outcome, scores and failure."""
+    """Return three cells of a table for a round: its outcome, its scores, and its kind of failure."""
     opinion = judged_round.opinion
     if opinion is not None:
         scores = [f"{name} {value:g}" for name, value in opinion.scores.items()]
@@ -119,7 +122,7 @@ def _round_cells(judged_round: Round) -> tuple[str, str, str]:
 
 
 def _finding_lines(verdict: VerdictLine) -> list[str]:
-    """Write the lines about the first findings, and one counting those left out."""
+    """Write the lines about the first findings; if some are left out, a last line counts these."""
     findings = _list_findings(verdict)
     lines: list[str] = []
     for number, (tier, finding) in enumerate(findings, 1):
@@ -145,9 +148,9 @@ def _describe_finding(tier: str, finding: Finding) -> str:
 
 
 def _list_findings(verdict: VerdictLine) -> list[tuple[str, Finding]]:
-    """List the verdict's findings, each with the tier "".
+    """List the verdict's findings with the tier "".
 
-    If no tier decided, the findings of all rounds follow, each with the round's tier.
+    If no tier decided, the findings of all rounds follow, each with the tier of its round.
     """
     findings = [("", finding) for finding in verdict.findings]
     if verdict.judge_tier is not None:

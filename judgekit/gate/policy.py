@@ -76,14 +76,14 @@ def find_rule_commits(
 
 
 def _with_different_rules(repository: Repository, oids: Sequence[str | None]) -> list[str]:
-    """Resolve ids to commits that this clone has, keeping the first with each set of rules.
+    """Return the commits that these ids lead to, one for each different set of rules: the first that has it.
 
-    None stands for a commit that isn't known, and is left out.
+    Ids whose commit this clone lacks are left out, and so is None, which stands for an unknown commit.
     """
     distinct_oids = list(dict.fromkeys(oid for oid in oids if oid))
     names = []
     for oid in distinct_oids:
-        names.append(f"{oid}^{{commit}}")
+        names.append(f"{oid}^{{commit}}")  # git's way to name the commit that a tag leads to
         names.extend(f"{oid}:{path}" for path in RULES)
     oid_by_name = _find_objects(repository, names)
     commit_by_rules: dict[tuple[str, ...], str] = {}
@@ -97,7 +97,10 @@ def _with_different_rules(repository: Repository, oids: Sequence[str | None]) ->
 
 
 def _find_objects(repository: Repository, names: list[str]) -> dict[str, str]:
-    """Map names such as `COMMIT:PATH` to the ids of their objects, or to "" if this clone has none."""
+    """Map names such as `COMMIT:PATH` to the ids of their objects.
+
+    The id is "" if there's no such object in this clone.
+    """
     oid_by_name = {}
     for name, line in zip(names, repository.describe_objects(names), strict=True):
         oid, _, description = line.partition(" ")  # OID KIND SIZE, or NAME missing
@@ -113,7 +116,10 @@ def _list_own_branches(repository: Repository) -> list[str]:
 
 
 def _list_commits_of_rules(repository: Repository, pushed: Sequence[str]) -> list[str]:
-    """List the newest commits that changed the rules; empty if this clone lacks part of the history."""
+    """List the newest commits that changed the rules, in the history of the `pushed` commits.
+
+    The list is empty if this clone lacks a part of that history.
+    """
     tips = repository.commits(pushed).values()
     if not tips:
         return []
@@ -129,9 +135,9 @@ def _list_commits_of_rules(repository: Repository, pushed: Sequence[str]) -> lis
 
 @contextmanager
 def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path]:
-    """Yield a folder with a commit's rules and the rubric they name; an empty one without a commit.
+    """Yield a temporary folder with a commit's rules and the rubric they name; empty if there's no commit.
 
-    A `ConfigError` raised while the folder is in use names the file as `COMMIT:PATH`.
+    A `ConfigError` raised while the folder is in use is raised again with the name `COMMIT:PATH` of the file.
     """
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         root = Path(folder).resolve()
@@ -149,14 +155,19 @@ def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path
             if not path.is_relative_to(root):
                 raise
             name = _name_in_commit(commit, path.relative_to(root).as_posix())
-            renamed = []
-            for old in (error, *error.others):  # all about the same file
-                renamed.append(ConfigError(old.problem, path=name, line=old.line, key=old.key))
-            raise ConfigError.of(renamed) from None
+            renamed_errors = []
+            for original in (error, *error.others):  # all about the same file
+                renamed_errors.append(
+                    ConfigError(original.problem, path=name, line=original.line, key=original.key)
+                )
+            raise ConfigError.of(renamed_errors) from None
 
 
 def _find_rubric_file(root: Path) -> str | None:
-    """Find the rubric's file named by the rules in this folder; None if they name none."""
+    """Return the path in this folder of the rubric that the rules name.
+
+    None if the rules name no file in the folder, or can't be read.
+    """
     from judgekit.config import settings  # noqa: PLC0415 - a push without judged files needs no pydantic
 
     try:
@@ -174,10 +185,10 @@ def _name_in_commit(commit: str, path: str) -> str:
 
 
 def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root: Path) -> None:
-    """Write a commit's files at some paths into a folder.
+    """Write a commit's files at some paths into the folder `root`.
 
-    Raises `ConfigError` if they're too many or too large, or if one that decides can't be read. Any other
-    unreadable file is left out.
+    Raises `ConfigError` if these files are too many or too large together, or if one that decides can't be
+    read. Another file that can't be read is left out.
     """
     files = _list_regular_files(repository, commit, paths)
     oids = (file.oid for file in files)
@@ -200,9 +211,9 @@ def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root
 def _list_regular_files(
     repository: Repository, commit: str, paths: Sequence[str]
 ) -> list[TreeEntry]:
-    """List a commit's regular files at some paths that can be written below a folder.
+    """List a commit's regular files at some paths; paths that would lead out of a folder are left out.
 
-    Raises `ConfigError` for a link or a submodule instead of a file that decides.
+    Raises `ConfigError` if there's a link or a submodule in place of a file that decides.
     """
     files: list[TreeEntry] = []
     for entry in _list_entries(repository, commit, paths):
@@ -218,7 +229,7 @@ def _list_regular_files(
 
 
 def _is_safe(path: str) -> bool:
-    """Whether a path stays below its folder: a hand-made tree may contain `..`."""
+    """Whether a path stays below the folder that it's written to: a hand-made tree may contain `..`."""
     if path.startswith("/") or ".." in path.split("/"):
         return False
     has_backslash = "\\" in path  # separates folders on Windows
@@ -226,7 +237,10 @@ def _is_safe(path: str) -> bool:
 
 
 def _is_deciding(path: str, paths: Sequence[str]) -> bool:
-    """Whether different rules would apply without the file at `path`: a rubric, or one in `paths`."""
+    """Whether other rules would apply if the file at `path` were missing.
+
+    That's so for the rubrics, the configuration, and the paths that were asked for.
+    """
     if path == _MEMORY_CONFIG:  # another tool's settings, unrelated to the gate
         return False
     return path in _DECIDING or path in paths or path.startswith(_RUBRICS)
@@ -260,9 +274,9 @@ def _write_file(file: Path, data: bytes, name: str) -> None:
 def changes_if_none_is_judged(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> PushedChanges | None:
-    """Return a push's changes if certainly none of them is to be judged.
+    """Return the changes of a push if it's certain that none of them is to be judged.
 
-    None if some may be, which a full run must find out. Raises `InputError` if git can't answer.
+    None if some may have to be judged: only a full run can tell. Raises `InputError` if git can't answer.
     """
     if all(update.deletes for update in updates):
         return examine.examine_push(repository, updates, [], ChangeFilter())
@@ -277,7 +291,10 @@ def changes_if_none_is_judged(
 
 
 def _read_kept_choice(repository: Repository, commits: Sequence[str]) -> ChangeFilter | None:
-    """Read the stored selection of files to judge; None if the rules of `commits` have changed."""
+    """Read the stored selection of files to judge.
+
+    None if none is stored, or if it was made from other rules than those of `commits`.
+    """
     key = _choice_key(repository, commits)
     try:
         kept = json.loads(Path(_choice_file(repository)).read_bytes())
@@ -292,7 +309,7 @@ def _read_kept_choice(repository: Repository, commits: Sequence[str]) -> ChangeF
 def keep_choice(
     repository: Repository, commits: Sequence[str], patterns: list[str], authors: list[str]
 ) -> None:
-    """Store the selection of files that a commit's rules make, for the next push.
+    """Store which files a commit's rules select for judging, so that the next push needn't read the rules.
 
     Without a commit, it's the user's own selection. For several commits nothing is stored, and the next push
     reads their rules again.

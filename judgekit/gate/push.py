@@ -98,10 +98,10 @@ class _Rules(NamedTuple):
 def read_changed_file(
     change: ChangedFile, data: bytes | None, *, is_here: bool = True
 ) -> tuple[Document, str]:
-    """Read a changed file as a document, with the reason it can't be judged, or "".
+    """Read a changed file as a document; return it with the reason why it can't be judged, or "".
 
-    `data` is None if the file is too large (it `is_here`), or if this clone lacks it (it isn't). If the file
-    can't be judged, its document is empty, and the task's id contains git's hash of the file.
+    `data` is None if the file is too large (then it `is_here`), or if this clone lacks it (then it isn't). If
+    the file can't be judged, its document is empty, and the id of the task contains git's hash of the file.
     """
     commit = change.commit
     path = encodable(change.path)
@@ -121,7 +121,10 @@ def read_changed_file(
 def _decode_file(
     change: ChangedFile, path: str, data: bytes | None, *, is_here: bool
 ) -> tuple[File, str]:
-    """Decode a file; if it can't be judged, returns an empty one with the reason, otherwise ""."""
+    """Decode a file's content; return it with the reason why it can't be judged, or "".
+
+    With a reason, the returned file is empty.
+    """
     reason = _find_obstacle(change, data, is_here=is_here)
     if not reason and data is not None:
         try:
@@ -132,7 +135,7 @@ def _decode_file(
 
 
 def _find_obstacle(change: ChangedFile, data: bytes | None, *, is_here: bool) -> str:
-    """Return the reason that a file's content isn't available to be judged, or ""."""
+    """Return the reason why a file's content isn't there to be judged; "" if it's there."""
     if data is None and is_here:
         return f"larger than {MAX_BYTES // 1_000_000} MB"
     if data is None:
@@ -145,7 +148,7 @@ def _find_obstacle(change: ChangedFile, data: bytes | None, *, is_here: bool) ->
 
 
 def _name_store(data: bytes) -> str:
-    """Name the program that stores a file's content outside git; "" if git has it."""
+    """Name the program that stores a file's content outside of git; "" if the content is in git."""
     if len(data) >= _POINTER_BYTES:  # too large for a pointer to the content
         return ""
     for store, pointer in _POINTERS.items():
@@ -155,7 +158,7 @@ def _name_store(data: bytes) -> str:
 
 
 def _name_families(change: ChangedFile) -> str | None:
-    """Name the families of all models that had a hand in a file, by its commits; None if there were none."""
+    """Name the families of all models that helped to write a file, as its commits say; None if none did."""
     families: list[str] = []
     for commit in (change.commit, *change.earlier):
         families += panel.families_of_writers(commit.people, commit.trailers)
@@ -172,10 +175,10 @@ def judge_push(
     base: str | None,
     run: Run,
 ) -> Report:
-    """Report on the changes since `base`, or without one, on those in a push to `remote`.
+    """Judge the changes since `base`, or without a base, those in a push to `remote`; return the report.
 
-    Raises errors about the commits. If the rules allow no judging, raises `PushBlocked` if undetermined
-    files stop the push, else the original error.
+    Errors about the commits are raised. If the rules can't be read, or judging fails, that's a `PushBlocked`
+    if undetermined files stop a push, and else the original error.
     """
     if base is None:
         refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
@@ -227,9 +230,10 @@ def judge_push(
 
 
 def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -> list[_Rules]:
-    """Load the readable rules of some commits; without any commit, just the user's.
+    """Load the rules of some commits; without any commit, only the user's own rules.
 
-    Raises the first `ConfigError` if none can be read. The folders exist until the stack is closed.
+    Rules that can't be read are left out. If that's all of them, the first `ConfigError` is raised. The
+    rules' folders exist until `stack` is closed.
     """
     readable: list[_Rules] = []
     errors: list[ConfigError] = []
@@ -247,7 +251,10 @@ def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -
 def _make_depth_chooser(
     settings: Config, count_lines: Callable[[], Mapping[str, int]]
 ) -> DepthChooser | None:
-    """Build a function that chooses the depth for a changed file; None if that isn't configured."""
+    """Build a function that chooses how thoroughly to judge a changed file.
+
+    None if the settings say nothing about that.
+    """
     if not settings.gate.depth and settings.gate.review is None:
         return None
     from judgekit.judging import depth  # noqa: PLC0415 - what few configure
@@ -337,9 +344,10 @@ def _judge_changes(
 
 
 def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) -> GateMode:
-    """Return `blocking`, or `advisory` if the KPIs don't allow it.
+    """Return the mode `blocking`, or `advisory` if the figures of past verdicts don't allow blocking.
 
-    Adds the reasons to `notes`, and records the change of mode in the ledger unless it's there already.
+    In that case the reasons are added to `notes`, and the change of mode goes to the ledger, unless it's
+    there.
     """
     reasons, is_recorded = standing(ledger.records(window()), rubric)
     if not reasons:
@@ -360,7 +368,7 @@ def _read_files(
     """Read each changed file as a document, with the reason it can't be judged, or ""."""
     oids = (change.blob for change in changes)
     contents = [data for _, data in repository.blobs(oids, MAX_BYTES)]
-    unread_blobs = []  # too large, or missing from this clone
+    unread_blobs = []  # either too large, or missing from this clone: git tells which below
     for change, data in zip(changes, contents, strict=True):
         if data is None:
             unread_blobs.append(change.blob)
@@ -399,7 +407,7 @@ class _Gatekeeper:
     async def judge(
         self, files: Sequence[tuple[ChangedFile, Document, str]], *, deadline: float
     ) -> None:
-        """Judge each file, and add its row; models have until `deadline`, in `time.monotonic` seconds.
+        """Judge each file and add its row; models have until `deadline`, a time of `time.monotonic`.
 
         Raises `ConfigError` before any model is asked.
         """
@@ -432,9 +440,9 @@ class _Gatekeeper:
     def _decide_without_models(
         self, change: ChangedFile, document: Document, reason: str, decisions: Sequence[Record]
     ) -> bool:
-        """Add the row of a file that can't be judged for a `reason`, or that a person decided about.
+        """Add the row of a file if no model needs to be asked about it, and return whether that's so.
 
-        Returns False, without adding a row, if models should judge it.
+        That's a file that can't be judged (for the `reason`), or one that a person decided about.
         """
         override = None
         if not reason:
@@ -448,7 +456,7 @@ class _Gatekeeper:
     def _find_override(
         self, change: ChangedFile, document: Document, decisions: Sequence[Record]
     ) -> OverrideLine | None:
-        """Find a person's decision about a file; None if nobody who counts decided."""
+        """Find a person's decision about a file; None if there's none by anybody whose decisions count."""
         without_terminal = self.settings.gate.override_without_terminal
         if self.reviewed is not None:
             return self.reviewed.find(document, change, without_terminal=without_terminal)
@@ -474,9 +482,9 @@ class _Gatekeeper:
     async def _judge_file(
         self, judge: DocumentJudge, change: ChangedFile, document: Document, deadline: float
     ) -> Verdict:
-        """Judge one file, and mark its verdict if it's within its judges' noise.
+        """Judge one file. Its verdict gets a mark if another run of the same judges might differ.
 
-        If that noise is unknown, the reason is added to `notes`.
+        If it isn't known how much the judges vary, the reason is added to `notes`.
         """
         seconds_left = deadline - time.monotonic()
         judge_in_time = judge.with_settings(timeout=min(judge.settings.timeout, seconds_left))
@@ -508,7 +516,7 @@ class _Gatekeeper:
     def _record_verdict(
         self, change: ChangedFile, verdict: Verdict, decisions: Sequence[Record]
     ) -> None:
-        """Write a verdict to the ledger, or note why that failed, and add its file's row."""
+        """Write a verdict to the ledger, and add the row of its file; if writing fails, a note says why."""
         has_failures = any(judged_round.failure for judged_round in verdict.rounds)
         is_cached = verdict.cost_source == "cache" and not has_failures
         push = self.push.model_copy(update={"cached": is_cached})

@@ -28,14 +28,17 @@ class Refspec(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Refspec:
-        """Parse a refspec: `^SOURCE` excludes, `+SOURCE:DESTINATION` fetches, with or without the `+`."""
+        """Parse a refspec of git's configuration.
+
+        `+SOURCE:DESTINATION` fetches refs, with or without the `+`. `^SOURCE` excludes refs.
+        """
         if text.startswith("^"):
             return cls(_full_name(text[1:]), "", is_negative=True)
         source, _, destination = text.removeprefix("+").partition(":")
         return cls(_full_name(source), _full_name(destination), is_negative=False)
 
     def source_of(self, ref: str) -> str | None:
-        """Find the remote's ref that is fetched into a ref of this clone; None if there's none."""
+        """Return the remote's ref that is fetched into the ref `ref` of this clone; None if there's none."""
         if self.is_negative or not self.destination:
             return None
         star_text = _match_star(self.destination, ref)
@@ -86,7 +89,7 @@ class Remotes(NamedTuple):
         return others
 
     def default_branch(self, name: str, remote_oids: Mapping[str, str]) -> str | None:
-        """Find the commit of a remote's default branch; None if it's unknown.
+        """Return the newest known commit of a remote's default branch; None if it's unknown.
 
         `remote_oids` maps the remote's refs to their state during the push, which is newer than the last
         fetch.
@@ -110,7 +113,7 @@ class Remotes(NamedTuple):
 
 
 def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
-    """Read this clone's knowledge of the push's remote, a name or a URL, and of all others.
+    """Read what this clone knows about the push's remote (given by name or URL) and all other remotes.
 
     A ref in refs/remotes/ that belongs to no remote, or to several, is listed under the name "".
     """
@@ -145,9 +148,9 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
 def list_remote_commits(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> list[str]:
-    """List the commits that a remote, a name or a URL, has at its refs.
+    """List the commits at the refs of a remote, given by name or URL.
 
-    For a remote that was never fetched, lists the commits at all others' refs.
+    If the remote was never fetched, the commits at the refs of all other remotes are listed.
     """
     remotes = read_remotes(repository, remote, url)
     refs = remotes.pushed_refs or remotes.other_refs
@@ -176,7 +179,7 @@ def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> l
 
 
 def _full_name(ref: str) -> str:
-    """Write a ref in full, as git stores it; a short name means a branch. "" stays."""
+    """Return the full name of a ref, as git stores it: `main` means refs/heads/main. "" stays ""."""
     if ref == "@":
         return "HEAD"
     if not ref or ref == "HEAD" or ref.startswith("refs/"):
@@ -185,7 +188,10 @@ def _full_name(ref: str) -> str:
 
 
 def _match_star(pattern: str, ref: str) -> str | None:
-    """Return the text that a pattern's star matches, "" if it has no star; None without a match."""
+    """Return the text that stands for the pattern's `*` in a ref; None if the pattern doesn't match.
+
+    The text is "" for a pattern without a `*`.
+    """
     before, star, after = pattern.partition("*")
     if not star:
         return "" if ref == pattern else None
@@ -210,7 +216,7 @@ def _read_addresses(repository: Repository) -> dict[str, list[str]]:
 def _find_names(
     repository: Repository, addresses: Mapping[str, Sequence[str]], remote: str, url: str
 ) -> list[str]:
-    """Name the remotes at the address of the push, the given one first."""
+    """List the names of all remotes at the address that's pushed to, the given `remote` first."""
     folder = os.path.realpath(repository.folder)
     # A named remote has addresses; otherwise `remote` is an address itself.
     given_addresses = {url, *addresses.get(remote, [remote])}
@@ -239,7 +245,7 @@ def _read_refspecs(repository: Repository) -> dict[str, list[Refspec]]:
 
 
 def _list_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedRef]:
-    """List the refs in some folders that local commits don't move: no branches and no tags."""
+    """List the refs in some folders, except branches and tags, because local commits may move those."""
     words = ("for-each-ref", "--format=%(refname) %(objectname) %(symref)")
     refs: list[TrackedRef] = []
     output = os.fsdecode(repository.ask(*words, *folders))
@@ -254,7 +260,10 @@ def _list_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedRe
 def _select_refs(
     name: str, refspecs: Sequence[Refspec], listed: Sequence[TrackedRef]
 ) -> list[TrackedRef]:
-    """List the refs a remote is fetched into; if it has none, those in a folder with its name."""
+    """List the refs of this clone that hold what's fetched from a remote.
+
+    If no branch is among them, the refs in the folder with the remote's name are listed instead.
+    """
     folder = f"{_REMOTES}{name}/"
     tracked: list[TrackedRef] = []
     for ref in listed:
@@ -272,7 +281,7 @@ def _select_refs(
 
 
 def _find_source(ref: TrackedRef, folder: str, refspecs: Sequence[Refspec]) -> str | None:
-    """Find the remote's ref that is fetched into a ref of this clone; None if there's none."""
+    """Return the remote's ref that is fetched into a ref of this clone; None if there's none."""
     if ref.name == f"{folder}HEAD" and ref.target:  # written by `git remote set-head`
         return "HEAD"
     for spec in refspecs:

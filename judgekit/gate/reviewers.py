@@ -68,7 +68,10 @@ class ReviewedOverrides:
     def find(
         self, document: Document, change: ChangedFile, *, without_terminal: bool
     ) -> OverrideLine | None:
-        """Find the newest override of a file that counts here; notes the others, with names and reasons."""
+        """Find the newest override of a file that counts here.
+
+        Each override of the file that doesn't count is noted, with its author and the reason.
+        """
         counting = []
         hashes = [file.sha256 for file in document.files]
         for override in self.overrides:
@@ -90,7 +93,7 @@ class ReviewedOverrides:
     def _find_objection(
         self, override: OverrideLine, change: ChangedFile, *, without_terminal: bool
     ) -> str:
-        """Explain why an override doesn't count; "" if it does."""
+        """Say why an override doesn't count; "" if it counts."""
         matching = [reviewer for reviewer in self.reviewers if reviewer.token == override.who]
         if not matching:
             return "gate.reviewers of the default branch doesn't name this token"
@@ -116,7 +119,10 @@ def is_author(reviewer: Reviewer, change: ChangedFile) -> bool:
 
 
 def _list_names(person: str) -> set[str]:
-    """List the names in `Name <address>`: name, address, its part before the `@`, and a login at GitHub."""
+    """List the names of a person given as `Name <address>`.
+
+    They're the name, the address, the part of it before the `@`, and a login at GitHub.
+    """
     name, _, address = person.partition("<")
     email = address.rstrip("> ")
     account, _, _ = email.partition("@")
@@ -135,7 +141,8 @@ def _fold(name: str) -> str:
 def read_overrides(repository: Repository, settings: Config, project: str) -> ReviewedOverrides:
     """Read the reviewers from the default branch, and the overrides from the shared judge.
 
-    Raises nothing. If that fails, or there's no shared judge, there are none; a failure is in the notes.
+    Nothing is raised. If reading fails, there are no overrides, and a note says why. Without a shared judge
+    there are none, either.
     """
     notes: list[str] = []
     try:
@@ -157,14 +164,17 @@ def _fetch(server: shared.Shared, project: str) -> Iterable[OverrideLine]:
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         file = Path(folder) / "fetched.jsonl"
         server.fetch(_EVER, project, file, kind="override")
-        wanted = store.LineFilter(project=project, kinds=[OverrideLine])
-        for entry in store.entries([file], wanted):
+        line_filter = store.LineFilter(project=project, kinds=[OverrideLine])
+        for entry in store.entries([file], line_filter):
             if isinstance(entry.record, OverrideLine):
                 yield entry.record
 
 
 def _read_reviewers(repository: Repository, notes: list[str]) -> list[Reviewer]:
-    """Read `gate.reviewers` from the remote's default branch; if that fails, notes the reason."""
+    """Read `gate.reviewers` from the default branch of the remote.
+
+    If that branch isn't in this clone, there are no reviewers, and a note says why.
+    """
     clone_remotes = remotes.read_remotes(repository, "origin")
     commit = clone_remotes.default_branch("origin", remote_oids={})
     if commit is None:

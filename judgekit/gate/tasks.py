@@ -62,10 +62,10 @@ def read_task_file(project: Path) -> TaskFile:
 def judge_task(
     document: Document, project: Path, request: JudgeRequest = AS_CONFIGURED
 ) -> tuple[Verdict, list[str]]:
-    """Judge a task; returns the verdict and notes about it for people.
+    """Judge a task's files; return the verdict, and notes about it for people.
 
-    A person's override is the verdict, without any model. Otherwise models are asked, and their verdict goes
-    to the ledger.
+    If a person has overridden the verdict on these contents, the override counts and no model is asked.
+    Otherwise models are asked, and their verdict goes to the ledger.
     """
     settings = configuration.load(project)
     ledger = Ledger.of(project)
@@ -116,7 +116,10 @@ def decide_without_models(
     override: OverrideLine | None,
     reason: str = "",
 ) -> Verdict:
-    """Build the verdict of an override, or without one, an undetermined verdict with the reason."""
+    """Build a verdict without asking a model: the override's, or without one, an undetermined verdict.
+
+    `reason` says why it's undetermined.
+    """
     human_override: Override | None = None
     if override is not None:
         human_override = Override(
@@ -147,9 +150,10 @@ def decide_without_models(
 def read_changed_files(
     project: Path, paths: Sequence[str], *, since: float | None = None, most: int = 10
 ) -> list[File]:
-    """Read the files that differ from the current commit and can be judged, at most the `most` last changed.
+    """Read the files that differ from the current commit and can be judged, sorted by path.
 
-    With `since`, in seconds since 1970, only files changed after that time. They're sorted by path.
+    These are the `most` last changed ones. With `since`, in seconds since 1970, only files changed after that
+    time are read.
     """
     repository = Repository(project)
     recent = _list_recent_files(repository, Patterns(paths), since)
@@ -168,10 +172,10 @@ def read_changed_files(
 def _list_recent_files(
     repository: Repository, wanted: Patterns, since: float | None
 ) -> list[tuple[float, str]]:
-    """List the time of change and the path of each wanted file in the working tree.
+    """List the wanted files in the working tree, each with the time of its last change.
 
-    Leaves out files changed before `since`, anything but regular files, files too large, and files behind a
-    link.
+    Files changed before `since`, files that are too large, files behind a link, and everything that isn't a
+    regular file are left out.
     """
     root = os.path.realpath(repository.folder)
     words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -207,9 +211,9 @@ def _read_committed_blobs(repository: Repository) -> dict[str, str]:
 
 
 def _is_blob(data: bytes, oid: str) -> bool:
-    """Whether git stored this file under an id, perhaps with its own line endings.
+    """Whether git's id of a file's content is `oid`, as it is or with LF as its line ends.
 
-    Git itself isn't asked, because it would run a filter that the clone names.
+    Git itself isn't asked, because it would run a filter program that a clone can name.
     """
     make_digest = hashlib.sha1 if len(oid) == _SHA1 else hashlib.sha256
     for content in (data, data.replace(b"\r\n", b"\n")):
