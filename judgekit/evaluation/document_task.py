@@ -57,7 +57,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
     def configured_judge(
         self, gateway: Gateway, loaded: LoadedRubric, project: Path | None, request: JudgeRequest
     ) -> DocumentJudge:
-        """Build the configured judge, which may be a team's server."""
+        """Build the judge that the project configures. It may be a team's server."""
         del loaded  # the request names it
         judge, _ = service.document_judge(gateway, project, request)
         return judge
@@ -66,9 +66,9 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return judge
 
     def subject(self, case: Case, inputs: NamedInputs | None) -> Document:
-        """Build the document from the case's text, other files and task."""
-        texts = {case.path or "text": read_text(case, inputs), **case.files}
-        files = tuple(map(file_of, texts, texts.values()))
+        """Build the document from the case's text, its other files and its task."""
+        texts_by_path = {case.path or "text": read_text(case, inputs), **case.files}
+        files = tuple(map(file_of, texts_by_path, texts_by_path.values()))
         task = TaskDescription(case.description, case.acceptance, case.reference)
         return Document(files, case.path or case.id, task)
 
@@ -84,7 +84,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
             raise UnaskedError(case, str(state.refused))
 
     def read_turn(self, case: Case, turn: ModelTurn[Opinion]) -> RecordedAnswer:
-        """Record the opinion's scores and the way they were read; {} without an opinion."""
+        """Record the scores in a tier's opinion, and how they were read; {} if there's no opinion."""
         del case
         opinion = turn.answer.value
         if not opinion:
@@ -102,7 +102,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return {WHOLE: evidence}
 
     def _read_opinion(self, case: Case, recorded: Recorded) -> Opinion | None:
-        """Return a tier's opinion; None if too few of its jury could be read."""
+        """Return a tier's opinion; None if the answers of too few of its models could be read."""
         decide = partial(self.rubric.decide, mode=self.mode)
         votes = []
         for juror in recorded.jurors:
@@ -114,9 +114,9 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return jury.opinion(votes, recorded.rule, decide)
 
     def _read_scores(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
-        """Return one model's scores, parsing its reply if need be; None if they can't be read.
+        """Return one model's scores, as recorded or parsed from its reply; None if they can't be read.
 
-        Raises `InputError` for scores of other dimensions than the rubric's.
+        Raises `InputError` if the scores aren't for the dimensions of the rubric.
         """
         scores = recorded.scores
         dimensions = self.rubric.dimensions
@@ -139,7 +139,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return OUTCOMES
 
     def score(self, case: Case, recorded: Recorded) -> float | None:
-        """Average a document's scores over the jury; None if too few could be read.
+        """Average a document's scores over a tier's models; None if too few of them could be read.
 
         Raises `InputError` for a label that isn't a score on the rubric's scale.
         """
@@ -157,7 +157,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return None
 
     def rated(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
-        """Return a document's scores and its distance from acceptance; None without an opinion."""
+        """Return a document's scores and its distance from acceptance; None if there's no opinion."""
         opinion = self._read_opinion(case, recorded)
         if opinion is None:
             return None
@@ -165,7 +165,10 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return {DISTANCE: distance, **opinion.scores}
 
     def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:
-        """Record the scores of the tier that settled the document, or the verdict if none did."""
+        """Record the scores of the tier that decided about the document.
+
+        If no tier did, record the verdict.
+        """
         end = ends[WHOLE]
         if end.tier is None:
             return Recorded(calls=calls, failure=end.verdict)
@@ -186,7 +189,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
 
 
 def read_text(case: Case, inputs: NamedInputs | None) -> str:
-    """Read a case's text, or the file at its path; raises `InputError`."""
+    """Read a case's text, or else the file at the case's path; raises `InputError`."""
     if case.text is not None:
         return case.text
     if case.path is None or inputs is None:

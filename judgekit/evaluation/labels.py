@@ -88,9 +88,9 @@ _DIGITS = {"0": "reject", "1": "accept"}
 
 
 def id_of(value: object) -> str | int | None:
-    """Read the id in a cell: a number, or a text of up to `ID_CHARS`; None for anything else.
+    """Read the id in a cell: a number, or a text of up to `ID_CHARS` characters; None for anything else.
 
-    An integer may arrive as 17.0, since pandas converts the column as soon as another row has none.
+    17.0 is read as 17, since pandas turns integers into such numbers as soon as another row has no id.
     """
     if isinstance(value, bool) or is_no_label(value):
         return None
@@ -112,9 +112,9 @@ def id_key(row_id: str | int) -> str:
 
 
 def key_of(value: object) -> str:
-    """Compute the key a label is counted under: `BLANK`, a number as text, or the label's own text.
+    """Compute the key under which a label is counted: `BLANK`, a number as text, or the label's own text.
 
-    Its meaning depends on the other labels in its column; see `read_outcomes` and `read_winners`.
+    What a key means depends on the other labels in the same column; see `read_outcomes` and `read_winners`.
     """
     if is_no_label(value):
         return BLANK
@@ -129,7 +129,10 @@ def key_of(value: object) -> str:
 
 
 def _one_of(values: list[Any]) -> object:
-    """Return the position, from 1, of the only one among zeros, as in [0, 1]; else the list as text."""
+    """Return the position of the only 1 among zeros, counted from 1; for other lists, the list as text.
+
+    For example, [0, 1] gives 2: the second text is the winner.
+    """
     numbers = [number_of(value) for value in values]
     if numbers.count(1) == 1 and numbers.count(0) == len(numbers) - 1:
         return numbers.index(1) + 1
@@ -137,10 +140,11 @@ def _one_of(values: list[Any]) -> object:
 
 
 def read_outcomes(counts: Mapping[str, int]) -> dict[str, str]:
-    """Map each label that means an outcome to it, going by the number of labels under each key.
+    """Map each label that means an outcome to that outcome. `counts` are the numbers of labels by key.
 
-    The reading that explains most labels applies to all: P is a pass beside F, and partial beside C and I.
-    Raises `UsageError` if two readings that differ explain as many.
+    There are several ways to read labels: P is a pass beside F, but partial beside C and I. The way that
+    explains most labels is used for all. Raises `UsageError` if two ways with different results explain
+    equally many.
     """
     digits = {} if are_scores(counts) and not _are_nearly_digits(counts) else _DIGITS
     readings = []
@@ -159,29 +163,33 @@ def _outcome_word(key: str) -> str | None:
 
 
 def read_winners(counts: Mapping[str, int], most: int = LEAST_TEXTS) -> dict[str, str]:
-    """Map each label that names the best of at least `most` texts to its letter, or "tie".
+    """Map each label that names the best of several texts to the text's letter, or to "tie".
 
-    Numbers count from 1, with 0 for a tie, or from 0. If some are negative, they say how much better: the
-    first text below 0, the second above. 1 and 0 may also say whether the first is better. Raises as above.
+    There are at least `most` texts. Numbers count from 1, with 0 for a tie, or they count from 0. If some
+    numbers are negative, they say how much better a text is: the first one below 0, the second one above. 1
+    and 0 may also say whether the first text is better. Raises `UsageError` as `read_outcomes` does.
     """
     numbers = {key for key in counts if number_of(key) is not None}
-    texts = {}
+    letters_by_words = {}
     for key in counts.keys() - numbers:
         is_open = key != BLANK and not key.startswith(NOT_UNDERSTOOD)
         letter = winner_of(key) if is_open else None
         if letter:
-            texts[key] = letter
+            letters_by_words[key] = letter
             if letter != TIE:
                 most = max(most, LETTERS.index(letter) + 1)
     readings = []
     for reading in _NUMBER_READINGS:
         letters = reading({key: float(key) for key in numbers}, most)
-        readings.append(texts | letters)
+        readings.append(letters_by_words | letters)
     return _best_reading(readings, counts, "the letter of the text, or tie")
 
 
 def _by_preference(numbers: Mapping[str, float], _most: int) -> dict[str, str]:
-    """Read numbers as preferences: negative for A, positive for B, 0 for a tie. {} if none is negative."""
+    """Read numbers as preferences: below 0 means A, above 0 means B, and 0 is a tie.
+
+    {} if no number is negative.
+    """
     if all(number >= 0 for number in numbers.values()):
         return {}
     letters = {}
@@ -215,31 +223,32 @@ _NUMBER_READINGS = (_by_preference, _from_one, _from_zero, _is_first_better)
 def _best_reading(
     readings: Iterable[dict[str, str]], counts: Mapping[str, int], expected: str
 ) -> dict[str, str]:
-    """Pick the reading that explains most labels; raises `UsageError` if two that differ do.
+    """Pick the reading that explains most labels.
 
-    A reading is dropped if it explains just one side of a pair, and not nearly all labels: with `helpful`
-    and `harmful`, a judge that accepts everything would seem right.
+    Raises `UsageError` if different readings explain equally many. A reading is dropped if it explains only
+    one side (such as accept), and not nearly all labels. With the labels `helpful` and `harmful`, for
+    example, only one of them is understood, and a judge that accepts everything would seem right.
     """
     count_by_reading = {}
     for reading in readings:
         explained = sum(counts[key] for key in reading)
         count_by_reading[frozenset(reading.items())] = explained
-    most = max(count_by_reading.values())
-    best = [dict(reading) for reading, count in count_by_reading.items() if count == most]
-    if len(best) > 1:
-        keys = sorted({key for reading in best for key in reading})
-        doubtful = [key for key in keys if len({reading.get(key) for reading in best}) > 1]
+    most_explained = max(count_by_reading.values())
+    best_readings = [
+        dict(reading) for reading, count in count_by_reading.items() if count == most_explained
+    ]
+    if len(best_readings) > 1:
+        keys = sorted({key for reading in best_readings for key in reading})
+        doubtful = [key for key in keys if len({reading.get(key) for reading in best_readings}) > 1]
         examples = " and ".join(repr(short_line(key, _SHOWN_CHARS)) for key in doubtful[:2])
-        meanings = {reading[doubtful[0]] for reading in best if doubtful[0] in reading}
+        meanings = {reading[doubtful[0]] for reading in best_readings if doubtful[0] in reading}
         options = " or ".join(sorted(meanings))
-        problem = (
-            f"the labels {examples} can be read in {len(best)} ways ({doubtful[0]}: {options})"
-        )
+        problem = f"the labels {examples} can be read in {len(best_readings)} ways ({doubtful[0]}: {options})"
         raise UsageError(f"{problem}; write {expected} instead")
-    [reading] = best
+    [reading] = best_readings
     labels = sum(counts.values()) - counts.get(BLANK, 0)
     is_one_sided = len({*reading.values()} - {TIE}) < 2  # noqa: PLR2004 - two sides
-    if is_one_sided and labels - most > max(_FEW, labels * _REST):
+    if is_one_sided and labels - most_explained > max(_FEW, labels * _REST):
         return {}
     return reading
 
@@ -263,21 +272,21 @@ def is_no_label(value: object) -> bool:
 
 
 def are_scores(counts: Mapping[str, int]) -> bool:
-    """Whether labels are scores, by the count under each key: numbers, and not just 0 and 1."""
+    """Whether labels are scores: they're numbers, and not just 0 and 1. `counts` are their numbers by key."""
     numbers = {key: count for key, count in counts.items() if number_of(key) is not None}
     if numbers.keys() <= _DIGITS.keys():
         return False
-    words = sum(count for key, count in counts.items() if _outcome_word(key))
-    return sum(numbers.values()) > words
+    word_count = sum(count for key, count in counts.items() if _outcome_word(key))
+    return sum(numbers.values()) > word_count
 
 
 def _are_nearly_digits(counts: Mapping[str, int]) -> bool:
-    """Whether nearly all numbers among labels are 0 and 1, as beside a -1 for a row nobody rated."""
+    """Whether nearly all numbers among labels are 0 or 1. A few others may be a -1 for rows nobody rated."""
     if not all(counts.get(digit) for digit in _DIGITS):
         return False
-    numbers = sum(count for key, count in counts.items() if number_of(key) is not None)
-    digits = sum(counts[digit] for digit in _DIGITS)
-    return numbers - digits <= numbers * _REST
+    number_count = sum(count for key, count in counts.items() if number_of(key) is not None)
+    digit_count = sum(counts[digit] for digit in _DIGITS)
+    return number_count - digit_count <= number_count * _REST
 
 
 # --- Winners
@@ -286,10 +295,10 @@ def _are_nearly_digits(counts: Mapping[str, int]) -> bool:
 def winner_of(
     value: object, most: int = len(LETTERS), named: Mapping[str, str | None] | None = None
 ) -> str | None:
-    """Return the letter of the text that a label calls the best of `most`, or "tie"; else None.
+    """Return the letter of the text that a label calls the best of `most` texts, or "tie"; else None.
 
-    `named` maps further names of texts to letters: their columns or authors. A label may also give an order,
-    such as `A>B`, `B >> A` or `A=B`. The number 0 is a tie, 1 is the first text.
+    `named` maps further names of texts, such as their columns or authors, to letters. A label may also be
+    an order, such as `A>B`, `B >> A` or `A=B`. Of numbers, 0 is a tie, and 1 is the first text.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -301,20 +310,20 @@ def winner_of(
     name = plain(text[:_NAME_CHARS])
     if name in letter_by_name:
         return letter_by_name[name]
-    parts = _ORDER.split(text)  # names of texts, with a sign between each two
-    if len(parts) == 1:
+    names_and_signs = _ORDER.split(text)  # names of texts, with a sign between each two
+    if len(names_and_signs) == 1:
         return _by_side(text, most)
     letters = []
-    for part in parts[::2]:
-        letter = letter_by_name.get(plain(part[:_NAME_CHARS])) or _by_side(part, most)
+    for text_name in names_and_signs[::2]:
+        letter = letter_by_name.get(plain(text_name[:_NAME_CHARS])) or _by_side(text_name, most)
         if letter is None or letter == TIE or letter in letters:
             return None
         letters.append(letter)
-    return _first_of(letters, signs=parts[1::2])
+    return _first_of(letters, signs=names_and_signs[1::2])
 
 
 def _by_number(number: float, most: int) -> str | None:
-    """Return the letter of the text with this number, from 1; "tie" for 0."""
+    """Return the letter of the text with this number, counted from 1; "tie" for 0, None for other numbers."""
     if number == 0:
         return TIE
     if not number.is_integer() or not 0 < number <= most:
@@ -323,7 +332,7 @@ def _by_number(number: float, most: int) -> str | None:
 
 
 def _by_side(text: str, most: int) -> str | None:
-    """Return the letter in a label such as "B", "model 2" or "B is better"."""
+    """Return the letter in a label such as "B", "model 2" or "B is better"; None if there's no such text."""
     match = _SIDE.fullmatch(plain(text))
     if match is None or text.strip().startswith("-"):
         return None
@@ -336,9 +345,9 @@ def _by_side(text: str, most: int) -> str | None:
 
 
 def _first_of(letters: list[str], signs: list[str]) -> str | None:
-    """Return the best text of an order such as A>B=C or C<A; "tie" if two share first place.
+    """Return the letter of the best text in an order such as A>B=C or C<A.
 
-    None if the signs contradict each other.
+    "tie" if two texts share the first place, None if the signs contradict each other.
     """
     characters = {*"".join(signs)}
     is_rising = not characters.isdisjoint("<≺")
@@ -399,50 +408,51 @@ class LeftOut:
 
     def told(self) -> str:
         """Write one line on the labels left out; "" if there are none."""
-        parts = []
+        reasons = []
         if self.blank:
-            parts.append(counted(self.blank, "blank label", "blank labels"))
+            reasons.append(counted(self.blank, "blank label", "blank labels"))
         if self.unknown:
-            what = counted(self.unknown, "label that is", "labels that are")
-            parts.append(f"{what} not understood, such as {self.example!r}")
+            counted_labels = counted(self.unknown, "label that is", "labels that are")
+            reasons.append(f"{counted_labels} not understood, such as {self.example!r}")
         if self.texts:
-            parts.append(counted(self.texts, "row with a blank text", "rows with a blank text"))
+            reasons.append(counted(self.texts, "row with a blank text", "rows with a blank text"))
         if self.unasked:
-            what = counted(self.unasked, "row that cannot", "rows that cannot")
-            parts.append(f"{what} be judged ({self.why})")
-        return ", ".join(parts)
+            counted_labels = counted(self.unasked, "row that cannot", "rows that cannot")
+            reasons.append(f"{counted_labels} be judged ({self.why})")
+        return ", ".join(reasons)
 
 
 def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
-    """Count the labels that agree, those compared, and those left out.
+    """Count the labels that agree with their row's verdict, the labels compared, and the labels left out.
 
-    `pairs` counts each label (`key_of`; in comparisons a letter or "tie", if known) with its row's verdict.
-    Rows without a verdict aren't compared. Raises `UsageError` as the readings do.
+    `pairs` counts each pair of a label (`key_of`; in comparisons a letter or "tie", if known) and its row's
+    verdict. Rows without a verdict aren't compared. Raises `UsageError` as `read_outcomes` and
+    `read_winners` do.
     """
     counts = Counter[str]()
     verdicts = set()
-    for (key, said), count in pairs.items():
+    for (key, verdict), count in pairs.items():
         counts[key] += count
-        verdicts.add(said)
+        verdicts.add(verdict)
     letters = sorted(verdicts.intersection(LETTERS))
     if letters or TIE in verdicts:
-        most = LETTERS.index(letters[-1]) + 1 if letters else LEAST_TEXTS
-        word_by_key = read_winners(counts, max(most, LEAST_TEXTS))
+        text_count = LETTERS.index(letters[-1]) + 1 if letters else LEAST_TEXTS
+        word_by_key = read_winners(counts, max(text_count, LEAST_TEXTS))
     else:
         word_by_key = read_outcomes(counts)
     meaningful = Counter[tuple[str, str]]()
-    for (key, said), count in pairs.items():
+    for (key, verdict), count in pairs.items():
         label = word_by_key.get(key)
         if label is not None:
-            meaningful[label, said] += count
+            meaningful[label, verdict] += count
     binary = is_binary(label for label, _ in meaningful)
     agreed = 0
     decided = 0
-    for (label, said), count in meaningful.items():
-        if said in UNDECIDED:
+    for (label, verdict), count in meaningful.items():
+        if verdict in UNDECIDED:
             continue
         decided += count
-        if agrees(label, said, binary=binary):
+        if agrees(label, verdict, binary=binary):
             agreed += count
     left_out = LeftOut(blank=counts[BLANK])
     for key, count in counts.items():

@@ -51,7 +51,7 @@ class _Steps(NamedTuple):
 
 
 def learn_likelihood(labelled: Labelled) -> Likelihood | None:
-    """Choose the better curve; None if there are too few labels, or too few on one side."""
+    """Choose the better of two curves; None if there are too few labels, or too few accepts or rejects."""
     accepted = sum(is_accepted for _, is_accepted in labelled)
     rejected = len(labelled) - accepted
     if len(labelled) < LEAST or min(accepted, rejected) < _LEAST_OF_SIDE:
@@ -65,7 +65,7 @@ def learn_likelihood(labelled: Labelled) -> Likelihood | None:
 
 
 def _points_of_curve(curve: _Logistic, ordered: Labelled) -> list[tuple[float, float]]:
-    """Sample the curve at both ends of the labels, and between them at equal numbers of labels."""
+    """Take points of the curve at leanings with equal numbers of labels between them, and at both ends."""
     leanings = set()
     for piece in range(_PIECES + 1):
         index = round((len(ordered) - 1) / _PIECES * piece)
@@ -75,7 +75,7 @@ def _points_of_curve(curve: _Logistic, ordered: Labelled) -> list[tuple[float, f
 
 
 def _points_of_steps(steps: _Steps) -> list[tuple[float, float]]:
-    """List the steps; if there are very many, every second, every third and so on."""
+    """List the steps as points. If there are very many, take only every second, every third and so on."""
     points = []
     for leaning, share in zip(steps.leanings, steps.shares, strict=True):
         points.append((leaning, round(_bounded(share), 4)))
@@ -84,12 +84,12 @@ def _points_of_steps(steps: _Steps) -> list[tuple[float, float]]:
 
 
 def _loss(fit: Callable[[Labelled], _Logistic | _Steps], labelled: Labelled) -> float:
-    """Compute a curve's mean logarithmic loss on labels it didn't learn from."""
+    """Compute the mean logarithmic loss of a curve on labels that it wasn't fitted to (cross-validation)."""
     losses = []
     for fold in range(_FOLDS):
-        others = list(labelled)
-        del others[fold::_FOLDS]
-        curve = fit(others)
+        training_labels = list(labelled)
+        del training_labels[fold::_FOLDS]
+        curve = fit(training_labels)
         for leaning, is_accepted in labelled[fold::_FOLDS]:
             share = curve.at(leaning)
             losses.append(-log(share if is_accepted else 1 - share))
@@ -99,8 +99,8 @@ def _loss(fit: Callable[[Labelled], _Logistic | _Steps], labelled: Labelled) -> 
 def _fit_logistic(labelled: Labelled) -> _Logistic:
     """Fit the logistic curve of least loss, by Newton's method.
 
-    In each round, the gradient and the matrix of second derivatives (`slope_slope` and so on) give a step
-    for the slope and one for the offset.
+    In each round, the gradient and the matrix of second derivatives give a step for the slope and a step
+    for the offset. The matrix is `slope_slope`, `slope_offset` and `offset_offset`.
     """
     accepted = sum(is_accepted for _, is_accepted in labelled)
     rejected = len(labelled) - accepted
@@ -134,7 +134,7 @@ def _fit_logistic(labelled: Labelled) -> _Logistic:
 
 
 def _fit_steps(labelled: Labelled) -> _Steps:
-    """Fit rising steps of least squared error, by pooling neighbours that don't rise."""
+    """Fit rising steps with the least squared error, by merging neighbouring steps that don't rise."""
     starts = []
     sums = []
     counts = []

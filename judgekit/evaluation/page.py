@@ -123,7 +123,7 @@ class Chart(NamedTuple):
 
     @property
     def runs(self) -> list[list[Point]]:
-        """The points that belong to one line each."""
+        """The points, split where the line is interrupted."""
         runs: list[list[Point]] = [[]]
         for point in self.points:
             if point:
@@ -142,7 +142,7 @@ class Section(NamedTuple):
 
 
 def shown(cell: str | float | Cell | None) -> str:
-    """Format a value for a cell: numbers with at most three decimals, and "-" for None."""
+    """Format a value for a cell: a number with at most three decimals, "-" for None."""
     if isinstance(cell, Cell):
         return cell.text
     if isinstance(cell, float):
@@ -151,10 +151,10 @@ def shown(cell: str | float | Cell | None) -> str:
 
 
 def shares(corner: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
-    """Return a table of counts, shaded by their share of the row."""
+    """Build a table of counts, in which each cell is shaded by its share of its row."""
     columns = list(dict.fromkeys(chain.from_iterable(counts.values())))
-    numbers = all(word.lstrip("-").replace(".", "").isdigit() for word in columns)
-    columns.sort(key=float if numbers else str)
+    are_numbers = all(word.lstrip("-").replace(".", "").isdigit() for word in columns)
+    columns.sort(key=float if are_numbers else str)
     rows: list[Row] = []
     for name, row in counts.items():
         total = max(1, sum(row.values()))
@@ -183,7 +183,7 @@ def page(
     rows: ShownRows | None = None,
     foot: Foot = Foot(),  # noqa: B008 - a value that never changes
 ) -> str:
-    """Write a page: the headline, what the data are (`about`), rows to look at, all else, and the foot."""
+    """Write a page: headline, description of the data (`about`), rows, sections and foot."""
     template = _templates().get_template("page.html.jinja")
     html = template.render(
         title=short_line(title, _NAME),
@@ -197,12 +197,15 @@ def page(
     if rows is None:
         return html
     # The rows are as good as checked: each text is visible already, and no `<` ends the element.
-    before, place, after = html.partition(_DATA_PLACE)
-    return "".join((before, place.removesuffix("</script>"), rows.data, "</script>", after))
+    before, rows_element, after = html.partition(_DATA_PLACE)
+    return "".join((before, rows_element.removesuffix("</script>"), rows.data, "</script>", after))
 
 
 def snippet(row: RowView) -> str:
-    """Take the beginning of a row's first text, or else of the reason, for its line in the list."""
+    """Take the beginning of a row's first text for its line in the list.
+
+    Without texts, take the reasoning.
+    """
     if row.get("texts"):
         text = "".join(row["texts"][0][1])
     else:
@@ -211,7 +214,10 @@ def snippet(row: RowView) -> str:
 
 
 def cell_of(row: RowView, key: str) -> str:
-    """Find what stands in a column of a row's line."""
+    """Return the text for a column (`key`) in a row's line of the list.
+
+    The key `said 1` means what the second judge said.
+    """
     kind, _, number = key.partition(" ")
     if kind == "said":
         judged = row["judged"]
@@ -229,7 +235,7 @@ def plain(template: Path, **values: object) -> str:
 
 
 def _templates() -> Environment:
-    """Load the templates of pages. Texts are escaped, and a name that's undefined is an error."""
+    """Load the templates of pages. Texts are escaped, and an undefined name is an error."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - for pages alone
 
     loader = FileSystemLoader(Path(__file__).parent)

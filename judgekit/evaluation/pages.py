@@ -34,7 +34,7 @@ _EXPLANATIONS: dict[str, str] = _TABLE["figures"]
 
 
 def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot = NO_FOOT) -> str:
-    """Write the page about judges on labelled cases, with the texts of the `cases`."""
+    """Write the page about judges on labelled cases; `cases` give the texts."""
     rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     judges = report.judges
     about = f"{counted(report.items, 'labelled item', 'labelled items')}{rubric}."
@@ -65,7 +65,7 @@ def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot =
 
 
 def _describe_judges(judges: Sequence[JudgeReport]) -> str:
-    """Say in one line how accurate the judge is, or the best of several."""
+    """Say in one line how accurate the judge is; of several judges, the most accurate one. "" if unknown."""
     accurate = [judge for judge in judges if judge.accuracy]
     if not accurate:
         return ""
@@ -79,7 +79,7 @@ def _describe_judges(judges: Sequence[JudgeReport]) -> str:
 
 
 def _explain(table: Table, report: JudgingReport) -> list[str]:
-    """Explain the figures that were measured, and no others."""
+    """Explain the figures in the table, and no others."""
     notes = [_TEXTS["intervals"].format(boot=report.bootstrap)]
     for name, explanation in _EXPLANATIONS.items():
         if name in table.columns:
@@ -88,10 +88,10 @@ def _explain(table: Table, report: JudgingReport) -> list[str]:
 
 
 def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
-    """List what each judge said of each item beside its texts, those that they disagree about first."""
+    """List each item with its texts and each judge's answer."""
     columns = [Column("item", "id")]
-    for place, judge in enumerate(report.judges):
-        columns.append(Column(short_line(judge.title, _NAME_CHARS), f"said {place}"))
+    for judge_number, judge in enumerate(report.judges):
+        columns.append(Column(short_line(judge.title, _NAME_CHARS), f"said {judge_number}"))
     columns += [Column("label", "label"), Column("judges", "flags"), Column("text", "text")]
     rows = RowList(columns)
     cases_by_id = {case.id: case for case in cases if case.variant == "original"}
@@ -101,11 +101,11 @@ def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
         if case is None:  # an item of several in a case: CASE/CANDIDATE
             case_id, _, candidate = outcome.id.partition("/")
             case = cases_by_id.get(case_id)
-        texts = []
+        named_texts = []
         if case is not None:
             for name, text in case.texts(candidate).items():
-                texts.append([name, [shown_text(text)]])
-        view = filled(id=shown_text(outcome.id), label=shown(outcome.label), texts=texts)
+                named_texts.append([name, [shown_text(text)]])
+        view = filled(id=shown_text(outcome.id), label=shown(outcome.label), texts=named_texts)
         view["judged"] = [_view_answer(outcome, judge, case) for judge in report.judges]
         if len(report.judges) > 1:
             view["flags"] = ["differ" if outcome.is_disputed else "agree"]
@@ -114,20 +114,23 @@ def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
 
 
 def _view_answer(outcome: Outcome, judge: JudgeReport, case: Case | None) -> RowView:
-    """Describe a judge's answer about an item, with its scores and its cost if the case has them."""
-    said = outcome.said.get(judge.judge)
-    view = {"by": shown_text(judge.title), "said": "" if said is None else shown_text(shown(said))}
+    """Describe a judge's answer about an item, with its scores and the failure if the case has them."""
+    answer = outcome.said.get(judge.judge)
+    view = {
+        "by": shown_text(judge.title),
+        "said": "" if answer is None else shown_text(shown(answer)),
+    }
     recorded = case.judges.get(judge.judge) if case else None
     if recorded is None:
         return view
     error = ""
-    if said is None:
+    if answer is None:
         error = recorded.failure or "unreadable"
     return {**view, **filled(scores=scores_text(recorded.scores or {}), error=shown_text(error))}
 
 
 def _confusion_section(judge: JudgeReport) -> Section:
-    """Build the section that counts a judge's answers for each label."""
+    """Build the section with a table of a judge's answers by label."""
     counts: dict[str, dict[str, int]] = {}
     for pair in judge.confusion:
         counts.setdefault(pair.label, {})[pair.said] = pair.count
@@ -136,7 +139,7 @@ def _confusion_section(judge: JudgeReport) -> Section:
 
 
 def _reliability_curve(title: str, probabilities: Probabilities) -> Chart:
-    """Draw the share that was relevant over the confidence with which it was said to be."""
+    """Draw a judge's reliability: how many items were relevant at each confidence that it gave."""
     points = []
     for group in probabilities.bins:
         share = Interval(group.relevant, low=group.relevant, high=group.relevant)
@@ -146,7 +149,7 @@ def _reliability_curve(title: str, probabilities: Probabilities) -> Chart:
 
 
 def _collect_intervals(judges: Sequence[JudgeReport]) -> dict[str, list[Interval | None]]:
-    """Return each figure that some judge has, with that of every judge."""
+    """Collect each figure that some judge has, as a list with an interval or None for each judge."""
     figures: dict[str, list[Interval | None]] = {}
     for judge in judges:
         for name, interval in _intervals_of(judge).items():
@@ -155,7 +158,7 @@ def _collect_intervals(judges: Sequence[JudgeReport]) -> dict[str, list[Interval
 
 
 def _intervals_of(judge: JudgeReport) -> dict[str, Interval | None]:
-    """Return the figures of a judge by their titles on the page; None for those that it lacks."""
+    """Return the figures of a judge by their titles on the page; None for a figure that it lacks."""
     spread = None
     if judge.spread:
         spread = judge.spread.distance
@@ -183,7 +186,7 @@ def _intervals_of(judge: JudgeReport) -> dict[str, Interval | None]:
 
 
 def judges_table(report: JudgingReport) -> Table:
-    """Return the table of judges: the figures that some judge has, and what a case takes."""
+    """Build the table of judges: each figure that some judge has, and what a case costs."""
     figures = _collect_intervals(report.judges)
     rows = []
     for number, judge in enumerate(report.judges):
@@ -201,7 +204,10 @@ def judges_table(report: JudgingReport) -> Table:
 
 
 def outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
-    """Build the table of the answers about each item; if `disputed`, only if judges disagree."""
+    """Build the table of the judges' answers about each item.
+
+    With `disputed`, only the items that judges disagree about.
+    """
     titles = [judge.title for judge in report.judges]
     rows = []
     for outcome in report.outcomes:
@@ -216,7 +222,10 @@ def outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
 def _build_figures(
     judges: Sequence[JudgeReport], intervals: Sequence[Interval | None]
 ) -> list[Figure]:
-    """Return one figure of each judge that has it, all on the same scale: from 0 or, if need be, from -1."""
+    """Build a figure for each judge that has an interval, all on the same scale.
+
+    The scale begins at 0, or at -1 if some interval reaches below 0.
+    """
     least = 0.0
     if any(interval and interval.low < 0 for interval in intervals):
         least = -1.0
@@ -228,13 +237,13 @@ def _build_figures(
 
 
 def kpi_page(evidence: Evidence, foot: Foot = NO_FOOT) -> str:
-    """Write the page about the gate's KPIs: of all verdicts, day by day, and by rubric and by model."""
+    """Write the page about the gate's KPIs: over all verdicts, day by day, by rubric and by model."""
     over_time = Section(_TEXTS["days"], [kpi_charts(evidence)])
     sections = [Section("All verdicts", [_kpi_table(evidence)]), over_time]
-    for parts in kpi.by_rubric_and_model(evidence):
-        if len(parts) > 1:  # else the part is the whole
-            for name, part in parts.items():
-                sections.append(Section(name, [_kpi_table(part)]))
+    for evidence_by_name in kpi.by_rubric_and_model(evidence):
+        if len(evidence_by_name) > 1:  # else the part is the whole
+            for name, evidence_part in evidence_by_name.items():
+                sections.append(Section(name, [_kpi_table(evidence_part)]))
     labelled = sum(map(evidence.sure, evidence.verdicts))
     about = _TEXTS["kpis"].format(verdicts=len(evidence.verdicts), labelled=labelled)
     headline = _describe_kpis(kpi.measure(evidence))
@@ -263,7 +272,10 @@ def _kpi_table(evidence: Evidence) -> Table:
 
 
 def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
-    """Return by day the measures over the seven days that end with it, from the first verdict to the last."""
+    """Measure the KPIs for each day, over the seven days that end with it.
+
+    The days go from that of the first verdict to that of the last.
+    """
     days: dict[date, list[Kpi]] = {}
     if not evidence.verdicts:
         return days
@@ -281,7 +293,7 @@ def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
 
 
 def kpi_charts(evidence: Evidence) -> list[Chart]:
-    """Return a chart of each measure, day by day, with the first and the last day at its ends."""
+    """Draw a chart of each KPI, day by day. The first and the last day are named at its ends."""
     days = kpi_days(evidence)
     dates = list(map(str, days)) or [""]
     last_date = dates[-1] if len(dates) > 1 else ""  # a single day is named once
@@ -294,19 +306,19 @@ def kpi_charts(evidence: Evidence) -> list[Chart]:
 
 
 def _kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) -> Chart:
-    """Return a chart of one measure, day by day; a day without a value interrupts the line."""
+    """Draw a chart of one KPI, day by day. A day without a value interrupts the line."""
     top = 1.0  # what the full height stands for: all, of a share
     if limit.unit == "seconds":
         values = [measure.value or 0.0 for measure in kpis]
         top = max([2 * (limit.high or 1), *values])  # so that the limit is at half height, or below
     points: list[Point | None] = []
-    for place, measure in enumerate(kpis):
+    for day_number, measure in enumerate(kpis):
         if measure.value is None:
             points.append(None)
         else:
-            left = place / max(1, len(kpis) - 1)
+            position = day_number / max(1, len(kpis) - 1)
             height = _height(measure.value, measure.interval, top)
-            points.append((left, height))
+            points.append((position, height))
     guides = []
     for edge in (limit.low, limit.high):
         if edge is not None:
@@ -318,10 +330,10 @@ def _kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) -> Char
 
 
 def _height(value: float, interval: Interval | None, top: float) -> Interval:
-    """Return a value and its bounds as parts of the greatest height."""
+    """Scale a value and its bounds to parts of the chart's height; `top` is the value at its full height."""
 
     def part(height: float) -> float:
         return min(height / top, 1.0)
 
-    low, high = interval.bounds if interval else (value, value)
-    return Interval(part(value), part(low), part(high))
+    low_value, high_value = interval.bounds if interval else (value, value)
+    return Interval(part(value), part(low_value), part(high_value))

@@ -48,7 +48,11 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         return ComparisonInput(case.prompt, (file_of("A", case.a), file_of("B", case.b)))
 
     def read_turn(self, case: Case, turn: ModelTurn[Vote]) -> RecordedAnswer:
-        """Record the word in each order; if there were more calls, also their overall lean."""
+        """Record the word that a tier said in each order of the texts.
+
+        If there were more calls than orders, records how far they lean to either text instead. {} without
+        any readable answer.
+        """
         del case
         source = score_source(turn.endpoint, None)
         words = [call.value.word if call.value else None for call in turn.calls]
@@ -81,7 +85,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         return _BETTER
 
     def samples(self, case: Case, apart: Collection[TierName] = ()) -> Iterator[Sample]:
-        """Yield the pair, with the label seen from the side of the tiers' favourite."""
+        """Yield the pair as a sample. Its label says if the tiers' favourite text is the better one."""
         votes = {tier: _read_tier_vote(case, answer) for tier, answer in by_tier(case).items()}
         evidence = read_pair(votes, cut=find_cut_tiers(case))
         # If a missing winner is the costly error, a tie over a win doesn't count as right.
@@ -95,7 +99,10 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         )
 
     def _label_beside(self, favourite: str | None, case: Case) -> Outcome:
-        """Return "accept" if the label calls the favourite the better text, "improve" for a tie."""
+        """Compare the label with the tiers' favourite: "accept" if they name the same text, else "reject".
+
+        "improve" if the label is a tie.
+        """
         label = self.labels(case)[WHOLE]
         if label == TIE:
             return "improve"
@@ -107,7 +114,10 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
 
 
 def _find_ties(evidence: Evidence, *, up_to_a_win: bool) -> frozenset[TierName]:
-    """Find the tiers that see a tie; with `up_to_a_win`, only those before the first that sees a winner."""
+    """Find the tiers that see a tie.
+
+    With `up_to_a_win`, only those that come before the first tier that sees a winner.
+    """
     ties = []
     for tier, opinion in evidence.items():
         if up_to_a_win and opinion.outcome == "accept":
@@ -124,17 +134,19 @@ def _read_tier_vote(case: Case, recorded: Recorded) -> TierVote:
 
 
 def _read_vote(case: Case, recorded: Recorded) -> Vote | None:
-    """Read one model's vote; None if it gave no readable answer."""
+    """Read one model's vote; None if the model gave no readable answer."""
     if recorded.orders is not None:
         votes = [Vote(word) if word else None for word in recorded.orders.values()]
         return jury.vote(votes)
     probabilities = recorded.probabilities
     if probabilities is not None:
         if set(probabilities) != set(jury.WINS):
-            got = ", ".join(sorted(probabilities)) or "nothing"
-            raise case.wrong(f"probabilities: expected A and B, got {got}")
+            shown_letters = ", ".join(sorted(probabilities)) or "nothing"
+            raise case.wrong(f"probabilities: expected A and B, got {shown_letters}")
         ahead = probabilities["A"] - probabilities["B"]
-        return Vote(jury.word_of(ahead), share=abs(ahead) or 1.0)  # a tie is a whole vote
+        return Vote(
+            jury.word_of(ahead), share=abs(ahead) or 1.0
+        )  # 0 is a tie, which is a whole vote
     if recorded.choice in _BETTER:
         return Vote(cast("Better", recorded.choice))
     if recorded.failure is None:

@@ -59,7 +59,11 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         case: Case,
         state: JudgingState[ComparisonInput],
     ) -> None:
-        """Ask every tier about all texts, since what's learned decides which ones go up to it."""
+        """Ask every tier about all texts.
+
+        A usual ranking would pass only some texts on to the next tier, but which ones depends on what's
+        learned here.
+        """
         del case
         cut_tiers = []
         ranking_judge = judge.as_judge(RankingJudge)
@@ -73,7 +77,7 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         state.cut = cut_tiers
 
     def read_turn(self, case: Case, turn: ModelTurn[dict[str, Opinion]]) -> RecordedAnswer:
-        """Record each text's mean points."""
+        """Record each text's mean points, and how the scores were read; "partly" if in different ways."""
         del case
         sources = set()
         points = {}
@@ -92,7 +96,10 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         return calls_about_one * len(turn.calls)
 
     def words(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
-        """Return the best text by this answer alone; a tie if another is as good."""
+        """Return the letter of the best text, going by this answer alone; a tie if another text is as good.
+
+        None if the answer ranks nothing.
+        """
         points = read_points(case, recorded)
         # Even if few of a jury answered, their scores are measured.
         ranked = rank([], "quick", case.letters, points, asked=1)
@@ -105,7 +112,7 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
         return (*case.letters, TIE)
 
     def ranked_case(self, case: Case, apart: Collection[TierName] = ()) -> RankedCase:
-        """Read a case's scores; `apart` are tiers that were read in another way."""
+        """Read a case's scores. `apart` are the tiers whose scores were read in an unusual way."""
         scores_by_tier = {}
         for tier, recorded in by_tier(case).items():
             scores_by_tier[tier] = read_points(case, recorded)
@@ -149,7 +156,7 @@ def ranking_rules(
     mode: ModeName,
     finality: FinalityRules | None = None,
 ) -> EscalationRules:
-    """Build the rules for ranking recorded scores; the models are those that gave them."""
+    """Build the rules for ranking recorded scores. Their models are those that gave the scores."""
     return EscalationRules(
         confirm="accept" if mode == "strict" else "reject",
         tiers=tuple(said),
@@ -215,18 +222,21 @@ class RankedCase(NamedTuple):
     def walk(self, finality: FinalityRules | None) -> Walked:
         """Replay the ranking, and return the end of the case's judging."""
         turns = self.turns(finality)
-        last = turns[-1]
-        end = last.step
+        last_turn = turns[-1]
+        end = last_turn.step
         assert isinstance(end, End), "the last turn ends the ranking"  # noqa: S101
         is_right = None  # undecided
         if end.tier is not None:
-            winner = last.best if end.verdict == "accept" else TIE
+            winner = last_turn.best if end.verdict == "accept" else TIE
             is_right = winner == self.best
         calls = {turn.ranked.tier: turn.calls for turn in turns}
         return Walked(calls, is_right, by_gate=end.because == LEAD_CALIBRATED)
 
     def sample(self) -> Sample:
-        """Build the sample that gates are learned from: each tier's result, as if no gate ended it."""
+        """Build the sample that gates are learned from.
+
+        It has each tier's result as if no gate had ended the judging.
+        """
         best_letter = None if self.best == TIE else self.best
         voices = {}
         ties = set()
@@ -252,7 +262,7 @@ class RankedCase(NamedTuple):
 
 
 def read_points(case: Case, recorded: Recorded) -> MeansByVoter:
-    """Read a text's scores by model and letter; a failed model has none.
+    """Read the texts' scores by model and letter. A model that failed has no scores.
 
     Raises `InputError` if a model that didn't fail has no points, or points for other texts.
     """

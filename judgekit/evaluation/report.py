@@ -221,7 +221,7 @@ def _accuracy(judge: JudgeReport) -> float:
 
 
 def _answers_by_judge(cases: Iterable[Case]) -> dict[str, list[tuple[Case, Recorded]]]:
-    """Group the recorded answers by judge, and by each model of a jury."""
+    """Group the recorded answers by judge. Each model of a jury also counts as a judge, `JUDGE: MODEL`."""
     answers: dict[str, list[tuple[Case, Recorded]]] = {}
     for case in cases:
         recorded_by_judge = dict(case.judges)
@@ -234,28 +234,28 @@ def _answers_by_judge(cases: Iterable[Case]) -> dict[str, list[tuple[Case, Recor
 
 
 def _collect_outcomes(items_by_judge: Mapping[str, Sequence[Item]]) -> list[Outcome]:
-    """List each judge's answer on each original, those with disagreement first."""
+    """List the answers of all judges about each original item. Items on which they disagree come first."""
     outcomes = {}
     for judge, items in items_by_judge.items():
         for item in items:
             if not item.is_original:
                 continue
             label: str | float = item.label
-            said: str | float | None = item.said
+            answer: str | float | None = item.said
             if item.score_pair is not None:
-                label, said = item.score_pair
+                label, answer = item.score_pair
             if item.of not in outcomes:
                 outcomes[item.of] = Outcome(id=item.of, label=label, said={})
-            outcomes[item.of].said[judge] = said
+            outcomes[item.of].said[judge] = answer
     return sorted(outcomes.values(), key=lambda outcome: not outcome.is_disputed)
 
 
 def _compare_with_best(
     judge: JudgeReport, best: JudgeReport, outcomes: Iterable[Outcome]
 ) -> Interval | None:
-    """Compute the best judge's lead in accuracy, on the items that both answered.
+    """Compute how much more accurate the best judge is than this one, on the items that both answered.
 
-    None for the best judge itself, and if words weren't asked for.
+    None for the best judge itself, and if the answers aren't words.
     """
     if judge is best or best.accuracy is None:
         return None
@@ -322,7 +322,7 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
 
 
 def _group_repeats(items: Iterable[Item]) -> list[list[Item]]:
-    """Group each original with the answers to its repetitions."""
+    """Group the answers about each original item with the answers to its repetitions."""
     groups = defaultdict[str, list[Item]](list)
     for item in items:
         group = groups[item.of]
@@ -349,7 +349,7 @@ def _count_confusions(answered: Iterable[stats.Pair]) -> list[Confusion]:
 
 
 def _answers_by_order(items: Iterable[Item]) -> list[stats.Pair]:
-    """Pair the answers to the same two texts in both orders, if both are readable."""
+    """Pair the two answers about the same two texts, one for each order, if both are readable."""
     pairs: list[stats.Pair] = []
     for item in items:
         answers = list((item.recorded.orders or {}).values())
@@ -362,9 +362,9 @@ def _answers_by_order(items: Iterable[Item]) -> list[stats.Pair]:
 
 
 def _measure_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
-    """Compare the rates of the wanted answer on injected and on original text.
+    """Compare how often the wanted answer is given about injected texts and about their originals.
 
-    None if no text was injected, or no answer about it is readable.
+    None if no text was injected, or if no answer about an injected text is readable.
     """
     answer_pairs = _pair_with_originals(items, "injected")
     if not answer_pairs:
@@ -384,7 +384,7 @@ def _measure_lift(items: Sequence[Item], wanted_answer: str) -> Lift | None:
 
 
 def _average_cost(items: Iterable[Item], originals: Sequence[Item]) -> MeanCost:
-    """Average the originals' costs; the median wait is over all items."""
+    """Average the calls and costs of the original items. The median waiting time is over all items."""
     waits = []
     for item in items:
         if item.recorded.latency_ms is not None:
@@ -404,7 +404,7 @@ def _average_cost(items: Iterable[Item], originals: Sequence[Item]) -> MeanCost:
 
 
 def _compare_scores(originals: Iterable[Item]) -> Scores | None:
-    """Compare scores with people's; None if no person gave a score."""
+    """Compare the judge's scores with those of people; None if no person gave a score."""
     score_pairs = [item.score_pair for item in originals if item.score_pair]
     if not score_pairs:
         return None
@@ -419,7 +419,7 @@ def _compare_scores(originals: Iterable[Item]) -> Scores | None:
 
 
 def _rate_probabilities(originals: Iterable[Item]) -> Probabilities | None:
-    """Rate the accuracy of probabilities; None if no answer had one."""
+    """Measure how accurate an answer's probabilities are; None if no answer has one."""
     probabilities = []
     outcomes = []
     for item in originals:
@@ -435,9 +435,9 @@ def _rate_probabilities(originals: Iterable[Item]) -> Probabilities | None:
 
 
 def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None) -> Iterator[Item]:
-    """Yield a case's document, pair or candidates, with a judge's answer; raises `InputError`.
+    """Yield the items of a case (the document, the pair or each candidate) with a judge's answer.
 
-    Without a `task` the answer is a choice of words.
+    Without a `task`, the answer is a choice of words. Raises `InputError`.
     """
     score_pair = None
     rated = None
@@ -457,16 +457,16 @@ def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None
     cost = recorded.cost_usd
     calls = recorded.calls
     original = case.pair or case.id
-    for part, label in labels.items():
+    for item_name, label in labels.items():
         yield Item(
-            of=f"{original}/{part}" if part else original,
+            of=f"{original}/{item_name}" if item_name else original,
             variant=case.variant,
             label=label,
-            said=answers[part],
+            said=answers[item_name],
             recorded=recorded,
             calls=calls,
             cost_usd=cost,
-            probability=probabilities.get(part),
+            probability=probabilities.get(item_name),
             score_pair=score_pair,
             rated=rated,
         )
@@ -476,7 +476,10 @@ def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None
 
 
 def _choice_label(case: Case, judge: str, recorded: Recorded) -> str:
-    """Return the label of a case read without a rubric; raises `InputError` if it isn't a choice."""
+    """Return the label of a case that's read without a rubric.
+
+    Raises `InputError` if the judge's answer isn't a choice.
+    """
     label = case.right("strict")
     if not isinstance(label, str) or (recorded.choice is None and recorded.failure is None):
         raise case.wrong(f"judges.{judge}: expected a choice; name the --rubric to read others by")
@@ -484,7 +487,7 @@ def _choice_label(case: Case, judge: str, recorded: Recorded) -> str:
 
 
 def _pair_with_originals(items: Sequence[Item], variant: Variant) -> list[stats.Pair]:
-    """Pair the answers to an original and its variant, if both are readable."""
+    """Pair the answer about each original with the answer about its variant, if both are readable."""
     originals = {item.of: item.said for item in items if item.is_original}
     pairs = []
     for item in items:
@@ -501,7 +504,10 @@ def _measure_flips(groups: Iterable[Sequence[str]]) -> Flips:
 
 
 def _measure_spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread | None:
-    """Measure the spread of scores within the groups; None if no group has several answers."""
+    """Measure how much repeated scores differ within each group.
+
+    None if no group has several answers.
+    """
     repeated_groups = [group for group in groups if len(group) > 1]
     if not repeated_groups:
         return None

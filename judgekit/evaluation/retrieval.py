@@ -68,7 +68,8 @@ class SearchableCollection:
     def ranking(self, text: str, depth: int) -> list[str]:
         """Return the ids of the `depth` best documents, without a noise floor.
 
-        The product's own candidates come first, in its order, each followed by its near duplicates.
+        The candidates that the product itself would find come first, in its order. Each is followed by its
+        near duplicates.
         """
         candidates = self._find(text, self._profile_without_floor, bm25.POOL)
         if depth > bm25.POOL:
@@ -84,7 +85,7 @@ class SearchableCollection:
         self.index.close()
 
     def _find(self, text: str, profile: Profile, pool: int) -> list[Candidate]:
-        """Search the index as `judgekit search` would, or as a prompt would if the pool is small."""
+        """Search the index as `judgekit search` does, or as the prompt hook does if the pool is small."""
         self.index.profile = profile
         is_quick = pool < bm25.POOL
         languages = terms.choose_languages(
@@ -145,11 +146,11 @@ class RetrievalReport(ReportPart):
 
 
 def ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
-    """Compute the normalised discounted cumulative gain of the first `k`.
+    """Compute the normalised discounted cumulative gain of the first `k` documents.
 
-    A gain is the grade itself (linear, not 2^grade - 1). Järvelin and Kekäläinen, "Cumulated gain-based
-    evaluation of IR techniques", TOIS 20(4), 2002, with the discount of trec_eval's `ndcg_cut`: log2(place +
-    1), from 1.
+    A gain is the grade itself (linear, not 2^grade - 1). The measure is from Järvelin and Kekäläinen,
+    "Cumulated gain-based evaluation of IR techniques", TOIS 20(4), 2002. The discount is that of
+    trec_eval's `ndcg_cut`: log2(rank + 1), with ranks from 1.
     """
     ideal = _discounted_gain(sorted(grades.values(), reverse=True)[:k])
     if ideal:
@@ -164,9 +165,9 @@ def _gains(ranking: Iterable[str], grades: Mapping[str, int]) -> list[int]:
 def _discounted_gain(gains: Iterable[int]) -> float:
     """Calculate the discounted cumulative gain (DCG) of results with these gains, best result first."""
     total = 0.0
-    for place, gain in enumerate(gains, 1):
+    for rank, gain in enumerate(gains, 1):
         if gain > 0:
-            total += gain / log2(place + 1)
+            total += gain / log2(rank + 1)
     return total
 
 
@@ -188,10 +189,13 @@ def _count_relevant(grades: Iterable[int]) -> int:
 
 
 def reciprocal_rank(ranking: Iterable[str], grades: Mapping[str, int]) -> float:
-    """Return 1 over the place of the first relevant document (trec_eval's `recip_rank`; its mean is MRR)."""
-    for place, gain in enumerate(_gains(ranking, grades), 1):
+    """Return 1 / the rank of the first relevant document; 0 if there's none.
+
+    It's trec_eval's `recip_rank`, and its mean is MRR.
+    """
+    for rank, gain in enumerate(_gains(ranking, grades), 1):
         if gain > 0:
-            return 1 / place
+            return 1 / rank
     return 0.0
 
 
@@ -212,7 +216,7 @@ class Seen(NamedTuple):
 def shown_by_hook(
     candidates: Sequence[Candidate],
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Split the candidates into those the hook injects by default, and those it only mentions."""
+    """Split candidates into those that the hook injects by default, and those that it only mentions."""
     defaults = RetrievalConfig()
     return choose_shown(
         candidates[:PROMPT_POOL],
@@ -222,7 +226,7 @@ def shown_by_hook(
 
 
 def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval | None]:
-    """Average over the queries with judgements, as `trec_eval -c` does."""
+    """Average the measures over the queries that have judgements, as `trec_eval -c` does."""
     gains = []
     recalls = []
     precisions = []
@@ -244,7 +248,7 @@ def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval | Non
 
 
 def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
-    """Compare the hits' confidence with the share of them that's relevant."""
+    """Compare the confidence of hits with how many of them are relevant."""
     probabilities = []
     outcomes = []
     confidence_labels = []
@@ -263,7 +267,7 @@ def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
 
 
 def injection_of(seen: Sequence[Seen], grades: Grades) -> Injection:
-    """Count the prompt hook's additions to the queries, and the relevant ones among them."""
+    """Count what the prompt hook would add to the queries, and how much of that is relevant."""
     injected = []
     relevant = []
     has_relevant = []
@@ -283,7 +287,10 @@ def injection_of(seen: Sequence[Seen], grades: Grades) -> Injection:
 
 
 def elsewhere_of(seen: Sequence[Seen]) -> OtherScope | None:
-    """Count the hook's additions from another scope; None if no other scope was asked."""
+    """Count what the hook would add from a scope that isn't the query's own.
+
+    None if no other scope was searched.
+    """
     prompts = [answer.elsewhere for answer in seen if answer.elsewhere is not None]
     if prompts:
         return OtherScope(prompts=len(prompts), **intervals(_shares(prompts)))
@@ -291,7 +298,7 @@ def elsewhere_of(seen: Sequence[Seen]) -> OtherScope | None:
 
 
 def _shares(prompts: Sequence[Sequence[Candidate]]) -> dict[str, Measure]:
-    """Compute the shares of prompts that the hook adds something to, or mentions something in."""
+    """Compute two shares of prompts: with an injection by the hook, and with a mention by it."""
     has_injection = []
     has_mention = []
     for candidates in prompts:
@@ -380,7 +387,7 @@ def scope(name: str) -> str:
 
 
 def check_run(path: Path, names: Iterable[str]) -> None:
-    """Raise `UsageError` if `path` can't be written, `InputError` if an id doesn't fit the format."""
+    """Raise `UsageError` if `path` can't be written, `InputError` if a name can't be an id in a TREC run."""
     for name in names:
         if name.split() != [name]:
             raise InputError(f"id {name!r}: a TREC run cannot hold ids with spaces; rename it")
@@ -389,19 +396,19 @@ def check_run(path: Path, names: Iterable[str]) -> None:
 
 
 def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]]) -> None:
-    """Write a TREC run, one line `query Q0 document rank score tag` per document; raises `UsageError`."""
+    """Write a TREC run: a line `query Q0 document rank score tag` for each document; raises `UsageError`."""
     with _written(path), outputs.Replacement(str(path)) as replacement:
         for query, ranking in rankings:
             for rank, document in enumerate(ranking, 1):
                 # Distinct scores, since readers break ties differently.
                 score = len(ranking) - rank + 1
-                line = f"{query} Q0 {document} {rank} {score} judgekit-{__version__}\n"
-                replacement.file.write(line.encode())
+                run_line = f"{query} Q0 {document} {rank} {score} judgekit-{__version__}\n"
+                replacement.file.write(run_line.encode())
 
 
 @contextmanager
 def _written(path: Path) -> Iterator[None]:
-    """Turn a failure to write the file into a `UsageError` that names the option."""
+    """Turn a failure to write the file into a `UsageError`, which names the option `--run`."""
     try:
         yield
     except OSError as error:

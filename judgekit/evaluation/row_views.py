@@ -31,7 +31,7 @@ _DIGITS = 6  # of an amount in USD
 
 
 def shown_text(text: str) -> str:
-    """Remove invisible characters, and the end of a text that's too long for a page."""
+    """Remove invisible characters from a text, and cut its end off if it's too long for a page."""
     text = visible(encodable(text[: MOST_CHARS + 1]))
     if len(text) > MOST_CHARS:
         return text[:MOST_CHARS] + " … (cut here)"
@@ -39,14 +39,14 @@ def shown_text(text: str) -> str:
 
 
 def mark_quotes(text: str, quotes: Iterable[str]) -> list[str]:
-    """Split a text so that every second segment is one that a finding quotes.
+    """Split a text into segments: every second segment is quoted by a finding.
 
-    A quote is found regardless of case and blanks, and part by part if it has ellipses.
+    A quote is found regardless of case and of blanks. A quote with ellipses is found part by part.
     """
     spans: list[tuple[int, int]] = []
     for quote in list(quotes)[:_MOST_QUOTES]:
-        for part in _ELLIPSIS.split(quote[:_MOST_QUOTE]):
-            words = part.strip(" \n\t\"'\u201c\u201d").split()
+        for quote_part in _ELLIPSIS.split(quote[:_MOST_QUOTE]):
+            words = quote_part.strip(" \n\t\"'\u201c\u201d").split()
             if len(" ".join(words)) < _LEAST_QUOTE:
                 continue
             pattern = r"\s+".join(map(re.escape, words))
@@ -111,20 +111,22 @@ class RowList:
         self.total += 1
 
     def add(self, view: RowView, *rank: float) -> None:
-        """Add a row; the lowest rank comes first, and rows of equal rank keep their order."""
+        """Add a row. Rows with the lowest rank come first, and rows of equal rank keep their order."""
         self.total += 1
-        line = json.dumps(view, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-        self._ranked.append(((*rank, self.total), line))
-        self._bytes += len(line.encode())
+        row_json = json.dumps(view, ensure_ascii=False, separators=(",", ":")).replace(
+            "<", "\\u003c"
+        )
+        self._ranked.append(((*rank, self.total), row_json))
+        self._bytes += len(row_json.encode())
         if self._bytes > 2 * MOST_BYTES:
             self._keep_first()
 
     def _keep_first(self) -> None:
-        """Drop the rows that there's no room for."""
+        """Drop the last rows, if there's no room for all of them."""
         self._ranked.sort(key=itemgetter(0))
         size = 0
-        for number, (_, line) in enumerate(self._ranked):
-            size += len(line.encode()) + 1
+        for number, (_, row_json) in enumerate(self._ranked):
+            size += len(row_json.encode()) + 1
             if size > MOST_BYTES:
                 del self._ranked[number:]
                 self._last_kept = self._ranked[-1][0] if self._ranked else ()
@@ -134,21 +136,21 @@ class RowList:
     def finish(self) -> ShownRows:
         """Return the rows in the page's form."""
         self._keep_first()
-        lines = [line for _, line in self._ranked]
+        json_rows = [row_json for _, row_json in self._ranked]
         return ShownRows(
             columns=self.columns,
-            data=f"[{','.join(lines)}]",
-            first=[json.loads(line) for line in self._static_lines(lines)],
-            shown=len(lines),
+            data=f"[{','.join(json_rows)}]",
+            first=[json.loads(row_json) for row_json in self._static_lines(json_rows)],
+            shown=len(json_rows),
             total=self.total,
             note=self.note,
         )
 
     def _static_lines(self, lines: Sequence[str]) -> Sequence[str]:
-        """Choose the rows written into the page for readers without scripts."""
+        """Choose the rows that are written into the page itself, for readers without scripts."""
         room = MOST_PAGE - self._bytes
-        for number, line in enumerate(lines[:STATIC_ROWS]):
-            room -= 2 * len(line.encode())  # with the markup
+        for number, row_json in enumerate(lines[:STATIC_ROWS]):
+            room -= 2 * len(row_json.encode())  # twice, as the markup also takes room
             if room < 0:
                 return lines[:number]
         return lines[:STATIC_ROWS]

@@ -127,7 +127,7 @@ def ask(
 async def _ask_unless_refused(
     judge: DocumentJudge, case: Case, inputs: NamedInputs
 ) -> dict[TierName, Recorded] | UnaskedError:
-    """Ask each tier about a case; returns the error if none may be asked, so that the run goes on."""
+    """Ask each tier about a case. If no tier may be asked, returns the error, so that the run goes on."""
     try:
         return await ask_about_case(judge, case, inputs)
     except UnaskedError as error:
@@ -135,7 +135,10 @@ async def _ask_unless_refused(
 
 
 def _for_every_opinion(judge: DocumentJudge, model: str | None) -> DocumentJudge:
-    """Build a judge that asks every tier, or one model as the quick tier, whoever wrote a text."""
+    """Build a judge that asks every tier about every text, whoever wrote it.
+
+    With a `model`, it asks only that model, as the quick tier.
+    """
     models_by_tier = judge.models_by_tier
     if model:
         models_by_tier = {"quick": models_by_tier["quick"]}
@@ -148,7 +151,7 @@ def _for_every_opinion(judge: DocumentJudge, model: str | None) -> DocumentJudge
 
 
 def unanswered(cases: Sequence[Case]) -> str | None:
-    """Count in one line the cases without some tier's answer, and say why; None if there are none."""
+    """Say in one line how many cases lack the answer of some tier, and why; None if no case does."""
     omitted_by_judge = Counter[str]()
     reasons = set[str]()
     incomplete_cases = 0
@@ -174,8 +177,8 @@ def unanswered(cases: Sequence[Case]) -> str | None:
         problem = "no model answered"
         effect = "there are no figures"
     share = f"{incomplete_cases} of {len(cases)} cases"
-    why = ", ".join(sorted(reasons))
-    return f"{problem} {share} ({why}); {effect}; test the models with judgekit provider check"
+    reasons_text = ", ".join(sorted(reasons))
+    return f"{problem} {share} ({reasons_text}); {effect}; test the models with judgekit provider check"
 
 
 async def ask_about_case(
@@ -204,8 +207,8 @@ async def ask_about_case(
 def again(cases: Sequence[Case], times: int = 1, *, swapped: bool = True) -> list[Case]:
     """List the cases, each original followed by its variants.
 
-    The variants are `times` reruns, which are asked anew, and with `swapped` one with its candidates
-    reordered.
+    The variants are `times` reruns, whose answers don't come from the cache. With `swapped`, there's also a
+    variant with the candidates in another order.
     """
     repeated = []
     for case in cases:
@@ -282,7 +285,7 @@ async def _judge_case(judge: AnyJudge, case_and_subject: tuple[Case, Any]) -> An
 
 
 def agreement(tried: Iterable[Tried]) -> Agreement:
-    """Count how often the judge agrees with the labels."""
+    """Count how often the judge agrees with the labels, leaving out undecided answers."""
     right = 0
     decided = 0
     undecided = 0
@@ -303,9 +306,9 @@ def leniency(
     project: Path,
     progress: Progress,
 ) -> dict[str, dict[str, Agreement]]:
-    """Count the wrong texts that each tier accepts, by tier, with its model, and by kind of text.
+    """Count how many wrong texts each tier accepts, by tier and model, and then by kind of text.
 
-    Only counts texts that the tier was asked about.
+    Only texts that the tier was asked about are counted.
     """
     cases = [Case.model_validate(text.model_dump(exclude={"kind"})) for text in wrong]
     opinions = ask(cases, NamedInputs.of(loaded.path), loaded, mode, project, progress)
@@ -328,19 +331,27 @@ def leniency(
 
 
 def _count_accepted(words: Sequence[str | None]) -> Agreement:
-    """Count the words that accept among the readable ones."""
+    """Count the words that are readable, and those of them that accept."""
     accepted = words.count("accept")
-    unread = words.count(None)
-    read = len(words) - unread
-    return Agreement(accepted, read, unread, share=rates.share_interval(accepted, read))
+    unreadable_count = words.count(None)
+    readable_count = len(words) - unreadable_count
+    return Agreement(
+        accepted,
+        readable_count,
+        unreadable_count,
+        share=rates.share_interval(accepted, readable_count),
+    )
 
 
 def flips(before: Sequence[Tried], after: Sequence[Tried]) -> list[tuple[str, Tried]]:
-    """Find the questions answered in both runs with different answers: the earlier and the new one."""
-    said_before = {(tried.case, tried.mode): tried.said for tried in before}
+    """Find the questions that were answered differently in two runs.
+
+    Returns the earlier answer and the new judgement for each.
+    """
+    words_before = {(tried.case, tried.mode): tried.said for tried in before}
     flipped = []
     for tried in after:
-        old_word = said_before.get((tried.case, tried.mode))
+        old_word = words_before.get((tried.case, tried.mode))
         if old_word is not None and old_word != tried.said:
             flipped.append((old_word, tried))
     return flipped

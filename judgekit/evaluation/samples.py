@@ -35,9 +35,9 @@ WHOLE = ""
 
 
 def models(cases: Sequence[Case]) -> dict[TierName, str]:
-    """Name each tier's model, a jury's joined into one name.
+    """Name each tier's model. The models of a jury are joined into one name.
 
-    Raises `InputError` if a tier's answers name several, or none.
+    Raises `InputError` if a tier's answers name different models, or none.
     """
     models = {}
     for tier in TIERS:
@@ -47,19 +47,19 @@ def models(cases: Sequence[Case]) -> dict[TierName, str]:
                 jurors = case.judges[tier].jurors
                 names.add(together(juror.model for juror in jurors))
         if len(names) > 1 or "" in names:
-            got = ", ".join(map(repr, sorted(names)))
-            wanted = f"judges.{tier}.model: expected one model throughout, got {got}"
-            why = "valid only for the models it was measured with"
-            raise InputError(f"{wanted}; a calibration is {why}")
+            shown_names = ", ".join(map(repr, sorted(names)))
+            wanted = f"judges.{tier}.model: expected one model throughout, got {shown_names}"
+            reason = "valid only for the models it was measured with"
+            raise InputError(f"{wanted}; a calibration is {reason}")
         if names:
             models[tier] = names.pop()
     return models
 
 
 def asked(cases: Sequence[Case]) -> Asked:
-    """Return the options that all tiers were asked with; the default ones if there are no answers.
+    """Return the options with which all tiers were asked; the default options if there are no answers.
 
-    Raises `InputError` if they weren't the same for all.
+    Raises `InputError` if the options differ between answers.
     """
     ways = set()
     for case in cases:
@@ -77,7 +77,7 @@ def asked(cases: Sequence[Case]) -> Asked:
 
 
 def by_tier(case: Case) -> dict[TierName, Recorded]:
-    """Map each tier to its recorded answer about a case; answers of other judges are left out."""
+    """Map each tier to its recorded answer about a case. Answers of other judges are left out."""
     recorded = {}
     for tier in TIERS:
         if tier in case.judges:
@@ -114,9 +114,10 @@ class _Answer(NamedTuple):
         return self.recorded.answered or self.recorded.model
 
     def source(self, *, tells_fractions: bool) -> ScoreSource:
-        """Tell how the answer's scores were read; in older records it's inferred from the numbers.
+        """Tell how the answer's scores were read. If an old record doesn't say, infer it from the numbers.
 
-        With `tells_fractions`, the model gave fractional scores elsewhere: its whole ones are means, too.
+        With `tells_fractions`, the model gave fractional scores in other answers. Then its whole scores are
+        means, too.
         """
         if self.recorded.read is not None:
             return self.recorded.read
@@ -136,7 +137,7 @@ class Ways(NamedTuple):
 
 
 def usual_ways(cases: Sequence[Case]) -> Ways:
-    """Find the way most of each model's opinions were read, and the model that gave most of them."""
+    """Find how most opinions of each model were read, and which model gave most of them."""
     answers = []
     for number, case in enumerate(cases):
         for tier, recorded in by_tier(case).items():
@@ -194,7 +195,7 @@ class Sample(NamedTuple):
         return self.voices.get(tier, FAILED).outcome
 
     def is_wrong(self, tier: TierName) -> bool:
-        """Whether a tier is wrong about the label; having no outcome is wrong, too."""
+        """Whether a tier is wrong about the label. A tier without an outcome is wrong, too."""
         if self.wrong is not None:
             return tier in self.wrong
         outcome = self.outcome(tier)
@@ -204,9 +205,9 @@ class Sample(NamedTuple):
         return agrees(self.label, outcome, binary=self.binary)
 
     def is_measured_by(self, tier: TierName) -> bool:
-        """Whether a tier's disagreement counts against others.
+        """Whether other tiers count as wrong if they disagree with this tier.
 
-        It doesn't if the tier calls a pair a tie, where a win may stand against that, and the label is a win.
+        They don't if this tier calls a pair a tie, a win may stand against a tie, and the label is a win.
         """
         is_tie = self.outcome(tier) == "improve" and tier not in self.ties
         may_be_overruled = self.stands and is_tie
@@ -218,7 +219,7 @@ class Sample(NamedTuple):
         return None if opinion.is_divided else opinion.outcome
 
     def margin(self, tier: TierName) -> float | None:
-        """Compute a tier's distance from another opinion; None if no gate may let it through."""
+        """Compute how far a tier is from another opinion; None if no gate may let its opinion through."""
         opinion = self.voices.get(tier, FAILED)
         if opinion.outcome == "accept" and not opinion.sees_all:
             return None
@@ -245,11 +246,11 @@ class Sample(NamedTuple):
 def without_margins(
     voices: Mapping[TierName, TierEvidence], tiers: Collection[TierName]
 ) -> dict[TierName, TierEvidence]:
-    """Drop these tiers' margins, so that no gate is learned from them."""
-    kept = {}
+    """Drop the margins of these tiers, so that no gate is learned from them."""
+    evidence_by_tier = {}
     for tier, evidence in voices.items():
-        kept[tier] = evidence.without_margin() if tier in tiers else evidence
-    return kept
+        evidence_by_tier[tier] = evidence.without_margin() if tier in tiers else evidence
+    return evidence_by_tier
 
 
 # --- How judging would end
@@ -264,19 +265,19 @@ class Walked(NamedTuple):
 
 
 def walk(sample: Sample, rules: EscalationRules) -> Walked:
-    """Find how a sample's judging would end, with one call for each tier asked."""
+    """Find how the judging of a sample would end, if each tier that's asked takes one call."""
     end, tiers = walk_tiers(sample, rules)
     calls = dict.fromkeys(tiers, 1)
     if end.tier is None:
         return Walked(calls, right=None, by_gate=False)
-    last = rules.finality.last if rules.finality else None
+    last_tier = rules.finality.last if rules.finality else None
     # At the last tier judging ends without a gate anyway.
-    by_gate = end.because == CALIBRATED and end.tier != last
+    by_gate = end.because == CALIBRATED and end.tier != last_tier
     return Walked(calls, sample.is_right(end.verdict), by_gate)
 
 
 def walk_tiers(sample: Sample, rules: EscalationRules) -> tuple[End, list[TierName]]:
-    """Find how a sample's judging would end, and the tiers it asks."""
+    """Find how the judging of a sample would end, and which tiers it would ask."""
     evidence: dict[TierName, TierEvidence] = {}
     step = decide(evidence, rules)
     while isinstance(step, Ask):

@@ -40,7 +40,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return judge.as_judge(CandidateJudge)
 
     def subject(self, case: Case, inputs: NamedInputs | None) -> Candidates:
-        """Build the candidates, under names that decide their order."""
+        """Build the candidates, under names that decide the order in which they're shown."""
         del inputs
         names = shown_ids(case)
         candidates = []
@@ -50,7 +50,10 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return Candidates(documents.Query(case.query), tuple(candidates))
 
     def read_turn(self, case: Case, turn: ModelTurn[Marks]) -> RecordedAnswer:
-        """Record the candidates' probabilities or, if no mark has one, the ids kept."""
+        """Record the candidates' probabilities.
+
+        If no mark has a probability, record the ids that were kept.
+        """
         marks = turn.answer.value
         if not marks:
             return {}
@@ -73,7 +76,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return {"keep": keep, "unjudged": unjudged, "read": source}
 
     def evidence(self, case: Case, recorded: Recorded) -> dict[str, TierEvidence]:
-        """Read each candidate's mark by the tier, combined over its jury."""
+        """Read a tier's mark on each candidate, combined over the models of its jury."""
         votes = []
         for juror in recorded.jurors:
             votes.append((juror.endpoint, self._read_marks(case, juror)))
@@ -88,34 +91,34 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return evidence
 
     def _read_marks(self, case: Case, recorded: Recorded) -> Marks:
-        """Return each judged candidate's mark; {} if the answer is unreadable.
+        """Return the mark on each judged candidate; {} if the answer is unreadable.
 
-        Raises `InputError` for ids of no candidate.
+        Raises `InputError` for an id that no candidate has.
         """
         ids = [candidate.id for candidate in case.candidates]
         for key in ("probabilities", "keep", "unjudged"):
             unknown_ids = sorted(set(getattr(recorded, key) or ()) - set(ids))
             if unknown_ids:
-                got = ", ".join(unknown_ids)
-                raise case.wrong(f"{key}: expected ids of its candidates, got {got}")
+                shown_ids_unknown = ", ".join(unknown_ids)
+                raise case.wrong(f"{key}: expected ids of its candidates, got {shown_ids_unknown}")
         marks: dict[str, Mark | None] = {}
         if recorded.probabilities is not None:
             marks = dict.fromkeys(ids)  # None without a probability
             for candidate_id, probability in recorded.probabilities.items():
                 marks[candidate_id] = Mark(jury.leaning(probability), probability)
             return marks
-        kept = recorded.keep
+        kept_ids = recorded.keep
         if recorded.reply is not None:
-            kept = self._read_kept(ids, recorded.reply)
-        if kept is None:
+            kept_ids = self._read_kept(ids, recorded.reply)
+        if kept_ids is None:
             return marks
         for candidate_id in ids:
             if candidate_id not in recorded.unjudged:
-                marks[candidate_id] = Mark("accept" if candidate_id in kept else "reject")
+                marks[candidate_id] = Mark("accept" if candidate_id in kept_ids else "reject")
         return marks
 
     def _read_kept(self, ids: list[str], reply: str) -> list[str] | None:
-        """Return the candidates that a reply keeps; None if it's unreadable."""
+        """Return the ids of the candidates that a reply keeps; None if the reply is unreadable."""
         criteria = list(self.rubric.criteria)
         try:
             ids_by_key = extract.read(reply, select_reply_model(criteria, ids)).model_dump()
@@ -124,18 +127,18 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         ids_by_criterion = ids_by_key
         if len(criteria) == 1:  # then the reply doesn't name it
             ids_by_criterion = {criteria[0]: ids_by_key[KEEP]}
-        kept = []
+        kept_ids = []
         for candidate_id in ids:
             holds = {name: candidate_id in ids_by_criterion[name] for name in criteria}
             if self.rubric.keeps(holds, self.mode):
-                kept.append(candidate_id)
-        return kept
+                kept_ids.append(candidate_id)
+        return kept_ids
 
     def label_words(self, case: Case) -> Sequence[str]:
         return [candidate.id for candidate in case.candidates]
 
     def labels(self, case: Case) -> dict[str, str]:
-        """Return "accept" or "reject" for each candidate; raises `InputError` for an unfit label."""
+        """Return "accept" or "reject" for each candidate; raises `InputError` if the label doesn't fit."""
         label = case.right(self.mode)
         ids = self.label_words(case)
         if not (ids and isinstance(label, list) and set(label) <= set(ids)):
@@ -145,7 +148,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return labels
 
     def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:
-        """Record the candidates kept, and those no tier decided on."""
+        """Record the candidates that were kept, and those about which no tier decided."""
         del case
         keep = []
         unjudged = []
@@ -169,10 +172,10 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
 
 
 def shown_ids(case: Case) -> dict[str, str]:
-    """Map ids to candidates' names, which decide the order that candidates are shown in.
+    """Map the candidates' ids to names, which decide the order in which the candidates are shown.
 
-    Models don't see the names. They're the ids, or in a swapped case others: of eight choices, those that
-    reverse the most pairs of candidates.
+    Models don't see the names. Usually a name is the id itself. In a swapped case, eight choices of other
+    names are tried, and those that reverse the most pairs of candidates are used.
     """
     ids = [candidate.id for candidate in case.candidates]
     if case.variant != "swapped":
@@ -186,6 +189,6 @@ def shown_ids(case: Case) -> dict[str, str]:
         return sum(first > second for first, second in combinations(places, 2))
 
     choices = []
-    for marks in range(1, 9):
-        choices.append({candidate_id: candidate_id + "'" * marks for candidate_id in ids})
+    for mark_count in range(1, 9):
+        choices.append({candidate_id: candidate_id + "'" * mark_count for candidate_id in ids})
     return max(choices, key=count_turned_pairs)

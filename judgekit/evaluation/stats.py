@@ -71,22 +71,25 @@ def mean(values: Sequence[float]) -> Measure:
 
 
 def resampled(size: int, figure: Callable[[Sequence[int]], float | None]) -> Interval | None:
-    """Compute a `figure` of `size` items, given by their places, with bounds; None if undefined."""
+    """Compute a figure of `size` items, with bounds; None if the figure is undefined.
+
+    `figure` gets the positions of the items it's computed from.
+    """
     value = figure(range(size))
     if value is None:
         return None
     generator = Random(SEED)  # noqa: S311 - statistics, no secret
     values = []
     for _ in range(RESAMPLES):
-        drawn = figure(generator.choices(range(size), k=size))
-        if drawn is not None:
-            values.append(drawn)
+        resampled_value = figure(generator.choices(range(size), k=size))
+        if resampled_value is not None:
+            values.append(resampled_value)
     values.sort()
-    outside = (1 - LEVEL) / 2  # on either side
-    last_place = len(values) - 1
-    low = values[round(outside * last_place)]
-    high = values[round((1 - outside) * last_place)]
-    return Interval(value, low, high)
+    share_outside = (1 - LEVEL) / 2  # on either side
+    last_position = len(values) - 1
+    low_bound = values[round(share_outside * last_position)]
+    high_bound = values[round((1 - share_outside) * last_position)]
+    return Interval(value, low_bound, high_bound)
 
 
 def interval(measure: Measure) -> Interval | None:
@@ -103,7 +106,10 @@ def interval(measure: Measure) -> Interval | None:
 
 
 def intervals(measures: Mapping[str, Measure]) -> dict[str, Interval | None]:
-    """Compute figures with bounds from the same draws; raises `ValueError` for unequal sizes."""
+    """Compute the figures of several measures, with bounds; raises `ValueError` for unequal sizes.
+
+    All figures are computed from the same random draws.
+    """
     sizes = set()
     for measure in measures.values():
         for column in measure:
@@ -120,7 +126,7 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Interval | No
 
 
 def disagreement(groups: Sequence[Sequence[str]]) -> Measure:
-    """Count, for each group, the pairs of answers in it, and those that differ."""
+    """Count the pairs of answers in each group, and how many of these pairs differ."""
     differing = []
     possible = []
     for group in groups:
@@ -147,10 +153,11 @@ def repeatability(groups: Sequence[Sequence[float]]) -> Interval | None:
 
 
 def adjusted(values: Sequence[float], extra: Sequence[float]) -> Interval:
-    """Compute a mean with Wald bounds about the mean of the values and some `extra` ones.
+    """Compute a mean with Wald bounds. For the bounds only, some `extra` values are added.
 
-    With 0, 0, 1, 1 these are a share's bounds by Agresti and Coull, 1998; with -1, 1 those of a paired
-    difference by Bonett and Price, 2012. Values lie between -1 and 1, and there's at least one.
+    With the extra values 0, 0, 1, 1 these are the bounds of a share by Agresti and Coull, 1998. With -1, 1
+    they're the bounds of a paired difference by Bonett and Price, 2012. All values lie between -1 and 1,
+    and there's at least one value.
     """
     extended = [*values, *extra]
     noise = pvariance(extended) / len(extended)
@@ -160,12 +167,13 @@ def adjusted(values: Sequence[float], extra: Sequence[float]) -> Interval:
 def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) -> Interval:
     """Estimate the mean that people would find in all rows, with bounds.
 
-    `labelled` rows, a random sample of at least two, have the judge's and a person's value; `others` have
-    just the judge's. All values lie between 0 and 1.
+    `labelled` rows have the judge's value and a person's. They're a random sample of at least two rows.
+    `others` have only the judge's value. All values lie between 0 and 1.
 
-    Prediction-powered inference with power tuning: Angelopoulos, Duchi and Zrnic, "PPI++: Efficient
-    prediction-powered inference", 2023. For the bounds, each of the four pairs of 0 and 1 is added once, as
-    Agresti and Coull do for a share: without them, 30 labels cover the truth in 84 to 94 % instead of 95 %.
+    The method is prediction-powered inference with power tuning: Angelopoulos, Duchi and Zrnic, "PPI++:
+    Efficient prediction-powered inference", 2023. For the bounds, each of the four pairs of 0 and 1 is
+    added once, as Agresti and Coull do for a share. Without them, 30 labels cover the truth in 84 to 94 %
+    of cases instead of 95 %.
     """
 
     def estimate(rows: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -191,12 +199,15 @@ def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) 
 
 
 def _bounded(value: float, middle: float, noise: float, least: float) -> Interval:
-    """Return a value with bounds about a middle of variance `noise`, between `least` and 1."""
+    """Return a value with bounds around `middle`, all limited to the range from `least` to 1.
+
+    `noise` is the variance of the middle.
+    """
     half_width = NormalDist().inv_cdf(0.5 + LEVEL / 2) * sqrt(noise)
     bounded_value = min(1.0, max(least, value))
-    low = max(least, min(bounded_value, middle - half_width))
-    high = min(1.0, max(bounded_value, middle + half_width))
-    return Interval(bounded_value, low, high)
+    low_bound = max(least, min(bounded_value, middle - half_width))
+    high_bound = min(1.0, max(bounded_value, middle + half_width))
+    return Interval(bounded_value, low_bound, high_bound)
 
 
 # --- Agreement with labels, for readable pairs
@@ -217,7 +228,7 @@ def accuracy(pairs: Sequence[Pair]) -> Interval | None:
 
 
 def scale(words: Sequence[str]) -> list[str] | None:
-    """Order the words if they have an order, as outcomes and numbers do; None for other words."""
+    """Put words in order, if they're outcomes or numbers; None for other words, which have no order."""
     distinct = set(words)
     try:
         if distinct <= set(OUTCOMES):
@@ -228,23 +239,26 @@ def scale(words: Sequence[str]) -> list[str] | None:
 
 
 def squares(words: Sequence[str]) -> dict[Pair, float]:
-    """Compute the squared distance of any two words on a scale, by number or by place."""
+    """Compute the squared distance between any two words on a scale.
+
+    Numbers have their own distance. Other words are as far apart as their positions.
+    """
     try:
-        places = list(map(float, words))
+        positions = list(map(float, words))
     except ValueError:
-        places = list(map(float, range(len(words))))
+        positions = list(map(float, range(len(words))))
     distances = {}
-    for word, place in zip(words, places, strict=True):
-        for other, other_place in zip(words, places, strict=True):
-            distances[word, other] = (place - other_place) ** 2
+    for word, position in zip(words, positions, strict=True):
+        for other_word, other_position in zip(words, positions, strict=True):
+            distances[word, other_word] = (position - other_position) ** 2
     return distances
 
 
 def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = None) -> float | None:
-    """Compute Cohen's kappa (1960); None if chance alone couldn't disagree.
+    """Compute Cohen's kappa (1960); None if even answers by chance couldn't disagree.
 
-    With a `distance` for each pair of words it's weighted (1968); without one, any two words are equally far
-    apart.
+    With a `distance` for each pair of words, it's weighted kappa (1968). Without one, any two words are
+    equally far apart.
     """
     labels = Counter[str]()
     answers = Counter[str]()
@@ -264,13 +278,13 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
 
 
 def spearman(pairs: Sequence[tuple[float, float]]) -> Interval | None:
-    """Compute Spearman's rank correlation (1904) of two scores; None if one is constant."""
+    """Compute Spearman's rank correlation (1904) of two scores; None if one of them is constant."""
 
     def figure(places: Sequence[int]) -> float | None:
-        first = _ranks([pairs[place][0] for place in places])
-        second = _ranks([pairs[place][1] for place in places])
+        first_ranks = _ranks([pairs[place][0] for place in places])
+        second_ranks = _ranks([pairs[place][1] for place in places])
         try:
-            return correlation(first, second)
+            return correlation(first_ranks, second_ranks)
         except StatisticsError:  # all scores are the same
             return None
 
@@ -284,7 +298,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 
 def kappas(pairs: Sequence[Pair]) -> tuple[Interval | None, Interval | None]:
-    """Compute Cohen's kappa and, for words with an order, the quadratically weighted one."""
+    """Compute Cohen's kappa and, for words with an order, also the quadratically weighted kappa."""
     unweighted = _kappa_interval(pairs, None)
     ordered = scale(_words(pairs))
     if not ordered:
@@ -308,7 +322,7 @@ def _words(pairs: Sequence[Pair]) -> list[str]:
 
 
 def classes(pairs: Sequence[Pair]) -> list[Class]:
-    """Count each word's uses, ordered by the scale or else alphabetically."""
+    """Count how each word was used. The words are in the order of their scale, or else alphabetical."""
     words = _words(pairs)
     classes = []
     for word in scale(words) or sorted(set(words)):
@@ -353,7 +367,10 @@ class LabelGroup:
 
 
 def brier(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | None:
-    """Compute the mean squared difference of probability and outcome (Brier, 1950); 0 is perfect."""
+    """Compute the mean squared difference between probability and outcome (Brier, 1950).
+
+    0 is perfect; None if there are no probabilities.
+    """
     errors = []
     for probability, true in zip(probabilities, outcomes, strict=True):
         errors.append((probability - true) ** 2)
@@ -361,7 +378,10 @@ def brier(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | N
 
 
 def ece(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | None:
-    """Compute the expected calibration error (Naeini, Cooper and Hauskrecht, AAAI 2015); 0 is perfect."""
+    """Compute the expected calibration error (Naeini, Cooper and Hauskrecht, AAAI 2015).
+
+    0 is perfect; None if there are no probabilities.
+    """
     bins = table(probabilities, outcomes)
     if not bins:
         return None
@@ -370,22 +390,25 @@ def ece(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | Non
 
 
 def table(probabilities: Sequence[float], outcomes: Sequence[bool]) -> list[Bin]:
-    """Fill bins of equal width and drop empty ones, lowest first: a reliability diagram in numbers."""
+    """Sort probabilities into bins of equal width, lowest first, without empty bins.
+
+    It's a reliability diagram in numbers.
+    """
     numbers = [min(int(probability * BINS), BINS - 1) for probability in probabilities]
     groups = _grouped(numbers, probabilities, outcomes)
     bins = []
     for number in sorted(groups):
-        low = number / BINS
-        high = (number + 1) / BINS
+        low_edge = number / BINS
+        high_edge = (number + 1) / BINS
         count, confidence, relevant = groups[number]
-        bins.append(Bin(low, high, count=count, confidence=confidence, relevant=relevant))
+        bins.append(Bin(low_edge, high_edge, count=count, confidence=confidence, relevant=relevant))
     return bins
 
 
 def by_label(
     labels: Sequence[str], probabilities: Sequence[float], outcomes: Sequence[bool]
 ) -> list[LabelGroup]:
-    """Group the hits by label, the most confident label first."""
+    """Group hits by their label of confidence. The group with the highest mean confidence comes first."""
     groups = []
     for label, hits in _grouped(labels, probabilities, outcomes).items():
         count, confidence, relevant = hits
@@ -396,7 +419,7 @@ def by_label(
 def _grouped(
     keys: Sequence[Key], probabilities: Sequence[float], outcomes: Sequence[bool]
 ) -> dict[Key, tuple[int, float, float]]:
-    """For each key, compute the number of hits, their mean probability, and the true share."""
+    """For each key, compute the number of hits, their mean probability, and the share of true ones."""
     members = defaultdict[Key, list[tuple[float, bool]]](list)
     for key, probability, is_true in zip(keys, probabilities, outcomes, strict=True):
         members[key].append((probability, is_true))

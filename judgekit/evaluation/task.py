@@ -98,7 +98,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
     def configured_judge(
         self, gateway: Gateway, loaded: LoadedRubric, project: Path | None, request: JudgeRequest
     ) -> DocumentJudge:
-        """Build the configured judge."""
+        """Build the judge that the project configures."""
         config = configuration.load(project)
         settings = service.judge_settings(config, loaded, project, request)
         return DocumentJudge(gateway, settings, service.reply_cache(request))
@@ -120,7 +120,10 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         case: Case,
         state: JudgingState[Subject],
     ) -> None:
-        """Ask every tier, and note its opinion in the state; raises `UnaskedError` if none may be asked."""
+        """Ask every tier about a case, and note their opinions in the state.
+
+        Some tasks raise `UnaskedError` if no tier may be asked.
+        """
         del case
         await judge.run(state)
 
@@ -135,7 +138,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         usages = [call.usage for call in calls]
         cost_usd = _sum_costs([usage.cost_usd for usage in usages])
         latency_ms: int | None = turn.answer.latency_ms
-        # A cached reply was free this time, which says nothing about the next.
+        # A cached reply was free this time, which says nothing about the cost of the next reply.
         if any(usage.cost_source in ("cache", "mixed") for usage in usages):
             cost_usd = None
             latency_ms = None
@@ -160,7 +163,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         return [turn.answer]
 
     def count_calls(self, turn: ModelTurn[Opinion], settings: JudgeSettings) -> int:
-        """Count the calls a model needs for the case, whether or not the cache knows the answers."""
+        """Count the calls that a model needs for the case, as if no answer came from the cache."""
         questions = len(self.rubric.questions)
         kind = kind_of(turn.endpoint)
         if kind is WRITES:
@@ -168,7 +171,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         return 1 if kind is DECIDES else questions
 
     def find_failure(self, calls: Sequence[Answer[Any]]) -> str:
-        """Explain why no answer was readable: the first failed call's failure, if there is one."""
+        """Name the failure that left no answer readable: that of the first call that failed."""
         for call in calls:
             if call.failure:
                 return call.failure.kind
@@ -185,7 +188,10 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         """Return the words that a label may be."""
 
     def labels(self, case: Case) -> dict[str, str]:
-        """Return the label of the subject, as `WHOLE`, or of each candidate."""
+        """Return the label of the whole subject (under `WHOLE`), or the label of each candidate.
+
+        Raises `InputError` for a label that doesn't fit.
+        """
         label = case.right(self.mode)
         words = self.label_words(case)
         if label not in words:
@@ -197,9 +203,10 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         """Yield the document, the pair or each candidate; tiers in `apart` have no margin."""
 
     def score(self, case: Case, recorded: Recorded) -> float | None:
-        """Average a document's scores over the jury; None if too few of it could be read.
+        """Average a document's scores over a tier's models; None if too few of them could be read.
 
-        Raises `InputError` for a label that isn't a score on the rubric's scale.
+        Raises `InputError` for a label that isn't a score on the rubric's scale. Tasks other than that of
+        documents have no scores, so they always raise it.
         """
         del recorded
         raise case.wrong("label: expected words; a number is for a scored document")
@@ -244,14 +251,17 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
         return {part: opinion.outcome for part, opinion in evidence.items()}
 
     def samples(self, case: Case, apart: Collection[TierName] = ()) -> Iterator[Sample]:
-        """Yield a case's labelled parts with the tiers' evidence, without the margins of tiers in `apart`."""
+        """Yield the labelled parts of a case, with the evidence of its tiers.
+
+        A part is a candidate, or the whole document. The margins of the tiers in `apart` are left out.
+        """
         evidence_by_tier = {}
         for tier, recorded in by_tier(case).items():
             evidence_by_tier[tier] = self.evidence(case, recorded)
-        for part, label in self.labels(case).items():
-            voices = {tier: evidence[part] for tier, evidence in evidence_by_tier.items()}
+        for part_name, label in self.labels(case).items():
+            voices = {tier: evidence[part_name] for tier, evidence in evidence_by_tier.items()}
             yield Sample(
-                id=f"{case.id}/{part}" if part else case.id,
+                id=f"{case.id}/{part_name}" if part_name else case.id,
                 label=cast("Outcome", label),
                 voices=without_margins(voices, apart),
             )
@@ -268,10 +278,14 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
         rules_of_asked = replace(rules, tiers=tuple(evidence_by_tier))
         ends = {}
         asked_tiers = set[TierName]()
-        for part in next(iter(evidence_by_tier.values())):  # all tiers speak about the same parts
-            voices = {tier: evidence[part] for tier, evidence in evidence_by_tier.items()}
-            sample = Sample(part, "accept", without_margins(voices, apart))  # its label isn't used
-            ends[part], tiers = walk_tiers(sample, rules_of_asked)
+        for part_name in next(
+            iter(evidence_by_tier.values())
+        ):  # all tiers speak about the same parts
+            voices = {tier: evidence[part_name] for tier, evidence in evidence_by_tier.items()}
+            sample = Sample(
+                part_name, "accept", without_margins(voices, apart)
+            )  # its label isn't used
+            ends[part_name], tiers = walk_tiers(sample, rules_of_asked)
             asked_tiers.update(tiers)
         calls = sum(case.judges[tier].calls for tier in asked_tiers)
         return self.record_ends(case, ends, calls)
@@ -283,7 +297,10 @@ def gives_decisions(recorded: Recorded) -> bool:
 
 
 def join_answers(answers: Sequence[Recorded], settings: JudgeSettings, *, is_cut: bool) -> Recorded:
-    """Combine a tier's answers: its one model's, or those of its jury with their sums."""
+    """Combine the answers of a tier's models. Of a single model, it's that model's answer.
+
+    For a jury, tokens, calls and costs are added up.
+    """
     if len(answers) == 1:
         joined = answers[0]
     else:
@@ -309,8 +326,8 @@ def join_answers(answers: Sequence[Recorded], settings: JudgeSettings, *, is_cut
 
 
 def _sum_costs(amounts: Sequence[float | None]) -> float | None:
-    """Add up amounts; None if any is unknown."""
-    known = [amount for amount in amounts if amount is not None]
-    if len(known) < len(amounts):
+    """Add up amounts; None if any of them is unknown."""
+    known_amounts = [amount for amount in amounts if amount is not None]
+    if len(known_amounts) < len(amounts):
         return None
-    return sum(known)
+    return sum(known_amounts)

@@ -26,7 +26,10 @@ AnyTask: TypeAlias = "CaseTask[Any, Any, Any, Any]"
 
 
 def choose_task(rubric: Rubric, mode: ModeName, case: Case | None = None) -> AnyTask:
-    """Choose the task of a case under a rubric; without a case, that of most cases."""
+    """Choose the task of a case under a rubric.
+
+    Without a case, choose the task of the rubric's usual cases.
+    """
     if isinstance(rubric, CompareRubric):
         return PairTask(rubric, mode)
     if isinstance(rubric, SelectRubric):
@@ -51,7 +54,7 @@ def read_samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[
     samples: list[Sample] = []
     for case, apart in zip(cases, apart_by_case, strict=True):
         samples.extend(choose_task(rubric, mode, case).samples(case, apart))
-    if choose_task(rubric, mode).label_kind == "winner":  # there an improve is a tie, not a reject
+    if choose_task(rubric, mode).label_kind == "winner":  # in a pair, improve means a tie
         return samples
     if not is_binary(sample.label for sample in samples):
         return samples

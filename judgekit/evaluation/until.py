@@ -48,7 +48,7 @@ class Answer:
             self._count(self._waiting.pop(self.count))
 
     def _count(self, word: str) -> None:
-        """Count one more row, and note whether the condition is certain to hold, or not to, by now."""
+        """Count one more row, and note if the condition is now certain to hold, or certain not to."""
         number = self.condition.count_row(word)
         self._numbers.append(number)
         self._least += number.least
@@ -58,7 +58,7 @@ class Answer:
             return
         self._bets_for.add(number.least)
         self._bets_against.add(self.condition.largest - number.most)
-        if self._bets_for.is_refuted:  # so there are enough
+        if self._bets_for.is_refuted:  # the claim that the total stays too low
             self._found = self.condition.wants_enough
         elif self._bets_against.is_refuted:
             self._found = not self.condition.wants_enough
@@ -86,13 +86,15 @@ class Answer:
         return self.condition.holds(self._certain_totals, self.rows)
 
     def bounds(self) -> Totals:
-        """Bound the total of all rows with 95 % confidence; it's exact once all count."""
+        """Bound the total of all rows with 95 % confidence. Once all rows are counted, the total is exact."""
         if self.is_complete:
             return self._certain_totals
         largest = self.condition.largest
         least = least_total([number.least for number in self._numbers], self.rows, largest)
-        rest = [largest - number.most for number in self._numbers]
-        return Totals(least, largest * self.rows - least_total(rest, self.rows, largest))
+        missing_to_largest = [largest - number.most for number in self._numbers]
+        return Totals(
+            least, largest * self.rows - least_total(missing_to_largest, self.rows, largest)
+        )
 
     def describe(self) -> str:
         """Report whether the condition holds, how sure that is, and after how many rows."""
