@@ -25,10 +25,10 @@ _PHRASE_WORDS: tuple[int, ...] = (12, 15, 18, 21, 24)
 
 
 def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
-    """Yield secrets of tables, cookies, recovery codes, manifests, web keys and seed phrases.
+    """Yield the secrets in tables, cookies, recovery codes, Kubernetes manifests, web keys and seed phrases.
 
-    `lower` is the text in lower case. Tables, cookies and codes are only looked for in `lines`: the spans of
-    the lines with a word such as "password", and those after them.
+    `lower` is the text in lower case. `lines` are the spans of lines with a word such as "password", and of
+    the lines after them. Tables, cookies and recovery codes are only looked for there.
     """
     for start, end in lines:
         yield from _find_in_rows(lower, start, end)
@@ -49,7 +49,7 @@ def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
 
 
 def _find_in_rows(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
-    """Yield the secrets of tables whose first row is a line between `start` and `end`."""
+    """Yield the secrets in tables that begin with a line between `start` and `end`."""
     at = start
     while at < end:
         stop = line_end(lower, at)
@@ -68,41 +68,46 @@ def _find_in_rows(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
 
 
 def _has_head_cell(line: str) -> bool:
-    """Whether a cell of a line contains a name for passwords."""
+    """Whether a line, taken as a row of a table, has a cell with a name for passwords in it."""
     # The pattern expects a separator before each cell; the first cell may have none.
     return bool(PATTERNS["marked_head_cell"].search(f"|{line}"))
 
 
 def _cookies(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
-    """Yield the values with letters and digits in cookie headers, and in curl's options for cookies."""
-    for header in PATTERNS["cookies"].finditer(lower, start, end):
-        for cookie in PATTERNS["cookie"].finditer(lower, *header.span("all")):
+    """Yield the values in cookie headers and in curl's `-b` options that have both letters and digits."""
+    for cookie_header in PATTERNS["cookies"].finditer(lower, start, end):
+        for cookie in PATTERNS["cookie"].finditer(lower, *cookie_header.span("all")):
             value = cookie[1]
             if is_mixed(value):
                 yield SecretMatch(*cookie.span(1), "cookie")
 
 
 def _recovery_codes(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
-    """Yield the codes with a digit that are listed, one a line, below a head such as "Recovery codes:"."""
-    for head in PATTERNS["codes"].finditer(lower, start, end):
-        at = head.end()
-        while line := PATTERNS["code_line"].match(lower, at):
-            code = line[1]
+    """Yield the codes below a heading such as "Recovery codes:", where they're listed one a line.
+
+    A code without a digit isn't yielded, since it may be a word.
+    """
+    for heading in PATTERNS["codes"].finditer(lower, start, end):
+        at = heading.end()
+        while code_line := PATTERNS["code_line"].match(lower, at):
+            code = code_line[1]
             if any(map(str.isdigit, code)):
-                yield SecretMatch(*line.span(1), "recovery code")
-            at = line.end()
+                yield SecretMatch(*code_line.span(1), "recovery code")
+            at = code_line.end()
 
 
 def _phrases(lower: str) -> Iterator[SecretMatch]:
-    """Yield the seed phrases of wallets: words behind a name such as "mnemonic", or alone on a line.
+    """Yield the seed phrases of wallets, which are a fixed number of common words.
 
-    Without a name, only the numbers of words that wallets use count, and few of the words may be inflected.
+    They stand behind a name such as "mnemonic", or alone on a line. Alone, they must be as many words as
+    wallets use, and at most a sixth of the words may be inflected, as many words of a sentence are.
     """
-    # A pattern, the numbers of words it may have, and the largest share of inflected ones.
+    # Each search is a pattern, the possible numbers of words, and the largest share of inflected words.
     searches = [("lone_phrase", _PHRASE_WORDS, 1 / 6)]
     if any(map(lower.__contains__, _PHRASE_NAMES)):
         searches.append(("named_phrase", (*_PHRASE_WORDS, 11, 13, 25), 1))
-    # Each line starts behind a break, which `re` finds faster than the beginning of one.
+    # The patterns search for a line break and the line behind it, which is faster than searching for the
+    # beginning of a line. So the first line needs a break in front, too.
     lines = f"\n{lower}"
     for pattern, counts, largest_share in searches:
         for match in PATTERNS[pattern].finditer(lines):
@@ -113,14 +118,18 @@ def _phrases(lower: str) -> Iterator[SecretMatch]:
             is_prose = bool(PATTERNS["prose"].search(" ".join(words)))
             if len(inflected) <= largest_share * len(words) and not is_prose:
                 start, end = match.span("value")
-                yield SecretMatch(start - 1, end - 1, PHRASE)  # without the break added in front
+                # Positions in `lower` are lower by one than in `lines`, with the break added in front.
+                yield SecretMatch(start - 1, end - 1, PHRASE)
 
 
 _JWK_REACH = 12_000  # characters around a key's kind that are searched for its members
 
 
 def _jwk_members(lower: str) -> Iterator[SecretMatch]:
-    """Yield the private members of JSON web keys, which stand near the member `kty`, the key's type."""
+    """Yield the private members of JSON web keys.
+
+    A key is found by its member `kty` (the type), and its other members are searched around that.
+    """
     at = 0
     while key_type := PATTERNS["jwk"].search(lower, at):
         start = max(at, key_type.start() - _JWK_REACH)
@@ -131,7 +140,7 @@ def _jwk_members(lower: str) -> Iterator[SecretMatch]:
 
 
 def _manifests(lower: str) -> Iterator[SecretMatch]:
-    """Yield the values in the data of Kubernetes secrets, in YAML and in JSON."""
+    """Yield the values in the manifests of Kubernetes secrets, in YAML or JSON: those below `data`."""
     separator = "---"  # between the documents of a YAML file
     start = 0
     for document in re.split(f"(?m:^){separator}", lower):
@@ -146,13 +155,15 @@ def _manifests(lower: str) -> Iterator[SecretMatch]:
 
 
 def _find_yaml_data(document: str) -> Iterator[Span]:
-    """Yield the spans of the values below each `data:` of a YAML document in lower case."""
+    """Yield the span of each value below a `data:` in a YAML document, which is in lower case."""
     for data in PATTERNS["data"].finditer(document):
         data_indent = len(data[1])
         at = data.end()
         while entry := PATTERNS["entry"].match(document, at):
             entry_indent = len(entry[1])
-            if entry_indent <= data_indent:  # the line is not below `data:` any more
+            if (
+                entry_indent <= data_indent
+            ):  # this line isn't indented, so it isn't below `data:` any more
                 break
             yield entry.span(2)
             at = entry.end()

@@ -43,7 +43,10 @@ _STRUCK = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
 
 
 def plain(text: str) -> str:
-    """Rewrite words that imitate plain ones in plain letters, and drop strokes through letters."""
+    """Rewrite disguised words in plain letters, such as Latin words written with Cyrillic lookalikes.
+
+    Strokes through letters are dropped, too.
+    """
     if text.isascii():
         return text
     text = _FOREIGN_WORD.sub(lambda match: _plain_word(match[0]), text)
@@ -58,16 +61,17 @@ def skeleton(text: str) -> str:
 
 
 def folded(text: str) -> str:
-    """Replace letters, blanks, dashes and quotes by their ASCII lookalikes, and marks over letters by NUL.
+    """Replace letters, blanks, dashes and quotes by the ASCII characters that they look like.
 
-    The length stays, and so do all positions.
+    Marks over letters and invisible characters become NUL. Each character gives exactly one, so all positions
+    stay the same.
     """
     return _NOT_ASCII.sub(lambda match: "".join(map(_fold, match[0])), text)
 
 
 @functools.lru_cache(4096)
 def _strip_style(char: str) -> str:
-    """Return the ASCII letter or digit behind a bold, circled or full-width one; others stay."""
+    """Return the plain ASCII letter or digit for a bold, circled or full-width one; others stay."""
     plain = unicodedata.normalize("NFKC", char)
     if len(plain) == 1 and plain.isascii() and plain.isalnum():
         return plain
@@ -76,24 +80,31 @@ def _strip_style(char: str) -> str:
 
 @functools.lru_cache(4096)
 def _fold(char: str) -> str:
-    """Return the ASCII character that a character resembles, NUL for a mark, or else the character itself."""
+    """Return the ASCII character that a character looks like, or NUL for a mark or an invisible character.
+
+    A character that looks like none is returned itself.
+    """
     if char.isascii():
         return char
     category = unicodedata.category(char)
     if category in _CATEGORIES:
         return _CATEGORIES[category]
-    parts = unicodedata.normalize("NFKD", char)
-    base = parts[0]
-    marks = parts[1:]
+    decomposed = unicodedata.normalize("NFKD", char)
+    base = decomposed[0]
+    marks = decomposed[1:]
     letter = base.translate(_SKELETON).translate(_PUNCTUATION)
-    # With anything but accents behind the letter, it would be more than one character (as in a ligature).
+    # A character may decompose to a letter and accents, which are dropped. If it decomposes to more letters
+    # (a ligature), it stays, because one character mustn't become several.
     if letter.isascii() and all(map(unicodedata.combining, marks)):
         return letter
     return char
 
 
 def _plain_word(word: str) -> str:
-    """Return the plain Latin word that a word imitates, or the word, at most without its styles."""
+    """Return the plain Latin word that a word imitates.
+
+    If it imitates none, the word is returned as it is, or only without its bold, circled or similar styles.
+    """
     unstyled = "".join(map(_strip_style, word))
     if _count_styled_letters(word, unstyled) >= _STYLED_LEAST:
         word = unstyled
@@ -103,9 +114,10 @@ def _plain_word(word: str) -> str:
     latin = word.translate(_CYRILLIC | _ARMENIAN)
     if latin.isascii():
         has_latin_letter = any(char.isascii() and char.isalpha() for char in word)
-        # Without one it's a word of its own script, even if all its letters have a Latin lookalike.
+        # Without a Latin letter, the word is from its own script, even if all its letters look like Latin.
         return latin if has_latin_letter else word
-    # Symbols combine Greek letters with Latin ones: only a word in small letters is an imitation.
+    # Formulas combine Greek and Latin letters, too. So only a longer word in small letters, perhaps with a
+    # capital at its beginning, counts as an imitation.
     latin_part = "".join(char for char in latin if char.isascii())
     is_in_small_letters = re.fullmatch("[A-Za-z]?[a-z]+", latin_part)
     with_greek = latin.translate(_GREEK)
@@ -115,7 +127,7 @@ def _plain_word(word: str) -> str:
 
 
 def _count_styled_letters(word: str, unstyled: str) -> int:
-    """Count the letters of a word that differ from the same word without styles."""
+    """Count the letters of a word that have a style, so that they differ from the word in `unstyled`."""
     count = 0
     for char, letter in zip(word, unstyled, strict=True):
         if char != letter and letter.isalpha():

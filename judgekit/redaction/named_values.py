@@ -50,47 +50,51 @@ def strength_of(name: str) -> str:
             words.pop()
     if not words or not _PUBLIC.isdisjoint(words):
         return ""
-    last = words[-1].rstrip(_DIGITS)
+    last_word = words[-1].rstrip(_DIGITS)
     if PATTERNS["strong"].search("".join(words).rstrip(_DIGITS)):
         return "strong"
     last_two = "".join(words[-2:])
-    if last in _SHORT or last_two in _SHORT:
+    if last_word in _SHORT or last_two in _SHORT:
         return "short"
     last_three = "".join(words[-3:]).rstrip(_DIGITS)
     if PATTERNS["secret"].search(last_three):
         return "secret"
-    weak = PATTERNS["weak"].search(last_three)
-    if weak and (last == weak[0] or last.endswith(("key", "auth"))):
+    weak_match = PATTERNS["weak"].search(last_three)
+    if weak_match and (last_word == weak_match[0] or last_word.endswith(("key", "auth"))):
         return "weak"
     return ""
 
 
 def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
-    """Return the value that a match found behind a name, or None if it isn't a secret.
+    """Return the secret that stands behind a name, as in `password = "…"`; None if the value is no secret.
 
-    The match was made in the lower-case text; `text` has the original letters.
+    `match` found the name and the value in the text in lower case. `text` has the original letters, at the
+    same positions.
     """
     strength = strength_of(_read_name(text, match))
     if not strength:
         return None
-    start, end = match.span("value")
-    is_quoted = text[start] in "\"'`("
+    value_start, value_end = match.span("value")
+    is_quoted = text[value_start] in "\"'`("
     if is_quoted:
-        start += 1
-        value = text[start : end - 1]
+        value_start += 1
+        value = text[value_start : value_end - 1]
         scheme = PATTERNS["scheme"].match(value)
         if scheme:  # `Bearer`, `Basic`
-            start += scheme.end()
+            value_start += scheme.end()
             value = value[scheme.end() :]
     else:
-        value = text[start:end].rstrip(".,:")
+        value = text[value_start:value_end].rstrip(".,:")
     is_password = strength in ("strong", "short")
     if is_password and not is_quoted and is_reference(value):
         return None
     is_passphrase = is_quoted and _is_passphrase(match, value, is_password=is_password)
     if not is_passphrase and not is_generated(value):
         is_name_of_setting = is_password and value.isupper() and not value.isalnum()
-        is_raw = text[start - 2 : start - 1] in ("r", "R")  # the letter before the quote
+        is_raw = text[value_start - 2 : value_start - 1] in (
+            "r",
+            "R",
+        )  # the letter before the quote
         if is_name_of_setting or _is_stand_in(
             value, is_quoted_password=is_quoted and is_password, is_raw=is_raw
         ):
@@ -106,14 +110,17 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
         kind = "password"
     else:
         kind = {"key": "key", "secret": "secret"}.get(match["core"], "token")
-    end = start + len(value)
+    value_end = value_start + len(value)
     if not is_quoted:
-        end = _end_of_setting(text, match, end)
-    return SecretMatch(start, end, kind)
+        value_end = _end_of_setting(text, match, value_end)
+    return SecretMatch(value_start, value_end, kind)
 
 
 def _is_stand_in(value: str, *, is_quoted_password: bool, is_raw: bool) -> bool:
-    """Whether a value only stands in for a secret: a placeholder, a reference, or a regular expression."""
+    """Whether a value isn't a secret itself but stands for one.
+
+    It may be a placeholder, a reference such as a variable, or a regular expression.
+    """
     is_sentence = any(map(str.isspace, value))
     if is_quoted_password and not is_sentence:
         # Nearly any word may be a password: only what clearly isn't one is left out.
@@ -123,38 +130,42 @@ def _is_stand_in(value: str, *, is_quoted_password: bool, is_raw: bool) -> bool:
 
 
 def _read_name(text: str, match: re.Match[str]) -> str:
-    """Return the whole name before a value, with the word before it: `API key` gives `API_key`.
+    """Return the whole name before a value, such as `db_password_2`.
 
-    The match only has the name's `core`, such as "key", and its `tail`, such as "_id".
+    `match` only has the name's `core`, such as "password", and its `tail`, such as "_2". A separate word
+    before it belongs to the name, too: `API key` gives `API_key`.
     """
-    core = match.start("core")
-    search_start = max(0, core - _LONGEST_NAME)
-    before = cast("re.Match[str]", PATTERNS["before"].search(text, search_start, core))[0]
-    if not before:
-        two_words = PATTERNS["two_words"].search(text, max(0, core - _LONGEST_WORD_BEFORE), core)
+    core_start = match.start("core")
+    search_start = max(0, core_start - _LONGEST_NAME)
+    name_start = cast("re.Match[str]", PATTERNS["before"].search(text, search_start, core_start))[0]
+    if not name_start:
+        two_words = PATTERNS["two_words"].search(
+            text, max(0, core_start - _LONGEST_WORD_BEFORE), core_start
+        )
         if two_words:
-            before = f"{two_words[1]}_"
-    return before + text[core : match.end("tail")]
+            name_start = f"{two_words[1]}_"
+    return name_start + text[core_start : match.end("tail")]
 
 
 def _is_passphrase(match: re.Match[str], value: str, *, is_password: bool) -> bool:
-    """Whether a quoted value is several words that people choose as a password or a secret."""
+    """Whether a quoted value is a passphrase: several words, as people choose them for a password."""
     if is_password and PATTERNS["passphrase"].match(value):
         return True
     return _is_hyphened_phrase(match, value)
 
 
 def _is_hyphened_phrase(match: re.Match[str], value: str) -> bool:
-    """Whether a value is hyphenated words under the name of a secret: `maple-river-candle-orbit`."""
+    """Whether a value is words with hyphens, like `maple-river-candle-orbit`, under the name of a secret."""
     if not value.islower() or "-" not in value or " " in value:
         return False
     return is_phrase(value) and bool(PATTERNS["secret_name"].search(match["core"] + match["tail"]))
 
 
 def _end_of_setting(text: str, match: re.Match[str], end: int) -> int:
-    """Find the end of a value without quotes, given the end of its first part.
+    """Find the end of a value without quotes.
 
-    Alone in its line, as in a settings file, a value goes on to the line's end. Otherwise `end` is right.
+    `end` is the end of what the pattern took for the value. In a line that only sets this value, as in a
+    settings file, the value goes on to the next blank.
     """
     if PATTERNS["setting"].fullmatch(_read_line_before(text, match.start())):
         remainder = PATTERNS["to_blank"].match(text, end)
@@ -164,14 +175,17 @@ def _end_of_setting(text: str, match: re.Match[str], end: int) -> int:
 
 
 def _read_line_before(text: str, at: int) -> str:
-    """Return the text before a position on its line, at most its last 120 characters."""
+    """Return the part of a line that's before a position, but at most 120 characters."""
     earliest = max(0, at - 2 * _LONGEST_NAME)
     line_break = text.rfind("\n", earliest, at)
     return text[max(earliest, line_break + 1) : at]
 
 
 def _quoted_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
-    """Whether a value in quotes is a secret; the stronger its name, the less it must look like one."""
+    """Whether a value in quotes is a secret.
+
+    The more surely its name is a secret's (`strength`), the less the value must look like a secret.
+    """
     if strength == "strong":
         is_path = value.startswith("/")
         return not is_path or is_mixed(value)
@@ -181,7 +195,7 @@ def _quoted_secret(text: str, match: re.Match[str], value: str, strength: str) -
     if strength == "weak":
         if is_weak_secret(value):
             return True
-        # A hex value may be a hash, unless the line speaks of encryption.
+        # A hexadecimal value may be a mere hash. It's a key only if the line has a word about encryption.
         line = _read_line_before(text, match.start())
         return bool(PATTERNS["hex_key"].match(value) and PATTERNS["secretive"].search(line))
     looks_random = is_mixed(value) or is_generated(value)
@@ -191,7 +205,10 @@ def _quoted_secret(text: str, match: re.Match[str], value: str, strength: str) -
 
 
 def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
-    """Whether a value without quotes is a secret: in code it's usually a name."""
+    """Whether a value without quotes is a secret. In code, such a value is usually a name.
+
+    The more surely its name is a secret's (`strength`), the less the value must look like a secret.
+    """
     is_behind_colon = text[match.start() - 1 : match.start()] == ":"
     if is_behind_colon or is_code(value) or PATTERNS["choice"].match(value):
         return False
@@ -200,7 +217,7 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
         return False
     if strength == "weak":
         return is_weak_secret(value)
-    # Name and value are all that their line has, as in a file of settings.
+    # Whether the line has only the name and the value, as in a settings file.
     before = _read_line_before(text, match.start())
     is_last = bool(PATTERNS["end_of_setting"].match(text, match.end()))
     is_alone = is_last and bool(PATTERNS["setting"].fullmatch(before))
@@ -209,7 +226,7 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
     core = text[match.start("core") : match.end("core")]
     if strength == "short" and value.isdigit() and core == "PIN":
         return True
-    if is_snake_case(value):  # a variable, except as a setting's value
+    if is_snake_case(value):  # it's a variable, unless the line is a setting
         has_no_gap = match.end("operator") == match.start("value")
         is_setting = match["operator"] == ":" or has_no_gap
         if not (is_setting and is_alone and is_mixed(value)):
@@ -225,20 +242,24 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
 
 
 def _is_secret_token(text: str, match: re.Match[str], value: str, *, is_alone: bool) -> bool:
-    """Whether an unquoted value under a name like `secret` or `token` is one."""
+    """Whether a value without quotes, under a name such as `secret` or `token`, is a secret.
+
+    `is_alone` tells whether the line has only the name and the value. Then a shorter value may do.
+    """
     if is_snake_case(value):
         return False
     name = text[match.start("core") : match.end("tail")]
     if is_alone and match["core"] == "secret" and name.isupper():
         return len(value) >= LEAST_TOKEN
-    least = LEAST_TOKEN if is_alone and is_strange(value) else LEAST_BARE_TOKEN
-    return len(value) >= least and (is_mixed(value) or is_generated(value))
+    least_length = LEAST_TOKEN if is_alone and is_strange(value) else LEAST_BARE_TOKEN
+    return len(value) >= least_length and (is_mixed(value) or is_generated(value))
 
 
 def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
-    """Whether a name and its value stand as in a settings file, where even a plain word is a password.
+    """Whether a name and its value look like a setting in a file, where even a plain word is a password.
 
-    That's `DB_PASSWORD=x`, `Pwd=x;`, and alone in their line `password: x` or, in a section, `passwd = x`.
+    Settings are `DB_PASSWORD=x` and `Pwd=x;` anywhere. Alone in their line, `password: x` is one, and so is
+    `passwd = x` below the head of a section.
     """
     operator = match["operator"]
     gap = text[match.end("operator") : match.start("value")]

@@ -19,7 +19,7 @@ _LINE_PREFIX = " \t>#*|/\\+-\"';:.,0123456789"
 
 
 def private_keys(text: str, lower: str) -> Iterator[Span]:
-    """Yield the spans of private keys; a key with prose inside yields the parts before and after it."""
+    """Yield the spans of private keys. If there's prose inside a key, the parts around it are yielded."""
     if "begin" in lower or "private-lines" in lower:
         yield from _keys_with_header(text, lower)
     if "private" in lower:
@@ -42,15 +42,16 @@ def _keys_with_header(text: str, lower: str) -> Iterator[Span]:
 
 
 def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Iterator[Span]:
-    """Yield the span from `start` to `end` and the pieces behind it.
+    """Yield the span from `start` to `end`, and the spans of the `pieces` that follow it.
 
-    Spans with only line prefixes, or a few header fields, between them are joined.
+    If there's only the beginning of a line between two spans, such as `> ` or `# `, or a few header fields,
+    they're joined to one.
     """
     for first, last in pieces:
-        between = text[end:first]
-        is_prefix = PATTERNS["between"].fullmatch(between) or PATTERNS["short_fields"].fullmatch(
-            between
-        )
+        text_between = text[end:first]
+        is_prefix = PATTERNS["between"].fullmatch(text_between) or PATTERNS[
+            "short_fields"
+        ].fullmatch(text_between)
         if not is_prefix:
             yield start, end
             start = first
@@ -85,7 +86,10 @@ def _may_be_key(text: str) -> bool:
 
 
 def _find_line_break(text: str, start: int) -> Span:
-    """Return the end of a line and the start of the next one; the break may be an escape or `<br>`."""
+    r"""Return the end of a line and the start of the next one: the span of the line break.
+
+    The break may also be an escape such as `\n`, or `<br>`. On the last line, both are the text's end.
+    """
     line_break = PATTERNS["break"].search(text, start)
     if line_break:
         return line_break.span()
@@ -93,10 +97,10 @@ def _find_line_break(text: str, start: int) -> Span:
 
 
 def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], int]:
-    """Return the spans of a key behind its header, and the position to search on from.
+    """Find the parts of a key behind its header, which ends at `start`; its line ends at `line_end`.
 
-    The key goes on to its end marker, the next header, or until too many lines have no key in them.
-    `line_end` is the end of the header's line.
+    Returns the spans of the parts, and the position from which to search for the next header. The key ends
+    with its end marker, with the next header, or when too many lines don't look like a key's.
     """
     pieces: list[Span] = []
     other_lines = 0
@@ -110,7 +114,9 @@ def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], in
         end_marker = PATTERNS["end"].search(text, at, last)
         if end_marker:
             last = end_marker.start()
-        line = text[at:last]  # the character before it may be the letter of an escaped line break
+        line = text[
+            at:last
+        ]  # cut out, since the character before it may be the `n` of an escaped break
         is_field = bool(PATTERNS["field"].match(line))
         spans = _find_key_spans(line, is_field=is_field)
         pieces += [(at + span_start, at + span_end) for span_start, span_end in spans]
@@ -134,29 +140,33 @@ def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], in
 
 
 def _find_key_spans(line: str, *, is_field: bool) -> list[Span]:
-    """Return the spans of a line that look like a key's; in a header field only long ones count."""
+    """Return the spans in a line that look like parts of a key.
+
+    In a header field, such as `Comment: …`, there are only some if one of them is long.
+    """
     spans = [match.span() for match in PATTERNS["material"].finditer(line)]
     if is_field:
         is_any_long = any(last - first >= _LEAST_IN_FIELD for first, last in spans)
         return spans if is_any_long else []
     if spans:
         return spans
-    # The key may have been written with blanks in between.
+    # The key may have been written with blanks between its characters or groups of them.
     for match in PATTERNS["spaced"].finditer(line):
         letters = match[0].replace(" ", "")
-        small = sum(map(str.islower, letters))
-        others = len(letters) - small
+        small_letters = sum(map(str.islower, letters))
+        other_characters = len(letters) - small_letters
         has_digit = any(map(str.isdigit, letters))
         # In a key, unlike in a sentence, many characters are digits or capitals.
-        if small and has_digit and others * 10 >= len(letters) * 4:
+        if small_letters and has_digit and other_characters * 10 >= len(letters) * 4:
             spans.append(match.span())
     return spans
 
 
 def _find_last_line(text: str, start: int, end: int) -> list[Span]:
-    """Return the span of a key's short last line in a list, or an empty list if there's none.
+    """Find the short last line of a key, between the rest of the key and its end marker.
 
-    It's right before `end`, the start of the end marker, with only line prefixes between it and `start`.
+    `start` is the end of the rest of the key, and `end` the start of the marker. Returns a list with the
+    line's span, or an empty list if there's no such line.
     """
     last_line = PATTERNS["last"].search(text, max(start, end - 60), end)
     if last_line and PATTERNS["between"].fullmatch(text, start, last_line.start()):

@@ -49,8 +49,8 @@ def redact(text: str) -> Redacted:
         return Redacted("", 0)
     text = visible(text)
     secrets = 0
-    for _ in range(_PASSES):  # a replaced secret may have hidden another
-        # Longer ones first where several begin at the same character.
+    for _ in range(_PASSES):  # once a secret is replaced, another one next to it may be found
+        # If several secrets begin at the same character, the longest comes first.
         matches = sorted(_find_nested(text, DEPTH), key=lambda match: (match.start, -match.end))
         text, count = _replace(text, matches)
         if not count:
@@ -60,20 +60,23 @@ def redact(text: str) -> Redacted:
 
 
 def _replace(text: str, matches: Sequence[SecretMatch]) -> tuple[str, int]:
-    """Replace secrets, sorted by their start, with marks. Returns the new text and the number of marks."""
+    """Replace the secrets in a text with marks. Returns the new text and the number of marks.
+
+    `matches` are sorted by their start. Secrets that overlap get one mark.
+    """
     parts: list[str] = []
     count = 0
-    done = 0  # everything before this position has been copied or replaced
+    copied_end = 0  # everything before this position has been copied or replaced
     for start, end, kind in matches:
-        overlaps_previous = start < done
+        overlaps_previous = start < copied_end
         if not overlaps_previous:  # otherwise the previous mark covers this one, too
-            parts.append(text[done:start])
+            parts.append(text[copied_end:start])
             parts.append(f"{MARK}{kind}]")
             count += 1
         # Keep the line breaks inside the secret, so that later lines keep their numbers.
-        parts.append("\n" * text.count("\n", max(done, start), end))
-        done = max(done, end)
-    parts.append(text[done:])
+        parts.append("\n" * text.count("\n", max(copied_end, start), end))
+        copied_end = max(copied_end, end)
+    parts.append(text[copied_end:])
     return "".join(parts), count
 
 
@@ -88,7 +91,8 @@ def _find_nested(text: str, depth: int) -> Iterator[SecretMatch]:
         text = folded(text)
     inner_views: Iterator[View] = iter(())
     if "\0" in text:
-        # NUL may separate any two letters, so search the text without it instead, at the same depth.
+        # NUL stands for a mark over a letter or an invisible character, between any two letters. Search the
+        # text without NULs instead. That isn't a layer of encoding, so the depth stays the same.
         removals = [(*match.span(), "") for match in re.finditer("\0+", text)]
         inner_views = iter([_make_view(text, 0, len(text), removals)])
     else:
@@ -99,26 +103,31 @@ def _find_nested(text: str, depth: int) -> Iterator[SecretMatch]:
     for view in inner_views:
         for match in _find_nested(view.text, depth):
             start, _ = view.place(match.start)
-            _, end = view.place(match.end - 1)
+            _, end = view.place(match.end - 1)  # the last character's end, since `end` is behind it
             yield match._replace(start=start, end=end)
 
 
 def words(text: str) -> str:
-    """Return a text with its secrets replaced, without their number."""
+    """Return a text with its secrets replaced: `redact` for callers that don't need the number."""
     return redact(text).text
 
 
 def without_secrets(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Return a copy of a JSON value with the secrets in its texts replaced, or the value itself if it has none."""
+    """Replace the secrets in all texts of a JSON value.
+
+    Returns a copy, or `value` itself if its texts have no secrets. The keys of objects aren't searched.
+    """
     texts = []
-    waiting = [value]
-    for item in waiting:  # grows inside the loop, until all nested values have been visited
+    unvisited_values = [value]
+    for (
+        item
+    ) in unvisited_values:  # grows inside the loop, until all nested values have been visited
         if isinstance(item, str):
             texts.append(item)
         elif isinstance(item, dict):
-            waiting += item.values()
+            unvisited_values += item.values()
         elif isinstance(item, list | tuple):
-            waiting += item
+            unvisited_values += item
     # One search over all texts is faster than one for each.
     if redact("\n\n".join(texts)).secrets:
         return _redact_texts(value)
@@ -126,7 +135,7 @@ def without_secrets(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
 
 
 def _redact_texts(value: Any) -> Any:  # noqa: ANN401 - as above
-    """Copy a JSON value and replace the secrets in its texts; the keys of objects stay."""
+    """Return a copy of a JSON value with the secrets in its texts replaced. The keys of objects stay."""
     if isinstance(value, str):
         return redact(value).text
     if isinstance(value, dict):
@@ -188,18 +197,21 @@ class View(NamedTuple):
     pieces: Sequence[tuple[int, int, bool]]
 
     def place(self, at: int) -> tuple[int, int]:
-        """Return the span in the text that one character of the view comes from."""
+        """Return the span in the original text that the view's character at position `at` comes from."""
         number = bisect.bisect_right(self.starts, at) - 1
         start, end, is_unchanged = self.pieces[number]
         if is_unchanged:
             position = start + at - self.starts[number]
             return (position, position + 1)
-        # Characters of a decoded piece have no place of their own: the whole piece counts.
+        # A character of a decoded piece has no position of its own in the text, so return the whole piece.
         return (start, end)
 
 
 def views(text: str) -> Iterator[View]:
-    """Yield a readable view of each part of a text that is encoded, escaped, joined or broken over lines."""
+    """Yield a readable view of each part of a text in which a secret could be hidden.
+
+    Such parts are encoded or escaped, joined by code from a list of literals, or broken over lines.
+    """
     from judgekit.redaction.secret_rules import PATTERNS  # noqa: PLC0415 - compiles its patterns
 
     for start, end, escapes in _find_windows(text, PATTERNS["escaped"]):
@@ -218,27 +230,31 @@ def views(text: str) -> Iterator[View]:
     yield from _find_dumps(text)
     for encoding in _list_encodings(text):
         for match in PATTERNS[encoding].finditer(text):
-            plain = _decoded(match[0], encoding)
-            if plain:
-                yield View(text=plain, starts=(0,), pieces=((*match.span(), False),))
+            decoded_text = _decoded(match[0], encoding)
+            if decoded_text:
+                yield View(text=decoded_text, starts=(0,), pieces=((*match.span(), False),))
 
 
 def _list_encodings(text: str) -> Iterator[str]:
-    """Yield the encodings that a text may have parts in, judging by its longest word and its digits."""
-    longest = max(map(len, text.split()), default=0)
-    if longest >= _SHORTEST_ENCODED:
+    """Yield the names of the encodings that parts of a text may have.
+
+    Without a long word there's no Base64 or Base32, and without many digits no encoding in numbers.
+    """
+    longest_word = max(map(len, text.split()), default=0)
+    if longest_word >= _SHORTEST_ENCODED:
         yield from ("base64", "base32")
-    digits = sum(map(text.count, string.digits))  # faster than looking at each character
-    if digits >= _LEAST_DIGITS:
+    digit_count = sum(map(text.count, string.digits))  # faster than looking at each character
+    if digit_count >= _LEAST_DIGITS:
         yield from ("hex", "hex_lines", "dump", "numbers", "pairs")
 
 
 def _find_windows(
     text: str, pattern: re.Pattern[str]
 ) -> Iterator[tuple[int, int, list[re.Match[str]]]]:
-    """Yield each group of neighbouring matches, with the start and end of the lines around it.
+    """Group the matches of a pattern that are near each other, and yield each group with its window.
 
-    These are the lines with matches, one before and one after. Two groups have a line or more between them.
+    A window is the start and the end of the lines with the matches, and of one line before and after these.
+    If more lines than that are between two matches, they're in different groups.
     """
     start = 0
     end = 0
@@ -261,7 +277,7 @@ def _find_windows(
 
 
 def _end_of_next_line(text: str, at: int) -> int:
-    """Return the end of the line after the one with a position, or of the text if there is none."""
+    """Return the end of the line after the one with position `at`, or the text's end if there's none."""
     end = text.find("\n", at)
     if end >= 0:
         end = text.find("\n", end + 1)
@@ -269,29 +285,35 @@ def _end_of_next_line(text: str, at: int) -> int:
 
 
 def _make_view(text: str, start: int, end: int, changes: list[tuple[int, int, str]]) -> View:
-    """View a text from `start` to `end` with changes made: each a start, an end and the new words."""
-    texts: list[str] = []
+    """Make a view of a text from `start` to `end`, with some parts replaced.
+
+    Each change is the start and the end of a part, and its new text.
+    """
+    piece_texts: list[str] = []
     pieces: list[tuple[int, int, bool]] = []
-    done = start
+    copied_end = start
     for change_start, change_end, new_text in changes:
-        texts += [text[done:change_start], new_text]
-        pieces += [(done, change_start, True), (change_start, change_end, False)]
-        done = change_end
-    texts.append(text[done:end])
-    pieces.append((done, end, True))
+        piece_texts += [text[copied_end:change_start], new_text]
+        pieces += [(copied_end, change_start, True), (change_start, change_end, False)]
+        copied_end = change_end
+    piece_texts.append(text[copied_end:end])
+    pieces.append((copied_end, end, True))
     starts: list[int] = []
     kept_pieces = []
     length = 0
-    for piece_text, piece in zip(texts, pieces, strict=True):
+    for piece_text, piece in zip(piece_texts, pieces, strict=True):
         if piece_text:  # no character of the view comes from an empty piece
             starts.append(length)
             kept_pieces.append(piece)
             length += len(piece_text)
-    return View("".join(texts), starts, kept_pieces)
+    return View("".join(piece_texts), starts, kept_pieces)
 
 
 def _unescape(escape: str) -> str:
-    r"""Decode an escape such as `%41`, `&#65;`, `=41` or `\x41`; "" if it only joins two literals or lines."""
+    r"""Decode an escape such as `%41`, `&#65;`, `=41` or `\x41`.
+
+    "" for the text between two joined literals, such as `" + "`, and for an escaped line break.
+    """
     mark = escape[0]
     code = escape[1:]
     if mark == "%":
@@ -314,12 +336,15 @@ def _unescape(escape: str) -> str:
 
 
 def _decode_text(data: bytes) -> str:
-    """Decode bytes as UTF-8; invalid ones become a mark that isn't a letter."""
+    """Decode bytes as UTF-8. Invalid bytes become U+FFFD, which isn't a letter."""
     return data.decode("utf-8", "replace")
 
 
 def _find_dumps(text: str) -> Iterator[View]:
-    """Yield a view of each dump, such as `xxd` and `hexdump` write: lines with an offset and hex pairs."""
+    """Yield views of each dump of bytes in a text.
+
+    `xxd` and `hexdump` write such dumps: each line has an offset and pairs of hexadecimal digits.
+    """
     from judgekit.redaction.secret_rules import PATTERNS  # noqa: PLC0415 - compiles its patterns
 
     if not PATTERNS["dump_hint"].search(text):
@@ -335,13 +360,14 @@ def _find_dumps(text: str) -> Iterator[View]:
 
 
 def _dump_views(pieces: list[tuple[int, int, bool]], data: list[bytes]) -> Iterator[View]:
-    """Yield two views of a dump, given each line's place and bytes, or none if it isn't mostly text.
+    """Yield two views of a dump, or none if its bytes aren't mostly text.
 
-    The second has the bytes of each pair swapped: `hexdump` and `od -x` write them so.
+    `pieces` are the positions of its lines, and `data` the bytes of each line. The second view has the bytes
+    of each pair swapped, since `hexdump` and `od -x` write them in that order.
     """
     all_bytes = b"".join(data)
     printable = sum(byte in _PRINTED for byte in all_bytes)
-    is_mostly_text = printable * 4 >= len(all_bytes) * 3
+    is_mostly_text = printable * 4 >= len(all_bytes) * 3  # at least three quarters
     if not is_mostly_text:
         return
     starts: list[int] = []
@@ -355,12 +381,12 @@ def _dump_views(pieces: list[tuple[int, int, bool]], data: list[bytes]) -> Itera
 
 
 def _show_bytes(line: bytes) -> str:
-    """Return bytes as text, with a dot for each that can't be printed."""
+    """Return bytes as ASCII text, with a dot for each byte that can't be printed."""
     return "".join(chr(byte) if byte in _PRINTED else "." for byte in line)
 
 
 def _swap_pairs(data: bytes) -> bytes:
-    """Swap the two bytes of each pair; an odd last byte stays."""
+    """Swap the two bytes of each pair. If the number of bytes is odd, the last one stays."""
     even = len(data) // 2 * 2
     swapped = bytearray(data)
     swapped[0:even:2] = data[1:even:2]
@@ -369,7 +395,10 @@ def _swap_pairs(data: bytes) -> bytes:
 
 
 def _decoded(encoded: str, encoding: str) -> str:
-    """Decode a part of a text, in UTF-16 too, as PowerShell encodes it; "" if that doesn't give ASCII text."""
+    """Decode an encoded part of a text to ASCII; "" if its bytes aren't ASCII text.
+
+    The bytes may also be UTF-16, which PowerShell uses.
+    """
     decoders = {"numbers": _decode_numbers, "base32": _decode_base32, "base64": _decode_base64}
     decode = decoders.get(encoding, _decode_hex)
     data = decode(encoded)
@@ -377,12 +406,12 @@ def _decoded(encoded: str, encoding: str) -> str:
     if is_utf_16:
         data = data[::2]
     data = data.rstrip(b"\0")
-    is_text = not data.translate(None, _PRINTED)  # nothing remains without the printable ones
+    is_text = not data.translate(None, _PRINTED)  # nothing remains once printable bytes are removed
     return data.decode("ascii") if is_text else ""
 
 
 def _decode_numbers(numbers: str) -> bytes:
-    """Return the bytes of a list of decimal or `0x` character codes, without those beyond ASCII."""
+    """Decode a list of character codes, in decimal or as `0x41`. Codes beyond ASCII are left out."""
     codes = []
     for number in re.findall(r"0x[0-9A-Fa-f]{2}|\d+", numbers):
         base = 16 if "x" in number else 10
@@ -393,26 +422,32 @@ def _decode_numbers(numbers: str) -> bytes:
 
 
 def _decode_base32(encoded: str) -> bytes:
-    """Decode Base32, whose padding may be missing, and whose lines may begin with marks of a quotation."""
+    """Decode Base32. The padding may be missing, and other characters, such as `> ` in quoted lines, are skipped."""
     letters = re.sub("[^A-Z2-7]+", "", encoded)
     last_group = len(letters) % 8
-    if last_group not in (2, 4, 5, 7):  # no bytes give a last group of 1, 3 or 6 letters
+    # No bytes give a last group of 1, 3 or 6 letters, so such a group can't be decoded: drop it.
+    if last_group not in (2, 4, 5, 7):
         letters = letters[: len(letters) - last_group]
     padding = "=" * (-len(letters) % 8)
     return base64.b32decode(letters + padding)
 
 
 def _decode_base64(encoded: str) -> bytes:
-    """Decode Base64 in either alphabet; padding may be missing, and lines may begin with marks of a quotation."""
+    """Decode Base64 in the usual alphabet or in that for addresses, with `-` and `_`.
+
+    The padding may be missing. Other characters, such as `> ` in quoted lines, are skipped.
+    """
     letters = re.sub("[^A-Za-z0-9+/_-]+", "", encoded).replace("-", "+").replace("_", "/")
-    if len(letters) % 4 == 1:  # no bytes give a last group of one letter
+    if (
+        len(letters) % 4 == 1
+    ):  # no bytes give a last group of one letter, so it can't be decoded: drop it
         letters = letters[:-1]
     padding = "=" * (-len(letters) % 4)
     return base64.b64decode(letters + padding)
 
 
 def _decode_hex(encoded: str) -> bytes:
-    """Decode the pairs of hex digits in a text, whatever is between them; an odd last digit is dropped."""
+    """Decode pairs of hexadecimal digits. Other characters are skipped, and so is an odd last digit."""
     digits = re.sub("[^0-9A-Fa-f]", "", encoded)
     even = len(digits) // 2 * 2
     return bytes.fromhex(digits[:even])

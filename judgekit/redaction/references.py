@@ -23,9 +23,12 @@ _SHUFFLED = 0.4  # share of changes between kinds of characters; names of code h
 
 @functools.lru_cache(4096)
 def is_reference(value: str) -> bool:
-    """Whether a value isn't a secret itself: a variable, a call, a type, a secret's path or a placeholder."""
+    """Whether a value isn't a secret, but refers to one or describes it.
+
+    Such a value is a variable, a call, a type, the path of a secret, or a placeholder.
+    """
     text = value.strip().rstrip(".,;:").strip("\"'`")
-    if not any(map(str.isalnum, text)):
+    if not any(map(str.isalnum, text)):  # only marks, such as `***`
         return True
     lower = text.lower().strip("\"'`*_ ?!")
     if lower in _TYPES or lower in _STATES:
@@ -40,14 +43,17 @@ def is_reference(value: str) -> bool:
 
 
 def _is_expression(text: str) -> bool:
-    """Whether what looks like a call, an attribute or a type begins with a name, not with random letters."""
+    """Whether a value that looks like a call, an attribute or a type really is one.
+
+    It is if it begins with a name as code has it. A random text may look like code by chance.
+    """
     text = text.lstrip("&*!-")
     head = PATTERNS["bracket"].split(text, maxsplit=1)[0]  # "user.name" of "user.name(1)"
     names = PATTERNS["member"].split(head)
     if any(map(is_variable, names)):
         return True
     behind_head = text[len(head) :]
-    if behind_head in ("(", "["):  # the arguments are on the next lines
+    if behind_head in ("(", "["):  # an open bracket: the arguments are on the next lines
         return True
     is_closed = text.count("(") == text.count(")")
     is_shuffled = share_of_changes("".join(names)) >= _SHUFFLED
@@ -55,7 +61,7 @@ def _is_expression(text: str) -> bool:
 
 
 def _is_shell_variable(name: str) -> bool:
-    """Whether a name behind `$` looks chosen by a person: `$DB_PASSWORD`, `$password`."""
+    """Whether the text behind a `$` is a variable's name, as in `$DB_PASSWORD`, and not a random text."""
     has_underscore_inside = "_" in name.strip("_")
     if has_underscore_inside or is_variable(name):
         return True
@@ -65,9 +71,10 @@ def _is_shell_variable(name: str) -> bool:
 
 @functools.lru_cache(4096)
 def is_variable(value: str) -> bool:
-    """Whether a bare word is a variable or an ordinary word, not a password.
+    """Whether a word without quotes is a variable or an ordinary word, and so not a password.
 
-    A code word inside it is enough: a random text of twelve letters contains one only once in 400 times.
+    It's enough that it contains a word of code, such as "config". A random text of twelve letters contains
+    such a word only once in 400 times.
     """
     if not _IDENTIFIER.fullmatch(value):
         return False
@@ -82,7 +89,7 @@ def is_variable(value: str) -> bool:
 
 
 def _is_snake_case(value: str, segments: list[str]) -> bool:
-    """Whether a value is words in one case, joined by `_`, without any digit."""
+    """Whether a value is several words joined by `_`, all in upper or all in lower case, without digits."""
     if any(map(str.isdigit, value)):
         return False
     words = [segment for segment in segments if len(segment) >= _LEAST_LETTERS]

@@ -42,18 +42,25 @@ _TYPED = str.maketrans("łøđðəıß", "loddeis")
 
 
 def _list_spellings(word: str) -> set[str]:
-    """List the spellings of a word in a folded lower-case text, whatever its original case."""
+    """List the spellings that a word may have in a text that was folded to ASCII and put in lower case.
+
+    They depend on the case that the word had in the original text.
+    """
     spellings = {word.lower(), word.lower().translate(_TYPED)}
     for original in (word, word.lower(), word.upper(), word.capitalize()):
-        # Folding turns a mark over a letter into NUL.
+        # Folding turns a mark over a letter into NUL, which is removed before texts are searched.
         spellings.add(folded(original).replace("\0", "").lower())
-    # A small sigma has another form at the end of a word, and the end depends on the following text.
+    # A small sigma has another form at the end of a word. Here a word may end where the text's word goes on,
+    # so it may have either form.
     with_inner_sigma = {spelling.replace("\u03c2", "\u03c3") for spelling in spellings}
     return spellings | with_inner_sigma
 
 
 def _list_all_spellings(words: Iterable[str]) -> list[str]:
-    """List the spellings of words, longer ones first, so that none hides another that begins with it."""
+    """List the spellings of several words, the longest first.
+
+    In a pattern, a shorter alternative before a longer one with the same beginning would hide it.
+    """
     spellings: set[str] = set()
     for word in words:
         spellings |= _list_spellings(word)
@@ -61,9 +68,9 @@ def _list_all_spellings(words: Iterable[str]) -> list[str]:
 
 
 def _add_languages() -> None:
-    """Add the parts of patterns that are made from the table of passwords' names in other languages.
+    """Add to the rules the parts of patterns for the names of passwords in other languages.
 
-    In that table, and in its spellings, `_` means a blank, a dash or nothing.
+    The parts are made from the table `languages`, in which `_` stands for a blank, a dash or nothing.
     """
     parts = RULES["parts"]
     words: list[str] = []
@@ -80,19 +87,23 @@ def _add_languages() -> None:
     parts["FOREIGN_WORDS"] = " ".join(sorted(foreign_words))
     verbs = _list_all_spellings(RULES["verbs"]["is"].split())
     parts["VERBS"] = "|".join(map(re.escape, verbs))
-    # If a text has none of these many words, names are searched without them.
+    # There are two patterns for names. The one with the words of other languages is slower, so it's only used
+    # for texts that have such a word.
     pattern = RULES["names"]["pattern"]
     RULES["names"]["pattern_of_languages"] = pattern.replace("(?&OTHER)", "|(?&LANGUAGES)")
     parts["OTHER"] = ""
 
 
 def _longest_word(spelling: str) -> str:
-    """Return the longest of the words that `_` separates in a spelling."""
+    """Return the longest word of a spelling such as `mot_de_passe`, whose words are separated by `_`."""
     return max(spelling.split("_"), key=len)
 
 
 def _list_language_words() -> list[str]:
-    """List the longest word of each spelling: a text with a password's name in it contains one of them."""
+    """List the longest word of each spelling of a password's name in other languages.
+
+    A text with such a name in it contains at least one of these words.
+    """
     words: set[str] = set()
     for row in RULES["languages"].values():
         words.update(map(_longest_word, _list_all_spellings(row.split())))
@@ -104,7 +115,7 @@ _add_languages()
 
 
 def whole(text: str) -> str:
-    """Return a pattern, or a list of words, with each `(?&NAME)` replaced by the part of that name."""
+    """Replace each `(?&NAME)` in a pattern, or in a list of words, by the part of that name in the rules."""
     for name, part in RULES["parts"].items():
         text = text.replace(f"(?&{name})", part)
     return text
@@ -120,9 +131,10 @@ class _Patterns(dict[str, re.Pattern[str]]):
 
 
 def read_rows(section: str) -> list[tuple[str, tuple[str, ...], str]]:
-    """Read the rows of a section: a kind of secret, words of which each such text has one, and a pattern.
+    """Read the rows of a section of the rules: a kind of secret, some words, and a pattern.
 
-    A row for the English names of passwords is repeated with those in other languages.
+    A text can only match the pattern if it contains one of the words. A row for the names of passwords in
+    English is repeated for the names in other languages.
     """
     rows: list[tuple[str, tuple[str, ...], str]] = []
     for kind, words, pattern in RULES[section]:
@@ -140,6 +152,6 @@ PATTERNS = _Patterns()
 
 
 def line_end(text: str, at: int) -> int:
-    """Return the position of the next line break, or of the text's end if there is none."""
+    """Return the position of the next line break from `at` on, or the text's end if there's none."""
     end = text.find("\n", min(at, len(text)))
     return len(text) if end < 0 else end

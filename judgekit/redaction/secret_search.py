@@ -64,7 +64,10 @@ _WITH_BLANKS = (
 
 @functools.cache
 def load() -> list[Rule]:
-    """Return the rules for secrets with a form of their own; importing the plugins takes 0.1 s of CPU."""
+    """Load the rules for secrets with a form of their own, such as `ghp_…`: ours and detect-secrets'.
+
+    Importing the plugins of detect-secrets takes 0.1 s of CPU.
+    """
     from detect_secrets import plugins  # noqa: PLC0415 - only needed before text is sent
 
     rules: list[Rule] = [*_FORMS]
@@ -79,20 +82,21 @@ def load() -> list[Rule]:
 
 @functools.cache
 def _form_index() -> WordIndex:
-    """Build the index that finds, by the words in a text, which rules for forms to try."""
+    """Build the index that tells which of the rules of `load` to try on a text, by the words in it."""
     return WordIndex([words for _, words, _ in load()])
 
 
 @functools.cache
 def _place_index(*, in_languages: bool) -> WordIndex:
-    """Build the index that finds, by the words in a text, which rules for places to try.
+    """Build the index that tells which of the rules for places to try on a text, by the words in it.
 
-    Unless `in_languages`, rules that only have passwords' names in other languages are never tried.
+    Without `in_languages`, it never names rules whose words are all from other languages than English.
     """
     rows = [words for _, words, _ in _PLACES]
     if not in_languages:
         languages = set(LANGUAGE_WORDS)
-        # A rule without words stays in the list, because rules are known by their number.
+        # Such a rule gets no words, so it's never found. It stays in the list, since rules are known by
+        # their position there.
         rows = [() if languages.issuperset(words) else words for words in rows]
     return WordIndex(rows)
 
@@ -115,7 +119,7 @@ def find(text: str) -> Iterator[SecretMatch]:
 
 
 def _find_by_place_or_name(text: str, lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
-    """Yield the values in some lines that are secrets by their place or their name."""
+    """Yield the values in `lines` that are secrets by their place, such as an option, or by their name."""
     language_words = _LANGUAGE_WORDS.pattern_for(lower)
     for start, end in lines:
         in_languages = bool(language_words.search(lower, start, end))
@@ -143,16 +147,17 @@ def _find_by_place(
             value = text[first:last].rstrip(".,:")
             if not value or not fits(value, group.rstrip("23")):  # `secretword2` means the same
                 continue
-            is_quoted = text[first - 1 : first] in ('"', "'", "")
+            is_quoted = text[first - 1 : first] in ('"', "'", "")  # "" at the beginning of the text
             may_be_code = group != "sure" and not is_quoted
             if not (may_be_code and is_code(value)):
                 yield SecretMatch(first, first + len(value), kind)
 
 
 def _find_in_long_words(text: str) -> Iterator[SecretMatch]:
-    """Yield the secrets that a form gives away (a vendor's prefix, say): each has a long word.
+    """Yield the secrets with a form of their own, such as a vendor's prefix. Each contains a long word.
 
-    Most texts have few long words, so these are searched first, and the text itself only if they have a form.
+    Most texts have few long words. So these are searched first, and the text itself only if one of them looks
+    like a secret.
     """
     long_words = " ".join([word for word in text.split() if len(word) >= _SHORTEST_FORM])
     if not long_words:
@@ -184,20 +189,22 @@ def _forms(text: str, long_words: str) -> Iterator[SecretMatch]:
         at = 0
         while at <= len(text) and (match := pattern.search(text, at)):
             start, at = match.span()
+            # A form within a longer word is usually chance, except for forms that are unmistakable.
             is_behind_letter = start > 0 and text[start - 1].isalnum() and text[start].isalnum()
             is_unmistakable = kind in _UNMISTAKABLE and is_mixed(match[0])
             if is_behind_letter and not is_unmistakable:
                 continue
             if kind != PRIVATE_KEY:
-                # The pattern may have a fixed length; the secret goes on to the word's end.
+                # The pattern may match a fixed length only. Take the rest of the word for the secret, too.
                 at = cast("re.Match[str]", PATTERNS["rest"].match(text, at)).end()
             yield SecretMatch(start, at, kind)
 
 
 def _lines(lower: str) -> list[Span]:
-    """Return the spans of lines that may hold a secret by its name or place, with the lines after them.
+    """Return the spans of lines that have a word such as "password", and may so have a secret.
 
-    Spans that touch are joined.
+    A span includes the three lines after such a line, which may hold the value. Spans that overlap are
+    joined.
     """
     named_lines = set()
     for pattern in (_LINE_WORDS.pattern_for(lower), *_LINE_PATTERNS):

@@ -22,17 +22,23 @@ _MOST_CHARACTERS = 40_000  # of a table whose cells have lines of their own
 
 
 def find_in_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
-    """Yield the passwords of a table, given its first row, or of a single row with a name and a value."""
+    """Yield the passwords of a table whose first row is from `start` to `stop`.
+
+    The row may be the table's head, with the passwords in a column below a cell such as "Password". Or it's a
+    row of its own, with a name in one cell and the value in the next.
+    """
     line = lower[start:stop]
     next_stop = line_end(lower, stop + 1)
     next_line = lower[stop + 1 : next_stop][:LONGEST_ROW]
-    separator = next(mark for mark in "|,;\t" if mark in line)  # the caller saw that there is one
+    separator = next(
+        mark for mark in "|,;\t" if mark in line
+    )  # callers make sure that the line has one
     cells = line.split(separator)
     columns = _find_password_columns(cells)
     filled = [column for column, cell in enumerate(cells) if cell.strip()]
-    if not columns or len(filled) < 2:  # noqa: PLR2004 - a column beside it
+    if not columns or len(filled) < 2:  # noqa: PLR2004 - a table has another column beside that
         return
-    # A line of dashes below makes it a head.
+    # A row with a line of dashes below it is the head of a table.
     is_head = bool(PATTERNS["rule"].fullmatch(next_line) or PATTERNS["frame"].fullmatch(next_line))
     is_pair = len(filled) == 2 and columns == filled[:1]  # noqa: PLR2004 - a name and a value
     if is_head and is_pair and PATTERNS["value_cell"].fullmatch(cells[filled[1]]):
@@ -46,7 +52,7 @@ def find_in_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
 def _find_behind_name(
     line: str, start: int, name_column: int, filled: list[int]
 ) -> Iterator[SecretMatch]:
-    """Yield the password in the next filled column behind a name: `| password | x |`."""
+    """Yield the password in the next cell that isn't empty behind a name, as in `| password | x |`."""
     has_cell_behind = name_column in filled[:-1]
     if has_cell_behind and line.lstrip().startswith("|"):
         column_behind = filled[filled.index(name_column) + 1]
@@ -54,7 +60,11 @@ def _find_behind_name(
 
 
 def _is_csv_head(line: str, next_line: str, separator: str) -> bool:
-    """Whether a line and the next one are the beginning of CSV: commas are in prose and code, too."""
+    """Whether a line is the head of CSV, going by the line after it.
+
+    Prose and code have commas, too. So neither line may be indented, both must have as many cells, and the
+    cells of the first must look like names.
+    """
     cells = line.split(separator)
     is_indented = not (line[:1].strip() and next_line[:1].strip())
     has_as_many_cells = next_line.count(separator) == len(cells) - 1
@@ -64,7 +74,7 @@ def _is_csv_head(line: str, next_line: str, separator: str) -> bool:
 
 
 def _find_password_columns(heads: list[str]) -> list[int]:
-    """Return the numbers of the columns whose head is a name for passwords."""
+    """Return the indexes of the columns whose head is a name for passwords."""
     columns = []
     for column, head in enumerate(heads):
         if PATTERNS["head_cell"].fullmatch(head[:_LONGEST_HEAD]):
@@ -75,7 +85,10 @@ def _find_password_columns(heads: list[str]) -> list[int]:
 def _find_below_head(
     lower: str, stop: int, separator: str, columns: list[int]
 ) -> Iterator[SecretMatch]:
-    """Yield the passwords in some columns of the rows below a table's first row, which ends at `stop`."""
+    """Yield the passwords in the rows of a table, in the columns with these indexes.
+
+    `stop` is the end of the table's head. The first line that isn't a row ends the table.
+    """
     for _ in range(_MOST_ROWS):
         start = stop + 1
         stop = line_end(lower, start)
@@ -89,7 +102,10 @@ def _find_below_head(
 
 
 def _cells(line: str, start: int, separator: str, columns: list[int]) -> Iterator[SecretMatch]:
-    """Yield the passwords in some columns of a row, which begins at `start` in the text."""
+    """Yield the passwords in the cells of a row, in the columns with these indexes.
+
+    `line` is the row, and `start` its position in the text.
+    """
     for column, cell in enumerate(line.split(separator)):
         value = cell.strip(_CELL_EDGE)
         if column in columns and _is_password_value(value):
@@ -108,7 +124,10 @@ def _is_password_value(value: str) -> bool:
 
 
 def find_in_wiki_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
-    """Yield the passwords below a row of heads of Jira, DokuWiki or Textile: `||User||Password||`."""
+    """Yield the passwords of a table in Jira, DokuWiki or Textile, as `||User||Password||` with rows below.
+
+    The row with the heads is from `start` to `stop`.
+    """
     columns = _find_password_columns(_heads_of_wiki_row(lower[start:stop]))
     if not columns:
         return
@@ -125,7 +144,7 @@ def find_in_wiki_table(lower: str, start: int, stop: int) -> Iterator[SecretMatc
 
 
 def _heads_of_wiki_row(line: str) -> list[str]:
-    """Return the heads of a row: `||a||b||` in Jira, `^a^b^` in DokuWiki, `|_. a|_. b|` in Textile."""
+    """Split a wiki's row of heads: `||a||b||` in Jira, `^a^b^` in DokuWiki, `|_. a|_. b|` in Textile."""
     line = line.strip()
     if line.startswith("||"):
         return line.split("||")
@@ -139,7 +158,7 @@ def _heads_of_wiki_row(line: str) -> list[str]:
 
 
 def find_wiki_pairs(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
-    """Yield the cells behind a row's head that names passwords: `||Password|…|`."""
+    """Yield the cell behind each head that is a name for passwords, in rows such as `||Password|…|`."""
     for pair in PATTERNS["wiki_pair"].finditer(lower, start, end):
         cell = pair["value"]
         value = cell.strip(_CELL_EDGE)
@@ -149,7 +168,7 @@ def find_wiki_pairs(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
 
 
 def find_in_marked_tables(lower: str) -> Iterator[SecretMatch]:
-    """Yield the passwords of AsciiDoc's and MediaWiki's tables, whose cells may be on separate lines."""
+    """Yield the passwords in tables of AsciiDoc and MediaWiki, whose cells may each be on its own line."""
     if "===" in lower:
         yield from _find_in_asciidoc(lower)
     if "{|" in lower:
@@ -157,7 +176,10 @@ def find_in_marked_tables(lower: str) -> Iterator[SecretMatch]:
 
 
 def _find_in_asciidoc(lower: str) -> Iterator[SecretMatch]:
-    """Yield the passwords of tables between two lines such as `|===`, whose first letter separates cells."""
+    """Yield the passwords in tables of AsciiDoc, which stand between two lines such as `|===`.
+
+    The first character of these lines, here `|`, is also the one that separates cells.
+    """
     at = 0
     while opening := PATTERNS["asciidoc"].search(lower, at):
         fence = opening[0].strip()
@@ -170,7 +192,7 @@ def _find_in_asciidoc(lower: str) -> Iterator[SecretMatch]:
 
 
 def _find_in_mediawiki(lower: str) -> Iterator[SecretMatch]:
-    """Yield the passwords of tables between the lines `{|` and `|}`."""
+    """Yield the passwords in tables of MediaWiki, which stand between the lines `{|` and `|}`."""
     at = 0
     while opening := PATTERNS["mediawiki"].search(lower, at):
         end = lower.find("\n|}", opening.end() - 1)
@@ -181,12 +203,17 @@ def _find_in_mediawiki(lower: str) -> Iterator[SecretMatch]:
 
 
 def _cells_in_order(lower: str, start: int, end: int, separator: str) -> Iterator[SecretMatch]:
-    """Yield the passwords among consecutive cells. The first line with cells gives the number of columns."""
+    """Yield the passwords in a table of AsciiDoc from `start` to `end`, whose first cells are the heads.
+
+    The number of columns is the number of cells in the first line that has any. If that's one, each cell has
+    a line of its own, and the first row goes on to the first blank line.
+    """
     end = min(end, start + _MOST_CHARACTERS)
     cells: list[tuple[int, str]] = []  # the position in the text, and the content
     columns = 0
     at = start
-    # Comma and colon stand between cells; other marks stand before each, with nothing before the first.
+    # A comma or colon stands between two cells. Any other mark stands before each cell, so that there's no
+    # cell before the first mark.
     is_between_cells = separator in ",:"
     while at < end:
         stop = min(line_end(lower, at), end)
@@ -205,7 +232,10 @@ def _cells_in_order(lower: str, start: int, end: int, separator: str) -> Iterato
 
 
 def _mediawiki_cells(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
-    """Yield the passwords of a table: `!` begins a line of heads, `|` one of cells, and `|-` a new row."""
+    """Yield the passwords in a table of MediaWiki from `start` to `end`.
+
+    A line that begins with `!` has heads, one with `|` has cells, and one with `|-` begins a new row.
+    """
     heads: list[str] = []
     row: list[tuple[int, str]] = []
     at = start
@@ -233,9 +263,10 @@ def _below_heads(
     columns: int,
     heads: list[str] | None = None,
 ) -> Iterator[SecretMatch]:
-    """Yield the cells in columns headed by a password's name; without `heads`, the first cells are the heads.
+    """Yield the passwords in the columns whose head is a name for passwords.
 
-    The cells, each with its position in the text, are those of all rows, one row after the other.
+    `cells` are the cells of all rows, one row after the other, each with its position in the text. If `heads`
+    is None, the first row has the heads.
     """
     if not columns:
         return

@@ -35,8 +35,11 @@ _KINDS = {"strong": "password", "short": "password", "secret": "token"}
 
 
 def find_set_values(text: str, start: int, end: int) -> Iterator[SecretMatch]:
-    """Yield the secrets in the lines of a span by the names that they set."""
-    # Most texts have neither mark, and looking for one costs a tenth of a search for the pattern.
+    """Yield the secrets from `start` to `end` that are set under the name of a secret, one setting a line.
+
+    Elements of XML and parts of connection strings (`Pwd=…;`) are settings, too.
+    """
+    # Most texts have neither of these marks, and looking for a mark is ten times as fast as for its pattern.
     for mark, pattern in (("</", "xml_element"), (";", "connection_part")):
         if text.find(mark, start, end) >= 0:
             for setting in PATTERNS[pattern].finditer(text, start, end):
@@ -47,9 +50,10 @@ def find_set_values(text: str, start: int, end: int) -> Iterator[SecretMatch]:
 
 
 def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
-    """Yield the secrets that a line sets, given a match of its name, separator and value."""
+    """Yield the secrets that a line sets. `match` has the line's name, separator and value."""
     is_separated_by_blank = not match["separator"].strip()
-    if is_separated_by_blank and not match["command"]:  # `set name value`, but not prose
+    # `set name value` is a setting. Without such a command, a name and a value are probably prose.
+    if is_separated_by_blank and not match["command"]:
         return
     names = (match["name"], _make_singular(match))
     if not any(strength_of(name) in _LEAST for name in names):
@@ -72,12 +76,15 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
 
 
 def _make_singular(match: re.Match[str]) -> str:
-    """Return a line's name in the singular: `api_keys` has several values."""
+    """Return a line's name in the singular, such as `api_key` for `api_keys`, the name of a list."""
     return match["name"].rstrip("sS")
 
 
 def _is_code(match: re.Match[str], value: str) -> bool:
-    """Whether a line could be program code, in which a bare word is a variable."""
+    """Whether a line may be program code, so that a word without quotes in it may be a variable.
+
+    A command isn't code. Neither is `NAME=value`, unless the value ends like a statement.
+    """
     if match["command"]:
         return False
     is_env_line = match["separator"] == "=" and match["name"].isupper()  # `NAME=value`
@@ -85,7 +92,10 @@ def _is_code(match: re.Match[str], value: str) -> bool:
 
 
 def _check(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[SecretMatch]:
-    """Yield the value at a span if its name makes it a secret."""
+    """Yield the value at a span if it's a secret by its name, and looks like one as far as needed.
+
+    `is_code` tells whether the line may be program code, in which a word may be a variable.
+    """
     strength = strength_of(name)
     if strength not in _LEAST:
         return
@@ -93,7 +103,7 @@ def _check(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[Secre
     value = text[start:end].rstrip()
     without_comma = value.rstrip(",;")
     if is_code and PATTERNS["bare_word"].fullmatch(without_comma):
-        if without_comma != value:  # an argument, or the end of a statement
+        if without_comma != value:  # the word is an argument, or ends a statement: a variable
             return
         value = without_comma
     if len(value) < _LEAST[strength] or any(map(str.isspace, value)):
@@ -112,9 +122,9 @@ def _check(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[Secre
 
 
 def _is_drawn(value: str, name: str, *, is_code: bool) -> bool:
-    """Whether letters or digits alone are a random secret because the name says so: `JWT_SECRET=`.
-
-    In code, and under a name that isn't in capitals, the name must have "secret" in it.
+    """Whether letters and digits without symbols are a random secret, under a name such as `JWT_SECRET`.
+    A name in capitals suffices, if the value has letters of both cases. In code, and for any other name, the
+    name must have "secret" in it.
     """
     if not value.isalnum() or is_placeholder(value):
         return False
@@ -123,14 +133,17 @@ def _is_drawn(value: str, name: str, *, is_code: bool) -> bool:
     has_secret_name = "secret" in name.lower()
     if is_code:
         return has_secret_name and is_shuffled and len(value) >= LEAST_TOKEN
-    least = LEAST_TOKEN if is_shuffled else _LEAST_DRAWN
-    if len(value) < least:
+    least_length = LEAST_TOKEN if is_shuffled else _LEAST_DRAWN
+    if len(value) < least_length:
         return False
     return has_secret_name or (name.isupper() and is_of_both_cases)
 
 
 def _is_token(value: str) -> bool:
-    """Whether a value can be a token: letters and digits, or more shuffled and longer than any word."""
+    """Whether a value can be a token.
+
+    It has both letters and digits, or its characters are mixed and it's longer than any word.
+    """
     if PATTERNS["format"].search(value):
         return False
     if is_placeholder(value) and not is_generated(value):
@@ -144,7 +157,7 @@ def _is_token(value: str) -> bool:
 
 
 def _find_in_list(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
-    """Yield the secrets in a list of keys, which may go on over the next lines: `api_keys: ["…", "…"]`."""
+    """Yield the secrets in a list such as `api_keys: ["…", "…"]`, which may go on over the next lines."""
     start = match.start("value")
     stop = start
     for _ in range(_MOST_ITEMS):

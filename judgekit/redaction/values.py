@@ -26,9 +26,10 @@ def is_mixed(value: str) -> bool:
 
 
 def fits(value: str, wanted: str) -> bool:
-    """Whether a value looks as a rule wants it.
+    """Whether a value looks as a rule demands.
 
-    `wanted` is the name of a group in a rule's pattern, such as "mixed"; `secret_rules.toml` explains them.
+    `wanted` names the demand, such as "mixed": it's the name of a group in the rule's pattern. The names are
+    explained in `secret_rules.toml`.
     """
     if wanted == "phrase":
         return is_phrase(value)
@@ -52,54 +53,60 @@ def fits(value: str, wanted: str) -> bool:
 
 
 def _has_enough_digits(value: str) -> bool:
-    """Whether a value is as long as a token, and at least a tenth of it is digits."""
+    """Whether a value is as long as a token at least, and at least a tenth of its characters are digits."""
     digits = sum(map(str.isdigit, value))
     return len(value) >= LEAST_TOKEN and digits * 10 >= len(value)
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether a value is a placeholder for a secret, names the place it's kept in, or has blanks."""
+    """Whether a value isn't a secret itself: a placeholder, a name for where the secret is kept, or a text.
+
+    A value with blanks counts as a text.
+    """
     if PATTERNS["placeholder"].match(value) or PATTERNS["name"].match(value):
         return True
     return any(map(str.isspace, value))
 
 
 def is_generated(value: str) -> bool:
-    """Whether a value is a mixture that only generators make, whatever it begins with."""
+    """Whether a value is a mixture of characters that people don't write, so that a generator made it."""
     if len(value) < LEAST_TOKEN or PATTERNS["format"].search(value) or any(map(str.isspace, value)):
         return False
-    symbols = len(_SYMBOLS.intersection(value[1:-1]))  # at its ends they may be punctuation
+    symbols = len(_SYMBOLS.intersection(value[1:-1]))  # symbols at the ends may be punctuation
     has_both_cases = any(map(str.isupper, value)) and any(map(str.islower, value))
-    mixed = is_mixed(value)
-    if mixed and has_both_cases and symbols:
+    has_letters_and_digits = is_mixed(value)
+    if has_letters_and_digits and has_both_cases and symbols:
         return True
-    if (mixed or has_both_cases) and symbols >= _LEAST_SYMBOLS:
+    if (has_letters_and_digits or has_both_cases) and symbols >= _LEAST_SYMBOLS:
         return True
     if PATTERNS["words"].match(value):
         return False
-    least = LEAST_BARE_TOKEN if mixed else _LEAST_WEAK
-    return has_both_cases and len(value) >= least and share_of_changes(value) >= _SHUFFLED
+    least_length = LEAST_BARE_TOKEN if has_letters_and_digits else _LEAST_WEAK
+    return has_both_cases and len(value) >= least_length and share_of_changes(value) >= _SHUFFLED
 
 
 def share_of_changes(value: str) -> float:
-    """Return the share of neighbouring characters of different classes (case, digit, other), 0..1."""
+    """Return the share of neighbouring characters that are of different classes, from 0 to 1.
+
+    The classes are lower case, upper case, digits and others.
+    """
     pairs = max(len(value) - 1, 1)
     return count_changes(value) / pairs
 
 
 def is_snake_case(value: str) -> bool:
-    """Whether a value is a name of several words, as in code."""
+    """Whether a value is a name as code has it, with several words joined by `_`."""
     has_underscore_inside = "_" in value.strip("_")
     return has_underscore_inside and value.isidentifier() and not is_generated(value)
 
 
 def is_code(value: str) -> bool:
-    """Whether a value begins like an attribute, a path, an address or an option in code."""
+    """Whether a value begins like code or a path (an attribute, an address, an option) and isn't random."""
     return bool(PATTERNS["code"].match(value)) and not is_generated(value)
 
 
 def is_weak_secret(value: str) -> bool:
-    """Whether a value is a secret under a name like `key` or `session`, which other things have too."""
+    """Whether a value is a secret under a name such as `key` or `session`, which other things have, too."""
     if len(value) < _LEAST_WEAK or not is_mixed(value) or is_snake_case(value):
         return False
     return not PATTERNS["hex_or_id"].match(value) and share_of_changes(value) >= _SHUFFLED_WEAK
@@ -113,10 +120,12 @@ def _class_of_character(char: str) -> str:
 
 
 def is_strange(value: str) -> bool:
-    """Whether letters, digits and symbols are mixed as they never are in names, versions or measures."""
+    """Whether a value mixes letters, digits and symbols in a way that names, versions and measures don't."""
     core = value.strip("\"'`*.,;:!?)")
     if not is_mixed(core):
-        behind_initial = core[1:]  # a capital at the beginning is usual
+        behind_initial = core[
+            1:
+        ]  # a capital at the beginning is usual in words, so it doesn't count
         has_upper = any(map(str.isupper, behind_initial))
         has_lower = any(map(str.islower, core))
         has_symbol = bool(_SYMBOLS.intersection(core[1:-1]))
@@ -129,7 +138,7 @@ def is_strange(value: str) -> bool:
 
 
 def is_chosen(value: str) -> bool:
-    """Whether a value is something people choose as a password: letters with digits, but no standard."""
+    """Whether a value looks like a password chosen by a person: letters and digits, but no technical term."""
     core = value.strip("\"'`*_.,;:?)")
     if len(core) < _LEAST_STRANGE or not is_mixed(core):
         return False
@@ -139,7 +148,10 @@ def is_chosen(value: str) -> bool:
 
 
 def is_phrase(value: str) -> bool:
-    """Whether a value is four words or more, joined by blanks or hyphens, and none typical of a sentence."""
+    """Whether a value is a passphrase: four or more words, joined by blanks or hyphens.
+
+    If the words are typical of a sentence, it isn't one.
+    """
     words = value.lower().replace("-", " ").split()
     if len(words) < _LEAST_WORDS:
         return False

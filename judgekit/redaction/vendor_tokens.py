@@ -36,10 +36,10 @@ _HEX = frozenset("0123456789abcdefABCDEF")
 
 
 def find_vendor_tokens(text: str) -> Iterator[SecretMatch]:
-    """Yield the tokens in a text that begin as a vendor's do."""
+    """Yield the tokens in a text that begin like those of a vendor, as in `sk_live_…`."""
     for candidate in PATTERNS["candidate"].finditer(text):
         token = candidate[0]
-        # A `=` at the end is the padding of Base64; other signs there end a sentence.
+        # A `=` at the end is the padding of Base64, and belongs to the token. Other marks end a sentence.
         if not token.endswith("="):
             token = token.rstrip("=.~/+-_:")
         if is_vendor_token(token):
@@ -47,9 +47,9 @@ def find_vendor_tokens(text: str) -> Iterator[SecretMatch]:
 
 
 def is_vendor_token(token: str) -> bool:
-    """Whether a word begins like a vendor's token and goes on as only tokens do.
+    """Whether a word begins like a vendor's token, and goes on with a random part that's long enough.
 
-    The less the beginning says, the longer the random part has to be: see the tables of words.
+    The less the beginning tells, the longer the random part must be.
     """
     pieces = PATTERNS["piece"].findall(token)
     beginning = pieces[0]
@@ -58,24 +58,24 @@ def is_vendor_token(token: str) -> bool:
     if PATTERNS["uuid"].search(token[-_LENGTH_OF_UUID:]):
         return _is_before_uuid(pieces)
     # Split `sk_live_4eC39H…` into the words "sk" and "live" and the random tail.
-    tail = pieces[1:]
-    words = {beginning.lower()}
-    while tail and is_word(tail[0]):
-        words.add(tail.pop(0).lower())
-    length = _count_random(tail)
-    is_hex = _HEX.issuperset("".join(tail))
+    random_pieces = pieces[1:]
+    leading_words = {beginning.lower()}
+    while random_pieces and is_word(random_pieces[0]):
+        leading_words.add(random_pieces.pop(0).lower())
+    random_length = _count_random(random_pieces)
+    is_hex = _HEX.issuperset("".join(random_pieces))
     if beginning in _VENDORS:
-        return length >= _LEAST_OF_VENDOR
+        return random_length >= _LEAST_OF_VENDOR
     if beginning in _COMMON:
         least = _LEAST_OF_HEX if is_hex else _LEAST_OF_WORD
-        return length >= least
-    if words & _IDENTIFIERS:
+        return random_length >= least
+    if leading_words & _IDENTIFIERS:
         return False
     if is_hex:
-        return length >= _LEAST_OF_HEX and bool(words & _SURE_KINDS)
-    if words & _KINDS:
-        return length >= _LEAST_OF_KIND and _is_shuffled("".join(tail))
-    return _is_of_unknown_vendor(beginning, tail)
+        return random_length >= _LEAST_OF_HEX and bool(leading_words & _SURE_KINDS)
+    if leading_words & _KINDS:
+        return random_length >= _LEAST_OF_KIND and _is_shuffled("".join(random_pieces))
+    return _is_of_unknown_vendor(beginning, random_pieces)
 
 
 _LENGTH_OF_UUID = 36
@@ -83,23 +83,27 @@ _PIECES_OF_UUID = 5
 
 
 def _is_before_uuid(pieces: list[str]) -> bool:
-    """Whether the pieces before a UUID begin a token, rather than naming the thing it identifies."""
-    before = pieces[:-_PIECES_OF_UUID]
-    if not before:
+    """Whether a word that ends with a UUID is a token, going by the pieces before the UUID.
+
+    Otherwise these only name the thing that the UUID identifies, as in `user-…`.
+    """
+    leading_pieces = pieces[:-_PIECES_OF_UUID]
+    if not leading_pieces:
         return False
-    beginning = before[0]
+    beginning = leading_pieces[0]
     if beginning in _VENDORS or beginning in _UUID_WORDS:
         return True
-    return any(piece.lower() in _SURE_KINDS for piece in before)
+    return any(piece.lower() in _SURE_KINDS for piece in leading_pieces)
 
 
 _UUID_WORDS = frozenset(("access", "api", "mob", "sdk", "key", "secret"))
 
 
 def is_random_piece(piece: str) -> bool:
-    """Whether letters and digits alternate as they never do in a word, number, date or version.
+    """Whether a piece of a word is random, and not a word, a number, a date or a version.
 
-    Letters alone must change between upper and lower case more often than in camelCase.
+    Letters and digits must alternate often. If there are only letters, they must change between upper and
+    lower case more often than in camelCase.
     """
     if len(piece) < _SHORT_PIECE or is_word(piece):
         return False
@@ -118,31 +122,38 @@ def is_word(piece: str) -> bool:
 
 
 def count_changes(value: str) -> int:
-    """Count the neighbours in a value that differ in class: lower case, upper case, digit or other."""
+    """Count the pairs of neighbouring characters that are of different classes.
+
+    The classes are lower case, upper case, digits and others.
+    """
     classes = [(char.islower(), char.isupper(), char.isdigit()) for char in value]
-    return sum(one != other for one, other in itertools.pairwise(classes))
+    return sum(left_class != right_class for left_class, right_class in itertools.pairwise(classes))
 
 
 def _count_random(tail: list[str]) -> int:
-    """Count the random characters in a tail's pieces; 0 if it's mostly words or no piece looks random."""
-    random = 0
-    plain = 0
+    """Count the random characters in the pieces of a word's end.
+
+    0 if no piece looks random, or if words make up the larger part.
+    """
+    random_characters = 0
+    word_characters = 0
     has_random_piece = False
     for piece in tail:
         if is_word(piece):
-            plain += len(piece)
+            word_characters += len(piece)
             continue
-        # A piece that's too short to tell, or has too few changes, counts as random too.
-        random += len(piece) + 1
+        # Any piece that isn't a word is added, also if it's too short to look random. `+ 1` is for the
+        # separator behind it.
+        random_characters += len(piece) + 1
         if is_random_piece(piece):
             has_random_piece = True
-    if has_random_piece and random > plain:
-        return random - 1  # no separator behind the last piece
+    if has_random_piece and random_characters > word_characters:
+        return random_characters - 1  # there's no separator behind the last piece
     return 0
 
 
 def _is_shuffled(value: str) -> bool:
-    """Whether letters of both cases and digits alternate in a value as generators mix them."""
+    """Whether a value has capitals, small letters and digits that alternate as often as in random texts."""
     has_upper = any(map(str.isupper, value))
     has_lower = any(map(str.islower, value))
     has_digit = any(map(str.isdigit, value))
@@ -152,7 +163,10 @@ def _is_shuffled(value: str) -> bool:
 
 
 def _is_of_unknown_vendor(beginning: str, tail: list[str]) -> bool:
-    """Whether an unknown word is followed by a single long random piece: then it's a token, too."""
+    """Whether a word with an unknown beginning is a token.
+
+    It is if the beginning is in small letters, and a single long random piece follows.
+    """
     if not beginning.islower() or len(tail) != 1:
         return False
     piece = tail[0]

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 def any_word(words: Iterable[str]) -> str:
-    """Return a pattern of any of the words. Where several match, the longest does."""
+    """Build a pattern that matches any of some words. If several match at a place, it matches the longest."""
     tree: dict[str, Any] = {}
     for word in words:
         node = tree
         for char in word:
-            node = node.setdefault(char, {})  # down to the letter's node, which may be new
-        node[""] = {}  # a word ends here
+            node = node.setdefault(char, {})  # go down to the letter's node, and add it if it's new
+        node[""] = {}  # "" marks a node at which a word ends
     return _pattern_of(tree)
 
 
 def _pattern_of(node: dict[str, Any]) -> str:
-    """Return the pattern of the words' endings below a node of the tree of letters."""
+    """Build a pattern for all ways to go on from a node of the tree of letters to the end of a word."""
     branches = []
     for char, child in sorted(node.items()):
         if char:
@@ -50,13 +50,16 @@ class WordIndex:
             for word in words:
                 self._rules_by_word[word].add(number)
         self._letters = [word for word in self._rules_by_word if len(word) == 1]
-        longer = [word for word in self._rules_by_word if len(word) > 1]
-        self._rules_by_match = {word: self._rules_of_beginnings(word) for word in longer}
+        longer_words = [word for word in self._rules_by_word if len(word) > 1]
+        self._rules_by_match = {word: self._rules_of_beginnings(word) for word in longer_words}
         # A lookahead finds words that overlap, too.
-        self._pattern = re.compile(f"(?=({any_word(longer)}))")
+        self._pattern = re.compile(f"(?=({any_word(longer_words)}))")
 
     def _rules_of_beginnings(self, word: str) -> set[int]:
-        """Return the rules of a word and of the words that it begins with, as the pattern only finds it."""
+        """Return the rules of a word, and of all shorter words with which it begins.
+
+        The pattern finds only the longest word at a place, so the shorter words' rules count for it, too.
+        """
         rules: set[int] = set()
         for length in range(2, len(word) + 1):
             beginning = word[:length]
@@ -64,7 +67,7 @@ class WordIndex:
         return rules
 
     def rules_of(self, text: str) -> list[int]:
-        """Return the numbers of the rules with a word in the text, in order."""
+        """Return the numbers of the rules that have a word which occurs in the text, in ascending order."""
         rules: set[int] = set()
         for word in set(self._pattern.findall(text)):
             rules |= self._rules_by_match[word]
@@ -87,9 +90,9 @@ class AnyWord:
         self._of_ascii: re.Pattern[str] | None = None
 
     def pattern_for(self, text: str) -> re.Pattern[str]:
-        """Return the pattern for a text, compiled on first use, which takes a moment.
+        """Return the pattern with which to search a text. It's compiled when it's first needed.
 
-        An ASCII text gets a pattern without the words that it can't have: `re` is faster with that.
+        A text in ASCII can't have words with other letters. It gets a pattern without them, which is faster.
         """
         # Not a cached property: before Python 3.12 it holds a lock, and a child forked in the meantime would
         # hang on it.
@@ -104,15 +107,17 @@ class AnyWord:
 
 
 def _compile_at_rarest_letter(words: Sequence[str]) -> re.Pattern[str]:
-    """Return a pattern that begins with the rarest letter of each word, so few places of a text are tried.
+    """Compile a pattern that finds any of some words by their rarest letters.
 
-    For "key" that's `k(?:ey)`. A match begins at this letter, not at the beginning of the word.
+    `re` tries the rest of a word only at places with the word's rarest letter, of which a text has few. For
+    "key" that's `k(?:ey)`. If other letters come before the rarest, a lookbehind checks them. So a match
+    begins at the rarest letter, and not at the beginning of the word.
     """
     endings: defaultdict[str, list[str]] = defaultdict(list)  # by the rarest letter
     for word in words:
         letter = max(word, key=_rarity)
-        beginning, _, behind = word.partition(letter)
-        ending = re.escape(behind)
+        beginning, _, letters_behind = word.partition(letter)
+        ending = re.escape(letters_behind)
         if beginning:  # a lookbehind from the word's end checks the letters before
             ending += f"(?<={re.escape(word)})"
         endings[letter].append(ending)
@@ -123,6 +128,6 @@ def _compile_at_rarest_letter(words: Sequence[str]) -> re.Pattern[str]:
 
 
 def _rarity(letter: str) -> int:
-    """Return a number that's higher for rarer letters, and highest for those that aren't a to z."""
+    """Return a number that's higher for rarer letters, and highest for characters other than a to z."""
     rank = _BY_FREQUENCY.find(letter)
     return rank if rank >= 0 else len(_BY_FREQUENCY)
