@@ -422,7 +422,7 @@ def _decode_numbers(numbers: str) -> bytes:
 
 
 def _decode_base32(encoded: str) -> bytes:
-    """Decode Base32. The padding may be missing, and other characters, such as `> ` in quoted lines, are skipped."""
+    """Decode Base32. The padding may be missing. Other characters, such as `> ` in quotations, are skipped."""
     letters = re.sub("[^A-Z2-7]+", "", encoded)
     last_group = len(letters) % 8
     # No bytes give a last group of 1, 3 or 6 letters, so such a group can't be decoded: drop it.

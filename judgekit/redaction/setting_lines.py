@@ -123,6 +123,7 @@ def _check(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[Secre
 
 def _is_drawn(value: str, name: str, *, is_code: bool) -> bool:
     """Whether letters and digits without symbols are a random secret, under a name such as `JWT_SECRET`.
+
     A name in capitals suffices, if the value has letters of both cases. In code, and for any other name, the
     name must have "secret" in it.
     """
