@@ -389,10 +389,10 @@ def explained(project: Path) -> list[Setting]:
     user = _read(user_file())
     default = Config().model_dump()
     file = project_file(project)
-    theirs = _read_project(project)
-    allowed = _flat(_within_limits(theirs, _merge(user, variables)))
+    project_layer = _read_project(project)
+    allowed = _flat(_within_limits(project_layer, _merge(user, variables)))
     accepted = {}
-    for key, value in _flat(theirs).items():
+    for key, value in _flat(project_layer).items():
         if allowed.get(key) == value:
             accepted[key] = value
     memory = project / environment.MEMORY / environment.MEMORY_CONFIG
@@ -429,8 +429,8 @@ def judge_without_effect(project: Path) -> str | None:
     None if there's nothing to warn of. Such a file may also be another tool's: `judge.enabled` in
     memory-config.json. Raises `ConfigError`.
     """
-    wanted = _read_project(project).get("retrieval", {}).get("judge")
-    if wanted not in (True, "on") or load(project).retrieval.judge != "off":
+    requested_judge = _read_project(project).get("retrieval", {}).get("judge")
+    if requested_judge not in (True, "on") or load(project).retrieval.judge != "off":
         return None
     in_ours = "judge" in _read(project_file(project)).get("retrieval", {})
     memory = project / environment.MEMORY / environment.MEMORY_CONFIG
@@ -748,17 +748,19 @@ def _read_memory_config(project: Path) -> Layer:
     is_inside = path.parent.resolve().is_relative_to(project.resolve())
     if not is_inside or not yamlfile.check_own(path, path.parent):
         return {}
-    theirs = yamlfile.read(path, _MemoryConfig, most=yamlfile.CONFIG_BYTES)
-    retrieval = theirs.model_dump(include=set(RetrievalConfig.model_fields), exclude_none=True)
-    if theirs.max_output is not None:
-        retrieval.setdefault("max_inject", theirs.max_output)
-    if theirs.conversation is False:
+    memory_config = yamlfile.read(path, _MemoryConfig, most=yamlfile.CONFIG_BYTES)
+    retrieval = memory_config.model_dump(
+        include=set(RetrievalConfig.model_fields), exclude_none=True
+    )
+    if memory_config.max_output is not None:
+        retrieval.setdefault("max_inject", memory_config.max_output)
+    if memory_config.conversation is False:
         retrieval["context_turns"] = 0
-    if theirs.dual_verification:
+    if memory_config.dual_verification:
         retrieval["rubric"] = "memory-two-criteria"
     layer: Layer = {"retrieval": retrieval}
-    if theirs.model is not None and theirs.model in _list_models_of_profiles():
-        layer["judge"] = {"tiers": {"quick": theirs.model}}
+    if memory_config.model is not None and memory_config.model in _list_models_of_profiles():
+        layer["judge"] = {"tiers": {"quick": memory_config.model}}
     return layer
 
 

@@ -407,13 +407,13 @@ def _list_alternatives(errors: Sequence[ErrorDetails], data_parts: Sequence[int]
     If a value could be of several types, pydantic has an error for each type. The locations of these errors
     are the same up to the part that names the type, which isn't in `data_parts`.
     """
-    first = errors[0]["loc"]
-    for part in set(range(len(first))) - set(data_parts):
+    first_location = errors[0]["loc"]
+    for part in set(range(len(first_location))) - set(data_parts):
         same_value = []
         types = set()
         for number, error in enumerate(errors):
             location = error["loc"]
-            if location[:part] == first[:part]:
+            if location[:part] == first_location[:part]:
                 same_value.append(number)
                 types.add(location[part : part + 1])
         if len(types) > 1:

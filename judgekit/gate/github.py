@@ -443,8 +443,8 @@ def ensure_issues(
         raise GhError(f"the project's remote is not on GitHub; {remedy}")
     gh = Gh(repository, deadline=time.monotonic() + seconds, environ=environ)
     for verdict in verdicts:
-        wanted = issues.build_issue(verdict, with_text=settings.text)
-        outcome, url = _ensure_issue(gh, wanted, settings.labels)
+        new_issue = issues.build_issue(verdict, with_text=settings.text)
+        outcome, url = _ensure_issue(gh, new_issue, settings.labels)
         task = short_line(task_name(verdict.task_id), _MAX_TEXT)
         yield outcome, f"issue {outcome}: {url} ({task})"
 

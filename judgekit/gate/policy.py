@@ -204,8 +204,8 @@ def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root
             _write_file(root / file.path, data, name)
         elif _is_deciding(file.path, paths):
             command = f"git show {_name_in_commit(commit, shlex.quote(file.path))}"
-            missing = f"not in this clone (fetch it with: {command})"
-            raise ConfigError(f"larger than {MAX_BYTES // 1000} kB, or {missing}", path=name)
+            absence = f"not in this clone (fetch it with: {command})"
+            raise ConfigError(f"larger than {MAX_BYTES // 1000} kB, or {absence}", path=name)
 
 
 def _list_regular_files(
@@ -297,10 +297,10 @@ def _read_kept_choice(repository: Repository, commits: Sequence[str]) -> ChangeF
     """
     key = _choice_key(repository, commits)
     try:
-        kept = json.loads(Path(_choice_file(repository)).read_bytes())
-        if kept["key"] != key:
+        stored_choice = json.loads(Path(_choice_file(repository)).read_bytes())
+        if stored_choice["key"] != key:
             return None
-        paths_and_authors = (kept["paths"], kept["authors"])
+        paths_and_authors = (stored_choice["paths"], stored_choice["authors"])
         return ChangeFilter(paths_and_authors)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none yet, or damaged
         return None

@@ -131,15 +131,15 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
         for ref in refs_by_remote[name]:
             remotes_by_ref[ref.name].add(name)
     own_refs: dict[str, list[TrackedRef]] = {}
-    owned: set[str] = set()
+    owned_names: set[str] = set()
     for name, tracked_refs in refs_by_remote.items():
         # Two remotes may share a ref only if both are the push's.
         same_remote = set(names) if name in names else {name}
         own_refs[name] = [ref for ref in tracked_refs if remotes_by_ref[ref.name] <= same_remote]
-        owned.update(ref.name for ref in own_refs[name])
+        owned_names.update(ref.name for ref in own_refs[name])
     unowned = []
     for ref in listed_refs:
-        if ref.name.startswith(_REMOTES) and ref.name not in owned:
+        if ref.name.startswith(_REMOTES) and ref.name not in owned_names:
             unowned.append(ref)
     own_refs[""] = [*own_refs.get("", []), *unowned]
     return Remotes(names, own_refs)

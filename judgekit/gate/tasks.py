@@ -156,10 +156,10 @@ def read_changed_files(
     time are read.
     """
     repository = Repository(project)
-    recent = _list_recent_files(repository, Patterns(paths), since)
-    committed_blobs = _read_committed_blobs(repository) if recent else {}
+    recent_files = _list_recent_files(repository, Patterns(paths), since)
+    committed_blobs = _read_committed_blobs(repository) if recent_files else {}
     files: list[File] = []
-    for _, path in sorted(recent, reverse=True):
+    for _, path in sorted(recent_files, reverse=True):
         if len(files) == most:
             break
         with suppress(InputError, OSError):  # not text, or gone in the meantime
@@ -180,7 +180,7 @@ def _list_recent_files(
     root = os.path.realpath(repository.folder)
     words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     output = os.fsdecode(repository.ask(*words, seconds=SECONDS))
-    recent: list[tuple[float, str]] = []
+    recent_files: list[tuple[float, str]] = []
     for name in dict.fromkeys(output.split("\0")):
         if not name or not wanted.match(name):
             continue
@@ -193,8 +193,8 @@ def _list_recent_files(
                 continue
             is_behind_link = os.path.realpath(path) != os.path.normpath(path)
             if not is_behind_link:
-                recent.append((status.st_mtime, name))
-    return recent
+                recent_files.append((status.st_mtime, name))
+    return recent_files
 
 
 def _read_committed_blobs(repository: Repository) -> dict[str, str]:

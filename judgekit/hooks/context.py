@@ -165,14 +165,18 @@ def _render_head(
 ) -> str:
     """Return the opening tag of a store's memories: the store's path, and its categories' descriptions."""
     categories = dict.fromkeys([candidate.category for candidate, _ in store_pairs])  # each once
-    texts = []
+    described_categories = []
     for category in categories:
         if category in descriptions:
-            texts.append(f"{category}: {short_line(descriptions[category], _DESCRIPTION)}")
+            described_categories.append(
+                f"{category}: {short_line(descriptions[category], _DESCRIPTION)}"
+            )
     name = escape(short_line(name_store(root, project), _PATH))
-    if not texts:
+    if not described_categories:
         return f'<memory-context source="{name}">'
-    return f'<memory-context source="{name}" descriptions="{escape("; ".join(texts))}">'
+    return (
+        f'<memory-context source="{name}" descriptions="{escape("; ".join(described_categories))}">'
+    )
 
 
 def _render_store(head: str, store_pairs: Sequence[tuple[Candidate, str]], room: int) -> str:

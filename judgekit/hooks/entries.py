@@ -204,7 +204,7 @@ def _remove_ours(settings: dict[str, Any]) -> None:
             group["hooks"] = remaining_hooks
             continue
         hooks = settings["hooks"]
-        hooks[event] = [other for other in hooks[event] if other is not group]
+        hooks[event] = [other_group for other_group in hooks[event] if other_group is not group]
         if not hooks[event]:
             del hooks[event]
         if not hooks:

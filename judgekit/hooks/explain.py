@@ -139,8 +139,8 @@ def _describe_stores(configured: Settings) -> list[str]:
         lines.append(f"command: {' '.join(configured['command'])} ({_COMMAND})")
     for root in configured["roots"]:
         path = search.resolve(root, configured.project)
-        missing = "" if os.path.isdir(path) else " (missing: nothing to search)"
-        lines.append(f"store: {path}{missing}")
+        missing_note = "" if os.path.isdir(path) else " (missing: nothing to search)"
+        lines.append(f"store: {path}{missing_note}")
     return lines
 
 
@@ -252,12 +252,12 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
     obstacle = _why_never_injected(candidate)
     if obstacle:
         return obstacle
-    most = configured["max_inject"]
+    max_injected = configured["max_inject"]
     is_injected = outcome == "injected"
     is_mentioned = outcome == "mentioned"
     if configured["inject"] == "top_k":
         position = "among" if is_injected else "not among"
-        return f"{position} the first {most} (retrieval.inject is top_k)"
+        return f"{position} the first {max_injected} (retrieval.inject is top_k)"
     if not candidate.rated:
         limit = "without a judge it is at most mentioned"
         if not is_mentioned:
@@ -271,7 +271,7 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
     if is_injected:
         return f"{confidence}: sure enough, since {labels['high']:.2f} is needed to inject it"
     if label == "high":
-        return f"{confidence}: sure enough, but only {most} are injected (retrieval.max_inject)"
+        return f"{confidence}: sure enough, but only {max_injected} are injected (retrieval.max_inject)"
     if candidate.worth_mentioning and not is_mentioned:
         return f"{confidence}: enough to mention it, but only {context.MAX_MENTIONED} are mentioned"
     if candidate.stands_out and candidate.confidence < labels["mention"]:
@@ -406,10 +406,10 @@ def read_log(project: str) -> list[dict[str, Any]]:
     for path in (log_file(), f"{log_file()}.1"):
         try:
             with open(path, "rb") as stream:
-                texts = lines_of(stream.read(2 * MAX_BYTES).decode("utf-8", "replace"))
+                log_lines = lines_of(stream.read(2 * MAX_BYTES).decode("utf-8", "replace"))
         except OSError:
             continue
-        for text in reversed(texts):
+        for text in reversed(log_lines):
             try:
                 line = quickjson.loads(text)
             except ValueError:  # cut off, by a full disk for instance

@@ -158,8 +158,8 @@ def replace(
             _check_unchanged(path, before)
             target.unlink()
             return []
-        missing = [folder for folder in target.parents if not folder.exists()]
-        for folder in reversed(missing):
+        missing_folders = [folder for folder in target.parents if not folder.exists()]
+        for folder in reversed(missing_folders):
             folder.mkdir()
             new_folders.append(folder)
         check = partial(_check_unchanged, path, before)

@@ -127,19 +127,19 @@ def _choose_threshold(
     if not thresholds:
         reason = "no threshold has an answer about each injection"
         return unchanged.model_copy(update={"refused": reason})
-    best = _choose_best(thresholds, present)
-    precision = best.precision
+    best_threshold = _choose_best(thresholds, present)
+    precision = best_threshold.precision
     interval_width = precision.high - precision.low
     is_uncertain = precision.of < FEWEST or interval_width > WIDEST
-    result: dict[str, Any] = {"precision": precision, "coverage": best.coverage}
+    result: dict[str, Any] = {"precision": precision, "coverage": best_threshold.coverage}
     if precision.value < BAR:
         problem = f"no threshold reaches a precision of {BAR:.2f}"
-        result["refused"] = f"{problem}; the best is {name}: {best.value:g}"
+        result["refused"] = f"{problem}; the best is {name}: {best_threshold.value:g}"
     elif is_uncertain:
-        result["refused"] = f"too few labels for {name}: {best.value:g}"
+        result["refused"] = f"too few labels for {name}: {best_threshold.value:g}"
         result["more"] = more_needed(precision)
     else:
-        result["after"] = unchanged.before | {name: best.value}
+        result["after"] = unchanged.before | {name: best_threshold.value}
     return unchanged.model_copy(update=result)
 
 

@@ -305,12 +305,12 @@ def _list_folders(place: HooksFolder) -> list[Path]:
 
 def _list_ours(hooks: Path) -> list[Path]:
     """List our hooks in a folder, including those that another program has renamed."""
-    ours = []
+    our_hooks = []
     for name in _NAMES:
         path = hooks / name
         if path.is_file() and owner_of(files.read(path)) in ("ours", "edited"):
-            ours.append(path)
-    return ours
+            our_hooks.append(path)
+    return our_hooks
 
 
 def _plan_removal(path: Path, backup: Path | None, *, is_users: bool) -> FileChange:
@@ -475,10 +475,10 @@ def _describe_foreign(place: HooksFolder, path: Path, content: bytes | None) -> 
             yield "note", f"{path} belongs to another program; {instead}"
         if not os.access(path, os.X_OK):
             yield "note", f"{path} is not executable: git skips it"
-    kept = path.with_name(KEPT)
-    if os.path.lexists(kept):
+    earlier_hook = path.with_name(KEPT)
+    if os.path.lexists(earlier_hook):
         reason = "it ran before judgekit's hook, but another program replaced that"
-        yield "note", f"{kept} does not run: {reason}; move it back or remove it"
+        yield "note", f"{earlier_hook} does not run: {reason}; move it back or remove it"
 
 
 def _manager_runs_gate(content: bytes, tree: Path) -> bool:
@@ -525,8 +525,8 @@ def _describe_ours(path: Path, content: bytes) -> Iterator[Remark]:
                 "note",
                 f"{problem}: it runs {program_on_path} where that is on the PATH; {_AGAIN}",
             )
-    kept = path.with_name(KEPT)
-    if os.access(kept, os.X_OK):
-        yield "ok", f"{kept}, the earlier hook, runs first and can stop a push"
-    elif os.path.lexists(kept):
-        yield "note", f"{kept}, the earlier hook, does not run: it was not executable"
+    earlier_hook = path.with_name(KEPT)
+    if os.access(earlier_hook, os.X_OK):
+        yield "ok", f"{earlier_hook}, the earlier hook, runs first and can stop a push"
+    elif os.path.lexists(earlier_hook):
+        yield "note", f"{earlier_hook}, the earlier hook, does not run: it was not executable"

@@ -417,9 +417,9 @@ def _describe_hooks(
         yield "ok", f"{form}; it answers"
     else:
         yield "ok", f"{form}; not run: decide yourself whether to trust this command"
-    missing = [event for event in client.events if event not in hooks]
-    if missing:
-        yield "note", f"not called on {', '.join(missing)}; {again}"
+    missing_events = [event for event in client.events if event not in hooks]
+    if missing_events:
+        yield "note", f"not called on {', '.join(missing_events)}; {again}"
 
 
 def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:

@@ -77,7 +77,7 @@ def load(project: str) -> tuple[Settings, list[str]]:
 
 
 def _stamp_sources(project: str) -> list[tuple[str, Any]]:
-    """Return each file and folder that configures the hooks, with a stamp that shows changes."""
+    """Return each file and folder that configures the hooks, with a stamp that changes when it does."""
     sources = environment.configuration_files(project)
     for home in (os.path.join(project, ".judgekit"), environment.config_home()):
         folder = os.path.join(home, "retrieval")
@@ -143,17 +143,17 @@ def descriptions(root: str) -> dict[str, str]:
     is_inside = os.path.realpath(path).startswith(real_root)
     if not is_inside or not os.path.isfile(path):  # reading a device may never end
         return {}
-    texts = {}
+    text_by_category = {}
     try:
         for name, category in quickjson.load(path)["categories"].items():
             if not isinstance(category, dict):
                 continue
             text = category.get("description")
             if isinstance(text, str) and text.strip():
-                texts[name] = text
+                text_by_category[name] = text
     except (KeyError, TypeError, AttributeError):
         return {}
-    return texts
+    return text_by_category
 
 
 def _validate(project: str) -> tuple[dict[str, Any], bool]:

@@ -39,12 +39,12 @@ class _Words:
         memories_with = Counter[str]()
         for stems in stems_by_file.values():
             memories_with.update(stems)
-        most = max(1, len(stems_by_file) // RARE)
+        most_memories = max(1, len(stems_by_file) // RARE)
         self.files = stems_by_file.keys()
         self.can_come_back: set[str] = set()
         self._files_by_stem = defaultdict[str, list[str]](list)
         for file, stems in stems_by_file.items():
-            rare_stems = [stem for stem in stems if memories_with[stem] <= most]
+            rare_stems = [stem for stem in stems if memories_with[stem] <= most_memories]
             if len(rare_stems) >= WORDS:
                 self.can_come_back.add(file)
                 for stem in rare_stems:

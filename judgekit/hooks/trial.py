@@ -170,7 +170,7 @@ def run(
     If judging is on, models are asked about each prompt separately.
     """
     tried = TriedPrompts(trials=[], selections=[], unjudged=[], notes=[])
-    for done, prompt in enumerate(prompts, start=1):
+    for done_count, prompt in enumerate(prompts, start=1):
         ranked = context.find_candidates(prompt, configured)
         new_notes = [note for note in ranked.notes if note not in tried.notes]
         tried.notes.extend(dict.fromkeys(new_notes))
@@ -188,7 +188,7 @@ def run(
                 sureness=choice.sureness,
             )
         tried.trials.append(trial)
-        progress(done)
+        progress(done_count)
     return tried
 
 
@@ -358,13 +358,13 @@ def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
     for trial in trials:
         if not trial.hits or trial.injections():
             continue
-        best = trial.hits[0]
-        if len(best.matched) < SEVERAL_TERMS:
+        best_hit = trial.hits[0]
+        if len(best_hit.matched) < SEVERAL_TERMS:
             continue
         rivals = []  # memories that fit about as well, the best one included
         for hit in trial.hits:
-            is_of_same_part = hit.part is best.part
-            if is_of_same_part and not hit.status and _fits_as_well(hit, best):
+            is_of_same_part = hit.part is best_hit.part
+            if is_of_same_part and not hit.status and _fits_as_well(hit, best_hit):
                 rivals.append(hit.path)
         if len(rivals) >= CROWD:
             crowded.append(CrowdedPrompt(trial.prompt, rivals))

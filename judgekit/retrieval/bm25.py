@@ -395,24 +395,24 @@ def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile
     text = f" {title} \n {tags} \n {parts} \n {body} "
     tags_start = len(title) + 3  # two spaces and the line break
     parts_start = tags_start + len(tags) + 3
-    body_start = parts_start + len(parts) + 3
+    body_start = parts_start + len(parts) + 3  # a position from here on is in the body
     weights = profile.weights
     frequencies = entry.frequencies
     for pattern in patterns:
         number, needle, _ = pattern
         if needle not in text:  # most patterns aren't, and this is cheaper than the call
             continue
-        for place, weight in find_pattern(text, pattern, profile.bm25["prefix"]):
-            if place >= body_start:
+        for position, weight in find_pattern(text, pattern, profile.bm25["prefix"]):
+            if position >= body_start:
                 weighted = weights["body"] * weight
                 if entry.section_count:
                     # `- 1` because a space precedes the body in this text.
-                    occurrence = (place - body_start - 1, weight)
+                    occurrence = (position - body_start - 1, weight)
                     entry.body_places.setdefault(number, []).append(occurrence)
-            elif place >= parts_start:
+            elif position >= parts_start:
                 weighted = weights["parts"] * weight
             else:
-                column = "title" if place < tags_start else "tags"
+                column = "title" if position < tags_start else "tags"
                 weighted = weights[column] * weight
                 frequency_before = entry.title_frequencies.get(number, 0.0)
                 entry.title_frequencies[number] = frequency_before + weighted

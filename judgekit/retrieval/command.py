@@ -162,7 +162,7 @@ def _find_script(argv: list[str]) -> str:
 
 
 def _items(text: str) -> list[Any]:
-    """Parse the candidates, given as one JSON object or as lines of JSON; raises `CommandError`."""
+    """Parse a program's candidates, which are one JSON object or lines of JSON; raises `CommandError`."""
     if not text.strip():
         return []
     try:

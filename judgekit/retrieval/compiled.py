@@ -85,9 +85,9 @@ class Languages:
         return [self[other_name] for other_name in self._data if other_name != name]
 
     def count_stop_words(self, words: Iterable[str]) -> dict[str, int]:
-        """Count the stop words of each language among some folded words, leaving out languages without any.
+        """Count the stop words of each language among some folded words; languages with none are left out.
 
-        Single Latin letters don't count: code is full of them.
+        Single Latin letters don't count, because code is full of them.
         """
         if not self._names_by_word:
             for name, language in self._data.items():

@@ -101,10 +101,10 @@ class FoundSection:
 
     def shown(self) -> dict[str, Any]:
         """Return the fields of a search result that describe this section."""
-        shown: dict[str, Any] = {"section": visible(self.heading)}
+        fields: dict[str, Any] = {"section": visible(self.heading)}
         if self.line:
-            shown["line"] = self.line
-        return shown
+            fields["line"] = self.line
+        return fields
 
 
 class Candidate:
@@ -187,7 +187,7 @@ class Candidate:
         Numbers are null if a user's program didn't give them.
         """
         is_from_program = self.kind == COMMAND
-        shown: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "id": encodable(self.id),
             "path": encodable(self.path),
             "title": visible(self.title),
@@ -200,22 +200,25 @@ class Candidate:
             "kept_by": COMMAND if is_from_program else "bm25",
         }
         if self.status:
-            shown["status"] = self.status
+            fields["status"] = self.status
         age = self.describe_age()
         if age:
-            shown["age"] = age
+            fields["age"] = age
         if self.alike:
-            shown["alike"] = len(self.alike)
-            shown["alike_paths"] = [encodable(hit.path) for hit in self.alike]
+            fields["alike"] = len(self.alike)
+            fields["alike_paths"] = [encodable(hit.path) for hit in self.alike]
         if self.sections:
             best_section, *other_sections = [section.shown() for section in self.sections]
-            shown |= best_section
+            fields |= best_section
             if other_sections:
-                shown["also"] = other_sections
-        return shown
+                fields["also"] = other_sections
+        return fields
 
     def describe_age(self, now: float | None = None) -> str:
-        """Say its age ("7 months", "2 years"); "" if it's 90 days at most, or unknown."""
+        """Describe the candidate's age, as "7 months" or "2 years".
+
+        "" if it's 90 days at most, or unknown.
+        """
         if now is None:
             now = time.time()
         days = (now - self.updated) / _DAY
@@ -255,7 +258,7 @@ class RankedCandidates:
 
 
 def in_force(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Leave out superseded, deprecated and rejected candidates, because an agent would act on them."""
+    """Leave out superseded, deprecated and rejected candidates: an agent would act on them."""
     return [candidate for candidate in candidates if not candidate.status]
 
 
@@ -266,10 +269,10 @@ def choose_shown(
     inject: str = "tiered",
     hint_on_zero: bool = False,
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Choose the candidates that a prompt gets in full, and those only mentioned, without asking a model.
+    """Choose the candidates to inject in full, and those only to mention; no model is asked.
 
-    `inject` is "tiered" (by confidence) or "top_k" (the first ones). With `hint_on_zero`, all others are
-    mentioned if otherwise nothing would be shown at all.
+    `inject` is "tiered" (inject by confidence) or "top_k" (inject the first ones). With `hint_on_zero`, all
+    candidates are mentioned if otherwise nothing would be shown at all.
     """
     usable = in_force(candidates)
     if inject == "top_k":
@@ -305,15 +308,15 @@ def measure_nearness(words: Sequence[str], tokens: Iterable[str]) -> float:
     if len(words) <= 1:
         return 0.0
     number_by_word = {word: number for number, word in enumerate(words)}
-    last_places: dict[int, int] = {}  # in `tokens`, by the number of a word
+    last_positions: dict[int, int] = {}  # in `tokens`, by the number of a word
     near_pairs = set()  # each by the number of its first word
-    for place, token in enumerate(tokens):
+    for position, token in enumerate(tokens):
         number = number_by_word.get(token)
         if number is None:
             continue
-        last_places[number] = place
+        last_positions[number] = position
         for neighbour in (number - 1, number + 1):
-            if neighbour in last_places and place - last_places[neighbour] <= NEAR:
+            if neighbour in last_positions and position - last_positions[neighbour] <= NEAR:
                 near_pairs.add(min(number, neighbour))
     pair_count = min(len(words) - 1, PAIRS)
     return min(len(near_pairs) / pair_count, 1.0)
@@ -407,9 +410,9 @@ def estimate_request(hits: Sequence[Candidate], part: Part, profile: Profile) ->
 
 
 def describe_request(likeliest: Candidate, part: Part) -> dict[str, float]:
-    """Compute the features that tell a request from talk, from the likeliest hit of a prompt's part.
+    """Compute the features that tell a request from talk.
 
-    The module's docstring explains them.
+    They're of a prompt's part and its likeliest hit; the module's docstring explains them.
     """
     statements = log(part.sentences) if part.is_statement else 0.0
     matched = min(_count_uncommon(likeliest, part), MOST_MATCHED)
@@ -437,9 +440,9 @@ def combine(coefficients: Mapping[str, float], features: Mapping[str, float]) ->
 def _finish_confidences(
     ranked: Sequence[Candidate], prompt_part: Part | None, profile: Profile
 ) -> None:
-    """Multiply confidences by the probability of a request, and make them agree with the order.
+    """Multiply the confidences by the probability of a request, and make them agree with the hits' order.
 
-    If the first hit is far ahead of the others, it's mentioned whatever its confidence.
+    If the first hit is far ahead of the others, it's mentioned whatever its confidence is.
     """
     request = 1.0
     if prompt_part is not None and ranked:
@@ -490,14 +493,14 @@ def _stands_out(ranked: Sequence[Candidate], part: Part) -> bool:
     Two uncommon words in common are enough. A single uncommon word is enough if it's in the hit's title, and
     if the hit has a large share (`ONE_WORD`) of what the part says.
     """
-    first, *others = ranked
-    if first.status:
+    first_hit, *other_hits = ranked
+    if first_hit.status:
         return False
-    if _count_uncommon(first, part) < SEVERAL_TERMS:
-        has_uncommon_title_word = any(not part.terms[number].common for number in first.titled)
-        if not has_uncommon_title_word or first.features["coverage"] < ONE_WORD:
+    if _count_uncommon(first_hit, part) < SEVERAL_TERMS:
+        has_uncommon_title_word = any(not part.terms[number].common for number in first_hit.titled)
+        if not has_uncommon_title_word or first_hit.features["coverage"] < ONE_WORD:
             return False
-    return all(first.bm25 >= AHEAD * hit.bm25 for hit in others)
+    return all(first_hit.bm25 >= AHEAD * hit.bm25 for hit in other_hits)
 
 
 def _add_rarities(rarities: Sequence[float], numbers: Iterable[int]) -> float:
@@ -544,7 +547,7 @@ def _find_rivals(
 
 
 def _set_confidence(hit: Candidate, confidence: float, profile: Profile) -> None:
-    """Set a hit's confidence and its label; a damaged hit never gets the label "high"."""
+    """Set a hit's confidence and its label. A hit from a damaged file never gets the label "high"."""
     labels = profile.labels
     hit.confidence = confidence
     if hit.damaged:

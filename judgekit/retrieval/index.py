@@ -301,13 +301,13 @@ def recheck(index: Index, places: Iterable[str]) -> bool:
             if index_file.look(f"{index.root}/{place}") != tuple(stamp):
                 index.outdated.add(place)
         return False
-    stale = _list_differing(rows, index.root)
-    if not stale:
+    changed_rows = _list_differing(rows, index.root)
+    if not changed_rows:
         return False
     from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them; most queries do not
 
-    folders = _find_folders_of_missing(index, stale)
-    is_different = update.reread(index, stale)
+    folders = _find_folders_of_missing(index, changed_rows)
+    is_different = update.reread(index, changed_rows)
     if folders:
         update.refresh(index, folders, ())
     return is_different or bool(folders)

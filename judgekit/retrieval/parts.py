@@ -160,13 +160,13 @@ def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Wor
     The list of a clause without terms is empty.
     """
     clauses: list[list[_Word]] = [[]]  # words are added to the last clause
-    for place, piece in enumerate(pieces):
+    for piece_number, piece in enumerate(pieces):
         for token in terms.tokens(piece):
             token_terms = vocabulary.look_up(token)
             if token_terms and not token.isascii() and terms.has_runs(token):
-                clauses[-1] += _split_run(place, token, token_terms)
+                clauses[-1] += _split_run(piece_number, token, token_terms)
             elif token_terms:
-                clauses[-1].append(_Word(place, token_terms))
+                clauses[-1].append(_Word(piece_number, token_terms))
             elif token.lower() in vocabulary.languages[0].joiners:
                 clauses.append([])
         if piece.rstrip(_CLOSING).endswith(_PAUSES):

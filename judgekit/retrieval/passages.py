@@ -78,12 +78,12 @@ def count_in_passages(
     """
     body_weight = profile.weights["body"]
     for number, occurrences in places.items():
-        first_number = 0  # of the first section that doesn't end before the place
-        for place, weight in sorted(occurrences):
-            while first_number < len(passages) and passages[first_number].end <= place:
+        first_number = 0  # of the first section that doesn't end before the position
+        for position, weight in sorted(occurrences):
+            while first_number < len(passages) and passages[first_number].end <= position:
                 first_number += 1
             passage_number = first_number
-            while passage_number < len(passages) and passages[passage_number].start <= place:
+            while passage_number < len(passages) and passages[passage_number].start <= position:
                 frequencies = passages[passage_number].frequencies
                 frequencies[number] = frequencies.get(number, 0.0) + body_weight * weight
                 passage_number += 1

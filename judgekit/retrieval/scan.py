@@ -101,7 +101,7 @@ class Store:
         self.patterns = _read_patterns(os.path.join(root, IGNORE))
 
     def list(self, relative: str) -> Listing:
-        """List one folder; one that's gone or can't be read is empty."""
+        """List one folder. The listing of a folder that's gone or can't be read is empty."""
         path = f"{self.root}/{relative}" if relative else self.root
         read_at = index_file.clock()
         stamp = index_file.look(path, folder=True)
@@ -140,7 +140,7 @@ class Store:
             self._add(name, entry, listing)
 
     def _read_list(self) -> Listed:
-        """Read the store's own list, once, when folders are first listed."""
+        """Read the store's own list of its entries, if it has one; later calls return the same list."""
         if self._listed is None:
             self._listed = self.source.listed(self.root, self._profile)
         return self._listed
@@ -186,7 +186,7 @@ class Store:
             listing.problems.append(f"{self.root}: {problem}")
 
     def _holds(self, relative: str, listing: Listing) -> bool:
-        """Whether a link leads to something in the store; if not, it's noted as a problem."""
+        """Whether a link leads to something inside of the store; if not, that's added to the problems."""
         if contained(self.root, relative):
             return True
         listing.problems.append(f"{relative}: outside {self.root}; ignored")
@@ -206,7 +206,7 @@ def _read_patterns(path: str) -> list[Pattern]:
 
 
 def kind_of(root: str, profiles: Profiles) -> str:
-    """Return the first kind of store that recognises a folder; any folder is one of documents."""
+    """Return the first kind of store that recognises a folder; without any, it's a folder of documents."""
     for kind, source in KINDS.items():
         if source.is_at(root, profiles.by_kind[kind]):
             return kind
@@ -214,7 +214,10 @@ def kind_of(root: str, profiles: Profiles) -> str:
 
 
 def read(root: str, path: str, profile: Profile) -> tuple[Entry | None, str | None]:
-    """Read the entry in a file, and describe the file's problem; either is None if there's none."""
+    """Read the entry in a file; return it with the problem of the file.
+
+    The entry is None if the file has none, and the problem is None if there's none.
+    """
     try:
         entry = KINDS[profile.kind].read(root, path, profile)
     except Unreadable as error:
@@ -226,7 +229,7 @@ def read(root: str, path: str, profile: Profile) -> tuple[Entry | None, str | No
 
 
 def entries(root: str, profiles: Profiles) -> tuple[Profile, list[tuple[str, Entry]], list[str]]:
-    """Read a whole store without an index: its profile, its entries by path, and its problems."""
+    """Read a whole store without an index; return its profile, its entries with their paths, and problems."""
     profile = profiles.by_kind[kind_of(root, profiles)]
     store = Store(root, profile.kind, profiles)
     folders = [""]

@@ -196,9 +196,9 @@ def _keep_signs(text: str, before_dot: Sequence[str]) -> str:
         return text
     pieces: list[str] = []
     end = 0
-    for place in sorted(mark_by_place):
-        pieces += (text[end:place], mark_by_place[place])
-        end = place + 1
+    for position in sorted(mark_by_place):
+        pieces += (text[end:position], mark_by_place[position])
+        end = position + 1
     pieces.append(text[end:])
     return "".join(pieces)
 
@@ -216,8 +216,8 @@ def _mark_behind_words(text: str, sign: str, mark_by_place: dict[int, str]) -> N
         next_char = text[end : end + 1]  # "" at the end of the text
         goes_on = next_char != "" and (next_char.isalnum() or next_char in "#+=_")
         if is_behind_letter and not goes_on:
-            for place in range(start, end):
-                mark_by_place[place] = mark
+            for position in range(start, end):
+                mark_by_place[position] = mark
         start = text.find(sign, end)
 
 

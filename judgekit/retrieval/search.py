@@ -146,21 +146,21 @@ def _move_pinned(
 
 
 def lacking(roots: Sequence[str], project: str) -> list[str]:
-    """Return a line for each root that isn't a folder, or a single line if none of them is a folder."""
+    """Return a line about each root that isn't a folder; a single line if none of the roots is a folder."""
     unique_roots = list(dict.fromkeys(roots))
-    missing = []
+    missing_roots = []
     for root in unique_roots:
         folder = resolve(root, project)
         if os.path.isdir(folder):
             continue
         if root == AUTO_ROOT:
-            missing.append(f"{root}: {folder}")  # nobody knows its folder by heart
+            missing_roots.append(f"{root}: {folder}")  # nobody knows its folder by heart
         else:
-            missing.append(root)
-    has_store = len(missing) < len(unique_roots)
+            missing_roots.append(root)
+    has_store = len(missing_roots) < len(unique_roots)
     if has_store:
-        return [f"{root}: no such folder, so it is not searched" for root in missing]
-    listed_roots = ", ".join(missing) if missing else "no root is set"
+        return [f"{root}: no such folder, so it is not searched" for root in missing_roots]
+    listed_roots = ", ".join(missing_roots) if missing_roots else "no root is set"
     return [f"no store found ({listed_roots}); name one with --root"]
 
 
@@ -328,7 +328,7 @@ class _Search:
         return paths
 
     def by_keyword(self, root: str) -> list[Candidate]:
-        """Find the entries of the store at `root` with words of the query in their titles or tags."""
+        """Find the entries of the store at `root` that have words of the query in their titles or tags."""
         from judgekit.retrieval import scan  # noqa: PLC0415 - the exception, not the rule
 
         profile, entries, notes = scan.entries(root, self.profiles)
@@ -371,7 +371,10 @@ def plain_words(text: str) -> set[str]:
 def match_keywords(
     entries: Collection[tuple[str, Entry]], root: str, profile: Profile, prompt: str
 ) -> list[Candidate]:
-    """Find the entries of a store with any word of the prompt in their titles or tags, rated, best first."""
+    """Find the entries of a store that have any word of the prompt in their titles or tags.
+
+    Returns them as rated hits, best first.
+    """
     language = profile.language
     words = sorted(plain_words(terms.excerpt(prompt)) - language.stop)
     hits = []
@@ -470,7 +473,7 @@ def passages(
 
 
 def _find_section(text: str, candidate: Candidate) -> str:
-    """Return the candidate's best section of a text, or the whole text if it has no sections."""
+    """Return the text of a candidate's best section, or the whole text if the candidate has no sections."""
     if not candidate.sections:
         return text
     from judgekit.retrieval import sections  # noqa: PLC0415 - the hook without a judge needs no text
@@ -484,7 +487,7 @@ def _find_section(text: str, candidate: Candidate) -> str:
 
 
 def _parse_alone(text: str, profile: Profile) -> list[terms.Term]:
-    """Return the terms of a query in its probable language, without looking at a store."""
+    """Return the terms of a query. Its language is guessed from the query alone, without a store."""
     main_language = profile.language
     other_languages = profile.languages.beside(main_language.name)
     excerpt = terms.excerpt(text)
@@ -493,7 +496,10 @@ def _parse_alone(text: str, profile: Profile) -> list[terms.Term]:
 
 
 def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms.Term]) -> str:
-    """Return the passage of a text with the most terms, on one line; its beginning if it has none of them."""
+    """Return the passage of a text with the most terms, on one line.
+
+    If the text has none of the terms, it's the beginning of the text.
+    """
     expression = " OR ".join(term.shown for term in query_terms)
     # SQLite stores neither lone surrogates nor NULs.
     text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")

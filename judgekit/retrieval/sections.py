@@ -281,8 +281,8 @@ def _cut_conversation(text: str) -> list[Section]:
     preamble = _describe_preamble(text[: turns[0].start])
     windows = []
     # Pair each turn with the one that ends its window; the last turns begin no window of their own.
-    for first, last in zip(turns, turns[TURNS - 1 :], strict=False):
-        windows.append(Section(first.start, last.end, first.lines_above, preamble))
+    for first_turn, last_turn in zip(turns, turns[TURNS - 1 :], strict=False):
+        windows.append(Section(first_turn.start, last_turn.end, first_turn.lines_above, preamble))
     return windows
 
 

@@ -66,9 +66,9 @@ def stems(text: str, language: Language) -> list[str]:
 
 
 def _index_forms(word: str, language: Language) -> tuple[str, ...]:
-    """List the indexed forms of a folded word: its stem (none for a stop word).
+    """List the forms under which a folded word is indexed: its stem, or none for a stop word.
 
-    A word in a script without spaces between words, or in Hangul, has a form for each of its pieces.
+    A word in Hangul, or in a script without spaces between words, has a form for each of its pieces.
     """
     if not language.cuts_scripts or not has_runs(word):
         word_stem = stem_of(word, language)
@@ -231,9 +231,10 @@ def _mark_consonants(word: str) -> str:
 
 
 def _find_regions(word: str) -> tuple[int, int]:
-    """Find the starts of R1, behind the first consonant after a vowel, and of R2, the same within R1.
+    """Find where the regions R1 and R2 of a word start, inside of which endings may be removed.
 
-    Endings are only removed inside these regions, so that enough of the word is left.
+    R1 starts behind the first consonant that follows a vowel, and R2 starts the same way inside of R1. So
+    enough of the word is left.
     """
     shape = word.translate(_SHAPE)
     r1 = 0
@@ -319,9 +320,11 @@ def _strip_ed_and_ing(word: str, r1: int) -> str:
         return word
     beginning = word[: -len(ending)]
     if ending.startswith("ee"):
+        # `agreed` becomes `agree`, but `proceed` isn't a form of `proc`.
         if len(beginning) >= r1 and beginning not in ("exc", "proc", "succ"):
             return beginning + "ee"
         return word
+    # The stem of `dying` is that of `die`.
     is_like_dying = ending == "ing" and len(beginning) == _PAIR and beginning[1] == "y"
     if not is_like_dying and _VOWELS.isdisjoint(beginning):
         return word
@@ -329,6 +332,7 @@ def _strip_ed_and_ing(word: str, r1: int) -> str:
         return beginning[0] + "ie"
     if beginning.endswith(("at", "bl", "iz")):
         return beginning + "e"
+    # A double letter becomes a single one (`hopped`), but not in `added`, whose stem is `add`.
     if beginning.endswith(_DOUBLES):
         is_like_add = len(beginning) == len("add") and beginning[0] in "aeo"
         return beginning if is_like_add else beginning[:-1]
@@ -418,22 +422,25 @@ def parse(prompt: str, *languages: Language) -> list[Term]:
 
 
 def choose_language(text: str, languages: Sequence[Language]) -> list[Language]:
-    """Move the language with the most stop words in `text` to the front; on a tie, the first one."""
+    """Return the languages with the one first that has the most stop words in `text`.
+
+    If several have as many, the first of these stays first.
+    """
     if len(languages) == 1:
         return list(languages)
     counts = _count_stop_words(text, languages)
     likeliest = languages[counts.index(max(counts))]
-    others = [language for language in languages if language is not likeliest]
-    return [likeliest, *others]
+    other_languages = [language for language in languages if language is not likeliest]
+    return [likeliest, *other_languages]
 
 
 def choose_languages(
     text: str, frequent: Sequence[Language], rare: Sequence[Language]
 ) -> list[Language]:
-    """Choose the languages to read a query in: the frequent ones of a store, and at most one rare one.
+    """Choose the languages to read a query in: all frequent ones of a store, and at most one rare one.
 
-    The rare one comes first, if the query clearly is in it. Reading a query in many languages would find
-    things that nobody means.
+    The rare one is chosen, and comes first, if the query is clearly in it. Reading a query in many languages
+    would find things that nobody means.
     """
     if not rare:
         return list(frequent)
@@ -530,7 +537,7 @@ def list_patterns(terms: Sequence[Term]) -> list[Pattern]:
 
 
 def find_pattern(text: str, pattern: Pattern, prefix_weight: float) -> list[tuple[int, float]]:
-    """Find a pattern in a text of stems: pairs of a match's place and its weight.
+    """Find a pattern in a text of stems; return the place and the weight of each match.
 
     A match weighs 1, or `prefix_weight` if the word in the text is longer than the pattern.
     """
@@ -539,12 +546,12 @@ def find_pattern(text: str, pattern: Pattern, prefix_weight: float) -> list[tupl
     step = len(needle)
     if not is_beginning:
         step -= 1  # the space behind a word may be the one before the next match
-    place = text.find(needle)
-    while place >= 0:
-        is_longer = is_beginning and text[place + step] != " "
+    position = text.find(needle)
+    while position >= 0:
+        is_longer = is_beginning and text[position + step] != " "
         weight = prefix_weight if is_longer else 1.0
-        matches.append((place + 1, weight))  # behind the space that begins the pattern
-        place = text.find(needle, place + step)
+        matches.append((position + 1, weight))  # behind the space that begins the pattern
+        position = text.find(needle, position + step)
     return matches
 
 
@@ -554,15 +561,15 @@ def camel(word: str) -> list[str]:
     if is_in_one_case or word[1:].islower() or len(word) > MAX_WORD:
         return []
     starts = [0]
-    for place in range(1, len(word)):
-        if not word[place].isupper():
+    for position in range(1, len(word)):
+        if not word[position].isupper():
             continue
-        follows_capital = word[place - 1].isupper()
-        text_behind = word[place + 1 :]
+        follows_capital = word[position - 1].isupper()
+        text_behind = word[position + 1 :]
         # In `HTTPServer`, the S begins a word; in `URLs`, the L doesn't.
         is_last_capital = text_behind[:1].islower() and text_behind != "s"
         if not follows_capital or is_last_capital:
-            starts.append(place)
+            starts.append(position)
     if len(starts) == 1:
         return []
     ends = [*starts[1:], len(word)]
@@ -591,7 +598,7 @@ def hidden_words(text: str, language: Language) -> str:
 def excerpt(prompt: str, head: int = HEAD, tail: int = TAIL) -> str:
     """Shorten a long prompt to its beginning and its end, and replace invalid characters.
 
-    The lengths of both are given in characters. Words that would be cut are left out.
+    `head` and `tail` are the lengths of the two, in characters. Words that would be cut are left out.
     """
     text = prompt
     if len(prompt) > head + tail:
@@ -611,7 +618,10 @@ def excerpt(prompt: str, head: int = HEAD, tail: int = TAIL) -> str:
 
 
 def _make_phrase(text: str, forms: list[str], languages: Sequence[Language]) -> Term | None:
-    """Make the term for a sequence of words, in any of `forms`; None if no form has several stems."""
+    """Make the term for a sequence of words that may be written in any of `forms`.
+
+    None if no form has more than one stem.
+    """
     phrases: dict[str, None] = {}  # each once, in this order
     for language in languages:
         for form in forms:
@@ -624,9 +634,9 @@ def _make_phrase(text: str, forms: list[str], languages: Sequence[Language]) -> 
 
 
 def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
-    """Make the term of a word, which also finds what the word is short for (`db`: database).
+    """Make the term of a word. It also finds what the word is short for, as `db` finds database.
 
-    None for a stop word of the first language, a single letter or a very long word.
+    None for a stop word of the first language, for a single letter, and for a very long word.
     """
     language, *other_languages = languages
     folded = fold(word)

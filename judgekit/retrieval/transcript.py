@@ -45,9 +45,9 @@ class Exchange(NamedTuple):
 
 
 def last_turns(path: str, count: int) -> tuple[str, ...]:
-    """Return the last `count` turns, oldest first, as "user: …" or "assistant: …".
+    """Return the last `count` turns of a conversation, oldest first, as "user: …" or "assistant: …".
 
-    There are fewer if the conversation is short, or if its transcript can't be read.
+    There are fewer if the conversation is short, and none if its transcript can't be read.
     """
     turns: list[str] = []
     for entry in _read_entries(path, _END_BYTES, from_end=True):
@@ -108,7 +108,7 @@ def _read_typed_text(entry: dict[str, Any]) -> str | None:
 
 
 def _was_held_in(project: str, path: str) -> bool:
-    """Whether a person held this conversation in `project`; the first entry that tells counts."""
+    """Whether a person held this conversation in `project`: the first entry that tells decides."""
     for entry in _read_entries(path, _HEAD_BYTES):
         is_here = _is_here(entry, project)
         if is_here is not None:
@@ -154,7 +154,10 @@ def _read_time(entry: dict[str, Any]) -> float | None:
 
 
 def of_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
-    """Map the digests of sessions' ids to their exchanges; sessions without a transcript are left out."""
+    """Map the digest of each session's id to the session's exchanges.
+
+    Sessions without a transcript are left out.
+    """
     exchanges: dict[str, list[Exchange]] = {}
     if not digests:
         return exchanges
@@ -169,7 +172,10 @@ def of_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
 
 
 def _session_id(path: str) -> str:
-    """Return the id of a transcript's session, from the file's name, or for Gemini from its first entry."""
+    """Return the id of a transcript's session, which is at the end of the file's name.
+
+    For a transcript of Gemini, the id is read from the first entry.
+    """
     name = Path(path).stem
     if name.startswith("session-"):  # Gemini's, which begins with the id
         first_entry = next(_read_entries(path, _HEAD_BYTES), {})
@@ -178,7 +184,7 @@ def _session_id(path: str) -> str:
 
 
 def _read_exchanges(path: str) -> list[Exchange]:
-    """Read the exchanges in a transcript; the agent's actions before the first prompt belong to none."""
+    """Read the exchanges in a transcript. What the agent did before the first prompt is left out."""
     exchanges: list[Exchange] = []
     for entry in _read_entries(path, _WHOLE_BYTES):
         speaker, text = _read_turn(entry) or ("", "")  # some entries only have calls
@@ -294,11 +300,11 @@ def _read_turn(entry: dict[str, Any]) -> tuple[str, str] | None:
     # In Gemini's entries, the user typed only the displayed content.
     content = message.get("displayContent", message.get("content"))
     if isinstance(content, list):
-        texts = []
+        block_texts = []
         for block in _list_objects(content):
             if block.get("type") in _TEXT_BLOCKS:
-                texts.append(str(block.get("text", "")))
-        content = " ".join(texts)
+                block_texts.append(str(block.get("text", "")))
+        content = " ".join(block_texts)
     text = content.strip() if isinstance(content, str) else ""
     is_added_by_client = text.startswith("<")  # clients put tags around the texts that they add
     if not text or is_added_by_client:

@@ -227,8 +227,8 @@ class Plan:
             if stamp is not None:
                 _, changed_at, _ = stamp
                 stamp_is_sure = is_sure(changed_at, read_at)
-            missing = (is_folder, None, True)
-            _, known_stamp, was_sure = self._known.get(name, missing)
+            unknown_file = (is_folder, None, True)
+            _, known_stamp, was_sure = self._known.get(name, unknown_file)
             watched = (is_folder, stamp, stamp_is_sure)
             if watched != (is_folder, known_stamp, was_sure):
                 self.watched[name] = watched
@@ -287,14 +287,14 @@ class Plan:
 
     def _compare_folder(self, place: str, listing: scan.Listing, *, is_whole: bool) -> list[str]:
         """Note the differences in one folder, and return the folders below it that need listing."""
-        known = self._known.get(place)
+        known_folder = self._known.get(place)
         stamp = listing.stamp
         stamp_is_sure = True
         if stamp is not None:
             ctime, mtime, _ = stamp
             stamp_is_sure = is_sure(ctime, listing.read) and is_sure(mtime, listing.read)
         watched = (True, stamp, stamp_is_sure)
-        if watched != known:
+        if watched != known_folder:
             self.watched[place] = watched
         unknown_files = dict(listing.files)
         for number, path, size, mtime, inode, read in self._rows(_IN_FOLDER, place):
@@ -308,8 +308,8 @@ class Plan:
         self.notes[place] = listing.problems
         # Another folder may have been moved to this path; then those below it are others, too.
         is_same_folder = False
-        if known is not None:
-            _, known_stamp, _ = known
+        if known_folder is not None:
+            _, known_stamp, _ = known_folder
             is_same_folder = _inode(known_stamp) == _inode(stamp)
         if is_whole or not is_same_folder:
             return listing.folders

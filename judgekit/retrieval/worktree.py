@@ -24,7 +24,7 @@ def git_root(folder: str) -> str | None:
 
 
 def git_folder_of(root: str) -> str:
-    """Return git's own folder for the working tree at `root`; "" if there's no such folder."""
+    """Return git's own folder for the working tree at `root`; "" if it isn't a working tree."""
     path = os.path.join(root, _MARK)
     if os.path.isdir(path):
         return path
@@ -36,10 +36,10 @@ def git_folder_of(root: str) -> str:
 
 
 def main_worktree(root: str) -> str:
-    """Return the main working tree of the one at `root`: itself, unless it's linked.
+    """Return the main working tree of a repository, of which `root` is a working tree, perhaps a linked one.
 
-    A link only counts if the main repository has one back. A bare repository has no working tree; then it's
-    the repository's own folder.
+    That's `root` itself if it isn't linked, and also if the main repository doesn't name the linked tree:
+    then the link may be forged. A bare repository has no main working tree, so its own folder is returned.
     """
     git_folder = git_folder_of(root)
     is_linked = git_folder and git_folder != os.path.join(root, _MARK)
@@ -49,6 +49,7 @@ def main_worktree(root: str) -> str:
     common_folder = os.path.normpath(os.path.join(git_folder, common_line))
     worktrees_folder = os.path.realpath(f"{common_folder}/worktrees")
     is_in_repository = os.path.realpath(os.path.dirname(git_folder)) == worktrees_folder
+    # The main repository names the linked tree's `.git` in this file.
     back_line = _read_first_line(os.path.join(git_folder, "gitdir"))
     if not back_line or not is_in_repository:
         return root
@@ -60,7 +61,10 @@ def main_worktree(root: str) -> str:
 
 
 def path_in_main_worktree(folder: str) -> str | None:
-    """Return the counterpart of `folder` in the main working tree; None unless it's in a linked one."""
+    """Return the path in the main working tree that corresponds to `folder`.
+
+    None if the folder isn't in a linked working tree.
+    """
     root = git_root(folder)
     if root is None or not os.path.isfile(os.path.join(root, _MARK)):
         return None

@@ -114,7 +114,10 @@ class Listed:
 
 
 def read_time(value: object) -> float:
-    """Parse an ISO 8601 time into seconds since the epoch, 0 if it isn't one; without a zone it's in UTC."""
+    """Parse an ISO 8601 time into seconds since the epoch; 0 if it isn't one.
+
+    A time without a zone is in UTC.
+    """
     if not isinstance(value, str):
         return 0.0
     try:
@@ -157,10 +160,10 @@ class FileText:
 
 
 def read_text(root: str, relative: str, limit: int) -> FileText:
-    """Read the text of a file; raises `Unreadable` if it's binary.
+    """Read the text of a file; raises `Unreadable` if the file is binary, or can't be read.
 
-    If it's longer than `limit` bytes, only its beginning and its end are read: people append to logs, and the
-    newest entry is the most important.
+    Of a file longer than `limit` bytes, only the beginning and the end are read: people append to logs, and
+    the newest entry is the most important.
     """
     raw, is_longer = read_bytes(root, relative, limit)
     if not is_longer:
@@ -179,8 +182,9 @@ def read_text(root: str, relative: str, limit: int) -> FileText:
     lines_left_out = None
     if line_breaks_above is not None and encoding == "utf-8":
         if has_whole_lines:
-            line_breaks_above += 1  # the one behind the cut line
-        line_breaks_in_text = beginning.count("\n") + 1  # with the one between both parts
+            line_breaks_above += 1  # the cut line has been dropped, with the line break behind it
+        # 1 for the line break between the beginning and the end.
+        line_breaks_in_text = beginning.count("\n") + 1
         lines_left_out = line_breaks_above - line_breaks_in_text
     note = f"only {limit:,} of its {size:,} bytes are searched, at its beginning and its end"
     return FileText(
@@ -192,9 +196,9 @@ def read_text(root: str, relative: str, limit: int) -> FileText:
 
 
 def _read_end(root: str, relative: str, limit: int) -> tuple[bytes, int, int | None]:
-    """Return a file's last bytes (about `limit`), its size, and the number of line breaks above them.
+    """Return about the last `limit` bytes of a file, its size, and the number of line breaks above them.
 
-    In a very large file line breaks aren't counted, and None is returned. Raises `Unreadable`.
+    The number is None for a very large file, in which they aren't counted. Raises `Unreadable`.
     """
     try:
         with open(_path_in(root, relative), "rb") as file:
@@ -225,9 +229,9 @@ def _count_line_breaks(file: BinaryIO, size: int) -> int:
 
 
 def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:
-    """Return the first `limit` bytes of a file, and whether there are more.
+    """Return the first `limit` bytes of a file, and whether the file has more.
 
-    Raises `Unreadable` if it's outside `root`, gone, or a folder, a pipe or a device.
+    Raises `Unreadable` if the file is outside of `root` or gone, and if it's a folder, a pipe or a device.
     """
     path = _path_in(root, relative)
     try:
@@ -249,9 +253,10 @@ def _path_in(root: str, relative: str) -> str:
 
 
 def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
-    """Decode `raw`, and say how many places in it aren't text; None instead if all of it is.
+    """Decode bytes; return the text, and a note on how many places in it couldn't be decoded, or None.
 
-    Unless it's `whole`, it may end within a character. Raises `Unreadable` for binary data.
+    If `raw` isn't a `whole` file, it may end within a character, which isn't counted. Raises `Unreadable` for
+    binary data.
     """
     encoding = _detect_encoding(raw)
     if encoding is None:
@@ -264,6 +269,7 @@ def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
         raw = _drop_cut_character(raw)
     text = raw.decode(encoding, "replace").removeprefix(_MARK)
     count = text.count(REPLACED)
+    # In UTF-16 and UTF-32, a character that's cut at the end is decoded as one replacement.
     is_last_cut = not whole and encoding != "utf-8" and text.endswith(REPLACED)
     if is_last_cut:
         count -= 1
@@ -282,14 +288,14 @@ def decode(raw: bytes) -> str:
 
 
 def _detect_encoding(raw: bytes) -> str | None:
-    """Return the encoding that a file's first bytes show; None for a binary file."""
+    """Return the name of the encoding of a file with these bytes; None for a binary file."""
     for mark, encoding in _ENCODING_BY_MARK.items():
         if raw.startswith(mark):
             return encoding
     if b"\0" not in raw:
         return "utf-8"
-    # In UTF-16, each character has two bytes, and the upper one is 0 in most texts. Which of both it is tells
-    # the byte order.
+    # In UTF-16, each character has two bytes, and the upper byte is 0 in most texts. If it's the second one,
+    # the order of bytes is little-endian.
     head = raw[:_HEAD]
     even_bytes = head[0::2]
     odd_bytes = head[1::2]
@@ -304,7 +310,7 @@ def _detect_encoding(raw: bytes) -> str | None:
 
 
 def _drop_cut_character(raw: bytes) -> bytes:
-    """Drop the bytes of the last UTF-8 character, which may be incomplete, unless it's ASCII."""
+    """Drop the last UTF-8 character from bytes that may end within it. An ASCII character is never cut."""
     for count in range(1, min(_LONGEST_CHARACTER, len(raw)) + 1):
         byte = raw[-count]
         is_first_byte = byte >= _FIRST_OF_SEVERAL
@@ -317,9 +323,10 @@ def _drop_cut_character(raw: bytes) -> bytes:
 
 
 def words_of_name(relative: str, title: str) -> list[str]:
-    """Return the words of a file's name; an empty list if its title has them all.
+    """Return the words of a file's name; an empty list if the title has all of them.
 
-    A page named `index` or `readme` has its folder's name. Numbers are left out, because copies have them.
+    For a file named `index` or `readme`, it's the name of the folder. Numbers are left out, since tools
+    number copies.
     """
     folder, _, _ = relative.rpartition("/")
     name = stem(relative)

@@ -27,9 +27,10 @@ _GIT_SECONDS = 2.0
 
 
 def folder_of(project: str) -> str:
-    """Return the folder in which Claude Code keeps its memory of `project`; it may not exist.
+    """Return the folder in which Claude Code keeps its memory of `project`. It may not exist.
 
-    It's an absolute path, from the settings, a variable or the project's path, in this order.
+    It's an absolute path. The client's settings name it, or a variable, or else it's made from the project's
+    path.
     """
     configured_folder = _configured_folder(project)
     if configured_folder is not None:
@@ -41,7 +42,7 @@ def folder_of(project: str) -> str:
     own_name = variables.get(FOLDER_NAME, "")
     if not _is_name(own_name):
         return usual_folder
-    # The client ignores the variable if it has a usual folder, unless its home is another one.
+    # If the usual folder exists, the client ignores the variable, unless its home isn't the usual one.
     has_other_home = "CLAUDE_CONFIG_DIR" in variables
     if has_other_home or not os.path.isdir(usual_folder):
         return _memory_of(own_name)
@@ -49,11 +50,12 @@ def folder_of(project: str) -> str:
 
 
 def folder_name(path: str) -> str:
-    """Return the name that the client gives the folder of a project at `path`."""
+    """Return the name that Claude Code gives its folder for a project at `path`."""
     units = _utf16_units(path)
     name = "".join(_letter_of(unit) for unit in units)
     if len(name) <= _MOST_NAME:
         return name
+    # The client shortens a longer name, and adds a hash of the whole path.
     path_hash = abs(_hash(units))
     return f"{name[:_MOST_NAME]}-{_base36(path_hash)}"
 
@@ -111,7 +113,10 @@ def _is_name(name: str) -> bool:
 
 
 def _configured_folder(project: str) -> str | None:
-    """Find the folder that the settings name: the project's local ones first, as in the client."""
+    """Find the folder that Claude Code's settings name, as the client does; None if they name none.
+
+    A project's local settings win over the user's.
+    """
     folder = _read_folder(os.path.join(project, *LOCAL_SETTINGS.split("/")))
     if folder is not None and is_users_own(project):
         return folder
@@ -137,9 +142,9 @@ def _read_folder(settings_path: str) -> str | None:
 
 
 def is_users_own(project: str) -> bool:
-    """Whether the user wrote a project's local settings, so that no clone brought them along.
+    """Whether the user wrote a project's local settings, so that they didn't come with a clone.
 
-    They're the user's unless git lists a file of this name. Without a repository it's False, because an
+    That's so unless git lists a file of this name. Outside of a repository the result is False, because an
     archive may have brought them.
     """
     root = worktree.git_root(project)
@@ -159,7 +164,8 @@ def is_users_own(project: str) -> bool:
         return False
     is_too_large = len(raw) > _MOST_INDEX
     _, _, name = LOCAL_SETTINGS.rpartition("/")
-    # In lower case, because some file systems don't distinguish it. A zero byte ends each name in the list.
+    # Compare in lower case, because some file systems don't distinguish the case of names. A zero byte ends
+    # each name in git's list.
     is_listed = name.encode() + b"\0" in raw.lower()
     if is_too_large or is_listed:
         return False
@@ -167,10 +173,10 @@ def is_users_own(project: str) -> bool:
 
 
 def _has_all_names(raw: bytes) -> bool:
-    """Whether git's list (its index file) holds the whole name of each file, as it usually does.
+    """Whether git's list of files (its index) has the whole name of each file in it, as it usually does.
 
-    A newer version leaves out the beginning that a name shares with the one before it; a split index keeps
-    some names in a second file, and a sparse one lists folders.
+    A newer version of the list leaves out the beginning that a name shares with the one before. A split index
+    keeps some names in a second file, and a sparse index lists folders.
     """
     signature = raw[:4]
     version = raw[4:8]
@@ -180,14 +186,14 @@ def _has_all_names(raw: bytes) -> bool:
 
 
 def _is_in_git(root: str, name: str) -> bool:
-    """Whether git lists a file of that name in any folder; True as well if git can't say."""
+    """Whether git lists a file of that name in any folder. If git can't say, the answer is True."""
     from pathlib import Path  # noqa: PLC0415 - such a list is rare
 
     from judgekit.git import GitError, Repository  # noqa: PLC0415 - the same
 
     try:
         pattern = f":(top,icase,glob)**/{name}"
-        listed = Repository(Path(root)).ask("ls-files", "-z", "--", pattern, seconds=_GIT_SECONDS)
+        output = Repository(Path(root)).ask("ls-files", "-z", "--", pattern, seconds=_GIT_SECONDS)
     except GitError:
         return True
-    return listed != b""
+    return output != b""

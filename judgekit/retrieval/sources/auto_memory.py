@@ -43,7 +43,7 @@ def listed(_root: str, _profile: Profile) -> Listed:
 
 
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
-    """Read the memory in a topic file, or any text in MEMORY.md beyond its list of topics.
+    """Read the memory in a topic file, or the text in MEMORY.md that isn't its list of topics.
 
     None if the topic is retired, or if MEMORY.md has no such text.
     """
@@ -89,7 +89,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
 
 
 def _read_list_text(root: str, relative: str, text: str, note: str | None) -> Entry | None:
-    """Read the text of a list of topics; None if only links and headings are in it.
+    """Read the text of a list of topics as an entry; None if the list has only links and headings.
 
     Lines that link to existing topics are left out, because topics are entries of their own.
     """
@@ -112,7 +112,7 @@ def _read_list_text(root: str, relative: str, text: str, note: str | None) -> En
 
 
 def _leads_to_topic(root: str, folder: str, line: str) -> bool:
-    """Whether a line has a Markdown link to a topic of this store that exists."""
+    """Whether a line has a Markdown link to an existing topic of this store."""
     _, *texts_behind = line.split("](")
     for text_behind in texts_behind:
         address, bracket, _ = text_behind.partition(")")

@@ -81,7 +81,7 @@ def _has_records(folder: str) -> bool:
 
 
 def listed(root: str, profile: Profile) -> Listed:
-    """Return the unusual folders with records that index.md names, and the problems of the list.
+    """Return the folders with records that only index.md names, and the problems of that list.
 
     If it names missing files, records of the same names are looked for elsewhere in the store.
     """
@@ -135,9 +135,10 @@ def _name_of(path: str) -> str:
 
 
 def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
-    """Map the names of records to their paths in any folder; a name that's nowhere is left out.
+    """Find records with these names in any folder of the store; map each name that's found to its path.
 
-    A wrong path in the list mustn't hide a memory. Only the first 10,000 names in the store are looked at.
+    That's for wrong paths in the list, which mustn't hide a memory. Only the first 10,000 names in the store
+    are looked at.
     """
     paths: dict[str, str] = {}
     folders = [""]
@@ -160,7 +161,10 @@ def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
 
 
 def _describe_missing(missing_paths: list[str], path_by_name: Mapping[str, str]) -> str:
-    """Say which files the list names in vain, a few of them, and the paths of the same names elsewhere."""
+    """Name some of the files that the list names and that don't exist.
+
+    If a file of the same name is elsewhere, its path is named, too.
+    """
     descriptions = []
     for path in missing_paths[:_SHOWN]:
         description = path
@@ -168,10 +172,10 @@ def _describe_missing(missing_paths: list[str], path_by_name: Mapping[str, str])
         if other_path is not None:
             description = f"{path} (found at {other_path})"
         descriptions.append(description)
-    shown = ", ".join(descriptions)
+    joined_descriptions = ", ".join(descriptions)
     more_count = len(missing_paths) - _SHOWN
     more = f" and {more_count} more" if more_count > 0 else ""
-    return f"{INDEX} names files that do not exist: {shown}{more}"
+    return f"{INDEX} names files that do not exist: {joined_descriptions}{more}"
 
 
 def _list_names(folder: str) -> frozenset[str]:
@@ -183,9 +187,9 @@ def _list_names(folder: str) -> frozenset[str]:
 
 
 def _find_link(root: str, line: str) -> str | None:
-    """Return the path in the store that a line of index.md links to; None for any other line.
+    """Return the path in the store that a line of index.md links to; None if the line is no link.
 
-    Such a line is `- [type] Title -> folder/name.json #tags:a,b`.
+    A link is a line such as `- [type] Title -> folder/name.json #tags:a,b`.
     """
     _, arrow, target = line.rpartition(" -> ")
     if not arrow or not line.lstrip().startswith("- ["):
@@ -261,14 +265,17 @@ def _category_of_folder(folder: str, profile: Profile) -> str | None:
 
 
 def _is_surely_active(raw: bytes) -> bool:
-    """Whether each `record_status` in a damaged record is "active", or there's none, in any encoding."""
+    """Whether a damaged record can't be retired, in whatever encoding it is.
+
+    That's so if each `record_status` in it is "active", or if there's none.
+    """
     without_zeros = raw.replace(b"\0", b"")  # the upper halves of ASCII characters in UTF-16
     _, *texts_behind = without_zeros.split(b"record_status")
     return all(text.lstrip(b" \t\r\n:'\"").startswith(b"active") for text in texts_behind)
 
 
 def _category_in(record: Mapping[str, object], profile: Profile) -> str:
-    """Return the category that a record gives itself; the profile's first one if it gives none of these."""
+    """Return the category that a record names, or the profile's first one if the profile lacks it."""
     category = str(record.get("category", "")).lower().replace("-", "_")
     if category in profile.categories:
         return category
@@ -276,7 +283,7 @@ def _category_in(record: Mapping[str, object], profile: Profile) -> str:
 
 
 def _status_fields(record: Mapping[str, object]) -> dict[str, list[str]]:
-    """Collect the keys of a record and of its content that tell a status, with a list of texts each."""
+    """Collect the keys that tell a status, in a record and in its `content`, each with a list of texts."""
     fields: dict[str, list[str]] = {}
     for part in (record, record.get("content")):
         if not isinstance(part, dict):
@@ -288,27 +295,27 @@ def _status_fields(record: Mapping[str, object]) -> dict[str, list[str]]:
 
 
 def body_text(record: Mapping[str, object], fields: list[str], limit: int) -> str:
-    """Return the first `limit` characters of the named fields in a record's content, a line for each string.
+    """Return the text in some fields of a record's content, up to `limit` characters, a line for each string.
 
-    The fields may be strings, or lists and objects of them.
+    A field may be a string, or a list or an object with strings in it.
     """
     content = record.get("content")
     if not isinstance(content, dict):
         return ""
-    texts = []
+    lines = []
     chars_left = limit
     for text in _yield_strings([content.get(field) for field in fields]):
         if chars_left < 0:
             break
-        texts.append(text[:chars_left])
+        lines.append(text[:chars_left])
         chars_left -= len(text) + 1  # with the line break
-    return "\n".join(texts)
+    return "\n".join(lines)
 
 
 def _yield_strings(values: Iterable[object]) -> Iterator[str]:
     """Yield the strings in nested lists and dicts, in their order.
 
-    It isn't recursive: then each string would be handed up through all levels, one by one.
+    This isn't recursive, because each string would be handed up through all levels then, one by one.
     """
     open_levels = [iter(values)]  # the innermost one comes last
     while open_levels:
@@ -320,5 +327,5 @@ def _yield_strings(values: Iterable[object]) -> Iterator[str]:
                 inner_values = value if isinstance(value, list) else value.values()
                 open_levels.append(iter(inner_values))
                 break
-        else:
+        else:  # the innermost level has no further value
             open_levels.pop()

@@ -122,7 +122,10 @@ _MOST_LINES = 400  # of a text; its status must come early
 
 
 def status_of(fields: Mapping[str, list[str]], body: str) -> str:
-    """Return "superseded", "deprecated" or "rejected"; "" if the text says nothing, so it's in force."""
+    """Return the status that takes a text out of force: "superseded", "deprecated" or "rejected".
+
+    "" if neither the header nor the body has such a status.
+    """
     values = []
     for key in _STATUS_KEYS:
         values += fields.get(key, [])
@@ -135,7 +138,7 @@ def status_of(fields: Mapping[str, list[str]], body: str) -> str:
 
 
 def is_true(values: list[str]) -> bool:
-    """Whether the value of a flag means yes. So does a date: some tools write when it was set."""
+    """Whether the value of a flag means yes. A date does, too: some tools write when a flag was set."""
     text = " ".join(values).strip().lower()
     year = text[:4]
     sign_behind_year = text[4:5]
@@ -160,7 +163,10 @@ def _names_successor(text: str) -> bool:
 
 
 def _find_in_values(values: list[str]) -> str:
-    """Return the status of the last value that has one, or "": adr-tools adds later ones below."""
+    """Return the status of the last value that has one, or "".
+
+    The last one counts, because adr-tools adds later statuses below earlier ones.
+    """
     for value in reversed(values):
         status = _find_in_statement(value)
         if status:
@@ -169,7 +175,7 @@ def _find_in_values(values: list[str]) -> str:
 
 
 def _find_in_statement(value: str) -> str:
-    """Return the status that a value begins with, or a later one (`Accepted -> Deprecated`), or ""."""
+    """Return the status that a text begins with, or a later one, as in `Accepted -> Deprecated`, or ""."""
     text = _plain(_drop_struck(value))
     status = _find_in_value(text)
     if status:
@@ -213,13 +219,13 @@ def _plain(text: str) -> str:
 
 
 def _explains(text: str) -> bool:
-    """Whether the second word introduces a successor, a date or a reason, as in "replaced by"."""
+    """Whether the second word of a text introduces a successor, a date or a reason, as in "replaced by"."""
     words = text.split()
     return len(words) > 1 and words[1] in _FOLLOWING
 
 
 def _find_in_value(text: str) -> str:
-    """Return the status that a text begins with; "" if it's a sentence about something else."""
+    """Return the status that a text begins with; "" if the text is a sentence about something else."""
     word = text
     for position, char in enumerate(text):
         if char in _WORD_ENDS:
@@ -236,7 +242,10 @@ def _find_in_value(text: str) -> str:
 
 
 def _ends_or_explains(text_behind: str) -> bool:
-    """Whether nothing follows a status, or a successor, a date or a reason: not just any sentence."""
+    """Whether the text behind a status is empty, or gives a successor, a date or a reason.
+
+    Any other text means that the word was the beginning of a sentence.
+    """
     has_sign_behind = text_behind != "" and not text_behind[0].isspace()  # a comma, a bracket
     words = text_behind.strip(_WORD_ENDS).split()
     if has_sign_behind or not words:
@@ -247,7 +256,10 @@ def _ends_or_explains(text_behind: str) -> bool:
 
 
 def _status_lines(body: str) -> list[str]:
-    """List what may name a status: the lines of the Status section, and those above all other sections."""
+    """List the texts that may begin with a status.
+
+    They're the lines of the section Status, and some of the lines above all sections.
+    """
     lines = lines_of(body)[:_MOST_LINES]
     values: list[str] = []
     is_fenced = False
@@ -280,9 +292,9 @@ def _status_lines(body: str) -> list[str]:
 
 
 def _find_in_line(text: str) -> list[str]:
-    """Return a list of the one text in a line that may begin with a status; an empty list if none may.
+    """Return a list with the text in a line that may begin with a status; an empty list if there's none.
 
-    It's the text behind `Status:`, or a quote, a box or emphasised text.
+    That's the text behind `Status:`, or the text of a quote, of a box, or in bold.
     """
     line = text.strip(_AROUND).lstrip(":").replace("\uff1a", ":")  # a wide Chinese colon
     name, colon, value = line.partition(":")
@@ -310,9 +322,10 @@ def _find_in_line(text: str) -> list[str]:
 
 
 def _find_in_row(cells: list[str]) -> list[str]:
-    """Return a list of a row's status: its second cell behind `Status`, "superseded" behind `Replaced by`.
+    """Return a list with the status that a row of a table gives.
 
-    The list is empty if the row is about something else.
+    That's the second cell behind a first cell `Status`, and "superseded" behind `Replaced by`. The list is
+    empty for any other row.
     """
     if len(cells) < 2:  # noqa: PLR2004 - a name and a value
         return []
@@ -326,9 +339,9 @@ def _find_in_row(cells: list[str]) -> list[str]:
 
 
 def _find_in_column(lines: list[str]) -> list[str]:
-    """Return the cells below `Status` in the table that the lines begin with.
+    """Return the cells below `Status` in a table; `lines` begin with the head of the table.
 
-    The table must have a single row, or be a history by date: otherwise it lists other decisions.
+    The table must have a single row, or be a history with dates. Any other table lists other decisions.
     """
     column_names = [cell.strip(_AROUND).lower() for cell in _split_cells(lines[0])]
     rows: list[list[str]] = []

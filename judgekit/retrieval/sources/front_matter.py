@@ -54,29 +54,32 @@ class FrontMatter:
 
 
 def read_front_matter(text: str) -> FrontMatter:
-    """Read a text's header; a text without one has no fields, and is all body.
+    """Read the header that a text begins with; without a header, there are no fields, and all is body.
 
-    Tools that put a header of their own above the text's leave two. Then the values of the second one win.
+    Some tools put a header of their own above the text's header. Then the values of the second one win.
     """
-    first = _read_header(text)
-    if not first.fields:
-        return first
-    text_below = first.body.lstrip("\r\n \t")
+    first_header = _read_header(text)
+    if not first_header.fields:
+        return first_header
+    text_below = first_header.body.lstrip("\r\n \t")
     if not text_below.startswith(_YAML):
-        return first
-    second = _read_header(text_below)
+        return first_header
+    second_header = _read_header(text_below)
     # A horizontal rule (`---`) in a text looks like the beginning of a header.
-    is_header = second.fields and second.problem is None
-    if not is_header or any(" " in key for key in second.fields):
-        return first
-    blank_between = first.body[: len(first.body) - len(text_below)]
-    lines_above = first.lines_above + blank_between.count("\n") + second.lines_above
-    fields = {**first.fields, **second.fields}
-    return FrontMatter(fields, second.body, first.problem, lines_above)
+    is_header = second_header.fields and second_header.problem is None
+    if not is_header or any(" " in key for key in second_header.fields):
+        return first_header
+    blank_between = first_header.body[: len(first_header.body) - len(text_below)]
+    lines_above = first_header.lines_above + blank_between.count("\n") + second_header.lines_above
+    fields = {**first_header.fields, **second_header.fields}
+    return FrontMatter(fields, second_header.body, first_header.problem, lines_above)
 
 
 def _read_header(text: str) -> FrontMatter:
-    """Read the header that a text begins with; without one, or if it's sentences, the text is all body."""
+    """Read the header that a text begins with.
+
+    If there's none, or if sentences are between its fences, the whole text is the body.
+    """
     fence = text[:3]
     if fence not in _ENDS:
         return FrontMatter({}, text)
@@ -103,7 +106,10 @@ def _read_header(text: str) -> FrontMatter:
 
 
 def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
-    """Return the lines between the fences and the text below; None without a header, or if it's too long."""
+    """Return the lines between the two fences, and the text below the second fence.
+
+    None if there's no header, or if it's too long.
+    """
     start = text.find("\n") + 1  # of the second line
     is_fence_alone = text[:start].rstrip() == fence
     if not start or not is_fence_alone:
@@ -176,7 +182,7 @@ def _toml_text(value: object) -> str:
 
 
 def _is_prose(reader: _YamlReader) -> bool:
-    """Whether the lines between two `---` are sentences, one perhaps with a colon, and not a header."""
+    """Whether the lines between two `---` are sentences and not a header; one may have a colon."""
     has_mostly_unread_lines = reader.entries <= len(reader.unread)
     if not reader.begins_with_key or has_mostly_unread_lines:
         return True
@@ -189,7 +195,7 @@ def _is_prose(reader: _YamlReader) -> bool:
 
 
 def _is_note(reader: _YamlReader) -> bool:
-    """Whether the only key is a word at the beginning of a sentence, as in `Note: the boat is late`."""
+    """Whether the only key is the first word of a sentence, as in `Note: the boat is late`."""
     if len(reader.keys) != 1:
         return False
     (key,) = reader.keys
@@ -240,7 +246,7 @@ class _YamlReader:
         self.begins_with_key = True
 
     def _next_indent(self) -> int:
-        """Go to the next line that isn't blank or a comment; return its indent, -1 at the end."""
+        """Go to the next line that isn't blank or a comment, and return its indent; -1 at the end."""
         while self._place < len(self.lines):
             line = self.lines[self._place]
             text = line.lstrip()
@@ -262,9 +268,9 @@ class _YamlReader:
             self.problem_line = line_number
 
     def _read_mapping(self, indent: int, prefix: str | None, depth: int) -> None:
-        """Read the pairs at one indent into `fields`, by their keys with the prefix in front.
+        """Read the pairs at one indent into `fields`; a pair's path is the `prefix` and its key.
 
-        With the prefix None they're read over: a mapping in a list has no path.
+        With None as the prefix, the pairs aren't stored: a mapping in a list has no path.
         """
         while True:
             next_indent = self._next_indent()
@@ -288,9 +294,10 @@ class _YamlReader:
                 self.fields[path] = values
 
     def _read_value(self, text: str, indent: int, path: str | None, depth: int) -> list[str]:
-        """Read a value whose first line is `text`, behind a key or a dash that's indented by `indent`.
+        """Read a value that begins with `text`, behind a key or a dash with this `indent`; return its texts.
 
-        A list has several texts, anything else one, and null none. The values of a mapping go to `fields`.
+        A list has several texts, any other value has one, and null has none. The values of a mapping go to
+        `fields` instead.
         """
         first_char = text[:1]
         if first_char in ("", "#"):
@@ -361,9 +368,10 @@ class _YamlReader:
         return values
 
     def _read_plain(self, text: str, indent: int) -> list[str]:
-        """Read a text without quotes, and the lines below that are indented more than its key.
+        """Read a text without quotes, including the lines below that are indented more than its key.
 
-        Returns a list of the one text, as it's written if it isn't YAML; an empty list for null.
+        Returns a list with this text, or an empty list for null. Text that isn't YAML is returned as it's
+        written.
         """
         first_line = self._place
         value = _strip_comment(text)
@@ -378,7 +386,7 @@ class _YamlReader:
         return [] if whole_text in NULLS else [whole_text]
 
     def _add_lines_below(self, parts: list[str], indent: int) -> bool:
-        """Add the continuation lines of a plain text; return whether they're all YAML."""
+        """Add the lines that continue a plain text to `parts`; return whether all of them are YAML."""
         is_yaml = True
         while self._place < len(self.lines):
             line = self.lines[self._place]
@@ -394,9 +402,10 @@ class _YamlReader:
         return is_yaml
 
     def _read_block(self, text: str, indent: int) -> list[str] | None:
-        """Read a literal (`|`) or folded (`>`) text below; None unless its sign is like `|`, `|2` or `>-`.
+        """Read the literal (`|`) or folded (`>`) text on the lines below.
 
-        Returns a list of the one text; an empty list if it's blank.
+        None if the sign isn't one such as `|`, `|2` or `>-`. Returns a list of the one text; an empty list if
+        it's blank.
         """
         signs = _strip_comment(text)[1:]
         digit = signs.strip("+-")  # of its indent
@@ -420,9 +429,10 @@ class _YamlReader:
         return [value] if value else []
 
     def _read_closed_quotes(self, text: str) -> list[str] | None:
-        """Read a text in quotes, over several lines if need be; None if it has no end, or more behind it.
+        """Read a text in quotes, which may go on over several lines.
 
-        Returns a list of the one text; an empty list if there's nothing in the quotes.
+        None if the text has no end quote, or if anything but a comment follows it. Returns a list of the one
+        text; an empty list if there's nothing in the quotes.
         """
         quote = text[0]
         line = text[1:]
@@ -476,16 +486,16 @@ class _YamlReader:
         return reader.fields
 
     def _may_look_at(self, line: int) -> bool:
-        """Whether a quote or a bracket may be looked for its end on this line; each call counts.
+        """Whether the search for the end of a quote or a bracket may read this line; each call counts.
 
-        Many quotes without an end would otherwise take quadratic time.
+        There's a limit, because many quotes without an end would take quadratic time.
         """
         self._lines_ahead -= 1
         return line < len(self.lines) and self._lines_ahead > 0
 
 
 def _split_pair(text: str) -> tuple[str, str] | None:
-    """Split a line into the key and the text behind its colon; None if it isn't a pair."""
+    """Split a line into its key and the text behind the colon; None if the line isn't such a pair."""
     first_char = text[:1]
     if first_char in ("'", '"'):
         return _split_quoted_pair(text)

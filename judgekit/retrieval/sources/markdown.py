@@ -49,9 +49,9 @@ def listed(*_: object) -> Listed:
 
 
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
-    """Read the document in a file; None if it's retired.
+    """Read the document in a file; None if the document is retired.
 
-    If the file can't be read, its entry has the file's name for a title, and a `problem`.
+    If the file can't be read, its entry has a `problem`, and the file's name as its title.
     """
     name = stem(relative)
     try:
@@ -89,13 +89,13 @@ def one_line(values: list[str]) -> str:
 
 
 def with_descriptions(fields: Mapping[str, list[str]], body: str) -> str:
-    """Put the description and the summary in a note's header above its text, so that they're searched."""
+    """Put the description and the summary in a header above the text, so that they're searched, too."""
     descriptions = [*fields.get("description", []), *fields.get("summary", [])]
     return "\n".join([*descriptions, body])
 
 
 def descriptions_as_titles(fields: Mapping[str, list[str]]) -> list[str]:
-    """Return the beginnings of the description and the summary in a header: they're as good as titles."""
+    """Return the beginnings of the description and the summary in a header, which are as good as titles."""
     descriptions = [*fields.get("description", []), *fields.get("summary", [])]
     return [text[:_MOST_DESCRIPTION] for text in descriptions]
 
@@ -107,9 +107,9 @@ def count_added_lines(body: str, described_body: str) -> int:
 
 
 def join_notes(*notes: str | None) -> str | None:
-    """Join notes on what isn't searched into one; None if all are None."""
-    texts = [note for note in notes if note]
-    return "; ".join(texts) if texts else None
+    """Join notes on the parts that aren't searched; None if there's no note."""
+    given_notes = [note for note in notes if note]
+    return "; ".join(given_notes) if given_notes else None
 
 
 def aliases_of(fields: Mapping[str, list[str]]) -> list[str]:
@@ -119,7 +119,10 @@ def aliases_of(fields: Mapping[str, list[str]]) -> list[str]:
 
 
 def time_of(fields: Mapping[str, list[str]]) -> float:
-    """Return the time of the last change in a header, in seconds; 0 if it has none, or one in the future."""
+    """Return the time of the last change that a header tells, in seconds since the epoch.
+
+    It's 0 if the header tells none, or a time in the future.
+    """
     for key in _TIMES:
         seconds = read_time(" ".join(fields.get(key, [])))
         if not seconds:
@@ -137,7 +140,7 @@ def tags_of(fields: Mapping[str, list[str]]) -> list[str]:
 
 
 def seems_retired(root: str, relative: str, limit: int) -> bool:
-    """Whether the front matter of a binary file says that it's retired, as far as it can be read."""
+    """Whether a file that can't be read as text has a front matter that says it's retired."""
     try:
         raw, _ = read_bytes(root, relative, limit)
     except Unreadable:

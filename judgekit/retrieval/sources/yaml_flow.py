@@ -23,9 +23,8 @@ def find_quote_end(line: str, quote: str, start: int) -> int:
     """Find the quote that ends a quoted text on this line; -1 if the text goes on below."""
     if quote == "'":
         end = line.find("'", start)
-        while end >= 0 and line.startswith(
-            "'", end + 1
-        ):  # two in a row stand for one, and end nothing
+        # Two quotes in a row stand for one, and don't end the text.
+        while end >= 0 and line.startswith("'", end + 1):
             end = line.find("'", end + 2)
         return end
     while True:
@@ -38,7 +37,7 @@ def find_quote_end(line: str, quote: str, start: int) -> int:
 
 
 def unquote(lines: Sequence[str], quote: str) -> str:
-    """Return the text that the lines between two quotes stand for: joined, with its escapes replaced."""
+    """Return the text that's written in quotes on these lines: joined, with its escapes replaced."""
     if quote == "'":
         return fold(lines).replace("''", "'")
     text = _decode(_fold_escaped(lines))
@@ -47,7 +46,7 @@ def unquote(lines: Sequence[str], quote: str) -> str:
 
 
 def fold(lines: Sequence[str]) -> str:
-    """Join lines with spaces; each blank line becomes a line break instead."""
+    """Join lines with spaces; blank lines between them become line breaks instead."""
     if len(lines) < 2:  # noqa: PLR2004 - nothing to join
         return "".join(lines)
     folded = lines[0].rstrip()
@@ -64,21 +63,21 @@ def fold(lines: Sequence[str]) -> str:
 
 
 def _fold_escaped(lines: Sequence[str]) -> str:
-    """Fold lines; one that ends with a backslash is continued without a space."""
+    """Join lines as `fold` does; behind a line that ends with a backslash there's no space."""
     joined = [lines[0]]
     for line in lines[1:]:
-        last = joined[-1].rstrip()
-        backslashes = len(last) - len(last.rstrip("\\"))
+        last_line = joined[-1].rstrip()
+        backslashes = len(last_line) - len(last_line.rstrip("\\"))
         is_escaped = backslashes % 2 == 1  # two stand for one, and escape nothing
         if is_escaped:
-            joined[-1] = last[:-1] + line.lstrip()
+            joined[-1] = last_line[:-1] + line.lstrip()
         else:
             joined.append(line)
     return fold(joined)
 
 
 def _decode(text: str) -> str:
-    """Replace a text's escapes; one that YAML doesn't know stays as it's written."""
+    """Replace the escapes in a text; an escape that YAML doesn't know stays as it's written."""
     pieces: list[str] = []
     start = 0
     while True:
@@ -150,29 +149,29 @@ class FlowReader:
 
     def add_line(self, line: str) -> None:
         """Read one more line, until the first bracket is closed or something isn't YAML."""
-        place = 0
+        position = 0
         if self._quote:
-            place = self._add_quoted(line, 0)
-        while place < len(line) and self.is_yaml:
-            char = line[place]
+            position = self._add_quoted(line, 0)
+        while position < len(line) and self.is_yaml:
+            char = line[position]
             if char in _BLANKS:
-                place += 1
+                position += 1
             elif char == "#":
                 return
             elif self.is_done:  # there's more behind the last bracket
                 self.is_yaml = False
             elif char in _INDICATORS:
                 self._add_indicator(char)
-                place += 1
-            elif char == ":" and self._is_colon(line, place):
+                position += 1
+            elif char == ":" and self._is_colon(line, position):
                 self._end_key()
-                place += 1
+                position += 1
             elif char in "\"'" and self._item is None:
                 self._quote = char
                 self._quoted_lines = []
-                place = self._add_quoted(line, place + 1)
+                position = self._add_quoted(line, position + 1)
             else:
-                place = self._add_plain(line, place)
+                position = self._add_plain(line, position)
 
     def _add_indicator(self, char: str) -> None:
         """Open or close a bracket, or end an item at a comma."""
@@ -189,7 +188,10 @@ class FlowReader:
         self.is_done = not self._levels
 
     def _open(self, *, is_mapping: bool) -> None:
-        """Open a bracket; one directly behind a text, or too deep, isn't read as YAML."""
+        """Open a bracket.
+
+        A bracket directly behind a text isn't YAML, and one too deep inside others isn't read.
+        """
         path: str | None = ""
         if self._levels:
             level = self._levels[-1]
@@ -209,7 +211,7 @@ class FlowReader:
         return next_char in ("", *_BLANKS, *_INDICATORS)
 
     def _end_key(self) -> None:
-        """Take the text read so far as a key; a second key in the same pair isn't YAML."""
+        """Take the text that was read so far as a key. A second key in the same pair isn't YAML."""
         level = self._levels[-1]
         if level.key is not None:
             self.is_yaml = False
@@ -218,7 +220,7 @@ class FlowReader:
         self._is_quoted = False
 
     def _end_item(self, level: _Level) -> None:
-        """Add the text read so far to the values of its path, unless it's empty or null."""
+        """Add the text that was read so far to the values of its path, unless the text is empty or null."""
         path = level.value_path()
         is_null = self._item in NULLS and not self._is_quoted
         if path is not None:
@@ -230,7 +232,10 @@ class FlowReader:
         self._is_quoted = False
 
     def _add_quoted(self, line: str, start: int) -> int:
-        """Add a line of a quoted text, up to its end quote; return the position behind that."""
+        """Add a line of a quoted text up to the end quote; return the position behind that quote.
+
+        If the text goes on below, it's the end of the line.
+        """
         end = find_quote_end(line, self._quote, start)
         if end < 0:
             self._quoted_lines.append(line[start:])
@@ -257,7 +262,10 @@ class FlowReader:
         return end
 
     def _stops(self, line: str, place: int) -> bool:
-        """Whether one of the `_STOPS` ends a text here: a colon and a `#` also occur inside of texts."""
+        """Whether one of the `_STOPS` ends a text at this place.
+
+        A colon and a `#` don't always: they may be inside of a text.
+        """
         char = line[place]
         if char == ":":
             return self._is_colon(line, place)
