@@ -197,7 +197,7 @@ class _Questions(Generic[Thing]):
             on_answer(self.open.pop(number), answer)
 
     def close(self) -> None:
-        """End all threads, even those waiting for an answer."""
+        """End all threads. A thread that's waiting for an answer ends, too: its connection is aborted."""
         self._over.set()
         for connection in list(self._connections):
             connection.abort()

@@ -324,6 +324,8 @@ async def gate(request: Request, body: GateBody) -> Response:
         loop.call_soon_threadsafe(events.put_nowait, {"event": name, **fields})
 
     def work() -> None:
+        """Judge the push, and send an event for each file; the last event is "end" or "error"."""
+
         def on_verdict(row: Mapping[str, Any]) -> None:
             send_event("passed", **row)
 

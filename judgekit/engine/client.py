@@ -443,7 +443,7 @@ def health(place: EngineAddress | None, seconds: float) -> bytes:
 
 
 def start(place: EngineAddress | None) -> int | None:
-    """Start an engine that outlives this process. Returns the process id of its starter; None: it failed.
+    """Start an engine that outlives this process. Returns the process id of its starter, or None if it fails.
 
     The starter is a child process. It starts the engine, and ends once the engine listens or has failed.
     """
@@ -507,7 +507,7 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
 
     Raises `NoEngine` if it can't start, or doesn't listen within `seconds`.
     """
-    place = find()
+    engine_address = find()
     deadline = time.monotonic() + seconds
     starter: int | None = None
     # `TAKEN` means that a starter ended because another engine has the place, and has to be tried again. It's
@@ -515,17 +515,17 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
     exit_code: int | None = TAKEN
     while True:
         try:
-            return Connection(place)
+            return Connection(engine_address)
         except NoEngine as error:
             has_failed = exit_code not in (None, TAKEN)
             if has_failed or time.monotonic() > deadline:
                 raise NoEngine(f"the engine could not start ({error})") from None
         if exit_code == TAKEN:
             if starter is None:
-                place = find(make=True)
+                engine_address = find(make=True)
             else:  # the other engine is just starting, or just leaving
                 time.sleep(_TAKEN_POLL)
-            starter = start(place)
+            starter = start(engine_address)
         time.sleep(_POLL)
         exit_code = 1 if starter is None else _exit_code(starter)
 

@@ -202,10 +202,10 @@ def _read_process_id(lock: Path) -> int | None:
 
 def running() -> list[Running]:
     """List the caller's engines of all versions."""
-    place = client.find()
-    if place is None:
+    engine_address = client.find()
+    if engine_address is None:
         return []
-    return engines(place)
+    return engines(engine_address)
 
 
 def dismiss(place: EngineAddress, idle_seconds: float) -> None:
@@ -245,13 +245,13 @@ def start(seconds: float) -> Running | None:
     deadline = time.monotonic() + seconds
     try:
         with client.connect_or_start(seconds) as connection:
-            place = connection.place
+            engine_address = connection.place
     except client.NoEngine:
         return None
     while time.monotonic() < deadline:
-        state = health(place)
+        state = health(engine_address)
         if state is not None and state["ready"]:
-            return Running(place, state["pid"], leaving=False)
+            return Running(engine_address, state["pid"], leaving=False)
         if state is not None and state["failure"]:
             return None
         time.sleep(_POLL)

@@ -255,18 +255,18 @@ class Replica:
         ending = None
         try:
             await self._catch_up()  # it may be this very request
-            stored = await self.run_in_thread(claim)
-            if stored is not None:
-                return stored.encode()
+            stored_answer = await self.run_in_thread(claim)
+            if stored_answer is not None:
+                return stored_answer.encode()
             # Share kept replies with the other replicas.
             cache = None if judge.cache is None else ReplyCache(self.database)
             verdict = await judged(replace(judge, gateway=meter, cache=cache))
             # Recorded as a task's verdict, not a gate's, until its client says so.
-            line = verdict_line(verdict, text=self._text, of_task=True)
-            line = line.model_copy(update={"project": SERVED})
+            ledger_line = verdict_line(verdict, text=self._text, of_task=True)
+            ledger_line = ledger_line.model_copy(update={"project": SERVED})
             answer = verdict.model_dump_json(by_alias=True)
-            ending = partial(self.database.finish_attempt, attempt, meter.usd, answer, line)
-            stored = await self._retry_in_thread(ending)
+            ending = partial(self.database.finish_attempt, attempt, meter.usd, answer, ledger_line)
+            stored_answer = await self._retry_in_thread(ending)
         except BaseException:
             if ending is None:  # there's no answer: give up, but record the cost
                 ending = partial(self.database.finish_attempt, attempt, meter.usd, None, None)
@@ -275,9 +275,9 @@ class Replica:
             with suppress(JudgekitError):
                 await self._catch_up()
             raise
-        if not stored:
+        if not stored_answer:
             raise StoreError("another replica judges this request; ask again for its verdict", 1)
-        return stored.encode()
+        return stored_answer.encode()
 
     async def _retry_in_thread(self, work: Callable[[], Value]) -> Value:
         """Run `work` in a thread, and retry it for 15 seconds while it raises `StoreError`.

@@ -38,13 +38,13 @@ def main(arguments: Sequence[str]) -> int:
         os.chdir("/")
     if not all(importlib.util.find_spec(name) for name in _NEEDED):
         return _NOT_INSTALLED
-    place = EngineAddress(*arguments)
+    engine_address = EngineAddress(*arguments)
     try:
-        engine_lock = process.take(place)
+        engine_lock = process.take(engine_address)
     except OSError:
         return _NO_PLACE
     with suppress(OSError):
-        os.unlink(place.tried)
+        os.unlink(engine_address.tried)
     if engine_lock is None:
         return TAKEN
     if os.name != "nt":
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         if is_starter:
             return 0
         os.setsid()
-    log = process.Log(place.log)
+    log = process.Log(engine_address.log)
     code = 0
     try:
         os.pwrite(engine_lock.lock, f"{os.getpid()}\n".encode(), 0)

@@ -204,6 +204,7 @@ async def judge(
     replica: Replica | None = state.replica
 
     async def work() -> bytes:
+        """Return the verdict as JSON, without fields that the client may not know."""
         verdict = await judge_document()
         if unknown_fields == records.READS_ON:
             return verdict
@@ -213,6 +214,7 @@ async def judge(
         return json.dumps(record, ensure_ascii=False).encode()
 
     async def judge_document() -> bytes:
+        """Return the verdict as JSON. Of the server's limits and the client's, the lower ones hold."""
         judge_request = JudgeRequest(**limits.model_dump(exclude=_APPLIED_HERE))
         judge = await service.judge(state.project, judge_request)
         settings = judge.settings

@@ -218,7 +218,7 @@ class Database:
         return paths
 
     def _read_schema(self, connection: Connection) -> tuple[int, int]:
-        """Return the number of the store's schema, and the lowest schema number of judgekits it works with.
+        """Return the number of the store's schema, and the number of the oldest schema it's compatible with.
 
         Both are 0 if the store has no tables yet.
         """
@@ -377,8 +377,8 @@ class Database:
     ) -> str:
         """Finish an attempt that cost `usd`, with its answer and ledger line. Both are None if it gave up.
 
-        Returns the request's first stored answer, which may be another attempt's: callers must only see that
-        one. "" if none is stored yet.
+        Returns the answer that was stored first for the request, perhaps by another attempt; "" if none is
+        stored yet. Callers must only get this answer.
         """
         values = attempt._asdict() | {"usd": usd, "answer": answer}
         with self.transaction() as connection:

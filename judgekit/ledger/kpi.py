@@ -347,12 +347,12 @@ def _measure_latency(evidence: Evidence) -> Kpi:
         if verdict.imported is None:
             durations.append(verdict.duration_ms / 1000)
     durations.sort()
-    middle = median(durations) if durations else None
-    return Kpi("latency", middle, rates.median_interval(durations), total=len(durations))
+    median_seconds = median(durations) if durations else None
+    return Kpi("latency", median_seconds, rates.median_interval(durations), total=len(durations))
 
 
 def reliance(evidence: Evidence) -> list[Kpi]:
-    """Measure which share of the labelled NO-GO verdicts was wrong, and which of the labelled GO verdicts."""
+    """Measure the share of wrong verdicts among labelled NO-GO verdicts, and among labelled GO verdicts."""
     counts = Counter(
         (verdict.word, evidence.labels.get(verdict.id)) for verdict in evidence.verdicts
     )
@@ -515,17 +515,17 @@ def readiness(
     records: Iterable[Record], rubric: str | None = None, now: datetime | None = None
 ) -> Readiness:
     """Compare the evidence of the last weeks with everything that a promotion needs."""
-    recent = evidence(_select_recent(records, now), rubric)
-    strata = recent.strata()
+    recent_evidence = evidence(_select_recent(records, now), rubric)
+    strata = recent_evidence.strata()
     now = now or datetime.now(UTC)
-    first_time = min([now, *(verdict.timestamp for verdict in recent.verdicts)])
+    first_time = min([now, *(verdict.timestamp for verdict in recent_evidence.verdicts)])
     covered_time = now - first_time
-    missing = []
+    unmet_needs = []
     if covered_time < CALIBRATION:
         days = counted(covered_time.days, "day", "days")
-        missing.append(f"time: verdicts cover {days}; {CALIBRATION.days} are needed")
+        unmet_needs.append(f"time: verdicts cover {days}; {CALIBRATION.days} are needed")
     labels: dict[GateWord, int] = {}
-    kpis = measure(recent)
+    kpis = measure(recent_evidence)
     for kpi in kpis:
         remedy = _ask_for_verdicts(kpi)
         if kpi.limit.rate:
@@ -536,8 +536,8 @@ def readiness(
             for word, count in (wanted or {}).items():
                 labels[word] = max(count, labels.get(word, 0))
         if kpi.state != "holds":
-            missing.append(f"{kpi}{remedy}")
-    return Readiness(kpis, missing, recent, labels)
+            unmet_needs.append(f"{kpi}{remedy}")
+    return Readiness(kpis, unmet_needs, recent_evidence, labels)
 
 
 def _ask_for_verdicts(kpi: Kpi) -> str:

@@ -294,11 +294,11 @@ def wanted(
         if best_rank is None:
             return None
         enlarged[best_index] = _add_labels(enlarged[best_index], strata[best_index])
-    needed = {}
+    needed_labels = {}
     for stratum_before, stratum_after in zip(strata, enlarged, strict=True):
         if stratum_after.labels > stratum_before.labels:
-            needed[stratum_after.word] = stratum_after.labels - stratum_before.labels
-    return needed
+            needed_labels[stratum_after.word] = stratum_after.labels - stratum_before.labels
+    return needed_labels
 
 
 def _add_labels(stratum: Stratum, start: Stratum) -> Stratum:
@@ -306,8 +306,8 @@ def _add_labels(stratum: Stratum, start: Stratum) -> Stratum:
 
     The share of good ones is that of its real labels, which the stratum `start` has.
     """
-    step = max(1, stratum.labels // _STEP)
-    labels = min(stratum.verdicts, stratum.labels + step)
+    added_labels = max(1, stratum.labels // _STEP)
+    labels = min(stratum.verdicts, stratum.labels + added_labels)
     if start.labels:
         good_share = start.good / start.labels
     else:

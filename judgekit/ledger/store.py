@@ -171,7 +171,7 @@ def entries(
     author, only the first is yielded.
     """
     # Compare the author, too: otherwise a member of a team could hide another's line by a line with its id.
-    seen = set()
+    seen_ids = set()
     first_day = None
     if wanted.since is not None:
         first_day = wanted.since.astimezone(UTC).date()
@@ -191,8 +191,8 @@ def entries(
                 on_damage(Damage(path, number, record))
                 continue
             id_and_author = (record.id, getattr(record, "who", ""))
-            if id_and_author not in seen and wanted.takes(record):
-                seen.add(id_and_author)
+            if id_and_author not in seen_ids and wanted.takes(record):
+                seen_ids.add(id_and_author)
                 yield ReadLine(record, raw)
 
 
@@ -283,7 +283,10 @@ def files(places: Iterable[Path], on_damage: OnDamage = lambda _: None) -> dict[
 
 
 def _find_files(folder: Path, on_damage: OnDamage) -> Iterator[Path]:
-    """Yield the ledger files anywhere in a folder; call `on_damage` for those that can't be read."""
+    """Yield the ledger files in a folder and its subfolders.
+
+    `on_damage` is called for each folder or file that can't be read.
+    """
 
     def report_unreadable(error: OSError) -> None:
         problem = f"cannot be read ({error.strerror or error})"
@@ -354,8 +357,8 @@ def _append(path: Path, raw: bytes, *, durable: bool) -> None:
         unwritten = memoryview(raw)
         # A write may write only a part, such as on a full disk. The next write then raises the actual error.
         while unwritten:
-            written = os.write(descriptor, unwritten)
-            unwritten = unwritten[written:]
+            written_bytes = os.write(descriptor, unwritten)
+            unwritten = unwritten[written_bytes:]
         if durable:
             os.fsync(descriptor)
     except OSError:
@@ -498,15 +501,15 @@ class Ledger(NamedTuple):
             dated_lines.append((day, line(own_record)))
         # Records that people typed must not be lost, so wait until they're on the disk.
         must_last = any(isinstance(record, _BY_HAND) for record in records)
-        written = 0
+        written_lines = 0
         try:
             environment.private_folder(str(self.folder))
             with file_lock(self.folder / LOCK, timeout=SECONDS):
                 for day, raw in dated_lines:
                     _append(self._file_with_room(day), raw, durable=must_last)
-                    written += 1
+                    written_lines += 1
         except OSError as error:
-            raise LedgerError(self.folder, error, written) from None
+            raise LedgerError(self.folder, error, written_lines) from None
 
     def _file_with_room(self, day: date) -> Path:
         """Return the path of the first file of a day that isn't full. The file may not exist yet."""
@@ -541,10 +544,12 @@ class Ledger(NamedTuple):
         quotes = [finding.quote for finding in verdict.findings]
         key = self._read_key() if any(quotes) else b""  # without quotes, there's nothing to hash
         hashes = [records.quote_hash(quote, key) for quote in quotes]
-        marked = records.with_dismissals(verdict, hashes, said)
+        marked_verdict = records.with_dismissals(verdict, hashes, said)
         is_task = gate is None
-        self.add(records.verdict_line(marked, hashes, text=text, gate=gate, of_task=is_task))
-        return marked
+        self.add(
+            records.verdict_line(marked_verdict, hashes, text=text, gate=gate, of_task=is_task)
+        )
+        return marked_verdict
 
     def _read_key(self) -> bytes:
         """Return the ledger's secret key for hashing quotes; raises `LedgerError`.
@@ -566,10 +571,11 @@ class Ledger(NamedTuple):
 
 
 def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
-    """Remove the files of days before `before` (UTC), and later labels of the verdicts in them.
+    """Remove from a ledger's folder the files of days before `before` (UTC).
 
-    Returns the number of removed lines of each kind (an unreadable file counts as one `damaged`). A `preview`
-    only counts. Raises `LedgerError`.
+    Labels in later files are removed, too, if they're about a verdict in a removed file. Returns the number
+    of removed lines of each kind; damaged lines and unreadable files are counted as `damaged`. A `preview`
+    only counts them. Raises `LedgerError`.
     """
     counts: Counter[str] = Counter()
     removed_verdicts: set[str] = set()

@@ -279,9 +279,9 @@ def secret_values(endpoint: Endpoint) -> list[str]:
 
 
 def without_values(text: str, secrets: Iterable[str]) -> str:
-    """Replace `secrets` in `text` by `[key]`, also if a message shows only a beginning or an end of one.
+    """Replace each of the `secrets` in `text` by `[key]`, also if the text has only a part of the secret.
 
-    A beginning has six or more characters, and an end four or more.
+    The part may be the secret's first six or more characters, or its last four or more.
     """
     for secret in secrets:
         if len(secret) < 6:  # noqa: PLR2004 - too short for a key; replacing it could remove ordinary words
@@ -306,6 +306,6 @@ def with_schema(messages: Messages, schema: dict[str, Any] | None, mode: OutputM
     instruction = "Answer with one JSON object and nothing else. It follows this JSON Schema:\n"
     instruction += json.dumps(schema, ensure_ascii=False)
     if messages and messages[0].role == "system":
-        system, *others = messages
-        return (system._replace(content=f"{system.content}\n\n{instruction}"), *others)
+        system, *other_messages = messages
+        return (system._replace(content=f"{system.content}\n\n{instruction}"), *other_messages)
     return (Message("system", instruction), *messages)

@@ -126,7 +126,7 @@ def estimate(endpoint: Endpoint, body: bytes) -> float:
 
 
 def _at_batch_price(usage: Usage, endpoint: Endpoint) -> Usage:
-    """Return a call's usage with the cost of the same call in a batch, which is a share of its usual cost."""
+    """Return the usage of a call, with its cost reduced to what the call costs in a batch."""
     if is_local(endpoint):
         usage = free(usage)
     share = getattr(endpoint.profile, "batches", None)
@@ -261,15 +261,15 @@ class BatchCalls:
         for error in getattr(errors, "data", None) or ():
             problems.append(f"{error.message or ''} ({error.code})")
         files = tuple(filter(None, (batch.output_file_id, batch.error_file_id)))
-        answered = 0
+        answered_requests = 0
         for name in ("completed", "failed"):
-            answered += getattr(counts, name, 0) or 0
+            answered_requests += getattr(counts, name, 0) or 0
         total = getattr(counts, "total", 0) or 0
         deadline = getattr(batch, "expires_at", None)
         if not deadline and batch.created_at:
             deadline = batch.created_at + WINDOW_SECONDS
         status = statuses[-1] if statuses else batch.status
-        return Batch(status, files, answered, total, "; ".join(problems), deadline)
+        return Batch(status, files, answered_requests, total, "; ".join(problems), deadline)
 
     async def content(self, file: str) -> Iterator[tuple[str, BatchAnswer | None]]:
         """Fetch a batch's file, and yield the custom id and the answer of each line.
@@ -304,6 +304,7 @@ class BatchCalls:
         arguments["timeout"] = seconds
 
         def change(request: httpx.Request) -> None:
+            """Adapt the headers of a request that litellm is about to send."""
             # Each call has a client of its own, which nobody closes, so let the server close the connection.
             request.headers["connection"] = "close"
             if not is_openai:

@@ -361,18 +361,18 @@ def _read_usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoi
     if not statements:
         return Usage()
     statement = statements[-1]
-    read = _add_up(statement, keys.input)
-    written = _add_up(statement, keys.output)
+    prompt_tokens = _add_up(statement, keys.input)
+    reply_tokens = _add_up(statement, keys.output)
     cache_read = _add_up(statement, keys.cache_read)
     cache_write = _add_up(statement, keys.cache_write)
     if endpoint.price is not None:
-        cost = endpoint.price.of(read, written, cache_read, cache_write)
-        return Usage(read, written, cost, "profile", cache_read, cache_write)
+        cost = endpoint.price.of(prompt_tokens, reply_tokens, cache_read, cache_write)
+        return Usage(prompt_tokens, reply_tokens, cost, "profile", cache_read, cache_write)
     amounts = _list_amounts(statement, keys.cost) if keys.cost else []
     if amounts:
         cost = max(0.0, sum(amounts))
-        return Usage(read, written, cost, "provider", cache_read, cache_write)
-    return Usage(read, written, None, None, cache_read, cache_write)
+        return Usage(prompt_tokens, reply_tokens, cost, "provider", cache_read, cache_write)
+    return Usage(prompt_tokens, reply_tokens, None, None, cache_read, cache_write)
 
 
 def _add_up(statement: Any, keys: Iterable[str]) -> int:  # noqa: ANN401 - any JSON

@@ -78,7 +78,10 @@ def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> Decision
 
 
 def _check_envelope(body: _Object) -> None:
-    """Raise `GatewayError` if a reply's object holds an error, with or without answers, or duplicate keys."""
+    """Raise `GatewayError` if the object of a reply states an error, or has the same key twice.
+
+    An error counts even if there are answers beside it.
+    """
     has_answer = bool(body.get("answers") or body.get("result"))
     error = error_in_success(body, has_answer=has_answer)
     if error:

@@ -52,6 +52,7 @@ def _warnings_of_this_thread_dropped() -> Iterator[None]:
         source: object = None,
         **options: Any,  # noqa: ANN401 - newer versions of Python have more of them
     ) -> None:
+        """Drop a warning of the importing thread. Pass on any other."""
         if is_importing and threading.get_ident() == importing_thread:
             return
         # This function adds one frame between the warning and the line it's about.

@@ -295,7 +295,7 @@ class LitellmGateway:
                 endpoint, request, CallStyle(endpoint.output), turn, end
             )
         style = await _choose_style(endpoint, end)
-        spent = Usage()  # by failed calls
+        failed_usage = Usage()  # by failed calls
         was_repeated = False
         changes = 0
         while True:
@@ -307,19 +307,19 @@ class LitellmGateway:
                 is_unfit = "unfit" in failure.objections and not is_cut
                 if is_unfit and not was_repeated:
                     was_repeated = True  # one bad reply doesn't prove that the model can't do it
-                    spent = spent.plus(usage_of_failed_call(failure))
+                    failed_usage = failed_usage.plus(usage_of_failed_call(failure))
                     continue
                 next_style = style.adapted(failure, endpoint, request)
                 if next_style is None or changes == MOST_CHANGES:
-                    if spent != Usage():
-                        failure.usage = spent.plus(usage_of_failed_call(failure))
+                    if failed_usage != Usage():
+                        failure.usage = failed_usage.plus(usage_of_failed_call(failure))
                     raise
-                spent = spent.plus(usage_of_failed_call(failure))
+                failed_usage = failed_usage.plus(usage_of_failed_call(failure))
             _remember_changes(endpoint, style, next_style)
             style = next_style
             changes += 1
-        if spent != Usage():
-            reply = replace(reply, usage=spent.plus(reply.usage))
+        if failed_usage != Usage():
+            reply = replace(reply, usage=failed_usage.plus(reply.usage))
         if request.schema is None:
             return reply
         distrust = partial(_weaken, endpoint, style)
@@ -911,13 +911,13 @@ def _usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litell
     """
     usage = getattr(response, "usage", None)
     details = getattr(usage, "prompt_tokens_details", None)
-    read = _count(usage, "prompt_tokens")
-    written = _count(usage, "completion_tokens")
+    prompt_tokens = _count(usage, "prompt_tokens")
+    reply_tokens = _count(usage, "completion_tokens")
     cache_read = _count(details, "cached_tokens")
     cache_write = _count(details, "cache_creation_tokens")
     if endpoint.price is not None:
-        cost = endpoint.price.of(read, written, cache_read, cache_write)
-        return Usage(read, written, cost, "profile", cache_read, cache_write)
+        cost = endpoint.price.of(prompt_tokens, reply_tokens, cache_read, cache_write)
+        return Usage(prompt_tokens, reply_tokens, cost, "profile", cache_read, cache_write)
     hidden = getattr(response, "_hidden_params", None) or {}
     headers = hidden.get("additional_headers") or {}
     source: CostSource = "provider"
@@ -928,8 +928,8 @@ def _usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litell
     if usd is None:
         usd = _read_amount(_price_by_table(endpoint, usage))
     if usd is None:
-        return Usage(read, written, None, None, cache_read, cache_write).of_call()
-    return Usage(read, written, usd, source, cache_read, cache_write)
+        return Usage(prompt_tokens, reply_tokens, None, None, cache_read, cache_write).of_call()
+    return Usage(prompt_tokens, reply_tokens, usd, source, cache_read, cache_write)
 
 
 def _read_amount(price: Any) -> float | None:  # noqa: ANN401 - whatever a header or litellm says

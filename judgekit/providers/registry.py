@@ -84,10 +84,10 @@ class Price(Strict):
         """Compute a call's cost in US dollars; `read` counts all tokens of the prompt."""
         read_price = self.input if self.cache_read is None else self.cache_read
         write_price = self.input if self.cache_write is None else self.cache_write
-        uncached = (read - cache_read - cache_write) * self.input
-        cached = cache_read * read_price
-        stored = cache_write * write_price
-        return (uncached + written * self.output + cached + stored) / 1e6
+        uncached_cost = (read - cache_read - cache_write) * self.input
+        cache_read_cost = cache_read * read_price
+        cache_write_cost = cache_write * write_price
+        return (uncached_cost + written * self.output + cache_read_cost + cache_write_cost) / 1e6
 
 
 class Limits(Strict):
@@ -369,10 +369,10 @@ def profiles() -> list[Profile]:
 
 def find(name: str) -> Profile:
     """Find a profile by the name or the alias of its provider; raises `UsageError` if there's none."""
-    known = {profile.provider: profile for profile in profiles()}
-    profile = known.get(unaliased(name))
+    profile_by_name = {profile.provider: profile for profile in profiles()}
+    profile = profile_by_name.get(unaliased(name))
     if profile is None:
-        raise UsageError(f"no provider {name!r}; there are: {', '.join(known)}")
+        raise UsageError(f"no provider {name!r}; there are: {', '.join(profile_by_name)}")
     return profile
 
 

@@ -94,20 +94,20 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     profile_by_name = {profile.provider: profile for profile in profiles if wanted.allows(profile)}
     first_names = map(registry.unaliased, wanted.order or ())
     ordered_names = dict.fromkeys((*first_names, *profile_by_name))  # each once
-    known = [profile_by_name[name] for name in ordered_names if name in profile_by_name]
+    allowed_profiles = [profile_by_name[name] for name in ordered_names if name in profile_by_name]
 
     @functools.cache
     def list_others() -> tuple[Tiers, ...]:
-        panels = _detect_panels(known, wanted, environ)
+        panels = _detect_panels(allowed_profiles, wanted, environ)
         return tuple(panel.endpoints for panel in panels if panel.endpoints)
 
-    if not any(wanted.models.values()) and not _addressed(known, environ):
+    if not any(wanted.models.values()) and not _addressed(allowed_profiles, environ):
         variables = {tier: f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS}
         models = _models_in(variables, environ)
         wanted = replace(wanted, models=models, listed_only=frozenset())
     if any(wanted.models.values()):
-        return _make_named_panel(wanted, known, environ, list_others)
-    panels = _detect_panels(known, wanted, environ)
+        return _make_named_panel(wanted, allowed_profiles, environ, list_others)
+    panels = _detect_panels(allowed_profiles, wanted, environ)
     panel = next(panels, None)
     if panel is None:
         return Panel({}, None, _explain_no_model(wanted, profiles, environ))
@@ -327,9 +327,10 @@ def fill(endpoints: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
 
 
 def nearest(tier: TierName, panel: Tiers) -> tuple[Endpoint, ...]:
-    """Find the models of a tier in a panel; () if no tier has any.
+    """Find the models of a tier in a panel.
 
-    If the tier has none, they're those of the nearest deeper tier with models, or else of a shallower one.
+    If the tier has none, take the models of the nearest deeper tier that has some, or else of the nearest
+    shallower tier. () if no tier has any.
     """
     index = TIERS.index(tier)
     for name in (*TIERS[index:], *reversed(TIERS[:index])):
@@ -552,23 +553,27 @@ class ProviderState(NamedTuple):
 def provider_report(
     environ: Mapping[str, str], wanted: PanelRequest | None = None
 ) -> list[ProviderState]:
-    """List all providers in the order they're tried; asks local servers (0.3 s); raises `ConfigError`."""
+    """List all providers in the order in which they're tried, with their models and why they can be used.
+
+    Local servers are asked for their models, which takes up to 0.3 s. Raises `ConfigError` if a profile is
+    wrong.
+    """
     wanted = wanted or PanelRequest()
-    known = registry.profiles()
-    models_by_server = _list_local_models(known, environ)
-    addressed = _addressed(known, environ)
+    all_profiles = registry.profiles()
+    models_by_server = _list_local_models(all_profiles, environ)
+    addressed = _addressed(all_profiles, environ)
     named_providers = set()
     providers_named_by_user = set()
     for tier, models_of_tier in wanted.models.items():
         for name in names(models_of_tier or ()):
-            profile, _ = profile_of(name, known)
+            profile, _ = profile_of(name, all_profiles)
             if profile is None:
                 continue
             named_providers.add(profile.provider)
             if tier not in wanted.listed_only:
                 providers_named_by_user.add(profile.provider)
     states = []
-    for profile in known:
+    for profile in all_profiles:
         is_named = wanted.asks_for(profile) or profile.provider in providers_named_by_user
         problem = detect(profile, environ, named=is_named)
         models = profile.models.by_tier

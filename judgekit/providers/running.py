@@ -94,6 +94,7 @@ def _report_unless_interrupted(loop: asyncio.AbstractEventLoop, context: dict[st
 
 
 def _is_inside_a_loop() -> bool:
+    """Whether the caller is running inside an event loop."""
     # A function of its own, so that an error raised later doesn't seem to come from this one.
     try:
         asyncio.get_running_loop()

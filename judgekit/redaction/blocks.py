@@ -50,21 +50,21 @@ def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
 
 def _find_in_rows(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
     """Yield the secrets in tables that begin with a line between `start` and `end`."""
-    at = start
-    while at < end:
-        stop = line_end(lower, at)
-        is_short_enough = stop - at <= LONGEST_ROW
-        line = lower[at:stop] if is_short_enough else ""
+    line_start = start
+    while line_start < end:
+        line_stop = line_end(lower, line_start)
+        is_short_enough = line_stop - line_start <= LONGEST_ROW
+        line = lower[line_start:line_stop] if is_short_enough else ""
         has_bar = "|" in line
         may_be_row = has_bar or "," in line or ";" in line or "\t" in line
         if may_be_row and _has_head_cell(line):
-            yield from find_in_table(lower, at, stop)
+            yield from find_in_table(lower, line_start, line_stop)
         may_be_wiki_row = has_bar or "^" in line
         if may_be_wiki_row and (
             PATTERNS["wiki_row"].match(line) or PATTERNS["textile_row"].match(line)
         ):
-            yield from find_in_wiki_table(lower, at, stop)
-        at = stop + 1
+            yield from find_in_wiki_table(lower, line_start, line_stop)
+        line_start = line_stop + 1
 
 
 def _has_head_cell(line: str) -> bool:
@@ -74,7 +74,10 @@ def _has_head_cell(line: str) -> bool:
 
 
 def _cookies(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
-    """Yield the values in cookie headers and in curl's `-b` options that have both letters and digits."""
+    """Yield the values of cookies in HTTP headers and in curl's `-b` option.
+
+    Only values with both letters and digits are yielded.
+    """
     for cookie_header in PATTERNS["cookies"].finditer(lower, start, end):
         for cookie in PATTERNS["cookie"].finditer(lower, *cookie_header.span("all")):
             value = cookie[1]
@@ -88,12 +91,12 @@ def _recovery_codes(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
     A code without a digit isn't yielded, since it may be a word.
     """
     for heading in PATTERNS["codes"].finditer(lower, start, end):
-        at = heading.end()
-        while code_line := PATTERNS["code_line"].match(lower, at):
+        position = heading.end()
+        while code_line := PATTERNS["code_line"].match(lower, position):
             code = code_line[1]
             if any(map(str.isdigit, code)):
                 yield SecretMatch(*code_line.span(1), "recovery code")
-            at = code_line.end()
+            position = code_line.end()
 
 
 def _phrases(lower: str) -> Iterator[SecretMatch]:
@@ -130,24 +133,26 @@ def _jwk_members(lower: str) -> Iterator[SecretMatch]:
 
     A key is found by its member `kty` (the type), and its other members are searched around that.
     """
-    at = 0
-    while key_type := PATTERNS["jwk"].search(lower, at):
-        start = max(at, key_type.start() - _JWK_REACH)
+    search_start = 0
+    while key_type := PATTERNS["jwk"].search(lower, search_start):
+        start = max(search_start, key_type.start() - _JWK_REACH)
         end = key_type.end() + _JWK_REACH
         for member in PATTERNS["jwk_member"].finditer(lower, start, end):
             yield SecretMatch(*member.span("value"), JWK_MEMBER)
-        at = end
+        search_start = end
 
 
 def _manifests(lower: str) -> Iterator[SecretMatch]:
-    """Yield the values in the manifests of Kubernetes secrets, in YAML or JSON: those below `data`."""
+    """Yield the values below `data` in the manifests of Kubernetes secrets, which are in YAML or JSON."""
     separator = "---"  # between the documents of a YAML file
-    start = 0
+    document_start = 0
     for document in re.split(f"(?m:^){separator}", lower):
         if PATTERNS["manifest"].search(document):
-            for first, last in _find_yaml_data(document):
-                yield SecretMatch(start + first, start + last, "password")
-        start += len(document) + len(separator)
+            for value_start, value_end in _find_yaml_data(document):
+                yield SecretMatch(
+                    document_start + value_start, document_start + value_end, "password"
+                )
+        document_start += len(document) + len(separator)
     if PATTERNS["manifest_json"].search(lower):
         for data in PATTERNS["json_data"].finditer(lower):
             for entry in PATTERNS["json_entry"].finditer(lower, *data.span(1)):
@@ -158,12 +163,12 @@ def _find_yaml_data(document: str) -> Iterator[Span]:
     """Yield the span of each value below a `data:` in a YAML document, which is in lower case."""
     for data in PATTERNS["data"].finditer(document):
         data_indent = len(data[1])
-        at = data.end()
-        while entry := PATTERNS["entry"].match(document, at):
+        position = data.end()
+        while entry := PATTERNS["entry"].match(document, position):
             entry_indent = len(entry[1])
             if (
                 entry_indent <= data_indent
             ):  # this line isn't indented, so it isn't below `data:` any more
                 break
             yield entry.span(2)
-            at = entry.end()
+            position = entry.end()

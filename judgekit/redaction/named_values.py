@@ -39,8 +39,9 @@ _ENDINGS = frozenset(RULES["words"]["endings"].split())
 def strength_of(name: str) -> str:
     """Classify a setting's name by how surely its value is a secret.
 
-    "strong" is a password's name, "short" a short one such as `pass` or `pw`, "secret" the name of a token or
-    key, and "weak" one that other things have too, such as `session`. Any other name gives "".
+    "strong" is the name of a password. "short" is a short name of a password, such as `pass` or `pw`.
+    "secret" is the name of a token or a key. "weak" is a name that other things may have, too, such as
+    `session`. Any other name gives "".
     """
     # `dbPassword` and `DB-PASSWORD` are both the words "db" and "password".
     in_snake_case = PATTERNS["hump"].sub(r"\1_\2", name)
@@ -218,9 +219,9 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
     if strength == "weak":
         return is_weak_secret(value)
     # Whether the line has only the name and the value, as in a settings file.
-    before = _read_line_before(text, match.start())
+    text_before = _read_line_before(text, match.start())
     is_last = bool(PATTERNS["end_of_setting"].match(text, match.end()))
-    is_alone = is_last and bool(PATTERNS["setting"].fullmatch(before))
+    is_alone = is_last and bool(PATTERNS["setting"].fullmatch(text_before))
     if strength == "secret":
         return _is_secret_token(text, match, value, is_alone=is_alone)
     core = text[match.start("core") : match.end("core")]
@@ -264,19 +265,19 @@ def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
     operator = match["operator"]
     gap = text[match.end("operator") : match.start("value")]
     next_char = text[match.end() : match.end() + 1]
-    before = _read_line_before(text, match.start()).strip(" \t-")
+    text_before = _read_line_before(text, match.start()).strip(" \t-")
     is_last = next_char in ("", "\n") or bool(PATTERNS["end_of_setting"].match(text, match.end()))
-    is_alone = is_last and bool(re.fullmatch(r"[\w.-]*", before))
+    is_alone = is_last and bool(re.fullmatch(r"[\w.-]*", text_before))
     if operator != "=":
-        first, last = match.span("value")
+        value_start, value_end = match.span("value")
         is_yaml = operator == ":" and gap == " "
-        return is_alone and is_yaml and text[first:last].islower()
+        return is_alone and is_yaml and text[value_start:value_end].islower()
     if not gap and PATTERNS["next_setting"].match(text, match.end()):
         return True
     name = text[match.start("core") : match.end("tail")]
     if next_char == ";" or name.isupper():
         return True
-    if not gap and is_last and PATTERNS["property"].fullmatch(before):
+    if not gap and is_last and PATTERNS["property"].fullmatch(text_before):
         return match.end("tail") == match.start("operator")
     if not is_alone:
         return False

@@ -28,15 +28,15 @@ def private_keys(text: str, lower: str) -> Iterator[Span]:
 
 def _keys_with_header(text: str, lower: str) -> Iterator[Span]:
     """Yield the spans of private keys that begin with a header such as `-----BEGIN PRIVATE KEY-----`."""
-    at = 0
+    search_start = 0
     line_end = -1
-    while header := PATTERNS["header"].search(lower, at):
+    while header := PATTERNS["header"].search(lower, search_start):
         if header.end() > line_end:
             line_end, _ = _find_line_break(text, header.end())
         dashes_start = max(0, header.start() - _MOST_DASHES)
         dashes = PATTERNS["dashes"].search(text, dashes_start, header.start())
-        pieces, at = _find_material(text, header.end(), line_end)
-        if any(_may_be_key(text[first:last]) for first, last in pieces):
+        pieces, search_start = _find_material(text, header.end(), line_end)
+        if any(_may_be_key(text[piece_start:piece_end]) for piece_start, piece_end in pieces):
             start = dashes.start() if dashes else header.start()
             yield from _join_pieces(text, start, header.end(), pieces)
 
@@ -47,16 +47,16 @@ def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Ite
     If there's only the beginning of a line between two spans, such as `> ` or `# `, or a few header fields,
     they're joined to one.
     """
-    for first, last in pieces:
-        text_between = text[end:first]
+    for piece_start, piece_end in pieces:
+        text_between = text[end:piece_start]
         is_prefix = PATTERNS["between"].fullmatch(text_between) or PATTERNS[
             "short_fields"
         ].fullmatch(text_between)
         if not is_prefix:
             yield start, end
-            start = first
-            end = last
-        end = max(last, end)
+            start = piece_start
+            end = piece_end
+        end = max(piece_end, end)
     yield start, end
 
 
@@ -104,22 +104,22 @@ def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], in
     """
     pieces: list[Span] = []
     other_lines = 0
-    at = start
+    position = start
     _, next_line = _find_line_break(text, line_end)
     for _ in range(_MOST_LINES):
-        if at >= len(text) or other_lines > _MOST_OTHERS:
+        if position >= len(text) or other_lines > _MOST_OTHERS:
             break
-        next_header = PATTERNS["header"].search(text, at, line_end)
-        last = next_header.start() if next_header else line_end
-        end_marker = PATTERNS["end"].search(text, at, last)
+        next_header = PATTERNS["header"].search(text, position, line_end)
+        search_end = next_header.start() if next_header else line_end
+        end_marker = PATTERNS["end"].search(text, position, search_end)
         if end_marker:
-            last = end_marker.start()
+            search_end = end_marker.start()
         line = text[
-            at:last
+            position:search_end
         ]  # cut out, since the character before it may be the `n` of an escaped break
         is_field = bool(PATTERNS["field"].match(line))
         spans = _find_key_spans(line, is_field=is_field)
-        pieces += [(at + span_start, at + span_end) for span_start, span_end in spans]
+        pieces += [(position + span_start, position + span_end) for span_start, span_end in spans]
         if end_marker and not pieces:
             return [], end_marker.end()
         if end_marker:
@@ -131,22 +131,24 @@ def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], in
         has_words = bool(line.strip(_LINE_PREFIX))
         if has_words and not spans and not is_field:
             other_lines += 1
-        at = next_line
-        line_end, next_line = _find_line_break(text, at)
+        position = next_line
+        line_end, next_line = _find_line_break(text, position)
     if pieces:
         _, piece_end = pieces[-1]
-        pieces += _find_last_line(text, piece_end, min(at, piece_end + 80))
-    return pieces, max(at, start)
+        pieces += _find_last_line(text, piece_end, min(position, piece_end + 80))
+    return pieces, max(position, start)
 
 
 def _find_key_spans(line: str, *, is_field: bool) -> list[Span]:
     """Return the spans in a line that look like parts of a key.
 
-    In a header field, such as `Comment: …`, there are only some if one of them is long.
+    A header field, such as `Comment: …`, has none, unless at least one of its spans is long.
     """
     spans = [match.span() for match in PATTERNS["material"].finditer(line)]
     if is_field:
-        is_any_long = any(last - first >= _LEAST_IN_FIELD for first, last in spans)
+        is_any_long = any(
+            span_end - span_start >= _LEAST_IN_FIELD for span_start, span_end in spans
+        )
         return spans if is_any_long else []
     if spans:
         return spans

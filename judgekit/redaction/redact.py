@@ -81,9 +81,10 @@ def _replace(text: str, matches: Sequence[SecretMatch]) -> tuple[str, int]:
 
 
 def _find_nested(text: str, depth: int) -> Iterator[SecretMatch]:
-    """Yield the secrets in a text and, up to `depth` layers down, in text that is encoded inside it.
+    """Yield the secrets in a text, and in the parts of it that are encoded, up to `depth` layers deep.
 
-    The positions of all of them refer to `text`.
+    The position of a secret is always one in `text`. A secret in an encoded part has the position of that
+    part.
     """
     from judgekit.redaction import secret_search  # noqa: PLC0415 - compiles its patterns
 

@@ -143,21 +143,25 @@ def _find_by_place(
         for match in _compiled(pattern).finditer(lower, start, end):
             # The name of the group that matched says what the value must look like.
             group = cast("str", match.lastgroup)
-            first, last = match.span(group)
-            value = text[first:last].rstrip(".,:")
+            value_start, value_end = match.span(group)
+            value = text[value_start:value_end].rstrip(".,:")
             if not value or not fits(value, group.rstrip("23")):  # `secretword2` means the same
                 continue
-            is_quoted = text[first - 1 : first] in ('"', "'", "")  # "" at the beginning of the text
+            is_quoted = text[value_start - 1 : value_start] in (
+                '"',
+                "'",
+                "",
+            )  # "" at the beginning of the text
             may_be_code = group != "sure" and not is_quoted
             if not (may_be_code and is_code(value)):
-                yield SecretMatch(first, first + len(value), kind)
+                yield SecretMatch(value_start, value_start + len(value), kind)
 
 
 def _find_in_long_words(text: str) -> Iterator[SecretMatch]:
     """Yield the secrets with a form of their own, such as a vendor's prefix. Each contains a long word.
 
-    Most texts have few long words. So these are searched first, and the text itself only if one of them looks
-    like a secret.
+    Most texts have few long words. So the long words are searched first. The text itself is searched only if
+    a long word looks like a secret.
     """
     long_words = " ".join([word for word in text.split() if len(word) >= _SHORTEST_FORM])
     if not long_words:
@@ -182,13 +186,13 @@ def _forms(text: str, long_words: str) -> Iterator[SecretMatch]:
     """Yield the matches of the rules for secrets with a form of their own, such as `ghp_…`."""
     rules = load()
     for number in _form_index().rules_of(long_words):
-        kind, _, form = rules[number]
-        pattern = _compiled(form)
-        if _is_within_word(form) and not pattern.search(long_words):
+        kind, _, form_pattern = rules[number]
+        pattern = _compiled(form_pattern)
+        if _is_within_word(form_pattern) and not pattern.search(long_words):
             continue
-        at = 0
-        while at <= len(text) and (match := pattern.search(text, at)):
-            start, at = match.span()
+        end = 0
+        while end <= len(text) and (match := pattern.search(text, end)):
+            start, end = match.span()
             # A form within a longer word is usually chance, except for forms that are unmistakable.
             is_behind_letter = start > 0 and text[start - 1].isalnum() and text[start].isalnum()
             is_unmistakable = kind in _UNMISTAKABLE and is_mixed(match[0])
@@ -196,8 +200,8 @@ def _forms(text: str, long_words: str) -> Iterator[SecretMatch]:
                 continue
             if kind != PRIVATE_KEY:
                 # The pattern may match a fixed length only. Take the rest of the word for the secret, too.
-                at = cast("re.Match[str]", PATTERNS["rest"].match(text, at)).end()
-            yield SecretMatch(start, at, kind)
+                end = cast("re.Match[str]", PATTERNS["rest"].match(text, end)).end()
+            yield SecretMatch(start, end, kind)
 
 
 def _lines(lower: str) -> list[Span]:
@@ -208,11 +212,11 @@ def _lines(lower: str) -> list[Span]:
     """
     named_lines = set()
     for pattern in (_LINE_WORDS.pattern_for(lower), *_LINE_PATTERNS):
-        at = 0
-        while match := pattern.search(lower, at):
-            at = line_end(lower, match.end() - 1)
+        end = 0
+        while match := pattern.search(lower, end):
+            end = line_end(lower, match.end() - 1)
             start = lower.rfind("\n", 0, match.start()) + 1
-            named_lines.add((start, at))
+            named_lines.add((start, end))
     lines: list[Span] = []
     for start, line_stop in sorted(named_lines):
         stop = line_stop

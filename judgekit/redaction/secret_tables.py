@@ -109,8 +109,8 @@ def _cells(line: str, start: int, separator: str, columns: list[int]) -> Iterato
     for column, cell in enumerate(line.split(separator)):
         value = cell.strip(_CELL_EDGE)
         if column in columns and _is_password_value(value):
-            first = start + cell.index(value)
-            yield SecretMatch(first, first + len(value), "password")
+            value_start = start + cell.index(value)
+            yield SecretMatch(value_start, value_start + len(value), "password")
         start += len(cell) + len(separator)
 
 
@@ -163,8 +163,8 @@ def find_wiki_pairs(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
         cell = pair["value"]
         value = cell.strip(_CELL_EDGE)
         if " " not in value and any(map(str.isalnum, value)):
-            first = pair.start("value") + cell.index(value)
-            yield SecretMatch(first, first + len(value), "password")
+            value_start = pair.start("value") + cell.index(value)
+            yield SecretMatch(value_start, value_start + len(value), "password")
 
 
 def find_in_marked_tables(lower: str) -> Iterator[SecretMatch]:
@@ -180,26 +180,26 @@ def _find_in_asciidoc(lower: str) -> Iterator[SecretMatch]:
 
     The first character of these lines, here `|`, is also the one that separates cells.
     """
-    at = 0
-    while opening := PATTERNS["asciidoc"].search(lower, at):
+    search_start = 0
+    while opening := PATTERNS["asciidoc"].search(lower, search_start):
         fence = opening[0].strip()
         end = lower.find(f"\n{fence}", opening.end() - 1)
         if end < 0:
             end = len(lower)
         separator = fence[0]
         yield from _cells_in_order(lower, opening.end(), end, separator)
-        at = end + len(fence) + 1
+        search_start = end + len(fence) + 1
 
 
 def _find_in_mediawiki(lower: str) -> Iterator[SecretMatch]:
     """Yield the passwords in tables of MediaWiki, which stand between the lines `{|` and `|}`."""
-    at = 0
-    while opening := PATTERNS["mediawiki"].search(lower, at):
+    position = 0
+    while opening := PATTERNS["mediawiki"].search(lower, position):
         end = lower.find("\n|}", opening.end() - 1)
         if end < 0:
             end = len(lower)
-        at = min(end, opening.end() + _MOST_CHARACTERS)
-        yield from _mediawiki_cells(lower, opening.end(), at)
+        position = min(end, opening.end() + _MOST_CHARACTERS)
+        yield from _mediawiki_cells(lower, opening.end(), position)
 
 
 def _cells_in_order(lower: str, start: int, end: int, separator: str) -> Iterator[SecretMatch]:
@@ -211,20 +211,20 @@ def _cells_in_order(lower: str, start: int, end: int, separator: str) -> Iterato
     end = min(end, start + _MOST_CHARACTERS)
     cells: list[tuple[int, str]] = []  # the position in the text, and the content
     columns = 0
-    at = start
+    line_start = start
     # A comma or colon stands between two cells. Any other mark stands before each cell, so that there's no
     # cell before the first mark.
     is_between_cells = separator in ",:"
-    while at < end:
-        stop = min(line_end(lower, at), end)
-        part_start = at
-        for number, part in enumerate(lower[at:stop].split(separator)):
+    while line_start < end:
+        line_stop = min(line_end(lower, line_start), end)
+        part_start = line_start
+        for number, part in enumerate(lower[line_start:line_stop].split(separator)):
             if is_between_cells or number > 0:
                 cells.append((part_start, part))
             part_start += len(part) + 1
         if not columns and cells:
             columns = len(cells)
-        at = stop + 1
+        line_start = line_stop + 1
     if columns == 1:  # one cell a line: blank lines separate rows
         heads, _, _ = lower[start:end].strip().partition("\n\n")
         columns = heads.count(separator)
@@ -238,10 +238,10 @@ def _mediawiki_cells(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
     """
     heads: list[str] = []
     row: list[tuple[int, str]] = []
-    at = start
-    while at < end:
-        stop = min(line_end(lower, at), end)
-        line = lower[at:stop]
+    line_start = start
+    while line_start < end:
+        line_stop = min(line_end(lower, line_start), end)
+        line = lower[line_start:line_stop]
         if line.startswith("|-"):
             yield from _below_heads(row, len(heads), heads)
             row = []
@@ -250,11 +250,11 @@ def _mediawiki_cells(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
                 _attributes, _, title = head.rpartition("|")
                 heads.append(title)
         elif line.startswith("|"):
-            cell_start = at + 1
+            cell_start = line_start + 1
             for cell in line[1:].split("||"):
                 row.append((cell_start, cell))
                 cell_start += len(cell) + 2
-        at = stop + 1
+        line_start = line_stop + 1
     yield from _below_heads(row, len(heads), heads)
 
 
@@ -280,5 +280,5 @@ def _below_heads(
     for number, (start, cell) in enumerate(cells):
         value = cell.strip(_CELL_EDGE)
         if is_secret[number % columns] and _is_password_value(value):
-            first = start + cell.index(value)
-            yield SecretMatch(first, first + len(value), "password")
+            value_start = start + cell.index(value)
+            yield SecretMatch(value_start, value_start + len(value), "password")

@@ -60,19 +60,19 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
         return
     if match["value"].startswith(("[", "(")):
         yield from _find_in_list(text, match)
-    first, last = match.span("value")
-    quoted = PATTERNS["quoted_value"].match(text, first, last)
-    if quoted is not None:
-        is_raw = "r" in quoted["prefix"].lower()
-        if is_raw and PATTERNS["expression"].search(quoted["inside"]):  # a regular expression
+    value_start, value_end = match.span("value")
+    quoted_value = PATTERNS["quoted_value"].match(text, value_start, value_end)
+    if quoted_value is not None:
+        is_raw = "r" in quoted_value["prefix"].lower()
+        if is_raw and PATTERNS["expression"].search(quoted_value["inside"]):  # a regular expression
             return
-        yield from _check(text, match["name"], quoted.span("inside"), is_code=False)
+        yield from _check(text, match["name"], quoted_value.span("inside"), is_code=False)
         return
-    comment = PATTERNS["comment"].search(text, first, last)
+    comment = PATTERNS["comment"].search(text, value_start, value_end)
     if comment is not None:
-        last = comment.start()
-    is_code = _is_code(match, text[first:last])
-    yield from _check(text, match["name"], (first, last), is_code=is_code)
+        value_end = comment.start()
+    is_code = _is_code(match, text[value_start:value_end])
+    yield from _check(text, match["name"], (value_start, value_end), is_code=is_code)
 
 
 def _make_singular(match: re.Match[str]) -> str:
