@@ -341,7 +341,8 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
     merged = user = _merge(_read(user_file()), variables)
     if project is not None:
         merged = _merge(user, _within_limits(_read_project(project), user))
-        # Final by now, whatever a variable says: consent, and what the project added to these.
+        # The user's consent, and the settings that a project may add to, are final in `merged`. Variables are
+        # counted in it already, and mustn't replace the result.
         for section, key in (*CONSENTS, ("judge", "author_family"), ("judge", "independence")):
             variables.get(section, {}).pop(key, None)
     config = Config.model_validate(_merge(merged, variables))
@@ -634,7 +635,7 @@ def _limit_judge(judge: Layer, user: Layer) -> None:
 
 
 def _limit_gate(gate: Layer, user: Layer) -> None:
-    """Drop those of a project's `gate` settings that are less strict than the user's own."""
+    """Drop those of a project's `gate` settings that are less strict than its user's own."""
     # Depths are weighed against the user's later on; a project that asks for none leaves the user's alone.
     for key in ("depth", "review"):
         if not gate.get(key):

@@ -352,7 +352,7 @@ def _list_keys(model: object, location: Location) -> list[str]:
     models = _list_models(model)
     for part in location:
         fields = [outer.model_fields[part] for outer in models if part in outer.model_fields]
-        if fields:
+        if fields:  # otherwise the part is an index or a key of a list or mapping of these models
             models = []
         for field in fields:
             models += _list_models(field.annotation)

@@ -234,7 +234,7 @@ class _Examination:
         return trees
 
     def _find_merge_bases(self) -> list[str]:
-        """List the commits that both sides have, as far as this clone knows."""
+        """List the commits at which the histories of both sides meet, as far as this clone knows."""
         other_side = self.remote_commits if self.old_tip is None else [self.old_tip]
         if not other_side:
             return []

@@ -325,9 +325,8 @@ def _begin_notice(folder: Path, notice: str) -> bool:
             begin_time = notices[notice]
             if begin_time is None:  # it was sent
                 return False
-            # A killed process never finishes its notice, so its mark only counts while a program
-            # may still run.
-            # `abs`, because the clock may have been set back since.
+            # A killed process never finishes its notice, so the mark counts only as long as a program may
+            # run. If the clock was set back since, the difference is negative.
             may_be_running = abs(time.time() - begin_time) < 2 * SECONDS
             if may_be_running:
                 return False
@@ -385,7 +384,7 @@ def needs_person(
 
 
 def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int:
-    """Count the rounds that ended in `improve`: those of a verdict, and those just before on the same task.
+    """Count the rounds that ended in `improve`, in a verdict and the verdicts just before on the same task.
 
     Going back in time, the first verdict that isn't `improve` ends the count.
     """

@@ -68,9 +68,10 @@ class History(NamedTuple):
 def read_histories(
     repository: Repository, tips: Sequence[str], remote_commits: Sequence[str]
 ) -> dict[str, History]:
-    """Read, for each tip, the changes in commits that no remote commit reaches; raises `GitError`.
+    """Read the changes in new commits for each tip: the commits that no remote commit reaches.
 
-    Tips without new commits are left out. Git runs as often for thousands of tips as for two.
+    Tips without new commits are left out. Git runs as often for thousands of tips as for two. Raises
+    `GitError`.
     """
     # It stays None for a single tip, because git itself picks the commits then.
     oids_by_tip: dict[str, list[str]] | None = None

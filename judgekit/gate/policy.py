@@ -280,11 +280,13 @@ def changes_if_none_is_judged(
     """
     if all(update.deletes for update in updates):
         return examine.examine_push(repository, updates, [], ChangeFilter())
-    wanted = _read_kept_choice(repository, find_rule_commits(repository, updates, remote, url))
-    if wanted is None:
+    change_filter = _read_kept_choice(
+        repository, find_rule_commits(repository, updates, remote, url)
+    )
+    if change_filter is None:
         return None
     remote_commits = remotes.list_remote_commits(repository, updates, remote, url)
-    pushed = examine.examine_push(repository, updates, remote_commits, wanted)
+    pushed = examine.examine_push(repository, updates, remote_commits, change_filter)
     if pushed.changes or pushed.unexamined or pushed.notes:
         return None
     return pushed
@@ -293,7 +295,7 @@ def changes_if_none_is_judged(
 def _read_kept_choice(repository: Repository, commits: Sequence[str]) -> ChangeFilter | None:
     """Read the stored selection of files to judge.
 
-    None if none is stored, or if it was made from other rules than those of `commits`.
+    None if nothing is stored, or if the rules of `commits` aren't those that it was made from.
     """
     key = _choice_key(repository, commits)
     try:

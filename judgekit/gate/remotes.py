@@ -265,19 +265,19 @@ def _select_refs(
     If no branch is among them, the refs in the folder with the remote's name are listed instead.
     """
     folder = f"{_REMOTES}{name}/"
-    tracked: list[TrackedRef] = []
+    tracked_refs: list[TrackedRef] = []
     for ref in listed:
         source = _find_source(ref, folder, refspecs)
         if source is not None and not _is_excluded(source, refspecs):
-            tracked.append(ref._replace(source=source))
-    has_branches = any(ref.source != "HEAD" for ref in tracked)
+            tracked_refs.append(ref._replace(source=source))
+    has_branches = any(ref.source != "HEAD" for ref in tracked_refs)
     if has_branches:
-        return tracked
-    in_folder = []
+        return tracked_refs
+    refs_in_folder = []
     for ref in listed:
         if ref.name.startswith(folder):
-            in_folder.append(ref._replace(source=_BRANCHES + ref.name.removeprefix(folder)))
-    return in_folder
+            refs_in_folder.append(ref._replace(source=_BRANCHES + ref.name.removeprefix(folder)))
+    return refs_in_folder
 
 
 def _find_source(ref: TrackedRef, folder: str, refspecs: Sequence[Refspec]) -> str | None:

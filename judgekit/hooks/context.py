@@ -81,9 +81,9 @@ def suggest_pins(notes: list[str], ranked: RankedCandidates, configured: Setting
 
 
 def session_of(payload: Mapping[str, Any], configured: Settings) -> HookSession | None:
-    """Return the record of recent answers in this conversation.
+    """Return the record of the recent answers in this conversation.
 
-    None if memories may be repeated, or if the client names no session.
+    None if memories may be repeated, or if the client names no conversation.
     """
     session_id = payload.get("session_id")
     prompt_count = configured["repeat_after"]
@@ -130,9 +130,9 @@ def render(
 ) -> str:
     """Render a prompt's context: pinned and injected memories in full, mentioned ones as a hint.
 
-    `descriptions` are those of the categories, by the root of a store. Memories that don't fit into `LIMIT`
-    characters are dropped, the last ones first. Pinned memories show `pinned` in place of a confidence, since
-    the prompt didn't find them.
+    `descriptions` maps the root of each store to the descriptions of its categories. Memories that don't fit
+    into `LIMIT` characters are dropped, the last ones first. Pinned memories show `pinned` in place of a
+    confidence, since the prompt didn't find them.
     """
     injected, mentioned = shown
     labelled = [(candidate, PINNED) for candidate in pinned]
@@ -226,7 +226,7 @@ def _render_memory(candidate: Candidate, confidence: str) -> str:
 def _render_nudge(mentioned: list[Candidate], project: str, *, is_more: bool) -> str:
     """Render the hint about mentioned memories; "" if there are none.
 
-    `is_more` says that the prompt gets other memories in full.
+    `is_more` means that the prompt gets other memories in full, so that the hint says "more".
     """
     if not mentioned:
         return ""
@@ -241,7 +241,7 @@ def _render_nudge(mentioned: list[Candidate], project: str, *, is_more: bool) ->
 
 
 def _render_topic(candidate: Candidate, program: str) -> str:
-    """Return a memory's title and the agent's way to read more: a search, or else its path."""
+    """Return a memory's title and a way to read it: a search that the agent can run, or else its path."""
     title = short_line(candidate.title, _TOPIC)
     # Only words, without any signs, since the agent may pass them to a shell.
     spaced = [char if char.isalnum() else " " for char in title]

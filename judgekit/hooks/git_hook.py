@@ -262,8 +262,8 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
     """Plan the removal of our hooks from all folders in which this repository may have them.
 
     There may be several, if another program has moved our hook, or if another folder of hooks has been set.
-    If there's none, the list has one change that changes nothing. Raises as `plan_uninstall` does, and
-    `UsageError` without a repository.
+    If there's none, the list has one change that changes nothing. A scope other than "local" has a single
+    folder. Raises as `plan_uninstall` does, and `UsageError` without a repository.
     """
     if scope != "local":
         return [plan_uninstall(choose_hooks(scope, folder))]

@@ -47,7 +47,7 @@ def is_set_up(hooks: Path) -> bool:
 
 
 def describe_setup(hooks: Path, file: Path) -> str:
-    """Describe in a sentence the steps that are missing until husky runs the gate by `file`."""
+    """Describe in one sentence what's still to be done so that husky runs the gate by `file`."""
     steps = []
     if not is_set_up(hooks):
         steps.append(f"git runs no hook of husky's here until you run {_SET_UP}")

@@ -105,8 +105,8 @@ def choose_decided(
 ) -> Shown:
     """Choose the candidates to show after models have judged: they kept some, and left some undecided.
 
-    A candidate that models kept gets the label "judged" in place of a confidence, or its label in `labels`: a
-    decision model's probability, by Python's `id` of the candidate.
+    A candidate that models kept gets a label in place of its confidence. That's "judged", or a decision
+    model's probability, which `labels` has under Python's `id` of the candidate.
     """
     # An undecided hit without a confidence only has a rank, which isn't enough to inject it.
     injectable = [hit for hit in kept if hit.rated or hit not in undecided]

@@ -71,7 +71,7 @@ def read_answers(path: Path, project: str) -> Answers:
 
 
 def keep_answer(path: Path, pair: Pair, *, relevant: bool | None) -> None:
-    """Append one answer to a file that only its owner can read; raises `InputError` if that fails."""
+    """Append one answer to a file that only its owner may read; raises `InputError` if that fails."""
     prompt, memory = pair
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     line = json.dumps({"prompt": prompt, "memory": memory, "relevant": relevant, "at": at})

@@ -37,7 +37,10 @@ class Remain(NamedTuple):
 
 
 def find_remains() -> list[Remain]:
-    """List the files and folders of the cache, the state and the configuration that aren't empty."""
+    """List the files and folders that judgekit keeps in its cache, its state and its configuration.
+
+    Empty ones are left out.
+    """
     remains = []
     for place in environment.PLACES:
         path = Path(place.path())

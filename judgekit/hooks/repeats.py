@@ -61,14 +61,14 @@ class HookSession:
         """Move memories that were injected recently to `ranked.repeated`, unless the prompt names them."""
         text = prompt.casefold()
         new_candidates = []
-        repeated = []
+        repeated_hits = []
         for hit in ranked.candidates:
             is_recent = self.ago(hit) is not None
             if is_recent and not is_named(hit, text):
-                repeated.append(hit)
+                repeated_hits.append(hit)
             else:
                 new_candidates.append(hit)
-        ranked.repeated = repeated
+        ranked.repeated = repeated_hits
         ranked.candidates[:] = new_candidates
 
     def unmentioned(self, mentioned: Sequence[Candidate], prompt: str) -> list[Candidate]:

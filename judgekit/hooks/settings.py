@@ -236,7 +236,7 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
 
 
 def describe_off(project: str) -> str:
-    """Say that the hook is off in a project, and name the file or variable."""
+    """Say that the hook is off in a project, and name the file or variable that switches it off."""
     from pathlib import Path  # noqa: PLC0415 - for people, not for the client
 
     from judgekit import programs  # noqa: PLC0415 - the same

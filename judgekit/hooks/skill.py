@@ -29,7 +29,7 @@ def place_of(scope: Scope, project: Path, client: Client) -> Path:
 
 
 def text_for(scope: Scope) -> bytes:
-    """Return the skill's text; a project's is for other people's machines, so it names no path."""
+    """Return the text of the skill. A project's skill is for other people's machines, so it names no path."""
     text = (bundled.folder("skills") / NAME / "SKILL.md").read_text(encoding="utf-8")
     program = context.PROGRAM if scope == "project" else context.search_program()
     if program and program != context.PROGRAM:
@@ -50,7 +50,7 @@ def plan_install(scope: Scope, project: Path, client: Client) -> FileChange:
 
 
 def plan_uninstall(scope: Scope, project: Path, client: Client) -> FileChange | None:
-    """Plan the removal of the skill that judgekit installed; None if it's missing or was edited."""
+    """Plan the removal of the skill that judgekit installed; None if it's missing or has been edited."""
     path = place_of(scope, project, client)
     before = files.read(path)
     if before is None or not _is_ours(path, before):

@@ -84,7 +84,10 @@ class _Words:
 
 
 def report(folder: str, *, as_json: bool = False) -> str:
-    """Report the use of the memories injected in the project around `folder`, as lines or as JSON."""
+    """Report the use of the memories that were injected in the project around `folder`.
+
+    The report consists of lines for a person, or of JSON.
+    """
     project = environment.project_root(folder)
     configured, notes = settings.load(project)
     logged = explain.read_log(project)[::-1]
@@ -113,7 +116,7 @@ def report(folder: str, *, as_json: bool = False) -> str:
 
 
 def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -> dict[str, Any]:
-    """Return the figures of the log, joined with the transcripts of the sessions in it."""
+    """Return the figures of the log, joined with the transcripts of its sessions."""
     words = _Words(configured)
     base = os.path.realpath(configured.project)
     exchanges = transcript.of_sessions({str(line.get("session")) for line in logged})
@@ -180,7 +183,7 @@ def _share(total: int, count: int) -> int:
 
 
 def _count_cost(counts: Counter[str], line: dict[str, Any]) -> None:
-    """Count the cost of a prompt's answer and a judge's drops; older lines of the log have neither."""
+    """Count what a prompt's answer cost, and what a judge dropped. Older lines of the log have neither."""
     characters = line.get("characters")
     milliseconds = line.get("ms")
     if isinstance(characters, int) and isinstance(milliseconds, int):

@@ -121,7 +121,10 @@ def _read_session(path: str) -> tuple[list[str], int]:
 
 
 def _keep_session(path: str, seen_keys: list[str], times_asked: int) -> None:
-    """Record the judged states and the number of requests to go on; remove other sessions' old files."""
+    """Record a session's judged states, and the number of times its agent was asked to go on.
+
+    The old files of other sessions are removed.
+    """
     sessions = environment.STOP_SESSIONS.make()
     data = {"seen": seen_keys, "told": times_asked}
     outputs.write_atomically(path, quickjson.dumps(data), private=True)

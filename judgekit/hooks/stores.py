@@ -23,7 +23,7 @@ _PATIENCE = 2.0  # seconds to count the memories of a folder, or most of them
 def describe_stores(project: str) -> Iterator[str]:
     """Yield a line about each folder that the hook reads: its path, and the number of its memories.
 
-    If there's no memory at all, a line proposes a setting that adds a folder of notes.
+    If there's no memory in any of them, a last line proposes a setting that adds a folder of notes.
     """
     configured, _ = settings.load(project)
     if not configured["enabled"]:
@@ -52,7 +52,7 @@ def describe_stores(project: str) -> Iterator[str]:
 
 
 def _count_memories(folder: str, profiles: Profiles) -> tuple[int, bool]:
-    """Count the memories in a folder, and say whether all were read.
+    """Count the memories in a folder; return the number, and whether all files were read.
 
     This also builds the index, so that the next prompt needn't.
     """

@@ -175,14 +175,14 @@ def run(
         new_notes = [note for note in ranked.notes if note not in tried.notes]
         tried.notes.extend(dict.fromkeys(new_notes))
         without_judge = context.choose_without_judge(ranked, configured)
-        plain = context.drop_repeats(without_judge, None, prompt)
-        trial = PromptTrial(prompt, ranked.candidates, plain)
+        shown_plainly = context.drop_repeats(without_judge, None, prompt)
+        trial = PromptTrial(prompt, ranked.candidates, shown_plainly)
         if configured["judge"] == "on":
             choice = _choose_by_judge(prompt, ranked, configured, tried)
             # If models had no part in it, what's shown is the same as without a judge.
-            judged = context.drop_repeats(choice.shown or without_judge, None, prompt)
+            shown_by_judge = context.drop_repeats(choice.shown or without_judge, None, prompt)
             trial = trial._replace(
-                judged=judged,
+                judged=shown_by_judge,
                 because=choice.because,
                 model=choice.model,
                 sureness=choice.sureness,
@@ -193,9 +193,9 @@ def run(
 
 
 def judge_report(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
-    """Count the memories that the judge dropped from the injected ones and those it added, and its cost.
+    """Count the memories that the judge dropped, and those that it injected in addition.
 
-    The cost has the same keys as that of a verdict.
+    The report also has the cost, under the keys that a verdict has for it.
     """
     dropped: list[bool | None] = []  # the answer about each memory
     newly_injected: list[bool | None] = []

@@ -100,7 +100,7 @@ def _wait(child: int, reading: int) -> tuple[int | None, int | None]:
     if code == -signals.SIGALRM:  # its time was up
         code = None
     elif code is not None and code < 0:
-        code = 128 - code  # as a shell writes that a signal ended it
+        code = 128 - code  # 128 and the signal's number, as in a shell
     os.set_blocking(reading, False)
     try:
         noted_bytes = os.read(reading, 4096)

@@ -460,7 +460,7 @@ def _add_passages(
 
 
 def _read_sections(opened: Index, entries: Sequence[_Entry], patterns: Sequence[Pattern]) -> None:
-    """Read the sections of entries, and the parts of their bodies that weren't read yet."""
+    """Read the sections of entries, and the rest of each body of which only the beginning was read before."""
     unread_entries = [entry for entry in entries if entry.passages is None]
     if not unread_entries:
         return

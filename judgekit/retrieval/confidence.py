@@ -331,8 +331,9 @@ def order(
 ) -> list[Candidate]:
     """Rate the hits of a store of `size` documents; return them best first, without those that score low.
 
-    With `prompt_part`, the hits are those of a part of a prompt, which may be mere talk, so their confidence
-    is lower. Without it, the `terms` are those of a search, which always asks for something.
+    With `prompt_part`, the hits are those of a part of a prompt. It may be mere talk, so their confidence is
+    multiplied by the probability that it isn't. Without it, the `terms` are those of a search, which always
+    asks for something.
     """
     best_bm25 = max([hit.bm25 for hit in hits], default=0.0)
     floor = profile.noise_floor * best_bm25
@@ -463,9 +464,9 @@ def _finish_confidences(
 
 
 def level(confidences: Iterable[float]) -> list[float]:
-    """Make confidences fall monotonically: neighbours in the wrong order get their mean.
+    """Make confidences fall from the first to the last: neighbours in the wrong order get their mean.
 
-    The order's other criteria, such as BM25, are evidence too, so the truth lies in between (isotonic
+    The criteria of the order, such as BM25, are evidence as well, so the truth lies in between (isotonic
     regression by pooling adjacent violators; Ayer and others, 1955).
     """
     pools: list[tuple[float, int]] = []  # each pool's sum and count of neighbours
@@ -515,7 +516,10 @@ def _weigh_titles(hit: Candidate, rarities: Sequence[float]) -> float:
 
 
 def _weigh_evidence(hit: Candidate, rarities: Sequence[float], profile: Profile) -> float:
-    """Add up the rarities of an entry's terms; one in the body alone counts less, mostly in a long body."""
+    """Add up the rarities of an entry's terms. A term that's only in the body counts less.
+
+    In a long body it counts still less, because a long body has some words by chance.
+    """
     length = hit.passage_length or hit.length
     discount = log(length / LONG) if length > LONG else 0.0  # a long body has some words by chance
     body_terms = hit.matched - hit.titled - hit.headed
@@ -526,9 +530,10 @@ def _weigh_evidence(hit: Candidate, rarities: Sequence[float], profile: Profile)
 def _find_rivals(
     hits: Sequence[Candidate], evidences: Sequence[float]
 ) -> dict[frozenset[int], list[float]]:
-    """Map each set of matched terms to the evidence of every hit in force sharing at least one of them.
+    """Map each set of matched terms to its rivals' evidence: that of all hits with at least one of the terms.
 
-    A superseded entry isn't meant, so it's no rival of the one that replaced it.
+    Hits that aren't in force are left out: nobody means a superseded entry, so it's no rival of the one that
+    replaced it.
     """
     evidences_by_terms: dict[frozenset[int], list[float]] = {}
     for hit, evidence in zip(hits, evidences, strict=True):
@@ -593,7 +598,7 @@ def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
 
 
 def unfold(hits: Iterable[Candidate]) -> list[Candidate]:
-    """Return the hits, each followed by the older ones folded into it."""
+    """Return the hits, each followed by the older hits that say the same and were folded into it."""
     unfolded = []
     for hit in hits:
         unfolded += [hit, *hit.alike]
@@ -656,7 +661,10 @@ class Wording:
         return overlap
 
     def _compare_words(self, older: Wording) -> Overlap:
-        """Compare this text with an older one by their different words; a text without any has no overlap."""
+        """Compare this text with an older one by their different words.
+
+        Texts whose samples differ, and texts without words, have no overlap.
+        """
         if not _may_say_the_same(self.text, older.text):
             return _NO_OVERLAP
         if not self.words:
@@ -672,7 +680,7 @@ class Wording:
 
 
 def _may_say_the_same(newer: str, older: str) -> bool:
-    """Quickly check whether most of a sample of the older text's words are in the newer one."""
+    """Check quickly, by a sample of its words, whether most of the older text is in the newer one."""
     older_text = f" {older} "
     newer_text = f" {newer} "
     missing_count = 0

@@ -184,16 +184,17 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
     places: list[str] | None = None
     numbers: list[int] = []
     if index.kind:  # otherwise the store was never listed, so all of it is new
-        watched, last_folder = _next_watched(index, last_folder)
+        watched_rows, last_folder = _next_watched(index, last_folder)
         places = []
-        for place, is_folder, *stamp, is_sure, _ in watched:
+        for place, is_folder, *stamp, is_sure, _ in watched_rows:
             path = f"{index.root}/{place}"
+            # If it isn't sure, the place may have changed without getting another stamp.
             if not is_sure or index_file.look(path, folder=is_folder) != tuple(stamp):
                 places.append(place)
         files, last_file = _next_files(index, last_file)
-        differing = _list_differing(files, index.root)
-        numbers = [number for number, _ in differing]
-        places += _find_folders_of_missing(index, differing)
+        differing_files = _list_differing(files, index.root)
+        numbers = [number for number, _ in differing_files]
+        places += _find_folders_of_missing(index, differing_files)
         is_lap_done = last_file == 0 and queries >= LAP
         if is_lap_done:
             places = None  # list everything again now and then, whatever the folders' times say
@@ -248,7 +249,10 @@ def _read_turn(path: str) -> tuple[int, int, int]:
 
 
 def _write_turn(path: str, file: int, folder: int, queries: int) -> None:
-    """Write what `_read_turn` reads; if that fails, the next query checks the same ones."""
+    """Store the last file and folder checked, and the number of queries; `_read_turn` reads them.
+
+    If that fails, the next query checks the same files and folders again.
+    """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
@@ -314,9 +318,10 @@ def recheck(index: Index, places: Iterable[str]) -> bool:
 
 
 def refresh_file(path: str, profiles: Profiles) -> list[str]:
-    """Update a file that was just written in the index of each store it's in; return these stores' roots.
+    """Update a file that was just written, in the index of each store that it's in.
 
-    Any folder above the file may be a store. An index that's still being built is left alone.
+    Returns the roots of these stores. Any folder above the file may be a store. An index that's still being
+    built is left alone.
     """
     roots: list[str] = []
     if index_file.sqlite is None:
@@ -334,7 +339,10 @@ def refresh_file(path: str, profiles: Profiles) -> list[str]:
 
 
 def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
-    """Update a file in the index of the store at `root`; return whether that index is whole."""
+    """Update a file in the index of the store at `root`; return True if that index is whole.
+
+    An index that's still being built isn't changed. One that can't be used counts as not whole.
+    """
     index = _open_kept(root, profiles, EDIT_PATIENCE, anew=False)
     if index is None:
         return False

@@ -142,7 +142,10 @@ class Index:
             self.languages = [self.profile.language.as_in_earlier_index()]
 
     def _load_languages(self, counts: dict[str, int]) -> None:
-        """Split a store's languages into frequent and rare ones; the profile's own is never rare."""
+        """Split a store's languages into frequent and rare ones.
+
+        The main language of the store's profile always counts as frequent.
+        """
         main_language = self.profile.language
         self.languages = []
         self.rare_languages = []
@@ -222,7 +225,8 @@ def look(path: str, *, folder: bool = False) -> Stamp | None:
     # `& _MOST` makes an inode's number fit into a column of SQLite.
     if folder:
         return _clamp(status.st_ctime_ns), mtime, status.st_ino & _MOST
-    # Tools can set the mtime of a file, but not its ctime, which also shows a new inode.
+    # Tools can set the mtime of a file, but not its ctime, which also shows a new inode. `^` makes one number
+    # of the inode and the ctime, which changes with either.
     inode_and_ctime = status.st_ino ^ status.st_ctime_ns
     return _clamp(status.st_size), mtime, inode_and_ctime & _MOST
 
@@ -307,17 +311,17 @@ def says(error: BaseException, codes: Sequence[int]) -> bool:
 def path_of(root: str, version: int = VERSION) -> str | None:
     """Find the newest index file of the store at `root`; None if there isn't one."""
     folder = environment.INDEXES.path(environment.file_name_for(root))
-    start = f"v{version}."
-    end = ".sqlite"
+    name_start = f"v{version}."
+    name_end = ".sqlite"
     try:
         names = os.listdir(folder)
     except OSError:
         return None
     generations = []
     for name in names:
-        number = name[len(start) : -len(end)]
-        if name.startswith(start) and name.endswith(end) and number.isdecimal():
-            generations.append(int(number))
+        generation_text = name[len(name_start) : -len(name_end)]
+        if name.startswith(name_start) and name.endswith(name_end) and generation_text.isdecimal():
+            generations.append(int(generation_text))
     if not generations:
         return None
-    return f"{folder}/{start}{max(generations)}{end}"
+    return f"{folder}/{name_start}{max(generations)}{name_end}"

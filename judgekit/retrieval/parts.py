@@ -155,9 +155,10 @@ def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
 
 
 def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Word]]:
-    """Return the words of each clause that have terms. A clause ends at `and` or `or`, or at a comma.
+    """Split a sentence into clauses; return for each clause the list of its words that have terms.
 
-    The list of a clause without terms is empty.
+    A clause ends at a word such as `and`, and behind a mark such as a comma. The list of a clause without
+    terms is empty.
     """
     clauses: list[list[_Word]] = [[]]  # words are added to the last clause
     for piece_number, piece in enumerate(pieces):

@@ -158,7 +158,7 @@ class Store:
         return self.source.DEEP and is_shallow and name not in _NOT_DOCUMENTS
 
     def _is_folder(self, path: str, entry: os.DirEntry[str], listing: Listing) -> bool:
-        """Whether an entry is a folder of the store. A link to one only counts as a folder of records."""
+        """Whether an entry is a folder of the store. A link counts if it leads to a folder of records."""
         if entry.is_dir(follow_symlinks=False):
             return True
         may_be_link = self.source.LINKED_FOLDERS and path in self.record_folders

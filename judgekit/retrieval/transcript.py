@@ -177,7 +177,7 @@ def _session_id(path: str) -> str:
     For a transcript of Gemini, the id is read from the first entry.
     """
     name = Path(path).stem
-    if name.startswith("session-"):  # Gemini's, which begins with the id
+    if name.startswith("session-"):  # Gemini's; its first entry has the id
         first_entry = next(_read_entries(path, _HEAD_BYTES), {})
         return str(first_entry.get("sessionId"))
     return name[-_SESSION_CHARS:]

@@ -102,7 +102,7 @@ def in_memory(root: str, profiles: Profiles) -> Index:
 
 
 def replace(root: str, profiles: Profiles, path: str | None) -> None:
-    """Replace the index file at `path` (None: there's none) by an empty one of the next generation.
+    """Replace the index file at `path` (None: there's none) by an empty one with the next number.
 
     If another process has done so meanwhile, nothing happens.
     """
@@ -130,7 +130,7 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
 
 
 def _lay_out(path: str, root: str, profiles: Profiles) -> None:
-    """Create the tables in a new file, which nobody else uses yet, so that it needs no journal."""
+    """Create the tables in a new file. Nobody else uses the file yet, so no journal is needed meanwhile."""
     connection = index_file.connect(path)
     try:
         connection.execute("PRAGMA journal_mode = OFF")
@@ -142,7 +142,7 @@ def _lay_out(path: str, root: str, profiles: Profiles) -> None:
 
 
 def _sweep(folder: str) -> None:
-    """Remove half-made files of killed processes, and old files of other versions of this program."""
+    """Remove half-made index files of killed processes, and old files of other versions of judgekit."""
     with os.scandir(folder) as entries:
         for entry in list(entries):
             if entry.name.startswith(f"v{VERSION}."):
@@ -217,7 +217,10 @@ class Plan:
                     self.changed.append(number)
 
     def _compare_own_files(self, root: str) -> list[str]:
-        """Note which of the store's own files differ, and return the names of those that may have changed."""
+        """Note which of the store's own files differ from the index.
+
+        Returns the names of the files that changed, or may have.
+        """
         changed_names = []
         for name in scan.OWN:
             read_at = index_file.clock()
@@ -280,13 +283,13 @@ class Plan:
         return self.anew or any(changes)
 
     def _rows(self, query: str, *values: object) -> list[Any]:
-        """Return the rows of a query; none if the index is built anew, because what it holds is void."""
+        """Return the rows of a query; none if the index is built anew, since what it holds is void then."""
         if self.anew:
             return []
         return self._connection.execute(query, values).fetchall()
 
     def _compare_folder(self, place: str, listing: scan.Listing, *, is_whole: bool) -> list[str]:
-        """Note the differences in one folder, and return the folders below it that need listing."""
+        """Note the differences between a folder and the index; return the folders below it to list next."""
         known_folder = self._known.get(place)
         stamp = listing.stamp
         stamp_is_sure = True
@@ -394,9 +397,10 @@ def _is_code(text: str) -> bool:
 
 
 def reading_languages(name: str, profile: Profile) -> tuple[Language, Language]:
-    """Return a text's language for stop words and stems, and its language for abbreviations.
+    """Return the language for a text's stop words and stems, and the language for its abbreviations.
 
-    `name` is that of the text's language; "" stands for the store's main language, which is also the second.
+    `name` is the name of the text's language, or "" if that isn't known. Abbreviations are always read in the
+    store's main language.
     """
     main_language = profile.language
     if name in ("", main_language.name):
@@ -447,8 +451,9 @@ def _cut_body(
 ) -> tuple[str, list[SectionRow]]:
     """Return the stems of a body, and the rows of its sections, which may overlap.
 
-    A row has the section's number, its first line, its start and end in the stems, their number, its heading,
-    and the heading's stems. The last two are None if they're as in the row before.
+    A row has a section's number, its first line, its start and its end in the stems, the number of its stems,
+    its heading, and the stems of its heading. The last two are None if the section before has the same
+    heading.
     """
     bounds = {0, len(entry.body)}  # the places between which no section begins or ends
     for section in cut_sections:
@@ -456,8 +461,8 @@ def _cut_body(
     pieces: list[str] = []
     stems_length = 0
     word_count = 0
-    place_in_stems = {0: 0}  # by the place in the body
-    words_before = {0: 0}  # the same
+    place_in_stems = {0: 0}  # the place in the stems for each place in the body
+    words_before = {0: 0}  # the number of stems before each place in the body
     for start, end in pairwise(sorted(bounds)):
         piece_stems = stems(entry.body[start:end], language)
         if piece_stems:
@@ -485,7 +490,7 @@ def _cut_body(
 
 
 def _find_line(entry: Entry, section: sections.Section) -> int:
-    """Return the line in its file where a section begins, from 1; 0 if that isn't known."""
+    """Return the number, from 1, of the line in the file where a section begins; 0 if it isn't known."""
     if entry.lines_above is None:
         return 0
     line = max(entry.lines_above + section.lines_above + 1, 1)
@@ -493,7 +498,7 @@ def _find_line(entry: Entry, section: sections.Section) -> int:
     gap_place = len(entry.body) - entry.end_chars
     if not has_gap or section.start < gap_place:
         return line
-    if entry.lines_left_out is None:
+    if entry.lines_left_out is None:  # the lines of the gap weren't counted
         return 0
     return line + entry.lines_left_out
 
@@ -514,7 +519,10 @@ class IndexWriter:
         self._languages = index_file.read_counts(self.about["languages"])
 
     def carry_out(self, plan: Plan) -> None:
-        """Update what's watched, drop what's gone, and mark new and changed files as pending."""
+        """Write a plan's changes to the index.
+
+        What's watched is updated, what's gone is dropped, and new and changed files are marked as pending.
+        """
         if plan.anew:
             for table in ("file", "text", "section", "term", "watch", "note"):
                 self.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
@@ -595,7 +603,7 @@ class IndexWriter:
             self.execute("DELETE FROM section WHERE file = ?", (number,))
 
     def _count(self, columns: Sequence[str], language: str, change: int) -> None:
-        """Count a new (1) or removed (-1) entry, its language and its stems."""
+        """Count an entry that was added (`change` is 1) or removed (-1), with its language and its stems."""
         self.about["size"] += change
         if language:
             self._languages[language] = self._languages.get(language, 0) + change
@@ -628,7 +636,10 @@ class _Passed(Exception):  # noqa: N818 - no error: another process holds the lo
 
 @contextmanager
 def transaction(index: Index) -> Iterator[IndexWriter]:
-    """Provide a writer, then commit its changes, or none after an error; raises `_Passed`."""
+    """Provide a writer for an index, and commit its changes at the end; after an error, none of them.
+
+    Raises `_Passed` if another process has been writing for too long.
+    """
     try:
         index.connection.execute("BEGIN IMMEDIATE")
     except sqlite.OperationalError as error:
@@ -711,7 +722,7 @@ def _carry_out_changes(
 
 
 def _read_data_version(index: Index) -> int:
-    """Return a number that changes when another process writes."""
+    """Return SQLite's number that changes whenever another process writes to the index."""
     (version,) = index.connection.execute("PRAGMA data_version").fetchone()
     return int(version)
 

@@ -317,7 +317,7 @@ def _drop_cut_character(raw: bytes) -> bytes:
         is_ascii = byte < _FIRST_CONTINUATION
         if is_first_byte:
             return raw[:-count]
-        if is_ascii:
+        if is_ascii:  # a whole character ends here, so nothing is cut
             break
     return raw
 
