@@ -81,9 +81,8 @@ class AdmissionMiddleware:
             return
         headers = dict(scope["headers"])
         body_bytes = _read_body_size(headers)
-        is_counted = (
-            scope["path"] not in self._always
-        )  # such as the health check: it's never refused
+        # Some paths, such as the health check, are always answered, and not counted.
+        is_counted = scope["path"] not in self._always
         try:
             holder = ""
             if scope["path"] not in self._free:

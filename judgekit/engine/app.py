@@ -354,9 +354,8 @@ async def gate(request: Request, body: GateBody) -> Response:
                 try:
                     event = await asyncio.wait_for(events.get(), ALIVE_SECONDS)
                 except TimeoutError:
-                    event = {
-                        "event": "alive"
-                    }  # without it, the client would think that the engine hangs
+                    # Without this event, the client would think that the engine hangs.
+                    event = {"event": "alive"}
                 if event is None:
                     return
                 yield _json(event) + b"\n"

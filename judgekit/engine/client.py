@@ -137,9 +137,8 @@ def find(*, make: bool = False) -> EngineAddress | None:
     compat_key = environment.checksum(key.encode("utf-8", "surrogateescape"))[:12]
     for folder in _list_folders(environ):
         address = EngineAddress(folder, compat_key, code)
-        if (
-            len(os.fsencode(address.socket)) > MAX_PATH
-        ):  # the system couldn't listen at such a long path
+        # A socket's path has a limit. If it's too long here, try the next folder.
+        if len(os.fsencode(address.socket)) > MAX_PATH:
             continue
         if make:
             try:
@@ -159,9 +158,8 @@ def _identify_code() -> str:
     global _own_code  # noqa: PLW0603 - `functools.cache` would have to be imported
     if not _own_code:
         package = os.path.dirname(os.path.realpath(environment.__file__))
-        is_installed = os.path.isdir(
-            os.path.join(package, "_bundled")
-        )  # a checkout has no such folder
+        # Only an installed package has this folder; a checkout has none.
+        is_installed = os.path.isdir(os.path.join(package, "_bundled"))
         stamp = "" if is_installed else _stamp(package)
         version = f"{environment.__version__}\0{package}\0{stamp}"
         _own_code = environment.checksum(os.fsencode(version))[:12]

@@ -78,9 +78,8 @@ class Service:
         except Exception as error:  # noqa: BLE001 - the boundary: whatever fails, waiting clients learn it
             self.failure = short_line(f"{type(error).__name__}: {error}", 300)
         self.ready.set()
-        with suppress(
-            Exception
-        ):  # if it fails here, it fails again when it's used, and is reported then
+        # If loading fails here, it fails again when it's needed, and is reported then.
+        with suppress(Exception):
             await asyncio.to_thread(secret_search.load)  # any judging needs this first
 
     async def usable(self) -> None:

@@ -106,7 +106,7 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
 
 
 def take_lock(path: str) -> int | None:
-    """Lock the file at a path until this process ends, and return its descriptor.
+    """Lock the file at a path, and return the descriptor that holds the lock until it's closed.
 
     None if another process has the lock.
     """

@@ -453,6 +453,7 @@ def _check_budget(
             renewal = "when the month ends (UTC)"
         problem = f"{limit} does not allow {usd:g} more ({spent:.4f} spent)"
         message = f"{problem}; it begins anew {renewal}"
+        # `+ 1`, so that a client that waits for exactly so long doesn't ask too early.
         raise StoreError(message, left_seconds + 1, status=429, wire_name="budget")
     if spent + reserved + usd > budget.usd:
         raise StoreError(f"the rest of {limit} is reserved for what is judged now; try again", 5)

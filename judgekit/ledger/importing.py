@@ -291,9 +291,8 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
                 known_lines += 1
             else:
                 ids.add(record.id)
-                if isinstance(
-                    record, OverrideLine
-                ):  # it wasn't typed at a terminal of this machine
+                # An imported override wasn't typed at a terminal of this machine.
+                if isinstance(record, OverrideLine):
                     record = record.model_copy(update={"terminal": False})
                 new_records.append(record)
             if len(new_records) == _BATCH_LINES:

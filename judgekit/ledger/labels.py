@@ -106,7 +106,7 @@ def _draw_lot(verdict: VerdictLine) -> str:
 
 
 def _draw_fraction(verdict: VerdictLine) -> float:
-    """Return a random number from 0 up to 1, which is always the same for the same verdict."""
+    """Return a random number from 0 to below 1, which is always the same for the same verdict."""
     last_32_bits = _draw_lot(verdict)[-8:]
     return int(last_32_bits, 16) / 2**32
 
@@ -177,9 +177,8 @@ def _read_contents(path: str, commit: str | None, project: Path) -> Iterator[byt
     Of a large file, only the beginning is yielded.
     """
     with suppress(GitError, ValueError):  # ValueError: a NUL in the path
-        if commit and not commit.startswith(
-            "-"
-        ):  # git would take a dash for the beginning of an option
+        # If the commit began with a dash, git would take it for an option.
+        if commit and not commit.startswith("-"):
             blob = Repository(project).ask("cat-file", "blob", f"{commit}:{path}")
             yield blob[:_MOST]
     with suppress(OSError, ValueError):

@@ -266,9 +266,8 @@ def _drop_quoted_input(fields: dict[str, Any]) -> None:
             opinion.pop("reasoning", None)
             findings += opinion.get("findings") or []
         if failure and failure["kind"] in _QUOTING and failure["message"]:
-            if fields[
-                "degraded"
-            ]:  # this text explains the verdict, and repeats the failure's message
+            # `degraded` explains the verdict, and may repeat the failure's message: remove it there, too.
+            if fields["degraded"]:
                 quoted_message = f" ({failure['message']})"
                 fields["degraded"] = fields["degraded"].replace(quoted_message, "")
             failure["message"] = ""

@@ -268,6 +268,7 @@ class BatchCalls:
         deadline = getattr(batch, "expires_at", None)
         if not deadline and batch.created_at:
             deadline = batch.created_at + WINDOW_SECONDS
+        # A status that OpenAI doesn't have was replaced before litellm read it: take the original one.
         status = statuses[-1] if statuses else batch.status
         return Batch(status, files, answered_requests, total, "; ".join(problems), deadline)
 

@@ -492,9 +492,8 @@ def kill_marked(mark: str) -> int:
     # Several passes, since a process may start another while we search.
     for _ in range(5):
         marked_processes = _find_marked(mark)
-        if (
-            marked_processes <= killed_processes
-        ):  # no new ones: a killed process stays listed for a moment
+        # Stop if there are no new processes. Killed ones stay listed for a moment.
+        if marked_processes <= killed_processes:
             break
         for process in marked_processes - killed_processes:
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -249,7 +249,7 @@ def _check_score(question: DecisionQuestion, score: object) -> None:
     """
     if score is None:
         return
-    highest = len(question.options) - 1
+    highest = len(question.options) - 1  # levels count from 0
     if amount(score, highest * (1 + _tolerance(question))) is None:
         raise ValueError(
             f"was answered with a score of {short_line(str(score), 40)} of 0 to {highest}"

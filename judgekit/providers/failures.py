@@ -107,7 +107,7 @@ def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> Gat
     words = _split_words(str(error)[:_MOST_READ])
     message = _shorten_message(words.message) or type(error).__name__
     if len(message) > MAX_MESSAGE:
-        message = message[: MAX_MESSAGE - 1] + "…"
+        message = message[: MAX_MESSAGE - 1] + "…"  # `MAX_MESSAGE` characters in all
     response = getattr(error, "response", None)
     headers = {
         **(getattr(error, "litellm_response_headers", None) or {}),
@@ -304,9 +304,8 @@ def _read_cap(signs: str) -> int | None:
         match = pattern.search(signs)
         if match:
             numbers = match.groupdict()
-            if (
-                numbers.get("below") is not None
-            ):  # the words were "less than", so this number is excluded
+            # If the words were "less than" a number, the number itself is too high.
+            if numbers.get("below") is not None:
                 return _number(numbers["below"]) - 1
             return _number(numbers["most"])
     return None

@@ -652,9 +652,8 @@ def _arguments(
     if request.top_logprobs and (style.logprobs or request.schema is None):
         arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     if style.temperature:  # litellm drops it for models known to refuse it
-        is_one_of_several = (
-            request.sample > 0
-        )  # several replies to one question are meant to differ
+        # If one question is asked several times, the replies are meant to differ.
+        is_one_of_several = request.sample > 0
         arguments["temperature"] = 1 if is_one_of_several else 0
     return arguments
 

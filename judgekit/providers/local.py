@@ -180,6 +180,7 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
         # An interrupted download may have left half a part at the end: cut the file back to the whole parts.
         part_ends = list(accumulate(model.sizes, initial=0))  # of the parts, in bytes; ends[0] is 0
         downloaded_bytes = file.seek(0, os.SEEK_END)
+        # The number of parts that end within the file. `- 1` is for the 0 at the beginning of `part_ends`.
         whole_parts = bisect_right(part_ends, downloaded_bytes) - 1
         file.truncate(part_ends[whole_parts])
         file.seek(part_ends[whole_parts])

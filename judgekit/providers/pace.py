@@ -69,7 +69,7 @@ class Pace:
         self._in_flight = 0
         self._begun: deque[float] = deque()
         self._paused_until = 0.0
-        self._refused_at = -inf
+        self._refused_at = -inf  # never yet
         self._reason = FailureKind.RATE_LIMIT
         self._why = PAUSED
         # The waiting calls by caller: each a future, and the clock time until which it can wait.
@@ -183,9 +183,8 @@ class Pace:
         while self._queues:
             name, queue = next(iter(self._queues.items()))  # the caller at the front of the line
             turn, _ = queue[0]
-            if (
-                not turn.done()
-            ):  # otherwise its call was cancelled or refused, so it only leaves the queue
+            # A call that was cancelled or refused meanwhile gets no turn, and only leaves the queue.
+            if not turn.done():
                 if self.take(1) == 0:
                     break
                 turn.set_result(None)

@@ -195,9 +195,8 @@ def _detect_panels(
         models, problem = _models_at(profile, environ)
         if problem is None:
             yield _make_panel(profile, models, environ)
-        elif (
-            profile.provider == CUSTOM
-        ):  # the user wants this one, so its problem comes before other panels
+        elif profile.provider == CUSTOM:
+            # The user wants this one, so its problem comes before other panels.
             yield Panel({}, None, problem)
         else:
             last_panels.append(Panel({}, None, problem))

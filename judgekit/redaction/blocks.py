@@ -166,9 +166,8 @@ def _find_yaml_data(document: str) -> Iterator[Span]:
         position = data.end()
         while entry := PATTERNS["entry"].match(document, position):
             entry_indent = len(entry[1])
-            if (
-                entry_indent <= data_indent
-            ):  # this line isn't indented, so it isn't below `data:` any more
+            # A line that isn't indented deeper than `data:` is not below it any more.
+            if entry_indent <= data_indent:
                 break
             yield entry.span(2)
             position = entry.end()

@@ -92,10 +92,8 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
     is_passphrase = is_quoted and _is_passphrase(match, value, is_password=is_password)
     if not is_passphrase and not is_generated(value):
         is_name_of_setting = is_password and value.isupper() and not value.isalnum()
-        is_raw = text[value_start - 2 : value_start - 1] in (
-            "r",
-            "R",
-        )  # the letter before the quote
+        # A letter `r` before the quote makes a raw string, as in Python.
+        is_raw = text[value_start - 2 : value_start - 1] in ("r", "R")
         if is_name_of_setting or _is_stand_in(
             value, is_quoted_password=is_quoted and is_password, is_raw=is_raw
         ):

@@ -114,9 +114,9 @@ def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], in
         end_marker = PATTERNS["end"].search(text, position, search_end)
         if end_marker:
             search_end = end_marker.start()
-        line = text[
-            position:search_end
-        ]  # cut out, since the character before it may be the `n` of an escaped break
+        # The line is cut out of the text. Otherwise a pattern could see the character before it, which may be
+        # the `n` of an escaped line break.
+        line = text[position:search_end]
         is_field = bool(PATTERNS["field"].match(line))
         spans = _find_key_spans(line, is_field=is_field)
         pieces += [(position + span_start, position + span_end) for span_start, span_end in spans]

@@ -263,6 +263,8 @@ def _find_windows(
     for match in pattern.finditer(text):
         is_behind_window = match.end() > end
         if is_behind_window or not matches:
+            # The line breaks before the match's line and before the line above it. They're -1 if they're not
+            # behind the previous window, which ends at `end`.
             line = text.rfind("\n", end, match.start())
             line_before = text.rfind("\n", end, line) if line >= 0 else -1
             has_line_between = line_before >= 0
@@ -439,9 +441,8 @@ def _decode_base64(encoded: str) -> bytes:
     The padding may be missing. Other characters, such as `> ` in quoted lines, are skipped.
     """
     letters = re.sub("[^A-Za-z0-9+/_-]+", "", encoded).replace("-", "+").replace("_", "/")
-    if (
-        len(letters) % 4 == 1
-    ):  # no bytes give a last group of one letter, so it can't be decoded: drop it
+    # No bytes give a last group of one letter, so it couldn't be decoded: drop it.
+    if len(letters) % 4 == 1:
         letters = letters[:-1]
     padding = "=" * (-len(letters) % 4)
     return base64.b64decode(letters + padding)

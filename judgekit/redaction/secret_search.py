@@ -147,11 +147,8 @@ def _find_by_place(
             value = text[value_start:value_end].rstrip(".,:")
             if not value or not fits(value, group.rstrip("23")):  # `secretword2` means the same
                 continue
-            is_quoted = text[value_start - 1 : value_start] in (
-                '"',
-                "'",
-                "",
-            )  # "" at the beginning of the text
+            # A value at the beginning of the text has "" before it, and counts as quoted, too.
+            is_quoted = text[value_start - 1 : value_start] in ('"', "'", "")
             may_be_code = group != "sure" and not is_quoted
             if not (may_be_code and is_code(value)):
                 yield SecretMatch(value_start, value_start + len(value), kind)

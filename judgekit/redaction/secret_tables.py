@@ -30,9 +30,8 @@ def find_in_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
     line = lower[start:stop]
     next_stop = line_end(lower, stop + 1)
     next_line = lower[stop + 1 : next_stop][:LONGEST_ROW]
-    separator = next(
-        mark for mark in "|,;\t" if mark in line
-    )  # callers make sure that the line has one
+    # Callers make sure that the line has one of these marks.
+    separator = next(mark for mark in "|,;\t" if mark in line)
     cells = line.split(separator)
     columns = _find_password_columns(cells)
     filled = [column for column, cell in enumerate(cells) if cell.strip()]
@@ -221,7 +220,7 @@ def _cells_in_order(lower: str, start: int, end: int, separator: str) -> Iterato
         for number, part in enumerate(lower[line_start:line_stop].split(separator)):
             if is_between_cells or number > 0:
                 cells.append((part_start, part))
-            part_start += len(part) + 1
+            part_start += len(part) + 1  # behind the separator
         if not columns and cells:
             columns = len(cells)
         line_start = line_stop + 1
@@ -253,7 +252,7 @@ def _mediawiki_cells(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
             cell_start = line_start + 1
             for cell in line[1:].split("||"):
                 row.append((cell_start, cell))
-                cell_start += len(cell) + 2
+                cell_start += len(cell) + 2  # behind the `||`
         line_start = line_stop + 1
     yield from _below_heads(row, len(heads), heads)
 

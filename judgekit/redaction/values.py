@@ -123,9 +123,8 @@ def is_strange(value: str) -> bool:
     """Whether a value mixes letters, digits and symbols in a way that names, versions and measures don't."""
     core = value.strip("\"'`*.,;:!?)")
     if not is_mixed(core):
-        behind_initial = core[
-            1:
-        ]  # a capital at the beginning is usual in words, so it doesn't count
+        # A capital at the beginning doesn't count, since many words have one.
+        behind_initial = core[1:]
         has_upper = any(map(str.isupper, behind_initial))
         has_lower = any(map(str.islower, core))
         has_symbol = bool(_SYMBOLS.intersection(core[1:-1]))

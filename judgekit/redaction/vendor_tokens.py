@@ -57,13 +57,13 @@ def is_vendor_token(token: str) -> bool:
         return False
     if PATTERNS["uuid"].search(token[-_LENGTH_OF_UUID:]):
         return _is_before_uuid(pieces)
-    # Split `sk_live_4eC39H…` into the words "sk" and "live" and the random tail.
-    random_pieces = pieces[1:]
+    # Split `sk_live_4eC39H…` into the leading words "sk" and "live", and the later pieces, here a random one.
+    later_pieces = pieces[1:]
     leading_words = {beginning.lower()}
-    while random_pieces and is_word(random_pieces[0]):
-        leading_words.add(random_pieces.pop(0).lower())
-    random_length = _count_random(random_pieces)
-    is_hex = _HEX.issuperset("".join(random_pieces))
+    while later_pieces and is_word(later_pieces[0]):
+        leading_words.add(later_pieces.pop(0).lower())
+    random_length = _count_random(later_pieces)
+    is_hex = _HEX.issuperset("".join(later_pieces))
     if beginning in _VENDORS:
         return random_length >= _LEAST_OF_VENDOR
     if beginning in _COMMON:
@@ -74,8 +74,8 @@ def is_vendor_token(token: str) -> bool:
     if is_hex:
         return random_length >= _LEAST_OF_HEX and bool(leading_words & _SURE_KINDS)
     if leading_words & _KINDS:
-        return random_length >= _LEAST_OF_KIND and _is_shuffled("".join(random_pieces))
-    return _is_of_unknown_vendor(beginning, random_pieces)
+        return random_length >= _LEAST_OF_KIND and _is_shuffled("".join(later_pieces))
+    return _is_of_unknown_vendor(beginning, later_pieces)
 
 
 _LENGTH_OF_UUID = 36
