@@ -506,7 +506,10 @@ class _Gatekeeper:
         return self._with_id_of_run(verdict, change)
 
     def _with_id_of_run(self, verdict: Verdict, change: ChangedFile) -> Verdict:
-        """If the run has an id, give the verdict one that stays the same when the run is restarted."""
+        """Give a verdict an id that stays the same if the run is restarted.
+
+        If the run has no id, the verdict is returned as it is.
+        """
         if not self.run.id:
             return verdict
         name = f"{self.run.id}\0{change.path}\0{change.blob}"

@@ -222,7 +222,7 @@ def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
     prefixes = (f"{path}:", f"{path.resolve()}:")
     file_states = {}
     for key, state in states.items():
-        if key.startswith(prefixes):  # of an older hook in this file, perhaps
+        if key.startswith(prefixes):  # the state may be that of an older hook in this file
             file_states[key] = state
     if not file_states:
         yield f"{path}: not trusted yet; {CODEX.trust}"

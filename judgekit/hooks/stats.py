@@ -39,6 +39,7 @@ class _Words:
         memories_with = Counter[str]()
         for stems in stems_by_file.values():
             memories_with.update(stems)
+        # A stem is distinctive if no more memories than these have it.
         most_memories = max(1, len(stems_by_file) // RARE)
         self.files = stems_by_file.keys()
         self.can_come_back: set[str] = set()

@@ -417,13 +417,14 @@ def texts(entry: Entry, language: Language, main_language: Language | None = Non
 def cut_texts(
     entry: Entry, language: Language, main_language: Language | None = None
 ) -> tuple[list[str], list[SectionRow]]:
-    """Return the stems of an entry for each column of the table `text`, and its sections.
+    """Return the stems of an entry for each column of the table `text`, and the rows of its sections.
 
-    Abbreviations are those of the store's `main_language`.
+    Abbreviations are written out by the rules of the store's `main_language`.
     """
     titles = " ".join([entry.title, *entry.aliases])
-    # The words of a file's name count as tags. A single word (`net`) says little, so it counts less, as a
-    # hidden one. Copies of a text have different names, so these aren't part of what `hit.text` compares.
+    # The words of a file's name count as tags. A name of a single word (`net`) says little, so the word goes
+    # to the last column, where it counts less. Copies of a text have different names, so names aren't added
+    # to the title or the body: these two are compared to find copies.
     tags = list(entry.tags)
     names = list(entry.name)
     if len(names) > 1:
@@ -701,7 +702,7 @@ def _carry_out_changes(
     if not plan.has_changes:
         return
     with transaction(index) as writer:
-        # Another process wrote meanwhile, most likely the same changes, so compare again.
+        # If another process wrote meanwhile, it wrote most likely the same changes, so compare again.
         if _read_data_version(index) != version:
             changed_numbers = plan.changed
             plan = Plan(index, writer.about["kind"], places)
