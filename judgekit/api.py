@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack
 from pydantic import ValidationError
 
 from judgekit import environment
-from judgekit.config import EXPECTED, check, require, settings
+from judgekit.config import EXPECTED, check_arguments, require, settings
 from judgekit.config.yamlfile import problem
 from judgekit.data.dataset import RowOptions
 from judgekit.data.judged_rows import JudgedRow, JudgedRows
@@ -111,7 +111,7 @@ async def ajudge(
     for path in files:
         require("judge", **{"a path": path})
     require("judge", description=description, acceptance=acceptance, reference=reference)
-    check("judge", task_id=task_id, author_family=author_family)
+    check_arguments("judge", task_id=task_id, author_family=author_family)
     request = _request("judge", options)
     task = TaskDescription(*map(encodable, (description, acceptance, reference)))
 
@@ -144,7 +144,7 @@ async def ajudge_texts(
     text, and for sources that the rubric has no heading for; `ConfigError` and `UsageError` as `judge` does.
     """
     require("judge_texts", texts=texts, concurrency=concurrency)
-    check("judge_texts", author_family=author_family)
+    check_arguments("judge_texts", author_family=author_family)
     request = _request("judge_texts", options)
     documents_to_judge = []
     with_sources = ""
@@ -186,7 +186,7 @@ async def acompare(
         require("compare", **{f"text {number}": text})
     request = _request("compare", options)
     for family in author_family if isinstance(author_family, list | tuple) else [author_family]:
-        check("compare", author_family=family)
+        check_arguments("compare", author_family=family)
     for letter, text in zip(LETTERS, texts, strict=False):
         if is_blank(text):
             raise InputError(f"{letter}: empty; nothing to compare")
@@ -233,9 +233,9 @@ async def ajudge_rows(  # noqa: PLR0913 - as above
     require("judge_rows", rows=rows, concurrency=concurrency, as_completed=as_completed, task=task)
     require("judge_rows", description=description, acceptance=acceptance, reference=reference)
     require("judge_rows", judge_turn=judge_turn, fields={} if fields is None else fields)
-    check("judge_rows", author_family=author_family, id_column=id_column)
+    check_arguments("judge_rows", author_family=author_family, id_column=id_column)
     require("judge_rows", agree_on=agree_on)
-    check("judge_rows", agree=agree, always_confirm=always_confirm)
+    check_arguments("judge_rows", agree=agree, always_confirm=always_confirm)
     request = _request("judge_rows", options)
     fixed = TaskDescription(*map(encodable, (description, acceptance, reference)))
     families = [author_family] if author_family else []
@@ -342,7 +342,7 @@ def find_rubric(reference: str, project: str | Path | None = None) -> LoadedRubr
 
 
 def _folder(call: str, project: str | Path | None) -> Path | None:
-    check(call, project=project)
+    check_arguments(call, project=project)
     try:
         Path(project or ".").stat()
     except FileNotFoundError:
@@ -361,7 +361,7 @@ def _request(call: str, options: JudgeArgs) -> JudgeRequest:
     for name in options:
         if name not in JudgeRequest.model_fields:
             raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
-    check(call, **{name: value for name, value in options.items() if name in EXPECTED})
+    check_arguments(call, **{name: value for name, value in options.items() if name in EXPECTED})
     require(call, cache=options.get("cache", True))
     model = options.get("model")
     if model is not None:
@@ -379,7 +379,7 @@ def _document(name: str, text: Text, author_family: str | None) -> Document:
     of_it = f" of {name!r:.40}"
     for key in ("text", "description", "acceptance", "reference"):
         require(call, **{f"{key}{of_it}": getattr(text, key)})
-    check(call, **{f"author_family{of_it}": text.author_family})
+    check_arguments(call, **{f"author_family{of_it}": text.author_family})
     sources = text.sources
     if isinstance(sources, list | tuple):
         sources = {f"source {number}": source for number, source in enumerate(sources, 1)}

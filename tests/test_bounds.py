@@ -177,7 +177,7 @@ def read(text: str) -> None:
     for raw in (text, f"{REPLY} {text}", f"{text} {REPLY}", f'{REPLY[:-1]}, "reasoning": "{text}'):
         for held in (False, True):
             with suppress(JudgekitError):
-                of("replies.extract.read")(raw, Answer, schema_enforced=held)
+                of("replies.extract.read_answer")(raw, Answer, schema_enforced=held)
 
 
 def differing(text: str) -> None:
@@ -310,7 +310,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "redaction.secret_search.find": lambda text: of("redaction.secret_search.find")(HEADER + text),
     "ledger.importing.bring": lambda text: of("ledger.importing._read")(as_bytes(text), text=True),
     "replies.extract._find_contradiction": differing,
-    "replies.extract.read": read,
+    "replies.extract.read_answer": read,
     "judging.prompt.query_context": lambda text: of("judging.prompt.short_line")(text, 200),
     "retrieval.command.ask": printed,
     "retrieval.update.texts": entry,

@@ -108,7 +108,7 @@ def _learn(
     from judgekit.judging.named_inputs import NamedInputs
     from judgekit.rubric import loader
 
-    calibration_files.check(out)
+    calibration_files.check_writable(out)
     project = project_path()
     loaded = loader.find_rubric(rubric, project)
     cases, left_out = read_cases(labels, loaded.rubric, mode, map_, id_)
@@ -179,7 +179,7 @@ def _accept(path: Path) -> int:
     """Show what a calibration allows, and make this user's judges follow it if a person agrees."""
     from judgekit.judging import calibration_files
 
-    calibration = calibration_files.read(path)
+    calibration = calibration_files.read_calibration(path)
     _say_calibration(calibration)
     labels = f"labels {calibration.labels_sha256[:12]}"
     say(f"Made {calibration.made:%Y-%m-%d} from {labels}, which are not in the file")

@@ -239,7 +239,9 @@ def read_cases(
     elif has_row_options:
         raise UsageError(f"--map and --id are for rows; {file} is none of {', '.join(ENDINGS)}")
     left_out = LeftOut()
-    return case_labels.with_understood_labels(cases.read(file), rubric, mode, left_out), left_out
+    return case_labels.with_understood_labels(
+        cases.read_cases(file), rubric, mode, left_out
+    ), left_out
 
 
 def _has_labelled_rows(rows: Iterable[object]) -> bool:

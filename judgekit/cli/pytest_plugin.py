@@ -117,13 +117,13 @@ def _check_text(text: object) -> None:
 def _load_rubric(name: str | None, options: Mapping[str, Any]) -> ScoreRubric:
     """Load the rubric to judge by; raises `UsageError` if the test doesn't give everything it needs."""
     from judgekit import environment
-    from judgekit.config import check, settings
+    from judgekit.config import check_arguments, settings
     from judgekit.errors import UsageError
     from judgekit.judging import service
     from judgekit.judging.request import JudgeRequest
 
     project = Path(environment.project_root())
-    check("assert_accepted", rubric=name)
+    check_arguments("assert_accepted", rubric=name)
     loaded = service.rubric(settings.load(project), project, JudgeRequest(rubric=name))
     rubric = cast("ScoreRubric", loaded.rubric)
     missing = [need for need in rubric.given.needs if not options.get(need)]

@@ -32,7 +32,7 @@ KEYS = {
 }
 
 
-def check(call: str, **values: object) -> None:
+def check_arguments(call: str, **values: object) -> None:
     """Check the arguments of a Python call by the table `EXPECTED`; an argument that's None is fine.
 
     Raises `UsageError` naming the call, the argument and the expected value.
@@ -43,7 +43,7 @@ def check(call: str, **values: object) -> None:
 
 
 def require(call: str, **values: object) -> None:
-    """Check the arguments of a Python call that mustn't be None; raises as `check` does."""
+    """Check the arguments of a Python call that mustn't be None; raises as `check_arguments` does."""
     for name, value in values.items():
         expected, is_sound = EXPECTED.get(name, _TEXT)
         if not is_sound(value):

@@ -502,7 +502,9 @@ def _read(path: Path) -> Layer:
     """Read a configuration file, and return only the keys that it sets; {} if there's no file."""
     if not path.is_file():
         return {}
-    return yamlfile.read(path, Config, most=yamlfile.CONFIG_BYTES).model_dump(exclude_unset=True)
+    return yamlfile.read_model(path, Config, most=yamlfile.CONFIG_BYTES).model_dump(
+        exclude_unset=True
+    )
 
 
 def _read_project(project: Path) -> Layer:
@@ -749,7 +751,7 @@ def _read_memory_config(project: Path) -> Layer:
     is_inside = path.parent.resolve().is_relative_to(project.resolve())
     if not is_inside or not yamlfile.check_own(path, path.parent):
         return {}
-    memory_config = yamlfile.read(path, _MemoryConfig, most=yamlfile.CONFIG_BYTES)
+    memory_config = yamlfile.read_model(path, _MemoryConfig, most=yamlfile.CONFIG_BYTES)
     retrieval = memory_config.model_dump(
         include=set(RetrievalConfig.model_fields), exclude_none=True
     )
@@ -769,6 +771,6 @@ def _list_models_of_profiles() -> set[str]:
     """List the models in all provider profiles, which are those that a project may choose."""
     models = set[str]()
     for path in files.profile_files():
-        listing = yamlfile.read(path, _Listing, version_key="provider")
+        listing = yamlfile.read_model(path, _Listing, version_key="provider")
         models.update(filter(None, listing.models.values()))
     return models

@@ -47,7 +47,7 @@ class Strict(BaseModel, extra="forbid", frozen=True):
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def read(
+def read_model(
     path: Path, model: type[Model], *, version_key: str | None = None, most: int = MAX_BYTES
 ) -> Model:
     """Read the file at `path`, of at most `most` bytes, into a `model`.

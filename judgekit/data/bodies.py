@@ -120,7 +120,7 @@ def _read_messages(value: list[Any]) -> str | None:
     if not conversation.is_conversation(value):
         return _read_blocks(value)
     try:
-        turns = conversation.read(value)
+        turns = conversation.read_turns(value)
     except NotUnderstoodError:
         return None
     if len(turns) == 1:
@@ -183,7 +183,7 @@ def _read_blocks(blocks: list[Any]) -> str | None:
 def _find_last_answer(messages: list[Any]) -> str | None:
     """Read the assistant's last message; None if there's none, or if a message isn't understood."""
     try:
-        turns = conversation.read(messages)
+        turns = conversation.read_turns(messages)
     except NotUnderstoodError:
         return None
     for turn in reversed(turns):

@@ -241,7 +241,7 @@ def is_conversation(value: object) -> bool:
     return all(_has_role(message) for message in value)
 
 
-def read(value: object) -> list[Turn]:
+def read_turns(value: object) -> list[Turn]:
     """Read the turns from a list of messages, or from an object or JSON text that holds one.
 
     Raises `NotUnderstoodError`.

@@ -633,7 +633,7 @@ def _read_author(fields: Fields, row: DataRow, field: str) -> str | None:
 
 def _read_turns(value: object, column: str) -> list[conversation.Turn]:
     try:
-        return conversation.read(value)
+        return conversation.read_turns(value)
     except conversation.NotUnderstoodError as error:
         raise FieldError(column, str(error)) from None
 

@@ -261,7 +261,7 @@ def _describe_problem(line: str, error: ValidationError) -> str:
     return f"{problem.key} must be {expected}; got {short_line(label, _SHOWN)}"
 
 
-def read(path: Path) -> list[Case]:
+def read_cases(path: Path) -> list[Case]:
     """Read the cases in a file; raises `InputError` naming file, line and key."""
     cases = _read_items(path, "name a JSONL file of labelled cases", "labelled case", Case.read)
     originals = {case.id for case in cases if case.variant == "original"}

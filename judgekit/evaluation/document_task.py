@@ -125,7 +125,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
             binary = frozenset(name for name in dimensions if dimensions[name].scale)
             model = score_reply_model(tuple(dimensions), scale.min, scale.max, binary)
             try:
-                answers = extract.read(recorded.reply, model).model_dump()["scores"]
+                answers = extract.read_answer(recorded.reply, model).model_dump()["scores"]
             except InvalidReply:
                 return None
             scores = {name: scale.answers.get(answer, answer) for name, answer in answers.items()}

@@ -121,7 +121,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         """Return the ids of the candidates that a reply keeps; None if the reply is unreadable."""
         criteria = list(self.rubric.criteria)
         try:
-            ids_by_key = extract.read(reply, select_reply_model(criteria, ids)).model_dump()
+            ids_by_key = extract.read_answer(reply, select_reply_model(criteria, ids)).model_dump()
         except InvalidReply:
             return None
         ids_by_criterion = ids_by_key

@@ -55,7 +55,7 @@ def read_task_file(project: Path) -> TaskFile:
     """Read a project's task file; an empty one if it doesn't exist. Raises `ConfigError`."""
     path = project / FILE
     if yamlfile.check_own(path, project):
-        return yamlfile.read(path, TaskFile)
+        return yamlfile.read_model(path, TaskFile)
     return TaskFile()
 
 

@@ -130,7 +130,7 @@ def location() -> Path:
     return Path(environment.INSTALLED.path())
 
 
-def read(path: Path) -> bytes | None:
+def read_content(path: Path) -> bytes | None:
     """Read a file; None if it doesn't exist; raises `InputError` if it can't be read."""
     try:
         return path.read_bytes()
@@ -191,7 +191,7 @@ def _check_writable(path: Path, target: Path) -> None:
 
 def _check_unchanged(path: Path, before: bytes | None) -> None:
     """Raise `InputError` if a file's content isn't `before` any more."""
-    if read(path) != before:
+    if read_content(path) != before:
         problem = f"another program just changed it; {_UNTOUCHED} by this command; run it again"
         raise InputError(f"{path}: {problem}")
 

@@ -211,7 +211,7 @@ def _unquote(path: str) -> str:
 def _find_our_file(hooks: Path) -> Path:
     """Return the path of our hook in a folder of hooks. The hook may not be installed yet."""
     legacy = hooks / LEGACY  # pre-commit renames an earlier hook to this, and runs it
-    if owner_of(files.read(legacy)) == "ours":
+    if owner_of(files.read_content(legacy)) == "ours":
         return legacy
     return hooks / HOOK
 
@@ -230,7 +230,7 @@ def plan_install(place: HooksFolder, python: str | None = None) -> FileChange:
     backup = path.with_name(KEPT)
     is_foreign = owner == "foreign"
     # Git LFS writes its hook again, over ours: then both are the same, and the backup isn't needed.
-    if is_foreign and os.path.lexists(backup) and files.read(backup) != before:
+    if is_foreign and os.path.lexists(backup) and files.read_content(backup) != before:
         conflict = (
             f"{path} belongs to another program, and so does {backup}, which ran before judgekit's"
         )
@@ -308,7 +308,7 @@ def _list_ours(hooks: Path) -> list[Path]:
     our_hooks = []
     for name in _NAMES:
         path = hooks / name
-        if path.is_file() and owner_of(files.read(path)) in ("ours", "edited"):
+        if path.is_file() and owner_of(files.read_content(path)) in ("ours", "edited"):
             our_hooks.append(path)
     return our_hooks
 
@@ -333,7 +333,7 @@ def list_other_callers(folder: Path) -> Iterator[str]:
         path = pre_commit.file_read(place.tree)
         yield f"{path} still lists the gate; judgekit uninstall pre-commit removes it"
     lefthook = _find_lefthook(place.tree)
-    if lefthook is not None and files.names_in_code(files.read(lefthook), "judgekit"):
+    if lefthook is not None and files.names_in_code(files.read_content(lefthook), "judgekit"):
         yield f"{lefthook} still runs the gate; remove its lines with judgekit"
 
 
@@ -363,7 +363,7 @@ def _read_hook(path: Path) -> tuple[bytes | None, Owner]:
 
     Raises `UsageError` if our hook was edited.
     """
-    content = files.read(path)
+    content = files.read_content(path)
     is_dangling_link = content is None and path.is_symlink()
     if is_dangling_link:  # we don't make links, so it's another program's, whose file is missing
         return None, "foreign"
@@ -387,7 +387,9 @@ def list_notes(place: HooksFolder) -> Iterator[str]:
     if place.shared:
         yield f"all repositories with this core.hooksPath use {place.hooks}"
     configuration = _find_lefthook(tree)
-    if configuration is not None and not files.names_in_code(files.read(configuration), "judgekit"):
+    if configuration is not None and not files.names_in_code(
+        files.read_content(configuration), "judgekit"
+    ):
         instead = f"add the gate to {configuration} (docs/gate-install.md)"
         yield f"lefthook install replaces hooks: {instead}"
 
@@ -419,7 +421,7 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
             yield "note", f"{_describe_off(folder)}; judgekit install git says what to do"
             return
         path = _find_our_file(place.hooks)
-        content = files.read(path)
+        content = files.read_content(path)
     except UsageError:  # there is no repository
         return
     except InputError as error:
@@ -490,7 +492,7 @@ def _manager_runs_gate(content: bytes, tree: Path) -> bool:
     configuration = _find_lefthook(tree)
     if configuration is None:
         return False
-    return files.names_in_code(files.read(configuration), "judgekit")
+    return files.names_in_code(files.read_content(configuration), "judgekit")
 
 
 def _describe_husky(hooks: Path, file: Path) -> Iterator[Remark]:

@@ -91,7 +91,7 @@ def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) ->
     `ConfigError` if the client couldn't read the file, and `InputError` if we can't.
     """
     path = settings_file(scope, project, client)
-    before = files.read(path)
+    before = files.read_content(path)
     try:
         text = (before or b"").decode()
     except UnicodeDecodeError as error:

@@ -56,7 +56,7 @@ def plan_install(project: Path) -> FileChange:
     """
     toml = project / PREK_FILE
     if is_for_prek(project):
-        content = files.read(toml)
+        content = files.read_content(toml)
         if files.names_in_code(content, ID):
             return FileChange(toml, content, after=content)
         raise UsageError(
@@ -80,7 +80,7 @@ def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
     hook is listed among other hooks, that's an error with `only_ours`. Otherwise such an entry stays.
     """
     path = file_of(project)
-    before = files.read(path)
+    before = files.read_content(path)
     try:
         text = (before or b"").decode()
     except UnicodeDecodeError as error:
@@ -91,7 +91,7 @@ def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
     repos = _list_repos(_parse(path, text))
     index = _find_ours(repos)
     if index is None:
-        if only_ours and files.names_in_code(files.read(project / PREK_FILE), ID):
+        if only_ours and files.names_in_code(files.read_content(project / PREK_FILE), ID):
             raise UsageError(f"{project / PREK_FILE} lists {ID}; remove it by hand")
         return FileChange(path, before, after=before)
     if not _is_alone(repos[index]):
@@ -124,7 +124,7 @@ def file_of(project: Path) -> Path:
 
 def runs_gate(project: Path) -> bool:
     """Whether the configuration that the framework or prek reads here lists our hook."""
-    return files.names_in_code(files.read(file_read(project)), ID)
+    return files.names_in_code(files.read_content(file_read(project)), ID)
 
 
 def file_read(project: Path) -> Path:

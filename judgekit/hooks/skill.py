@@ -41,7 +41,7 @@ def text_for(scope: Scope) -> bytes:
 def plan_install(scope: Scope, project: Path, client: Client) -> FileChange:
     """Plan the installation of the skill; raises `UsageError` if somebody else's file is there."""
     path = place_of(scope, project, client)
-    before = files.read(path)
+    before = files.read_content(path)
     after = text_for(scope)
     if before not in (None, after) and not _is_ours(path, before):
         problem = "is there already, and judgekit did not write it; move it away, or install without --skill"
@@ -52,7 +52,7 @@ def plan_install(scope: Scope, project: Path, client: Client) -> FileChange:
 def plan_uninstall(scope: Scope, project: Path, client: Client) -> FileChange | None:
     """Plan the removal of the skill that judgekit installed; None if it's missing or has been edited."""
     path = place_of(scope, project, client)
-    before = files.read(path)
+    before = files.read_content(path)
     if before is None or not _is_ours(path, before):
         return None
     return FileChange(path, before, None, is_users=scope == "user")

@@ -95,7 +95,7 @@ def _read_folder(
         problems.append(f"{folder}: {count}; read {MOST_READ} of them")
     for path in paths[:MOST_READ]:
         try:
-            calibration = read(path, of_project=of_project)
+            calibration = read_calibration(path, of_project=of_project)
         except ConfigError as error:
             text = _name_and_beginning(path)
             if rubric_id in text and mode in text:
@@ -126,14 +126,14 @@ def _name_and_beginning(path: Path) -> str:
     return text
 
 
-def read(path: Path, *, of_project: bool = False) -> Calibration:
+def read_calibration(path: Path, *, of_project: bool = False) -> Calibration:
     """Read a calibration; raises `ConfigError` if it's invalid or its numbers contradict each other.
 
     With `of_project`, also if the user hasn't accepted the file: whoever wrote the project wrote it too.
     """
     if of_project:
         yamlfile.check_own(path, _project_of(path))
-    calibration = yamlfile.read(path, Calibration, version_key="schema", most=MOST_BYTES)
+    calibration = yamlfile.read_model(path, Calibration, version_key="schema", most=MOST_BYTES)
     if of_project:
         _check_accepted(path)
     first_flaw = next(flaws(calibration), None)
@@ -170,7 +170,7 @@ def accept(path: Path) -> None:
 
     Raises `ConfigError` if it's no valid calibration, or `InputError` if the note can't be written.
     """
-    calibration = read(path)
+    calibration = read_calibration(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     file = Path(environment.ACCEPTED.path())
     try:
@@ -189,11 +189,11 @@ def _accepted() -> dict[str, str]:
     """Read the ids of the accepted calibrations, by their files' hashes; empty if none was ever accepted."""
     path = Path(environment.ACCEPTED.path())
     if path.is_file():
-        return yamlfile.read(path, Accepted, version_key="schema").calibrations
+        return yamlfile.read_model(path, Accepted, version_key="schema").calibrations
     return {}
 
 
-def check(out: Path | None = None) -> None:
+def check_writable(out: Path | None = None) -> None:
     """Raise `InputError` if a calibration couldn't be written to `out`, or to the user's folder."""
     is_private = out is None
     # Any name would do here, since only the user's folder matters.

@@ -51,7 +51,7 @@ def mark_noise(judge: DocumentJudge, document: Document, verdict: Verdict) -> Ve
     path = folder / _file_name(judge.for_subject(document))
     if not path.is_file():
         return verdict
-    points = yamlfile.read(path, Noise, version_key="schema").points
+    points = yamlfile.read_model(path, Noise, version_key="schema").points
     distance = margin(judge.rubric, verdict.scores, verdict.mode, signed=True)
     if abs(distance) < points:
         return verdict.model_copy(update={"noise": points})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import BaseModel, Field
 
 from judgekit import environment
-from judgekit.config import TIERS, ModeName, check, require
+from judgekit.config import TIERS, ModeName, check_arguments, require
 from judgekit.config import settings as configuration
 from judgekit.errors import ConfigError, InputError
 from judgekit.judging import service
@@ -182,7 +182,7 @@ def search(
     `UsageError`.
     """
     require("search", query=query, limit=limit)
-    check("search", mode=mode, roots=roots, project=project)
+    check_arguments("search", mode=mode, roots=roots, project=project)
     for root in roots or ():
         require("search", **{"a root": root})
     started = time.perf_counter()

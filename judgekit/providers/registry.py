@@ -359,7 +359,7 @@ def profiles() -> list[Profile]:
     """List all profiles in the order they're tried; raises `ConfigError` if a file is wrong."""
     profiles = []
     for path in files.profile_files():
-        profile = yamlfile.read(path, ProfileFile, version_key="provider").root
+        profile = yamlfile.read_model(path, ProfileFile, version_key="provider").root
         name = profile.provider
         if path.stem != name:
             raise ConfigError(f"holds {name}; name the file {name}.yaml", path=path, key="provider")

@@ -63,7 +63,7 @@ def extract(raw: str, model: type[Model]) -> Model:
     return _read(raw, model, nested=False)
 
 
-def read(raw: str, model: type[Model], *, schema_enforced: bool = False) -> Model:
+def read_answer(raw: str, model: type[Model], *, schema_enforced: bool = False) -> Model:
     """Read the answer from a reply.
 
     If the provider enforced a schema, the whole reply must be the answer; otherwise it's looked for in the

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 
 from judgekit.errors import FailureKind, InvalidReply
-from judgekit.replies.extract import read
+from judgekit.replies.extract import read_answer
 from judgekit.replies.fit import WORDS
 from judgekit.replies.forms import ReplyForm
 from judgekit.replies.layout import after_thoughts, thoughts_in
@@ -28,12 +28,12 @@ def read_reply(reply: Reply, form: type[Form]) -> Form:
     """
     if reply.schema_enforced:
         try:
-            return read(reply.text, form, schema_enforced=True)
+            return read_answer(reply.text, form, schema_enforced=True)
         except InvalidReply:
             if failure_kind(reply.text) is FailureKind.TRUNCATED:
                 raise
         reply.distrust()
-    return read(reply.text, form)
+    return read_answer(reply.text, form)
 
 
 def failure_kind(raw: str) -> FailureKind:

@@ -151,10 +151,10 @@ class RetrievalProfileFile(Strict):
     labels: Labels
 
 
-def read(kind: str, project: Path | None = None) -> RetrievalProfileFile:
+def read_profile(kind: str, project: Path | None = None) -> RetrievalProfileFile:
     """Return a kind's profile: the project's, else the user's, else ours; raises `ConfigError`."""
     path = find(kind, project)
-    profile = yamlfile.read(
+    profile = yamlfile.read_model(
         path, RetrievalProfileFile, version_key="retrieval", most=yamlfile.CONFIG_BYTES
     )
     if profile.retrieval != kind:
@@ -164,7 +164,7 @@ def read(kind: str, project: Path | None = None) -> RetrievalProfileFile:
 
 def compile_profiles(project: Path | None = None) -> dict[str, Any]:
     """Compile the plain data for `compiled.Profiles`; raises `ConfigError`."""
-    profiles = {kind: read(kind, project) for kind in scan.KINDS}
+    profiles = {kind: read_profile(kind, project) for kind in scan.KINDS}
     language_names = _language_names(project)
     language_names.update(profile.language for profile in profiles.values())
     languages = {}
@@ -180,7 +180,7 @@ def read_language(name: str, project: Path | None = None) -> LanguageFile:
     """Return a language: the project's, else the user's, else ours; raises `ConfigError`."""
     path = find(name, project)
     most = yamlfile.CONFIG_BYTES
-    return yamlfile.read(path, LanguageFile, version_key="language", most=most)
+    return yamlfile.read_model(path, LanguageFile, version_key="language", most=most)
 
 
 def _language_names(project: Path | None) -> set[str]:

@@ -213,7 +213,7 @@ def kind_of(root: str, profiles: Profiles) -> str:
     return markdown.NAME
 
 
-def read(root: str, path: str, profile: Profile) -> tuple[Entry | None, str | None]:
+def read_file(root: str, path: str, profile: Profile) -> tuple[Entry | None, str | None]:
     """Read the entry in a file; return it with the problem of the file.
 
     The entry is None if the file has none, and the problem is None if there's none.
@@ -242,7 +242,7 @@ def entries(root: str, profiles: Profiles) -> tuple[Profile, list[tuple[str, Ent
         folders += listing.folders
     entries_by_path = []
     for path in files:
-        entry, problem = read(root, path, profile)
+        entry, problem = read_file(root, path, profile)
         if problem is not None:
             problems.append(f"{path}: {problem}")
         if entry is not None:

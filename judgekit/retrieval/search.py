@@ -439,7 +439,7 @@ def body(candidate: Candidate, limit: int | None, profiles: Profiles | None = No
         return candidate.text[:limit]
     profiles = profiles or Profiles(bundled())
     profile = profiles.by_kind[candidate.kind]
-    entry, _ = scan.read(candidate.root, candidate.place, profile)
+    entry, _ = scan.read_file(candidate.root, candidate.place, profile)
     if entry is None:
         return ""
     return entry.body[:limit]

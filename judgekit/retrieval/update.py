@@ -335,7 +335,7 @@ class ReadFile:
     def __init__(self, root: str, place: str, profile: Profile) -> None:
         self.read = index_file.clock()
         self.stamp = index_file.look(f"{root}/{place}")
-        entry, problem = scan.read(root, place, profile)
+        entry, problem = scan.read_file(root, place, profile)
         self.texts = None
         self.sections: list[SectionRow] = []
         self.language = ""

@@ -156,7 +156,7 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
     """
     if origin == "project":
         yamlfile.check_own(path, path.parents[2])
-    rubric = yamlfile.read(path, RubricFile, version_key="rubric").root
+    rubric = yamlfile.read_model(path, RubricFile, version_key="rubric").root
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if published().get(rubric.ref, digest) != digest:
         problem = f"{rubric.ref} is published with different content; give the changed rubric a new version"

@@ -306,7 +306,7 @@ def test_labels_choose_the_thresholds_and_a_copy_of_the_old_is_kept(
     assert (fit["refused"], fit["before"]["high"], fit["written"][0]) == (None, 0.995, str(own))
     assert fit["after"]["high"] < 0.995
     assert Path(fit["written"][1]).read_text() == before
-    changed = profiles.read("claude-memory")
+    changed = profiles.read_profile("claude-memory")
     assert changed.labels.model_dump() == fit["after"]
     assert "# The order is mixed from BM25" in own.read_text()
     done = judgekit(*COMMAND, "--fit")

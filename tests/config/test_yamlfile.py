@@ -94,7 +94,7 @@ def test_an_error_names_the_line_the_key_and_the_problem(
 ) -> None:
     path = write(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
-        yamlfile.read(path, Outer, version_key="kind")
+        yamlfile.read_model(path, Outer, version_key="kind")
     assert (caught.value.line, caught.value.key) == (line, key)
     assert problem in str(caught.value)
     assert str(path) in str(caught.value)
@@ -106,7 +106,7 @@ def test_every_error_of_a_file_is_said_in_its_order_with_what_may_be_meant(tmp_p
     text = f"kind: x\nitems:\n{items}words: {{a: of}}\ninnr: {{}}\n"
     path = write(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
-        yamlfile.read(path, Words)
+        yamlfile.read_model(path, Words)
     assert str(caught.value).splitlines() == [
         f"{path}:3: items.0.limt: unknown key; did you mean limit?",
         f"{path}:4: items.1.limit: expected a whole number, got a text",
@@ -120,7 +120,7 @@ def test_every_error_of_a_file_is_said_in_its_order_with_what_may_be_meant(tmp_p
         "kind: x\ninner: {limit: 1}\n" + "".join(f"x{number}: 1\n" for number in range(5_000)),
     )
     with pytest.raises(ConfigError) as caught:
-        yamlfile.read(path, Words)
+        yamlfile.read_model(path, Words)
     *lines, last = str(caught.value).splitlines()
     assert (len(lines), last) == (MOST_ERRORS, "... and more")
 
@@ -188,7 +188,7 @@ def test_a_wrong_value_is_told_in_the_words_of_the_file(
     tmp_path: Path, given: str, told: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        yamlfile.read(write(tmp_path, given + "\n"), Kinds)
+        yamlfile.read_model(write(tmp_path, given + "\n"), Kinds)
     assert told in str(caught.value)
     assert caught.value.line == 1
     assert [word for word in JARGON if word in caught.value.problem] == []
@@ -314,7 +314,7 @@ def test_json_is_read_as_json(tmp_path: Path) -> None:
     ):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ConfigError, match=said) as caught:
-            yamlfile.read(path, Outer)
+            yamlfile.read_model(path, Outer)
         assert caught.value.line == line
 
 

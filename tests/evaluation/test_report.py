@@ -53,7 +53,7 @@ def measured(
     path = folder / "cases.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     loaded = loader.find_rubric(rubric) if rubric else None
-    return judged.report(labelled.read(path), path.name, loaded, "strict")
+    return judged.report(labelled.read_cases(path), path.name, loaded, "strict")
 
 
 def only(folder: Path, *lines: dict[str, Any], rubric: str | None = "kls") -> JudgeReport:

@@ -323,7 +323,7 @@ def test_links_of_the_user_are_followed(tmp_path: Path, file: Path) -> None:
     for before, after in changes:
         files.replace(link, before, after, is_users=True)
         assert link.is_symlink()
-        assert files.read(file) == after
+        assert files.read_content(file) == after
     assert (only(link.parent), only(tmp_path)) == (["settings.json"], ["home"])
 
 

@@ -260,7 +260,7 @@ def test_in_the_frameworks_file_once_and_out_again(tmp_path: Path, original: str
         assert written.decode().endswith("ci:\n    skip: [one]\n")
     assert framework(tmp_path, installs=False)
     assert not framework(tmp_path, installs=False)
-    assert files.read(path) == (None if original is None else original.encode())
+    assert files.read_content(path) == (None if original is None else original.encode())
 
 
 @pytest.mark.parametrize("original", ORIGINALS.values(), ids=ORIGINALS)

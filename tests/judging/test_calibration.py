@@ -156,7 +156,7 @@ def ours(project: Path, one: Calibration | None = None, **change: Any) -> Path: 
 
 def test_what_was_learned_comes_back_from_its_file(tmp_path: Path) -> None:
     calibration_files.write(known(), tmp_path / "deep" / "c.json")
-    assert calibration_files.read(tmp_path / "deep" / "c.json") == known()
+    assert calibration_files.read_calibration(tmp_path / "deep" / "c.json") == known()
     assert known().schema_ == "judgekit/calibration@2"
     assert [gate.outcome for gate in known().gates] == ["accept"]
     assert known().with_gates.calls == {"quick": 120, "deep": 0, "tiebreaker": 0}
@@ -173,7 +173,7 @@ def test_what_was_learned_comes_back_from_its_file(tmp_path: Path) -> None:
         for one in (learned(cases(count, wrong), rate), learned(cases(count, wrong), rate, "deep")):
             calibration_files.write(one, tmp_path / "c.json")
             assert (
-                calibration_files.read(tmp_path / "c.json") == one
+                calibration_files.read_calibration(tmp_path / "c.json") == one
             )  # its gates follow from its counts
 
 
@@ -242,7 +242,7 @@ def test_a_damaged_file_is_said_if_it_is_meant_and_not_used() -> None:
         assert "\n" not in warning
         if said:
             with pytest.raises(ConfigError):
-                calibration_files.read(path)
+                calibration_files.read_calibration(path)
         path.unlink()
 
 

@@ -97,7 +97,9 @@ def test_the_deadline_comes_while_secrets_are_looked_for_or_a_prompt_is_made(
 def test_the_deadline_comes_while_a_reply_is_read(
     endless: Endless, monkeypatch: pytest.MonkeyPatch, model: Loopback
 ) -> None:
-    monkeypatch.setattr("judgekit.replies.reading.read", endless.before(extract.read, is_slow))
+    monkeypatch.setattr(
+        "judgekit.replies.reading.read", endless.before(extract.read_answer, is_slow)
+    )
     model._script = (says(SLOW + VERDICT),)
     (verdict,) = judgekit.judge_texts({"a.md": "Some words."}, deadline=3)
     assert verdict.verdict == "undetermined"

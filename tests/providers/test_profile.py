@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 FILES = sorted(files.folder("providers").glob("*.yaml"))
 # The files themselves: what a developer's own folder holds is not what ships.
-BUNDLED = {path.stem: yamlfile.read(path, ProfileFile).root for path in FILES}
+BUNDLED = {path.stem: yamlfile.read_model(path, ProfileFile).root for path in FILES}
 LITELLM = [each for each in BUNDLED.values() if isinstance(each, LitellmProfile)]
 WANTED = {
     *(

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 from replies import FORGED, OWN, ROWS, Relevance
 
 from judgekit.errors import AmbiguousReply, InvalidReply
-from judgekit.replies.extract import extract, read
+from judgekit.replies.extract import extract, read_answer
 from judgekit.replies.forms import compare_reply_model, score_reply_model, select_reply_model
 from judgekit.replies.scan import MAX_ENTRIES, MAX_OBJECTS, scan
 from judgekit.rubric.loader import find_rubric
@@ -108,7 +108,7 @@ ANSWERS: dict[str, tuple[type[BaseModel], dict[str, Any], dict[str, Any]]] = {
     "select": (MEMORY, {"keep": ["ZZ"]}, {"keep": ["K7", "M4"]}),
     "criteria": (TWICE, {"relevant": [], "useful": []}, {"relevant": ["K7"], "useful": ["K7"]}),
 }
-READERS: list[Callable[..., BaseModel]] = [read, extract]
+READERS: list[Callable[..., BaseModel]] = [read_answer, extract]
 
 
 def _decides(model: type[BaseModel], answer: dict[str, Any]) -> dict[str, Any]:
@@ -167,14 +167,14 @@ def test_a_draft_is_no_answer_in_whatever_marks_it_stands(raw: str) -> None:
 @pytest.mark.parametrize("raw", ROWS["drafts"].values(), ids=ROWS["drafts"])
 def test_a_draft_is_no_answer_where_a_schema_is_held_to(raw: str) -> None:
     with pytest.raises(InvalidReply):
-        read(raw, KLS, schema_enforced=True)
+        read_answer(raw, KLS, schema_enforced=True)
 
 
 def test_a_reply_that_was_held_to_a_schema_is_the_object() -> None:
     """Nothing inside it is searched."""
     for raw in (*ROWS["held"].values(), json.dumps({"document": json.loads(FORGED)})):
         with pytest.raises(InvalidReply):
-            read(raw, KLS, schema_enforced=True)
+            read_answer(raw, KLS, schema_enforced=True)
     around = (
         f" {OWN}\n",
         f"```json\n{OWN}\n```",
@@ -183,9 +183,10 @@ def test_a_reply_that_was_held_to_a_schema_is_the_object() -> None:
     )
     inside = json.dumps({"reasoning": FORGED, **_score(1), "document": json.loads(FORGED)})
     for raw in (OWN, *around, inside):
-        assert read(raw, KLS, schema_enforced=True).model_dump()["scores"] == _score(1)["scores"], (
-            raw
-        )
+        assert (
+            read_answer(raw, KLS, schema_enforced=True).model_dump()["scores"]
+            == _score(1)["scores"]
+        ), raw
 
 
 PIECES = [

@@ -46,15 +46,15 @@ def copy(name: str, project: Path, *changes: tuple[str, str]) -> Path:
 
 def test_a_projects_files_win_whole(tmp_path: Path) -> None:
     path = copy("markdown", tmp_path, ("noise_floor: 0.25", "noise_floor: 0.5"))
-    assert profiles.read("markdown", tmp_path).noise_floor == 0.5
-    assert profiles.read("claude-memory", tmp_path).noise_floor == 0.25
+    assert profiles.read_profile("markdown", tmp_path).noise_floor == 0.5
+    assert profiles.read_profile("claude-memory", tmp_path).noise_floor == 0.25
     copy("english", tmp_path, ("  py: [python]", "  py: [python]\n  zq: [zebra quorum]"))
     found = profiles.compile_profiles(tmp_path)
     assert found["profiles"]["markdown"]["noise_floor"] == 0.5
     assert found["languages"]["english"]["abbreviations"]["zq"] == "zebra quorum"
     path.write_text("rubric: kls\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="not a retrieval file"):
-        profiles.read("markdown", tmp_path)
+        profiles.read_profile("markdown", tmp_path)
     copy("markdown", tmp_path, ("language: english", "language: klingon"))
     with pytest.raises(ConfigError, match="language"):
         profiles.compile_profiles(tmp_path)
