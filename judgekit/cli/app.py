@@ -61,7 +61,7 @@ COMMANDS = {
 
 @functools.cache
 def application(command: str = "") -> Any:  # noqa: ANN401 - typer's own group, which it does not name
-    """Build the application with all commands, or with one, importing only that one's module."""
+    """Build the application with all commands. With a `command`, import only the module of that command."""
     app = typer.Typer(
         name="judgekit",
         help="Judge content that you are about to trust: retrieval proposes, models judge, code decides.",
@@ -107,7 +107,7 @@ def hook(
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run a command and return its exit code; prints a line if something goes wrong."""
+    """Run a command and return its exit code. Prints a line if something goes wrong."""
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
@@ -131,15 +131,15 @@ def run(arguments: list[str] | None = None) -> int:
             code = Exit.INTERRUPTED
         except Exception as error:  # noqa: BLE001 - the one boundary: a fault of ours is said in one line
             return _print_fault(error)
-        if code == Exit.INTERRUPTED:  # typer makes a code of Ctrl-C, too
-            kept = KEPT.get(command, "")
-            if kept is not None:
-                warn(f"interrupted{kept}")
+        if code == Exit.INTERRUPTED:  # also if typer itself caught Ctrl-C
+            kept_note = KEPT.get(command, "")
+            if kept_note is not None:
+                warn(f"interrupted{kept_note}")
         return code
 
 
 def _print_usage_error(error: TyperException) -> None:
-    """Print what's wrong with the command line, and the command that lists the options."""
+    """Print what's wrong with the command line, and name the command that lists the options."""
     message = error.format_message()
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "judgekit"
@@ -168,7 +168,7 @@ def _print_fault(error: Exception) -> Exit:
 
 
 def _is_in_own_folders(error: OSError) -> bool:
-    """Whether an error is about one of judgekit's own folders, a file in one, or a folder above one."""
+    """Whether an error is about one of judgekit's own folders, a file in it, or a folder above it."""
     name = f"{error.filename}/"
     homes = (environment.config_home(), environment.cache_home(), environment.state_home())
     for home in homes:
@@ -182,7 +182,11 @@ def _is_in_own_folders(error: OSError) -> bool:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Turn SIGTERM into an interruption: the command ends the programs it started, and then dies of it."""
+    """Turn SIGTERM into an interruption, so that the command first ends the programs it started.
+
+    Afterwards the process dies of the signal. In other threads than the main one, and if something else
+    handles SIGTERM, this does nothing.
+    """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
@@ -213,33 +217,36 @@ def terminable() -> Iterator[None]:
 
 
 def _warn_of_unknown_variables() -> None:
-    """Warn about each variable that has our prefix but no effect; those of our own tests are excepted."""
+    """Warn about each variable that has our prefix, but no effect.
+
+    Variables of our own tests are excepted.
+    """
     names = {name for name in os.environ if name.startswith("JUDGEKIT_")}
     names = {name for name in names if not name.startswith("JUDGEKIT_TEST_")}
     if names.issubset(environment.NAMES):
         return
-    known = list(environment.NAMES)
+    known_names = list(environment.NAMES)
     for section in KEYS:
-        known += [f"JUDGEKIT_{section}_{key}".upper() for key in KEYS[section].split()]
-    if names.issubset(known):
+        known_names += [f"JUDGEKIT_{section}_{key}".upper() for key in KEYS[section].split()]
+    if names.issubset(known_names):
         return
     import difflib
 
     profiles = _read_profiles()
-    for name in sorted(names.difference(known)):
+    for name in sorted(names.difference(known_names)):
         if name in profiles:
             continue
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-        remedy = f"; did you mean {near[0]}?" if near else ""
+        close_matches = difflib.get_close_matches(name, known_names, n=1, cutoff=0.8)
+        remedy = f"; did you mean {close_matches[0]}?" if close_matches else ""
         warn(f"{name}: judgekit has no such variable, so it has no effect{remedy}")
 
 
 def _read_profiles() -> str:
-    """Read the text of the user's own provider profiles, which may name any variable."""
+    """Read the text of the user's own provider profiles, in which any variable may be named."""
     from pathlib import Path
 
-    texts = []
+    profile_texts = []
     for path in sorted(Path(environment.PROVIDERS.path()).glob("*.yaml")):
         if path.is_file():
-            texts.append(path.read_text(encoding="utf-8", errors="replace"))
-    return "".join(texts)
+            profile_texts.append(path.read_text(encoding="utf-8", errors="replace"))
+    return "".join(profile_texts)

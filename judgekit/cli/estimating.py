@@ -21,9 +21,10 @@ _JSON = ("json", "jsonl")
 def print_estimate(
     estimate: Estimate, format_: str | None, rows: str = "", left_out: Sequence[str] = ()
 ) -> None:
-    """Print an estimate for people, or as JSON if such a format is wanted.
+    """Print an estimate for people, or as JSON if `format_` is such a format.
 
-    `rows` is the file if texts are rows; `left_out` are lines about the rows that won't be judged, and why.
+    `rows` is the name of the file if the texts are rows of a file. `left_out` are lines that say which rows
+    won't be judged, and why.
     """
     if format_ in _JSON:
         emit(json.dumps({**_describe(estimate), "left_out": list(left_out)}, ensure_ascii=False))
@@ -38,21 +39,26 @@ def print_estimate(
         )
         say("  nothing was sent")
         return
-    for line in _model_lines(estimate):
-        say(f"  {line}")
-    low = _sum_usd(estimate.at_least)
-    high = _sum_usd(estimate.models)
+    for model_line in _model_lines(estimate):
+        say(f"  {model_line}")
+    least_usd = _sum_usd(estimate.at_least)
+    most_usd = _sum_usd(estimate.models)
     calls = _range_text(_sum_calls(estimate.at_least), _sum_calls(estimate.models))
-    say(f"  {calls} calls; {_cost_text(low, high, estimate.unpriced)}; {_minutes_text(estimate)}")
+    say(
+        f"  {calls} calls; {_cost_text(least_usd, most_usd, estimate.unpriced)}; {_minutes_text(estimate)}"
+    )
     say(escaped(f"  {_describe_assumptions(estimate)}; nothing was sent"))
 
 
 def _model_lines(estimate: Estimate) -> list[str]:
-    """Render a table of the models; only the first tier is asked about all texts, so others say "up to"."""
+    """Render a table of the models, as lines.
+
+    Only the first tier is asked about all texts, so the figures of other tiers say "up to".
+    """
     rows = [["tier", "model", "calls", "tokens read", "written", "USD"]]
-    first = estimate.models[0].tier
+    first_tier = estimate.models[0].tier
     for model in estimate.models:
-        up_to = "" if model.tier == first else "up to "
+        up_to = "" if model.tier == first_tier else "up to "
         usd = "unknown" if model.usd is None else f"{up_to}{model.usd:.4f}"
         cells = [
             model.tier,
@@ -82,7 +88,7 @@ def _sum_minutes(models: Sequence[ModelEstimate]) -> int:
 
 
 def _range_text(low: float, high: float, form: str = ",d") -> str:
-    """Render a range, or a single number if both ends look the same in this format."""
+    """Render a range. If both ends look the same in this format, render a single number."""
     low_text = format(low, form)
     high_text = format(high, form)
     if low_text == high_text:
@@ -116,7 +122,7 @@ def _describe_assumptions(estimate: Estimate) -> str:
 
 
 def _describe(estimate: Estimate) -> dict[str, Any]:
-    """Build an estimate for programs; of two figures, the first is that of the first tier alone."""
+    """Build an estimate for programs. In each pair of figures, the first is for the first tier alone."""
     models = [model._asdict() for model in estimate.models]
     return {
         "schema": "judgekit/estimate@1",

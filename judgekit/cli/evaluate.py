@@ -143,7 +143,10 @@ def _check_combination(
     repeat: int,
     keep: bool,
 ) -> None:
-    """Raise `UsageError` for options that don't go together, or that ask models when none can be asked."""
+    """Raise `UsageError` for options that don't go together, or that need models to ask.
+
+    Models can be asked (`can_ask`) only if a rubric is named, and the file has no recorded answers.
+    """
     asking = {"--again": again, "--model": model, "--models": models, "--repeat": repeat > 1}
     for option, value in asking.items():
         if value and not can_ask:
@@ -167,7 +170,10 @@ def _split_names(models: str | None) -> list[str]:
 
 
 def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = False) -> None:
-    """Print how well each judge does; in a comparison, print a table and the cases on which they disagree."""
+    """Print how well each judge does.
+
+    In a comparison, print a table of the judges, and the cases about which they disagree.
+    """
     from judgekit.evaluation import pages
 
     if as_json:
@@ -192,9 +198,10 @@ def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = Fa
 
 
 def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
-    """Save the measured noise of judging for the gate; returns the exit code.
+    """Save the measured noise of judging for the gate. Returns the exit code.
 
-    If it wasn't measured, or on too few repeats, nothing is saved, and a person is needed.
+    If the noise wasn't measured, or with too few repeats, nothing is saved, and the code says that a person
+    is needed.
     """
     from judgekit.evaluation.cases import COURSE
     from judgekit.judging import noise
@@ -203,8 +210,8 @@ def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
     spread = spreads[0] if spreads else None
     repeats = 0 if spread is None else spread.answers - spread.cases
     if judge is None or spread is None or repeats < noise.LEAST:
-        needed = f"scores of documents, and {noise.LEAST} repeats or more in all"
-        warn(f"noise not kept: it takes {needed}")
+        requirement = f"scores of documents, and {noise.LEAST} repeats or more in all"
+        warn(f"noise not kept: it takes {requirement}")
         return Exit.HUMAN_NEEDED
     path = noise.keep(judge, spread.cases, spread.noise)
     note(f"Wrote {path}; judgekit gate says which verdicts are within {spread.noise:g} points")
@@ -218,9 +225,10 @@ def read_cases(
     map_: Sequence[str] | None = None,
     id_: str | None = None,
 ) -> tuple[list[Case], LeftOut]:
-    """Read labelled cases as a rubric understands them, and count those left out.
+    """Read labelled cases as a rubric understands them, and count the cases that are left out.
 
-    A file holds cases, or rows with the usual columns: a table, or lines with other keys than cases.
+    The file holds either cases or rows. It holds rows if it's a table, or if its lines have other keys than
+    cases.
     """
     from judgekit.data import fields, labels
     from judgekit.data.rows import open_rows
@@ -245,15 +253,15 @@ def read_cases(
 
 
 def _has_labelled_rows(rows: Iterable[object]) -> bool:
-    """Whether the first row has a label, and keys that a case doesn't have."""
+    """Whether the first row has a label, and also keys that a case doesn't have."""
     from judgekit.data import fields
     from judgekit.data.sources import DataRow
     from judgekit.evaluation.cases import Case
 
-    first = next(iter(rows), None)
-    if not isinstance(first, DataRow):
+    first_row = next(iter(rows), None)
+    if not isinstance(first_row, DataRow):
         return False
-    keys = first.columns.keys()
+    keys = first_row.columns.keys()
     has_label = any(name in keys for name in fields.USUAL["judge"]["label"].split())
     is_case = keys <= Case.model_fields.keys()
     return has_label and not is_case
@@ -307,7 +315,7 @@ def _say_judge(judge: JudgeReport) -> None:
 
 
 def _say_word(word: Class) -> None:
-    """Print a judge's precision and recall on one verdict, such as accept."""
+    """Print a judge's precision and recall for one verdict, such as accept."""
     precision = f"{word.precision.value:.3f}" if word.precision else "-"
     recall = f"{word.recall.value:.3f}" if word.recall else "-"
     how_often = f"{word.labelled} labelled so"
@@ -393,7 +401,7 @@ def _say_retrieval(report: RetrievalReport) -> None:
 
 
 def _say_confidence(measured: ConfidenceReport) -> None:
-    """Print how well confidence predicts relevance: a row for each range of it, and for each word."""
+    """Print how well confidence predicts relevance, with a row for each range and each word of confidence."""
     from judgekit.evaluation.stats import Bin, LabelGroup
 
     if measured.brier is None or measured.ece is None:

@@ -85,7 +85,7 @@ def gate(
 
 
 def _notify_and_open_issues(report: Report, address: str) -> None:
-    """Notify people and open issues about the run's verdicts, as the settings say; warns if that fails."""
+    """Notify people and open issues about the run's verdicts, as the settings say. Warn if that fails."""
     from judgekit.config.settings import EscalateConfig
     from judgekit.gate import github
     from judgekit.judging.verdict import Verdict
@@ -96,7 +96,7 @@ def _notify_and_open_issues(report: Report, address: str) -> None:
 
 
 def _print_report(report: Report, form: str, base: str | None) -> None:
-    """Print the rows in a format, and anything else that a person should know about the run."""
+    """Print the rows in a format, and whatever else a person should know about the run."""
     formats.print_gate(form, report)
     if not report.fault:
         for omission in report.unexamined:
@@ -112,7 +112,7 @@ def _print_report(report: Report, form: str, base: str | None) -> None:
 
 
 def _last_line(report: Report) -> str:
-    """Build the last line, which counts the files; it doesn't repeat a reason that's printed above."""
+    """Build the last line, which counts the files. A reason that's printed above isn't repeated."""
     omissions = []
     for omission in report.not_examined:
         if report.fault or omission["reason"] in report.notes:
@@ -120,12 +120,12 @@ def _last_line(report: Report) -> str:
         else:
             reason = short_line(omission["reason"], 80)
         omissions.append(Omission(name=omission["name"], reason=reason))
-    line = describe_run(report.judged, report.skipped, omissions)
-    return f"nothing was judged: {line}" if report.fault else line
+    counts_line = describe_run(report.judged, report.skipped, omissions)
+    return f"nothing was judged: {counts_line}" if report.fault else counts_line
 
 
 def _print_effect(report: Report, *, is_push: bool) -> None:
-    """Say if the push continues, or else how to go on."""
+    """Say if the push continues. If it doesn't, say how to go on."""
     if report.fault:  # it has been printed already
         return
     if report.blocked:

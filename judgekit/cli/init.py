@@ -85,7 +85,7 @@ def _get_answer(
     check: Callable[[str], str],
     find_default: Callable[[], str | None] = lambda: None,
 ) -> str:
-    """Check the answer given as an option; without one, ask until there's one that passes `check`."""
+    """Check the answer given as an option. Without one, ask until an answer passes `check`."""
     if given is not None:
         return check(given)
 
@@ -121,7 +121,7 @@ def _check_model(model: str) -> str:
 
 
 def _find_usable_model() -> str:
-    """Find the quick model of the first provider that's usable here; without any, `later`."""
+    """Find the quick model of the first provider that can be used here. Without any, return `later`."""
     from judgekit.providers.resolve import provider_report
 
     for state in provider_report(os.environ):
@@ -132,7 +132,7 @@ def _find_usable_model() -> str:
 
 
 def _check_where(where: str, subject: _Subject) -> str:
-    """Check a path and return it; raises `InputError` if nothing there can be judged."""
+    """Check a path, and return it; raises `InputError` if there's nothing to judge at that path."""
     if subject.task is None:
         if not Path(where).exists():
             raise InputError(f"{where}: no such file or folder")
@@ -146,7 +146,10 @@ def _check_where(where: str, subject: _Subject) -> str:
 
 
 def _choose_columns(where: str, subject: _Subject) -> str:
-    """Say which columns give the texts. Returns the option that the user must fill in if none does, or ""."""
+    """Say which columns give the texts, and return "".
+
+    If no column does, returns the option that the user must fill in.
+    """
     from judgekit.data.dataset import RowOptions, match_columns
     from judgekit.data.rows import open_rows
 
@@ -182,21 +185,21 @@ def _begin_rubric(what: str, subject: _Subject) -> Path:
 
 
 def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
-    """Write the rubric and the model to the configuration, unless it names others."""
+    """Write the rubric and the model to the configuration, unless it already names others."""
     from judgekit.config import settings, yaml_text
 
     path = settings.project_file(project_path())
-    known: dict[str, object] = {}
+    configured_values: dict[str, object] = {}
     if path.exists():
         configured = yaml_text.parsed(path.read_text(encoding="utf-8"), path) or {}
-        known = configured.get("judge") or {}
-    wanted: dict[str, object] = {}
+        configured_values = configured.get("judge") or {}
+    new_values: dict[str, object] = {}
     if subject.task != "compare":  # `compare` gets its rubric with each command
-        wanted["rubric"] = rubric
+        new_values["rubric"] = rubric
     if model != _LATER:
-        wanted["tiers"] = {"quick": model}
-    for key, value in wanted.items():
-        if key in known:
+        new_values["tiers"] = {"quick": model}
+    for key, value in new_values.items():
+        if key in configured_values:
             note(f"{_relative_path(path)}: judge.{key} is kept as it is")
         else:
             yaml_text.put(path, "judge", key, value)
@@ -205,7 +208,7 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
 
 
 def _list_commands(where: str, columns: str, subject: _Subject, rubric: str) -> list[str]:
-    """List the commands to run next; they name the rubric unless the configuration does."""
+    """List the commands to run next. They name the rubric, unless the configuration names it."""
     from judgekit.config import settings
 
     path = shlex.quote(where)

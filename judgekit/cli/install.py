@@ -130,7 +130,7 @@ def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an ann
 
 
 def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: bool) -> None:
-    """Install the prompt hook in a client's settings, or print the plan, and say how to undo it."""
+    """Install the prompt hook in a client's settings, and say how to undo that. Or only print the plan."""
     from judgekit.hooks import skill as skills
     from judgekit.hooks import stores
 
@@ -149,8 +149,8 @@ def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: b
     if any(install.list_obstacles(project, client)):
         effect = f"{client.title} doesn't run it yet, see below"
     say(f"{_describe_writing(change)}: {effect}")
-    for line in stores.describe_stores(str(project)):
-        say(line)
+    for store_line in stores.describe_stores(str(project)):
+        say(store_line)
     if with_skill:
         skill_change = skills.plan_install(scope, project, client)
         _install(skill_change, ": the agent knows how to search")
@@ -158,7 +158,7 @@ def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: b
         command = f"judgekit install {client.command} --scope {scope} --skill"
         say(f"to let the agent search by itself, add the skill: {command}")
     notes = list(install.list_notes(project, client))
-    if client.trust and not any(client.trust in line for line in notes):
+    if client.trust and not any(client.trust in store_line for store_line in notes):
         say(client.trust)
     undo = f"judgekit uninstall {client.command} --scope {scope}"
     say(f'try: judgekit hook --explain "…"; undo: {undo}')
@@ -166,7 +166,7 @@ def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: b
 
 
 def _uninstall_client(client: Client, scope: Scope, *, print_: bool) -> None:
-    """Remove the prompt hook and the skill from a client's settings, or print the plan."""
+    """Remove the prompt hook and the skill from a client's settings. Or only print the plan."""
     from judgekit.hooks import skill as skills
 
     change = install.plan_uninstall(scope, project_path(), client)
@@ -210,9 +210,10 @@ def _uninstall(
     print_: bool,
     carry_out: Callable[[FileChange], None] = files.uninstall,
 ) -> None:
-    """Carry out a planned removal, or print it; `removed` is the line to print when it's done.
+    """Carry out a planned removal, or only print it.
 
-    `what` names the thing to remove, for the line that it wasn't there.
+    `removed` is the line to print after the removal. `what` names the thing to remove, for the line that
+    says it wasn't there.
     """
     if print_:
         _print_plan(change)
@@ -222,19 +223,19 @@ def _uninstall(
 
 
 def _end_with_remains(command: str, *, purge: bool, print_: bool) -> None:
-    """List the data that judgekit keeps on this machine, or with `purge` delete it.
+    """List the data that judgekit keeps on this machine. With `purge`, delete it.
 
-    With `print_`, nothing is deleted. `command` is the client whose uninstall command is suggested.
+    With `print_`, nothing is deleted. `command` is the client in the uninstall command that's suggested.
     """
     from judgekit.engine import process
     from judgekit.hooks import remains
 
-    found = remains.find_remains()
+    all_remains = remains.find_remains()
     if purge and not print_:
         for engine in process.running():
             process.stop(engine, at_once=False)
-        remains.purge(found)
-    for remain in found:
+        remains.purge(all_remains)
+    for remain in all_remains:
         if not purge:
             note(f"stays: {remain.describe()}")
         elif not remain.is_purged:
@@ -243,12 +244,12 @@ def _end_with_remains(command: str, *, purge: bool, print_: bool) -> None:
             note(f"would delete {remain.describe()}")
         else:
             say(f"deleted {remain.describe()}")
-    if not purge and any(remain.is_purged for remain in found):
+    if not purge and any(remain.is_purged for remain in all_remains):
         note(f"judgekit uninstall {command} --purge deletes what can be made again, and logs")
 
 
 def _print_plan(change: FileChange) -> None:
-    """Print the file as it would become, and on stderr what would be done."""
+    """Print the file as it would become. On stderr, say what would be done."""
     if change.changes:
         verb = "remove" if change.after is None else "write"
         note(f"would {verb} {change.path}")

@@ -208,9 +208,9 @@ def _name_variants(
     models: Sequence[str],
     dataset: row_options.DataOptions,
 ) -> dict[str, Record]:
-    """If several models or rubrics are given, map the name of each to its request; else return {}.
+    """If several models or rubrics are given, map the name of each to its request; otherwise return {}.
 
-    Raises `UsageError` if one is given twice, or if several of both are given.
+    Raises `UsageError` if the same name is given twice, or if several models and several rubrics are given.
     """
     choices = {"rubric": rubrics, "model": models}
     several = {name: values for name, values in choices.items() if len(values) > 1}
@@ -226,7 +226,7 @@ def _name_variants(
 
 
 def _request_fields(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
-    """Collect the fields of a `JudgeRequest` that aren't None, to send to an engine without pydantic."""
+    """Collect the fields of a `JudgeRequest` that aren't None. An engine gets them without pydantic."""
     fields: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     if "model" in fields:
         fields["model"] = encodable(fields["model"])
@@ -240,11 +240,12 @@ def _read_documents(
     task: TaskDescription,
     family: str | None,
 ) -> Iterator[Document]:
-    """Yield each file as a document as soon as it's read; with a `task_id`, all files as one.
+    """Yield each file as a document, as soon as it's read. With a `task_id`, all files are one document.
 
-    An unreadable file is reported and added to `unreadable`; in a task it raises `InputError`.
+    An unreadable file is reported and added to `unreadable`. With a `task_id`, it raises `InputError` in
+    the end.
     """
-    parts: list[File] = []
+    task_files: list[File] = []
     for path in documents.expand(paths):
         if path in paths and path.endswith(_TEXTS_WITH_ROWS):
             note(f"{path}: judged as one document; --data judges each of its rows")
@@ -260,12 +261,12 @@ def _read_documents(
         if task_id is None:
             yield documents.document([file], task=task, family=family)
         else:
-            parts.append(file)
+            task_files.append(file)
     if task_id is None:
         return
     if unreadable:
         raise InputError(f"task {task_id}: not judged, because a part of it cannot be read")
-    yield documents.document(parts, task_id, task, family)
+    yield documents.document(task_files, task_id, task, family)
 
 
 def _print_prompts(subjects: Iterable[Document], request: Record) -> None:
@@ -357,7 +358,7 @@ def _note_reasons(verdicts: Iterable[Record]) -> None:
 
 
 def _note_about(verdicts: Sequence[Record]) -> None:
-    """Say why some verdicts are undetermined, where texts were sent, and which were decided without words."""
+    """Say why verdicts are undetermined, where texts were sent, and which verdicts came without words."""
     reasons = set()
     for verdict in verdicts:
         if verdict["verdict"] == "undetermined" and verdict["degraded"] is not None:
@@ -383,7 +384,7 @@ def _judge_task(
     *,
     use_engine: bool,
 ) -> None:
-    """Judge a task, note it in the ledger, pass its record on, and print notes for a person."""
+    """Judge a task, and note it in the ledger. Pass its record on, and print notes for a person."""
 
     def read(response: client.Response) -> tuple[Record, list[str]]:
         reply = answers.value(response)

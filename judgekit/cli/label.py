@@ -130,7 +130,10 @@ def _dismiss_finding(ledger: AnyLedger, name: str, number: int, who: str, *, und
 def _ask_for_labels(
     ledger: AnyLedger, waiting: Sequence[VerdictLine], who: str, *, blind: bool
 ) -> int:
-    """Ask about each verdict and save each answer at once; returns the number of labelled verdicts."""
+    """Ask a person about each verdict, and save each answer at once.
+
+    Returns the number of labelled verdicts.
+    """
     from judgekit.ledger import Label
 
     def add_label(verdict: VerdictLine, word: LabelWord) -> None:
@@ -193,7 +196,7 @@ def _print_texts(verdict: VerdictLine, most: int | None) -> None:
 
 
 def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
-    """Add a file's labels to the ledger; returns exit code 65 if a line can't be used, else 0.
+    """Add the labels in a file to the ledger. Returns exit code 65 if a line can't be used, otherwise 0.
 
     Raises `InputError` if the file can't be read.
     """
@@ -207,8 +210,8 @@ def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
     except ValueError:
         raise InputError(f"{name}: cannot be read (not UTF-8)") from None
     projects = {}  # by verdict id
-    for line in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
-        projects[line.id] = line.project
+    for verdict_line in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
+        projects[verdict_line.id] = verdict_line.project
     labels: list[Label] = []
     wrong = 0
     for number, row in enumerate(map(_read_cells, lines_of(text)), 1):
@@ -243,7 +246,7 @@ def _read_cells(line: str) -> list[str]:
 
 
 def _read_label(row: Sequence[str], ids: Collection[str]) -> tuple[str, LabelWord]:
-    """Read a verdict's id, which may be abbreviated, and its label; returns the whole id and the label.
+    """Read a verdict's id and its label. Returns the whole id, which may be abbreviated in the row.
 
     Raises a `ValueError` that says what's wrong with the row.
     """
@@ -322,7 +325,7 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
     names = [_path_from_root(task), task]
     if task_ids.is_blob(task):  # it may match a verdict as it is
         names.reverse()
-    last: dict[str, VerdictLine] = {}  # by name
+    last_by_name: dict[str, VerdictLine] = {}  # by name
     with_this_start: dict[str, VerdictLine] = {}  # by id
     for record in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
         if not isinstance(record, VerdictLine):
@@ -333,11 +336,11 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
         own_names = (record.id, record.task_id, path)
         for name in names:
             if name in own_names or task_ids.same_blob(record.task_id, name):
-                earlier = last.get(name, record)
-                last[name] = max(record, earlier, key=operator.attrgetter("timestamp"))
+                earlier = last_by_name.get(name, record)
+                last_by_name[name] = max(record, earlier, key=operator.attrgetter("timestamp"))
     for name in names:
-        if name in last:
-            return last[name]
+        if name in last_by_name:
+            return last_by_name[name]
     if len(with_this_start) == 1 and len(task) >= _LEAST_DIGITS:
         (verdict,) = with_this_start.values()
         return verdict

@@ -25,50 +25,50 @@ _INDENT = 2
 
 
 def parts_text(parts: Sequence[Part], most: int = MAX_ROWS) -> str:
-    """Render the parts of a page for a terminal; a long table is cut to its first `most` rows."""
+    """Render the parts of a page for a terminal. A long table is cut to its first `most` rows."""
     width = terminal_width()
-    texts = []
+    page_lines = []
     for part in parts:
         if isinstance(part, str):
-            texts += lines_of(escaped(part))
+            page_lines += lines_of(escaped(part))
         elif isinstance(part, Table):
-            texts += _table_lines(part, most, width)
+            page_lines += _table_lines(part, most, width)
         else:
             figures = [figure for figure in part if isinstance(figure, Figure)]
-            texts += _figure_lines(figures, width)
-    return "\n".join(f"{' ' * _INDENT}{line.rstrip()}" for line in texts)
+            page_lines += _figure_lines(figures, width)
+    return "\n".join(f"{' ' * _INDENT}{line.rstrip()}" for line in page_lines)
 
 
 def _table_lines(table: Table, most: int, width: int | None) -> list[str]:
-    """Render a table's heading, its first rows, and a line that counts the others."""
+    """Render a table's heading, its first rows, and a line that counts the remaining rows."""
     rows = [[escaped(shown(cell)) for cell in row] for row in table.rows[:most]]
     names = list(map(escaped, table.columns))
     least_widths = {}
     for number, name in enumerate(table.columns):
         if name in _TEXTS:
             least_widths[number] = _TEXTS[name]
-    lines = grid_lines([names, *rows], least_widths, width)
+    table_lines = grid_lines([names, *rows], least_widths, width)
     total = max(table.total, len(table.rows))
     if total > most:
         is_whole = table.is_in_list or total == len(table.rows)
         on_page = "" if is_whole else f" the first {len(table.rows)} of"
-        lines.append(f"and {total - most} more; --html FILE shows{on_page} them")
-    return lines
+        table_lines.append(f"and {total - most} more; --html FILE shows{on_page} them")
+    return table_lines
 
 
 def _figure_lines(figures: Sequence[Figure], width: int | None) -> list[str]:
-    """Render a line for each figure; if there's no room for a note, it gets a line of its own."""
+    """Render a line for each figure. If there's no room for the notes, each note gets a line of its own."""
     rows = [[escaped(figure.name), figure.text, escaped(figure.note)] for figure in figures]
-    lines = grid_lines(rows)
-    if width is None or max(map(len, lines), default=0) <= width - _INDENT:
-        return lines
-    lines = []
+    figure_lines = grid_lines(rows)
+    if width is None or max(map(len, figure_lines), default=0) <= width - _INDENT:
+        return figure_lines
+    figure_lines = []
     without_notes = grid_lines([row[:2] for row in rows])
     for line, (_, _, note) in zip(without_notes, rows, strict=True):
-        lines.append(line)
+        figure_lines.append(line)
         if note:
-            lines.append(f"{' ' * _INDENT}{note}")
-    return lines
+            figure_lines.append(f"{' ' * _INDENT}{note}")
+    return figure_lines
 
 
 def grid_lines(
@@ -76,10 +76,10 @@ def grid_lines(
     least_widths: Mapping[int, int] = MappingProxyType({}),
     width: int | None = None,
 ) -> list[str]:
-    """Render rows as lines with aligned columns, if possible none longer than `width` (None for no limit).
+    """Render rows as lines with aligned columns. If possible, no line is longer than `width`.
 
-    The first row is the header. Columns with `least_widths` (by number) shrink down to these. If that isn't
-    enough, their cells go below each row.
+    The first row is the header. Without a `width` (None), there's no limit. Columns in `least_widths` (by
+    number) may shrink to the width given there. If that isn't enough, their cells go below each row.
     """
     from rich.cells import cell_len
 
@@ -92,10 +92,10 @@ def grid_lines(
     total_width = sum(widths) + _GAP * (len(widths) - 1)
     if total_width <= room:
         return _align_columns(rows, widths)
-    kept = [number for number in range(len(lengths)) if number not in least_widths]
-    kept_cells = [[row[number] for number in kept] for row in rows]
-    kept_lengths = [lengths[number] for number in kept]
-    header_line, *lines = _align_columns(kept_cells, kept_lengths)
+    fixed_columns = [number for number in range(len(lengths)) if number not in least_widths]
+    fixed_cells = [[row[number] for number in fixed_columns] for row in rows]
+    fixed_lengths = [lengths[number] for number in fixed_columns]
+    header_line, *lines = _align_columns(fixed_cells, fixed_lengths)
     names, *rows_below = rows
     result = [header_line]
     for line, row in zip(lines, rows_below, strict=True):
@@ -108,7 +108,7 @@ def grid_lines(
 
 
 def fit_text(head: str, text: str) -> str:
-    """Build a line from `head` and `text`; the text is cut if the terminal has no room for it."""
+    """Build a line from `head` and `text`. If the terminal has no room for the text, it's cut."""
     from rich.cells import cell_len
 
     width = terminal_width()
@@ -140,7 +140,7 @@ def _align_columns(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> list
     """Render rows as lines, padding or cutting each cell to the width of its column."""
     from rich.cells import cell_len, set_cell_size
 
-    lines = []
+    aligned_lines = []
     for row in rows:
         cells = []
         for cell, width in zip(row, widths, strict=True):
@@ -148,5 +148,5 @@ def _align_columns(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> list
                 cells.append(set_cell_size(cell, width - 1) + "…")
             else:
                 cells.append(set_cell_size(cell, width))
-        lines.append((" " * _GAP).join(cells).rstrip())
-    return lines
+        aligned_lines.append((" " * _GAP).join(cells).rstrip())
+    return aligned_lines

@@ -163,9 +163,10 @@ def remove_lines(
 
 
 def _prepare_purges(day: date, project: str | None) -> dict[str, Purge]:
-    """Build, for each ledger by its name, the function that removes its lines from before a day.
+    """Map each ledger's name to the function that removes its lines from before a day.
 
-    `project` chooses ledgers: None for the current project's, "all", or a name.
+    `project` chooses the ledgers: None is the current project's, "all" is all of them, and any other value
+    is a name.
     """
     from judgekit.ledger import store
 
@@ -228,11 +229,11 @@ def connect_team() -> Shared | Database:
     from judgekit.judging import shared
 
     configured = settings.load(None)
-    place = configured.server.store
-    if place is not None:
+    store_address = configured.server.store
+    if store_address is not None:
         from judgekit.ledger.database import Database
 
-        return Database(place)
+        return Database(store_address)
     server = shared.configured(configured)
     if server is None:
         raise UsageError("no shared judge is set up; server.url in your own configuration names it")
@@ -281,7 +282,7 @@ def _fetch_from_team(wanted: LineFilter, on_damage: OnDamage) -> Iterator[ReadLi
 
 
 def _fetch_from_host(wanted: LineFilter, host: str) -> Iterator[ReadLine]:
-    """Yield a host's lines; at the end, report the number of unreadable ones, and the host's complaints."""
+    """Yield the lines of a host's ledger. In the end, report unreadable lines and the host's complaints."""
     from judgekit.ledger import importing, store
 
     damages: list[Damage] = []
@@ -291,8 +292,10 @@ def _fetch_from_host(wanted: LineFilter, host: str) -> Iterator[ReadLine]:
         yield from store.entries([file], wanted, damages.append)
     if damages:
         count = counted(len(damages), "line", "lines")
-        first = damages[0]
-        warn(f"{host}: {count} cannot be read; the first, line {first.line}: {first.why}")
+        first_damage = damages[0]
+        warn(
+            f"{host}: {count} cannot be read; the first, line {first_damage.line}: {first_damage.why}"
+        )
     if complaint:
         warn(f"{host}: {complaint}")
 
@@ -324,7 +327,7 @@ def read_lines(
 
 
 def choose_places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path]:
-    """List the ledgers to read: the given ones, else the current project's (None), or all.
+    """List the ledgers to read: the given ones, otherwise that of the current project (None), or all.
 
     Raises `InputError` for a ledger that doesn't exist, `UsageError` for an unknown project.
     """
@@ -426,11 +429,11 @@ def _kpi_record(evidence: Evidence) -> dict[str, Any]:
     for kpi in [*measure(evidence), *reliance(evidence)]:
         bounds = kpi.interval.bounds if kpi.interval else None
         if kpi.limit.rate:
-            low, high = bounds or (None, None)
+            lower_bound, upper_bound = bounds or (None, None)
             kpis[kpi.name] = {
                 "estimate": kpi.value,
-                "low": low,
-                "high": high,
+                "low": lower_bound,
+                "high": upper_bound,
                 "labels": kpi.total,
                 "limit": kpi.limit.high,
                 "state": kpi.state,
@@ -589,7 +592,9 @@ def _triage_record(sorted_out: Triage) -> dict[str, Any]:
     record: dict[str, Any] = {}
     for name in ("nogo", "unclear", "overrides", "skips", "changes"):
         records = getattr(sorted_out, name)
-        record[name] = [one.model_dump(mode="json", by_alias=True) for one in records]
+        record[name] = [
+            record_in_group.model_dump(mode="json", by_alias=True) for record_in_group in records
+        ]
     record["faults"] = []  # reasons why whole pushes weren't judged
     for problem, count in sorted_out.faults.most_common():
         record["faults"].append({"problem": problem, "count": count})
@@ -660,15 +665,15 @@ def _describe_change(change: ModeChange) -> str:
 
 def _describe_verdict(verdict: VerdictLine) -> str:
     """Describe a verdict: its time, place and outcome, and the first reasons for it."""
-    place = f"{verdict.project}: {verdict.task_id}"
+    verdict_place = f"{verdict.project}: {verdict.task_id}"
     if verdict.commit:
-        place = f"{place} in {verdict.commit[:12]}"
+        verdict_place = f"{verdict_place} in {verdict.commit[:12]}"
     words: list[str] = [verdict.verdict]
     for name, value in (verdict.scores or {}).items():
         words.append(f"{name} {value:g}")
-    line = f"{verdict.timestamp.date()} {place}: {' '.join(words)}"
+    headline = f"{verdict.timestamp.date()} {verdict_place}: {' '.join(words)}"
     reasons = [finding.issue or finding.suggestion for finding in verdict.findings[:2]]
     if verdict.degraded:
         reasons.append(verdict.degraded)
     reason = short_line("; ".join(reasons).strip("; "), _CHARS)
-    return f"{line}: {reason}" if reason else line
+    return f"{headline}: {reason}" if reason else headline

@@ -101,7 +101,7 @@ def measure_memories(
 def _measure_best_hits(
     pairs: Sequence[tuple[PromptTrial, Candidate]], answers: Answers
 ) -> dict[str, Any]:
-    """Count the best hits on which the hook stayed silent, and how many of them a person calls relevant."""
+    """Count the best hits of prompts on which the hook stayed silent, and how many of them are relevant."""
     from judgekit.hooks import trial
 
     labels = []
@@ -121,22 +121,22 @@ def _read_prompts(
     from judgekit.hooks import trial
 
     if file is not None:
-        lines = [text for _, text in cases.lines(file, "name a file of prompts")]
-        texts = trial.distinct(lines, limit)
+        prompt_lines = [text for _, text in cases.lines(file, "name a file of prompts")]
+        prompts = trial.distinct(prompt_lines, limit)
     else:
-        texts = trial.of_project(source, project, limit)
-    if not texts:
-        place = str(file or f"{source} of {project}")
+        prompts = trial.of_project(source, project, limit)
+    if not prompts:
+        source_name = str(file or f"{source} of {project}")
         raise InputError(
-            f"{place}: no prompt that the hook answers; use --from log, or --prompts FILE"
+            f"{source_name}: no prompt that the hook answers; use --from log, or --prompts FILE"
         )
-    return texts
+    return prompts
 
 
 def _read_answers(labels: Path | None, kept_path: Path, project: str, *, as_json: bool) -> Answers:
-    """Read answers from a file of labels, or else those kept from earlier; {} if a person will be asked.
+    """Read the answers in a file of labels, or else those kept from earlier.
 
-    Raises `UsageError` if there are none, and nobody can be asked.
+    {} if a person will be asked. Raises `UsageError` if there are no answers, and nobody can be asked.
     """
     from judgekit.hooks import relevance
     from judgekit.ledger.labels import at_terminal
@@ -188,13 +188,13 @@ def _ask_about(
     from judgekit.retrieval import search
 
     for number, (trial, hit) in enumerate(pairs, 1):
-        kept = counted(number - 1, "new answer is", "new answers are")
-        interruption.set_kept("eval", f"{kept} kept; run the same command to continue")
+        kept_count = counted(number - 1, "new answer is", "new answers are")
+        interruption.set_kept("eval", f"{kept_count} kept; run the same command to continue")
         prompt = short_line(trial.prompt, _PROMPT)
         memory = f"{short_line(hit.title, _PROMPT)} -> {short_line(hit.path, _PROMPT)}"
         ((passage, _),) = search.passages(trial.prompt, [hit])
-        shown = short_line(passage, _PROMPT)
-        text = f"\n{number} of {len(pairs)}: {prompt}\n  {memory}\n    {shown}\n"
+        shown_passage = short_line(passage, _PROMPT)
+        text = f"\n{number} of {len(pairs)}: {prompt}\n  {memory}\n    {shown_passage}\n"
         typer.echo(output.printable(f"{text}  relevant? y/n/skip (s; q stops)"), err=True)
         key = ""
         while key not in {*_ANSWERS, "q"}:
@@ -208,9 +208,9 @@ def _ask_about(
 def _fit_thresholds(
     trials: Sequence[PromptTrial], answers: Answers, configured: Settings
 ) -> list[dict[str, Any]]:
-    """Look for better thresholds, for each kind of store and each model, and write those that are better.
+    """Look for better thresholds for each kind of store and each model, and write those that are better.
 
-    Returns a record for each of them.
+    Returns a record for each threshold that was looked for.
     """
     from judgekit.hooks import fitting
 
@@ -288,17 +288,17 @@ def _say_crowded(crowded: list[dict[str, Any]]) -> None:
     for prompt in crowded[:_MOST_CROWDED]:
         say(escaped(f"  {short_line(prompt['prompt'], _PROMPT)}"))
         memories = prompt["memories"]
-        shown = [escaped(short_line(path, _PROMPT)) for path in memories[:_MOST_RIVALS]]
-        more = len(memories) - len(shown)
+        shown_paths = [escaped(short_line(path, _PROMPT)) for path in memories[:_MOST_RIVALS]]
+        more = len(memories) - len(shown_paths)
         if more:
-            shown.append(f"and {more} more")
-        say(f"    {', '.join(shown)}")
+            shown_paths.append(f"and {more} more")
+        say(f"    {', '.join(shown_paths)}")
     say("If they say the same, merge them, or put `status: superseded` into the header of the old")
     say("ones. If they don't, give each a title that says what is special about it")
 
 
 def _say_effect_of_judge(judge: dict[str, Any]) -> None:
-    """Print the memories that the judge drops and adds, the number of prompts it judged, and the cost."""
+    """Print which memories the judge drops and adds, how many prompts it judged, and what that cost."""
     for change in ("dropped", "added"):
         count, relevant, irrelevant = judge[change].values()
         figures = f"{count}: {relevant} relevant, {irrelevant} not relevant"
@@ -310,7 +310,7 @@ def _say_effect_of_judge(judge: dict[str, Any]) -> None:
 
 
 def _compare_with_bar(precision: Share | None, bar: float) -> str:
-    """Say if injected memories are relevant often enough, and if that's unclear, what would settle it."""
+    """Say if injected memories are relevant often enough. If that's unclear, say what would settle it."""
     from judgekit.hooks.trial import FEWEST
     from judgekit.judging.binomial import needed
 

@@ -16,7 +16,7 @@ _MOST = 1_000_000  # labels; nobody gives more
 
 
 def at_most(errors: int, total: int, rate: float) -> float:
-    """Compute the probability of at most `errors` in `total`, each with the probability `rate`."""
+    """Compute the probability that at most `errors` occur in `total` cases, each with probability `rate`."""
     if errors >= total or rate <= 0:
         return 1.0
     if errors < 0 or rate >= 1:
@@ -28,29 +28,29 @@ def at_most(errors: int, total: int, rate: float) -> float:
     # next.
     term = 1.0
     relative_sum = 1.0
-    for seen in range(errors, 0, -1):
-        term *= seen / (total - seen + 1) * ((1 - rate) / rate)
+    for error_count in range(errors, 0, -1):
+        term *= error_count / (total - error_count + 1) * ((1 - rate) / rate)
         relative_sum += term
-        if term < relative_sum * _NEGLIGIBLE and seen < total * rate:
+        if term < relative_sum * _NEGLIGIBLE and error_count < total * rate:
             break
     return min(1.0, exp(last_term + log(relative_sum)))
 
 
 def upper(errors: int, total: int, level: float) -> float:
-    """Find the rate that the true one exceeds with a probability of at most `level`; 1 without data."""
+    """Find a rate that the true rate exceeds with a probability of at most `level`; 1 without data."""
     if not 0 <= errors <= total:
         raise ValueError(f"expected 0 to {total} errors, got {errors}")
     if errors == total:
         return 1.0
-    low = errors / total
-    high = 1.0
+    too_low = errors / total
+    high_enough = 1.0
     for _ in range(_HALVINGS):
-        middle = (low + high) / 2
+        middle = (too_low + high_enough) / 2
         if at_most(errors, total, middle) > level:
-            low = middle
+            too_low = middle
         else:
-            high = middle
-    return high
+            high_enough = middle
+    return high_enough
 
 
 def lower(errors: int, total: int, level: float) -> float:
@@ -60,9 +60,10 @@ def lower(errors: int, total: int, level: float) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def needed(rate: float, level: float, share: float = 0.0) -> int | None:
-    """Count the labels needed to show such a `rate` if `share` of them are errors.
+    """Count the labels that are needed to show such a `rate`, if `share` of them are errors.
 
-    None if it takes over a million, or if `share` isn't below `rate`: then no number of labels can show it.
+    None if more than a million are needed. Also None if `share` isn't below `rate`: then no number of
+    labels can show it.
     """
     if share >= rate:
         return None

@@ -69,22 +69,25 @@ class ReplyCache:
         return self._store.is_quick
 
     def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
-        """Find `endpoint`'s earlier reply to the same request, without its usage.
+        """Find the earlier reply of `endpoint` to the same request. It has no usage, because it's free now.
 
-        None if there's none, it's too old or invalid, or the endpoint replays a recording.
+        None if there's no such reply, if it's too old or invalid, or if the endpoint replays a recording.
         """
         if endpoint.profile.kind == "replay":
             return None
-        kept = self._store.read_reply(hash_of_call(endpoint, request))
-        if kept is None:
+        kept_reply = self._store.read_reply(hash_of_call(endpoint, request))
+        if kept_reply is None:
             return None
         # A negative age, in the future, means that the clock was wrong, so the real age is unknown.
-        if abs(kept.age) >= MAX_SECONDS:
+        if abs(kept_reply.age) >= MAX_SECONDS:
             return None
-        return _parse_reply(kept.text)
+        return _parse_reply(kept_reply.text)
 
     def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
-        """Store a reply that could be read, unless it's from a recording, which may be recorded anew."""
+        """Store a reply that could be read.
+
+        Replies from a recording aren't stored, since the recording may be made anew.
+        """
         if endpoint.profile.kind == "replay":
             return
         text = json.dumps(
@@ -100,24 +103,24 @@ class ReplyCache:
 
 
 def _parse_reply(text: str) -> Reply | None:
-    """Read a stored reply, without its usage; None if it's invalid."""
+    """Read a stored reply; None if it's invalid."""
     with suppress(ValueError, GatewayError):  # pydantic's errors are ValueErrors too
-        kept = _KeptReply.model_validate(strict_json(text), strict=True)
+        kept_reply = _KeptReply.model_validate(strict_json(text), strict=True)
         return Reply(
-            text=kept.text,
-            model=kept.model,
+            text=kept_reply.text,
+            model=kept_reply.model,
             usage=KEPT,
-            logprobs=tuple(kept.logprobs),
-            tokens=tuple(kept.tokens),
-            schema_enforced=kept.held,
+            logprobs=tuple(kept_reply.logprobs),
+            tokens=tuple(kept_reply.tokens),
+            schema_enforced=kept_reply.held,
         )
     return None
 
 
 def hash_of_call(endpoint: Endpoint, request: Request) -> str:
-    """Hash a request, without its nonces, and its recipient: the key of the reply in a store.
+    """Hash a request and its recipient, without nonces. The hash is the reply's key in a store.
 
-    An environment counts with its addresses, not with its secrets.
+    Of a command's environment, only the addresses are hashed, not the secrets.
     """
     messages = [(message.role, without_nonce(message.content)) for message in request.messages]
     profile_fields = endpoint.profile.model_dump(mode="json", exclude=_DESCRIBING)
@@ -145,9 +148,9 @@ def hash_of_call(endpoint: Endpoint, request: Request) -> str:
 
 
 def _parameters_to_hash(endpoint: Endpoint) -> dict[str, str]:
-    """Return the parameters of a call that its reply depends on, without secrets.
+    """Return those parameters of a call that its reply depends on, without secrets.
 
-    A command's parameters are its environment, and only the addresses in it count.
+    A command's parameters are its environment, and only the addresses in it matter.
     """
     secrets = secret_values(endpoint)
     parameters = {}

@@ -180,10 +180,11 @@ def sha256(content: object) -> str:
 
 
 def bound(labels: int, errors: int, gains: int, level: float, promise: Promise) -> float:
-    """Compute an upper bound of a gate's rate of errors, from its counts.
+    """Compute an upper bound of a gate's error rate from its counts.
 
-    The true rate is above it with a probability of at most `level`. With a reference, it bounds the excess
-    over the reference's rate: the rate of `gains`, which only the reference got wrong, is subtracted.
+    The true rate is above the bound with a probability of at most `level`. With a reference, the bound is
+    for how far the rate exceeds that of the reference: `gains` are the labels that only the reference got
+    wrong, and their rate is subtracted.
     """
     if promise.reference is None:
         return upper(errors, labels, level)
@@ -199,14 +200,14 @@ Flaw: TypeAlias = tuple[str, str]
 
 
 def flaws(calibration: Calibration) -> Iterator[Flaw]:
-    """Yield the keys that contradict the others, with the expected value of each; none if all agree."""
+    """Yield the keys that contradict other keys, each with the expected value; nothing if all agree."""
     later_tiers = _tiers(calibration)[1:]
     reference = calibration.promise.reference
     if reference is not None and reference not in later_tiers:
         yield "promise.reference", f"expected a tier after the first one, got {reference}"
-    for key, count, most in _limits(calibration):
-        if count > most:
-            yield key, f"expected {most} at most, got {count}"
+    for key, count, max_count in _limits(calibration):
+        if count > max_count:
+            yield key, f"expected {max_count} at most, got {count}"
     for index, gate in enumerate(calibration.gates):
         for key, expected in _flaws_of_class(calibration, gate):
             yield f"gates.{index}{key}", expected
@@ -220,7 +221,7 @@ def _tiers(calibration: Calibration) -> list[TierName]:
 
 
 def _limits(calibration: Calibration) -> Iterator[tuple[str, int, int]]:
-    """Yield each count's key, the count, and its maximum."""
+    """Yield the key of each count, the count itself, and the greatest value that it may have."""
     for name, rules in (("gates", calibration.gates), ("not_promised", calibration.not_promised)):
         for index, rule in enumerate(rules):
             most_gains = 0  # without a reference there's nothing to gain on
@@ -237,12 +238,12 @@ def _limits(calibration: Calibration) -> Iterator[tuple[str, int, int]]:
 
 
 def _flaws_of_class(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
-    """Yield the flaws in the class of opinions that a gate is for: its tier, outcome and earlier outcome.
+    """Yield the flaws in a gate's class of opinions: its tier, its outcome and the outcome before it.
 
-    Each is a key relative to the gate, and the expected value.
+    A flaw is a key relative to the gate, and the expected value.
     """
     tiers = _tiers(calibration)
-    first = tiers[0]
+    first_tier = tiers[0]
     reference = calibration.promise.reference
     if gate.stands:
         allowed = tiers[1:2]  # a win stands against the second tier's tie
@@ -252,12 +253,14 @@ def _flaws_of_class(calibration: Calibration, gate: CalibratedRule) -> Iterator[
         allowed = tiers[:-1]  # the last tier is final anyway
     if gate.tier not in allowed:
         yield ".tier", f"expected {' or '.join(allowed) or 'none'}, got {gate.tier}"
-    is_standing_win = (gate.outcome, gate.after, gate.stands) == ("improve", "accept", first)
+    is_standing_win = (gate.outcome, gate.after, gate.stands) == ("improve", "accept", first_tier)
     if gate.stands and not is_standing_win:
-        yield ".stands", f"expected a win of {first} against a tie of {gate.tier}"
-    if gate.after is not None and gate.tier == first:
+        yield ".stands", f"expected a win of {first_tier} against a tie of {gate.tier}"
+    if gate.after is not None and gate.tier == first_tier:
         yield ".after", f"expected none, because {gate.tier} is the first tier"
-    gates_of_class = [other for other in calibration.gates if _class_of(other) == _class_of(gate)]
+    gates_of_class = [
+        other_gate for other_gate in calibration.gates if _class_of(other_gate) == _class_of(gate)
+    ]
     if len(gates_of_class) > 1:
         yield "", "expected one gate for each class of opinions, got several"
 
@@ -267,14 +270,17 @@ def _class_of(gate: CalibratedRule) -> tuple[str | None, ...]:
 
 
 def _flaws_of_counts(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
-    """Yield each count that doesn't support a gate: its key relative to the gate, and the expected value."""
+    """Yield a flaw for each count that doesn't support a gate.
+
+    A flaw is a key relative to the gate, and the expected value.
+    """
     cases = calibration.cases
     promise = calibration.promise
     # A tier's classes are disjoint, so together they can't have more labels than there are cases.
     labels_of_tier = 0
-    for other in calibration.gates:
-        if other.tier == gate.tier and not other.stands:
-            labels_of_tier += other.labels
+    for other_gate in calibration.gates:
+        if other_gate.tier == gate.tier and not other_gate.stands:
+            labels_of_tier += other_gate.labels
     if labels_of_tier > cases:
         yield ".labels", f"expected up to {cases} in all gates of {gate.tier}, got {labels_of_tier}"
     # The largest share of the doubt at which a gate can have been tested.

@@ -40,9 +40,10 @@ def find(
     project: Path | None = None,
     subjects: int = 0,  # that are scored to be compared
 ) -> tuple[FinalityRules | None, str | None]:
-    """Find the gates of the newest calibration that fits, the project's first; None if none fits.
+    """Find the gates of the newest calibration that fits the judge; None if none fits.
 
-    Also returns a line on the calibrations that aren't used and why, or None.
+    The project's calibrations come before the user's own. Also returns a line that says which calibrations
+    aren't used and why, or None.
     """
     # A calibration says when a text needn't go up a tier; with one tier there's nowhere to go.
     if len(settings.models_by_tier) <= 1:
@@ -81,8 +82,8 @@ def _read_folder(
 ) -> tuple[list[Calibration], list[str]]:
     """Read a folder's calibrations for a judge's rubric and mode, newest first, and list the problems.
 
-    A file is skipped if its name says it's for another rubric or mode. An invalid file is a problem only if
-    it mentions this rubric and this mode.
+    A file is skipped if its name says that it's for another rubric or mode. An invalid file counts as a
+    problem only if it mentions both this rubric and this mode.
     """
     rubric_id = settings.loaded.rubric.rubric
     mode = settings.mode
@@ -109,7 +110,10 @@ def _read_folder(
 
 
 def _may_be_for(path: Path, rubric: str, mode: ModeName) -> bool:
-    """Whether a file may be for this rubric and mode, by its name: true unless the name has another id."""
+    """Whether a file may be for this rubric and mode, going by its name.
+
+    It may unless the name gives another rubric or mode.
+    """
     match = _ID.fullmatch(path.stem)
     if match is None:  # the user chose the name
         return True
@@ -118,7 +122,7 @@ def _may_be_for(path: Path, rubric: str, mode: ModeName) -> bool:
 
 
 def _name_and_beginning(path: Path) -> str:
-    """Return the name and the beginning of a file; only the name if it can't be read."""
+    """Return the name and the beginning of a file; only its name if the file can't be read."""
     text = path.name
     if path.is_file():  # a pipe may never end
         with suppress(OSError), path.open("rb") as file:
@@ -127,9 +131,10 @@ def _name_and_beginning(path: Path) -> str:
 
 
 def read_calibration(path: Path, *, of_project: bool = False) -> Calibration:
-    """Read a calibration; raises `ConfigError` if it's invalid or its numbers contradict each other.
+    """Read a calibration; raises `ConfigError` if it's invalid, or if its numbers contradict each other.
 
-    With `of_project`, also if the user hasn't accepted the file: whoever wrote the project wrote it too.
+    A file in the project (`of_project`) may be written by anyone who writes to the project. So it also
+    raises `ConfigError` if the user hasn't accepted the file.
     """
     if of_project:
         yamlfile.check_own(path, _project_of(path))
@@ -148,7 +153,7 @@ def _project_of(path: Path) -> Path:
 
 
 def _check_accepted(path: Path) -> None:
-    """Raise `ConfigError` unless the user accepted exactly these bytes of a project's file."""
+    """Raise `ConfigError` unless the user has accepted a project's file with exactly these bytes."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if digest in _accepted():
         return
@@ -166,9 +171,9 @@ class Accepted(Strict):
 
 
 def accept(path: Path) -> None:
-    """Note that the user accepts this file's exact bytes, in any project.
+    """Note that the user accepts a file with exactly these bytes, in any project.
 
-    Raises `ConfigError` if it's no valid calibration, or `InputError` if the note can't be written.
+    Raises `ConfigError` if the file isn't a valid calibration, `InputError` if the note can't be written.
     """
     calibration = read_calibration(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -186,7 +191,10 @@ def accept(path: Path) -> None:
 
 
 def _accepted() -> dict[str, str]:
-    """Read the ids of the accepted calibrations, by their files' hashes; empty if none was ever accepted."""
+    """Read which calibrations the user has accepted: their ids by the hashes of their files.
+
+    Empty if the user has never accepted any.
+    """
     path = Path(environment.ACCEPTED.path())
     if path.is_file():
         return yamlfile.read_model(path, Accepted, version_key="schema").calibrations
@@ -194,7 +202,10 @@ def _accepted() -> dict[str, str]:
 
 
 def check_writable(out: Path | None = None) -> None:
-    """Raise `InputError` if a calibration couldn't be written to `out`, or to the user's folder."""
+    """Raise `InputError` if a calibration couldn't be written.
+
+    It would be written to `out`, or without `out` to the user's folder.
+    """
     is_private = out is None
     # Any name would do here, since only the user's folder matters.
     path = out or Path(environment.CALIBRATIONS.path("new.json"))
@@ -226,7 +237,7 @@ def _write_problem(path: Path) -> str:
 
 
 def write(calibration: Calibration, out: Path | None) -> Path:
-    """Write a calibration to `out`, or to the user's folder; returns its path.
+    """Write a calibration to `out`, or without `out` to the user's folder. Returns its path.
 
     Raises `InputError` if it can't be written.
     """

@@ -38,7 +38,7 @@ class PanelFingerprint(NamedTuple):
 
 
 def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
-    """Describe the models that a judge asks, and how."""
+    """Describe which models a judge asks, and how it asks them."""
     has_scores = question_of(settings.loaded.rubric).has_scores
     names_by_tier: dict[TierName, str] = {}
     sources_by_tier: dict[TierName, dict[str, frozenset[ScoreSource]]] = {}
@@ -55,19 +55,21 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
             digest = _profiles_sha256(endpoints)
             if digest is not None:
                 asking[tier][name] = digest
-    asked = Asked(
+    asked_with = Asked(
         samples=settings.samples,
         criteria=settings.criteria,
         jury=settings.jury,
         redact=bool(settings.redact),
     )
-    return PanelFingerprint(models=names_by_tier, asked=asked, able=sources_by_tier, asking=asking)
+    return PanelFingerprint(
+        models=names_by_tier, asked=asked_with, able=sources_by_tier, asking=asking
+    )
 
 
 def _profiles_sha256(models: Sequence[Endpoint]) -> str | None:
-    """Hash how the profiles of one model's endpoints ask it, whatever their order.
+    """Hash how the profiles of a model's endpoints ask it. The order of the endpoints doesn't matter.
 
-    None if all its replies are recorded, since recordings have no profile.
+    None if all replies of the model are recorded, since recordings have no profile.
     """
     hashes = []
     for model in models:
@@ -82,7 +84,7 @@ def _profiles_sha256(models: Sequence[Endpoint]) -> str | None:
 
 
 def profile_sha256(endpoint: Endpoint) -> str | None:
-    """Hash everything in a profile that affects how a model is asked; None for a recording."""
+    """Hash everything in a profile that affects how its model is asked; None for a recording."""
     profile = endpoint.profile
     how_it_asks: dict[str, object]
     if isinstance(profile, registry.LitellmProfile):
@@ -106,10 +108,10 @@ def profile_sha256(endpoint: Endpoint) -> str | None:
 def misfits(
     calibration: Calibration, loaded: LoadedRubric, panel: PanelFingerprint, subjects: int = 0
 ) -> Iterator[str]:
-    """Yield in a few words each reason why a calibration doesn't fit; nothing if it does.
+    """Yield each reason why a calibration doesn't fit, in a few words; nothing if it fits.
 
-    `subjects` is the number of texts scored for a comparison. It doesn't matter to a calibration of single
-    documents.
+    `subjects` is the number of texts that are scored for a comparison. It doesn't matter for a calibration
+    of single documents.
     """
     if calibration.rubric.sha256 != loaded.sha256:
         rubric = calibration.rubric
@@ -120,11 +122,14 @@ def misfits(
     hash_then = calibration.questions_sha256 or calibration.wording_sha256
     if hash_then not in (None, hash_questions(loaded, calibration.mode)):
         yield "judgekit's own prompts, or how it reads replies, have changed"
-    several = calibration.subjects
-    if several and not several.least <= subjects <= several.most:
-        fitting = f"{several.most}"
-        if several.least < several.most:
-            fitting = f"{several.least} to {several.most}"
+    calibrated_subjects = calibration.subjects
+    if (
+        calibrated_subjects
+        and not calibrated_subjects.least <= subjects <= calibrated_subjects.most
+    ):
+        fitting = f"{calibrated_subjects.most}"
+        if calibrated_subjects.least < calibrated_subjects.most:
+            fitting = f"{calibrated_subjects.least} to {calibrated_subjects.most}"
         yield f"it was made for {fitting} texts, not for {subjects}"
     for tier in calibration.models | panel.models:
         models_then = calibration.models.get(tier, "nobody")
@@ -142,7 +147,7 @@ def misfits(
 def _options_in_play(
     calibration: Calibration, rubric: Rubric, panel: PanelFingerprint
 ) -> Iterator[str]:
-    """Yield the options of `Asked` that affect how these models are asked."""
+    """Yield the names of those options in `Asked` that affect how these models are asked."""
     # A model that answers in single tokens answers once, and about one thing at a time except in
     # pairs.
     sources_of_models: list[frozenset[ScoreSource]] = []
@@ -162,7 +167,7 @@ def _options_in_play(
 
 
 def _other_readings(calibration: Calibration, panel: PanelFingerprint) -> Iterator[str]:
-    """Yield a sentence for each model that's asked, or whose answers are read, differently now."""
+    """Yield a sentence for each model that's now asked differently, or whose answers are read differently."""
     for tier, models in panel.able.items():
         for model, possible in models.items():
             source_then = calibration.read.get(tier, {}).get(model)
@@ -181,7 +186,7 @@ def _other_readings(calibration: Calibration, panel: PanelFingerprint) -> Iterat
 
 
 def _source_of(able: frozenset[ScoreSource]) -> ScoreSource:
-    """Return the usual one of the ways in which a model's answers may be read."""
+    """Return the most usual one of the ways in which a model's answers may be read."""
     usual_first: tuple[ScoreSource, ...] = ("expected", "decided", "points")
     for source in usual_first:
         if source in able:

@@ -61,10 +61,10 @@ class Claim(NamedTuple):
 
 
 def split_claims(text: str) -> list[Claim]:
-    """Split a text into its claims, in order; nothing with a letter or a digit is left out.
+    """Split a text into its claims, in order. Nothing that has a letter or a digit is left out.
 
-    A lead goes with every item of the list after it, or with the one sentence after it. If nothing follows
-    it, it's a claim of its own.
+    A lead, such as a heading, goes with every item of the list that follows it, or with the one sentence
+    that follows it. If nothing follows, the lead is a claim of its own.
     """
     claims: list[Claim] = []
     lead = ""
@@ -99,7 +99,7 @@ class _Block(NamedTuple):
 
 
 def _blocks(text: str) -> Iterator[_Block]:
-    """Yield a text's blocks, in order; rules and blank lines just separate them."""
+    """Yield the blocks of a text, in order. Blank lines and horizontal rules only separate blocks."""
     all_lines = lines_of(text)
     block_lines: list[str] = []  # of the current block
     kind = "prose"
@@ -114,14 +114,16 @@ def _blocks(text: str) -> Iterator[_Block]:
             else:
                 block_lines.append(whole_line)
             continue
-        line = _without_mark(_QUOTING, whole_line)
-        is_heading = _HEADING.match(line) is not None
-        is_rule = _RULE.fullmatch(line) is not None
-        is_row = line.lstrip().startswith("|")
-        starts_item = not is_rule and (is_row or _MARKER.match(line) is not None)
-        is_plain = not (fence or is_heading or is_rule or starts_item) and bool(line.strip())
+        unquoted_line = _without_mark(_QUOTING, whole_line)
+        is_heading = _HEADING.match(unquoted_line) is not None
+        is_rule = _RULE.fullmatch(unquoted_line) is not None
+        is_row = unquoted_line.lstrip().startswith("|")
+        starts_item = not is_rule and (is_row or _MARKER.match(unquoted_line) is not None)
+        is_plain = not (fence or is_heading or is_rule or starts_item) and bool(
+            unquoted_line.strip()
+        )
         if is_plain:
-            block_lines.append(line)
+            block_lines.append(unquoted_line)
             continue
         yield from _end_block(kind, block_lines)
         block_lines = []
@@ -129,17 +131,19 @@ def _blocks(text: str) -> Iterator[_Block]:
         if fence:
             open_fence = fence[1]
         elif is_heading:
-            yield from _end_block("lead", [_without_mark(_HEADING, line).rstrip("# \t")])
+            yield from _end_block("lead", [_without_mark(_HEADING, unquoted_line).rstrip("# \t")])
         elif is_row and not is_rule and _is_rule_at(number + 1, all_lines):  # a table's header
-            yield from _end_block("lead", [line.strip("| \t")])
+            yield from _end_block("lead", [unquoted_line.strip("| \t")])
         elif starts_item:
             kind = "item"
-            block_lines = [line.strip("| \t") if is_row else _without_mark(_MARKER, line)]
+            block_lines = [
+                unquoted_line.strip("| \t") if is_row else _without_mark(_MARKER, unquoted_line)
+            ]
     yield from _end_block("code" if open_fence else kind, block_lines)
 
 
 def _without_mark(mark: re.Pattern[str], line: str) -> str:
-    """Remove a mark, such as a list's bullet, from the beginning of a line; without one, nothing changes."""
+    """Remove a mark, such as the bullet of a list, from the beginning of a line, if it's there."""
     match = mark.match(line)
     if match is None:
         return line
@@ -152,9 +156,10 @@ def _is_rule_at(number: int, lines: Sequence[str]) -> bool:
 
 
 def _end_block(kind: str, lines: Sequence[str]) -> Iterator[_Block]:
-    """Yield the block that lines form; none if they're blank.
+    """Yield the block that these lines form; nothing if the lines are blank.
 
-    If prose ends with a colon, its last sentence introduces what follows, so it's a second block, a lead.
+    If prose ends with a colon, its last sentence introduces what follows. Then that sentence is a second
+    block, a lead.
     """
     text = "\n".join(lines).strip()
     if not text:
@@ -171,7 +176,7 @@ def _end_block(kind: str, lines: Sequence[str]) -> Iterator[_Block]:
 
 
 def _sentences(block: _Block) -> Iterator[str]:
-    """Yield a block's sentences unchanged; code isn't split."""
+    """Yield the sentences of a block, unchanged. Code isn't split."""
     text = block.text
     if block.kind == "code":
         yield text
@@ -181,13 +186,13 @@ def _sentences(block: _Block) -> Iterator[str]:
         if _ends_sentence(text, match):
             yield text[start : match.end()].strip()
             start = match.end()
-    rest = text[start:].strip()
-    if rest:
-        yield rest
+    unfinished_sentence = text[start:].strip()
+    if unfinished_sentence:
+        yield unfinished_sentence
 
 
 def _ends_sentence(text: str, match: re.Match[str]) -> bool:
-    """Whether a match of `_END` ends a sentence, rather than an abbreviation, an initial or a day."""
+    """Whether a match of `_END` ends a sentence. Dots after abbreviations, initials and days don't."""
     mark = match[0]
     if not mark.startswith("."):
         return True
@@ -211,7 +216,7 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
 
 
 def claims_dimension(rubric: ScoreRubric) -> str | None:
-    """Name the dimension that's judged claim by claim; None if the rubric has none."""
+    """Name the dimension of a rubric that's judged claim by claim; None if there's no such dimension."""
     for name, dimension in rubric.dimensions.items():
         if dimension.check == "claims":
             return name
@@ -228,7 +233,7 @@ def claims_dimension(rubric: ScoreRubric) -> str | None:
 def claim_questions(
     dimension: str, claims: Sequence[Claim], fence: Fence
 ) -> list[DecisionQuestion]:
-    """Build a question about each claim. Claims are fenced, because the text's author isn't trusted."""
+    """Build a question about each claim. A claim is fenced, because the author of the text isn't trusted."""
     questions = []
     for number, claim in enumerate(claims, 1):
         instruction = f"Is this claim supported by the sources? {fence.around(claim.words)}"
@@ -246,11 +251,11 @@ def are_all_answered(
 def least_supported(
     dimension: str, claims: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
 ) -> Mapping[str, float]:
-    """Pick the distribution of the least supported claim, which stands for the whole dimension.
+    """Pick the probabilities for the least supported claim. They stand for the whole dimension.
 
-    A text is only as well supported as its worst claim. The score is the expectation of that yes or no: the
-    top of the scale if every claim is certainly supported, and near the bottom with a clearly unsupported
-    one, however many others there are. A share of supported claims would let one invention pass among many
+    A text is only as well supported as its worst claim. The score is at the top of the scale if every claim
+    is certainly supported. It's near the bottom if one claim is clearly unsupported, however many other
+    claims there are. If the score were the share of supported claims, one invention would pass among many
     truths.
     """
     answers_to_claims = []
@@ -264,7 +269,7 @@ def unsupported_claims(
 ) -> tuple[Finding, ...]:
     """Return a finding for each claim that's more likely unsupported than supported, in the text's order.
 
-    If there are more than `MAX_FINDINGS`, only the worst ones are returned.
+    If there are more than `MAX_FINDINGS` such claims, only the worst are returned.
     """
     support_by_number = {}
     for number in range(1, len(claims) + 1):

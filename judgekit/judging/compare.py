@@ -67,7 +67,10 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         return subject.written_by(self.settings.author_family)
 
     def redacted(self, subject: ComparisonInput) -> tuple[ComparisonInput, int]:
-        """Replace the secrets in the prompt and the texts, and count them; none if redaction is off."""
+        """Replace the secrets in the prompt and the texts. Returns the result and the number of secrets.
+
+        If redaction is off, nothing is replaced, and the number is 0.
+        """
         if not self.settings.redact:
             return subject, 0
         prompt_text, secrets = redact.redact(subject.prompt)
@@ -128,7 +131,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         return comparison
 
     def _why_not_judged(self, state: Compared) -> Reservation | None:
-        """Explain why no model was asked; None if one was, or if equal texts need none."""
+        """Explain why no model was asked. None if a model was asked, or if the texts are equal."""
         if state.rounds or state.subject.is_one_text:
             return None
         reason = state.refused or self.settings.no_model_reason
@@ -137,7 +140,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         return Reservation(ReservationKind.NOT_JUDGED, f"not judged: {reason}")
 
     def _why_uncalibrated(self) -> Reservation | None:
-        """Explain why a calibration wasn't used; None if it was, or there's none."""
+        """Explain why a calibration wasn't used. None if it was used, or if there's no calibration."""
         warning = self.settings.calibration_warning
         if not warning:
             return None
@@ -148,9 +151,9 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         return tuple(sorted(find_families(self.evidence(state), self.rules(state), end)))
 
     def refused_result(self, state: Compared, end: End, *, truncated: bool) -> ComparisonResult:
-        """Build the undetermined result of a win that only the winner's own family is behind.
+        """Build the undetermined result for a win that only models of the winner's own family support.
 
-        Its reservation says so, and its families are those behind the win.
+        Its reservation says so, and its families are those that support the win.
         """
         refused_end = end.overruled or end
         problem = independence_problem(self.evidence(state), self.rules(state), refused_end)
@@ -171,7 +174,7 @@ def _tie_of_equal_texts(subject: ComparisonInput) -> ComparisonResult:
 
 
 def _contestants(subject: ComparisonInput, scores: Mapping[str, SubjectScore]) -> list[Contestant]:
-    """Build the record's list of subjects; one without a score has no tier either."""
+    """Build the record's list of the compared texts. A text without a score has no tier either."""
     contestants = []
     for letter, file in zip(subject.letters, subject.files, strict=True):
         score = None
@@ -215,7 +218,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return replace(question, instructions_tier=instructions, earlier_opinions=earlier_opinions)
 
     def evidence(self, state: Compared) -> Evidence:
-        """Read the tiers' votes; a family that wrote just one of the texts may favour it."""
+        """Read the tiers' votes. A family that wrote only one of the two texts may favour it."""
         subject = state.subject
         favouring_families: dict[str, set[str]] = {}
         for letter in WINS:
@@ -228,9 +231,10 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         )
 
     def rules(self, state: Compared) -> EscalationRules:
-        """Return the rules for pairs, with the authors of the text that an acceptance or rejection favours.
+        """Return the rules for pairs, with the authors of the text that each outcome favours.
 
-        An acceptance favours the text that the first tier with a winner prefers.
+        An acceptance favours the text that the first tier with a winner prefers, and a rejection favours
+        the other text.
         """
         authors: dict[Outcome, Sequence[str]] = {}
         first_winner = favourite(state.opinions)
@@ -240,7 +244,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return replace(self.settings.escalation_rules("pair"), authors=authors)
 
     def record(self, state: Compared, end: End) -> Comparison:
-        """Build the record of the tiers' votes, with a note on texts that were cut."""
+        """Build the record of a comparison from the tiers' votes. If texts were cut, a note says which."""
         votes: dict[TierName, TierVote] = state.opinions
         cuts = []
         for tier, letters in self.cut_texts(state).items():
@@ -252,7 +256,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         return self.comparison(state, end, self._result(state, end), note)
 
     def _result(self, state: Compared, end: End) -> ComparisonResult:
-        """Build the result from the vote of the tier that settled it; if none did, it has no lead."""
+        """Build the result from the vote of the tier that decided. If no tier did, the result has no lead."""
         votes: dict[TierName, TierVote] = state.opinions
         if end.because == OWN_FAMILY:
             refused_end = end.overruled
@@ -277,9 +281,9 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         )
 
     def cut_texts(self, state: Compared) -> dict[TierName, str]:
-        """Name the texts that some model of a tier sees cut, such as "A and B".
+        """Name the texts that are cut for some model of a tier, such as "A and B", by tier.
 
-        Tiers that see both whole are left out.
+        Tiers whose models all see both texts whole are left out.
         """
         letters_by_tier: dict[TierName, str] = {}
         for tier, models in self.models_by_tier.items():
@@ -300,9 +304,10 @@ NOT_WHOLE = Reservation(
 
 
 def word_of_end(end: End, first_winner: PairWord | None) -> str:
-    """Translate the end of judging a pair into the letter of the better text, "tie", or the end's own word.
+    """Translate how the judging of a pair ended into the letter of the better text, or "tie".
 
-    Ends are seen from the side of the text that won first: accept means it's better, reject the other one.
+    Any other end keeps its own word. The end is seen from the side of the first winner. "accept" means that
+    the first winner is better, "reject" that the other text is.
     """
     word_by_verdict: dict[str, str] = {"improve": TIE}
     if first_winner is not None:

@@ -59,10 +59,13 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         return (LEAST_LEANING,)
 
     def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
-        """Build one for each part of the rubric in each order; `rounds` relies on their order."""
+        """Build a questionnaire for each part of the rubric in each order of the texts.
+
+        `rounds` relies on the sequence of these questionnaires.
+        """
         questionnaires = []
-        for (part, rubric), order in product(self.rubrics_by_part.items(), ORDERS):
-            questionnaires.append(self._questionnaire(rubric, part, order, endpoint))
+        for (criterion, rubric), order in product(self.rubrics_by_part.items(), ORDERS):
+            questionnaires.append(self._questionnaire(rubric, criterion, order, endpoint))
         return questionnaires
 
     def _questionnaire(
@@ -76,7 +79,9 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         if kind_of(endpoint).names_texts:
             names = {letter: self.label(letter) for letter in order}
             names_and_hashes = {label: sha256 for sha256, label in self._labels.items()}
-        texts = [self.visible_file(endpoint, letter, name) for letter, name in names.items()]
+        visible_texts = [
+            self.visible_file(endpoint, letter, name) for letter, name in names.items()
+        ]
         question = TypedQuestion(
             _criteria_text(rubric), "choice", options=dict.fromkeys(names.values(), "")
         )
@@ -85,7 +90,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
             timeout=self.limits.timeout,
             system=rubric.prompt.system,
             instructions=getattr(rubric.prompt.instructions, self.instructions_tier or self.tier),
-            context=partial(prompt.pair_context, question=self.subject.prompt, texts=texts),
+            context=partial(prompt.pair_context, question=self.subject.prompt, texts=visible_texts),
             size=self.subject.size,
             questions={_BETTER: question},
             labels=names_and_hashes,
@@ -94,7 +99,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         )
 
     def _earlier_in_words(self) -> list[str]:
-        """Put earlier opinions into words, in an order that doesn't reveal who gave them."""
+        """Put earlier opinions into words, in an order that doesn't reveal which model gave which."""
 
         def sorting_key(opinion: EarlierOpinion) -> tuple[str, str]:
             better, reasoning = opinion
@@ -136,7 +141,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         return tier_vote(voices, self.settings.jury)
 
     def record(self, opinion: Vote) -> PairOpinion:
-        """Convert an opinion to its form in a round."""
+        """Convert an opinion to the form that it has in the record of a round."""
         probabilities = {}
         if opinion.probabilities:
             probabilities = decisions.rounded({_BETTER: opinion.probabilities})
@@ -169,7 +174,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         return rounds
 
     def readable(self, text: str) -> str:
-        """Replace labels in a model's text by the letters that users know."""
+        """Replace the labels in a model's text by the letters that users know, such as A."""
         letter_by_label = {self.label(letter): letter for letter in WINS}
         alternatives = "|".join(re.escape(label) for label in letter_by_label)
         any_label = re.compile(rf"\b({alternatives})\b")
@@ -191,15 +196,15 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
 
 
 def _criteria_text(rubric: CompareRubric) -> str:
-    """List a rubric's criteria for models, a line for each."""
-    lines = ["Questions, the most important first:"]
+    """List a rubric's criteria for models, with a line for each criterion."""
+    criteria_lines = ["Questions, the most important first:"]
     for name, text in rubric.criteria.items():
-        lines.append(f"- {name}: {text}")
-    return "\n".join(lines)
+        criteria_lines.append(f"- {name}: {text}")
+    return "\n".join(criteria_lines)
 
 
 def _preferred(shares: Mapping[str, float]) -> PairWord:
-    """Name the text with a probability of at least `LEAST_LEANING`; a tie if neither has it."""
+    """Name the text whose probability is at least `LEAST_LEANING`; "tie" if neither text's is."""
     for letter in WINS:
         if shares[letter] >= LEAST_LEANING:
             return letter

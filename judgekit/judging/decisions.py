@@ -67,15 +67,17 @@ class Decider:
     async def ask(
         self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
     ) -> Answer[Answers]:
-        """Ask all questions at once; a text that would be cut is a failure, without a call.
+        """Ask all questions at once. If the text would be cut, that's a failure, and no call is made.
 
-        If a claim gets no answer, its question has none either.
+        A question that's asked claim by claim has no answer if any of its claims gets none.
         """
         del sample  # probabilities don't vary between samples
         started = time.monotonic()
         if questionnaire.cut_at is not None:
-            most = f"the {questionnaire.cut_at:,} characters that {endpoint.model} is sent"
-            failure = make_failure(FailureKind.CONTEXT_WINDOW, f"the text is longer than {most}")
+            size_limit = f"the {questionnaire.cut_at:,} characters that {endpoint.model} is sent"
+            failure = make_failure(
+                FailureKind.CONTEXT_WINDOW, f"the text is longer than {size_limit}"
+            )
             return Answer(None, failure, Usage(), 0, endpoint.model)
         claims_by_name = _split_claims(questionnaire)
         answer = await ask_decisions(
@@ -92,9 +94,9 @@ class Decider:
 
 
 def _split_claims(questionnaire: Questionnaire) -> dict[str, Sequence[Claim]]:
-    """Map a question's name to the claims to ask about instead of it.
+    """Map the name of each question that's asked claim by claim to its claims.
 
-    Questions about the whole text, or a text without claims, are left out.
+    Questions about the whole text are left out, and so are questions about a text without claims.
     """
     claims_by_name = {}
     for name, question in questionnaire.questions.items():
@@ -109,10 +111,10 @@ def _split_claims(questionnaire: Questionnaire) -> dict[str, Sequence[Claim]]:
 def _typed_questions(
     questionnaire: Questionnaire, claims_by_name: Mapping[str, Sequence[Claim]], fence: Fence
 ) -> list[DecisionQuestion]:
-    """Convert the questions to a decision model's form.
+    """Convert the questions to the form that decision models take.
 
-    In a listing, each question is asked about each label. Otherwise, each is asked once, or about each of its
-    claims; those come last.
+    In a listing, each question is asked about each label. Otherwise a question is asked once, or about each
+    of its claims. Questions about claims come last.
     """
     questions = []
     if questionnaire.is_listing:
@@ -131,7 +133,7 @@ def _typed_questions(
 
 
 def _typed_question(name: str, question: TypedQuestion) -> DecisionQuestion:
-    """Translate a question into the form that decision models take: yes or no, a scale, or a choice."""
+    """Translate a question into a form that decision models take: yes or no, a scale, or a choice."""
     if question.kind == "predicate":
         return DecisionQuestion(name, "predicate", question.ideal)
     if question.kind == "score":
@@ -145,7 +147,7 @@ def _typed_question(name: str, question: TypedQuestion) -> DecisionQuestion:
 
 
 def _state_of(questionnaire: Questionnaire, fence: Fence) -> State:
-    """Build the part of a request that all of its questions share."""
+    """Build the part of a request that's the same for all of its questions."""
     return State(
         system=questionnaire.guarded_system(fence),
         context=questionnaire.context(fence),
@@ -158,10 +160,10 @@ def _read(
     claims_by_name: Mapping[str, Sequence[Claim]],
     distributions: Distributions,
 ) -> Answers:
-    """Convert a decision model's answers into the questionnaire's.
+    """Convert the answers of a decision model to the answers of the questionnaire.
 
-    A question that was asked claim by claim gets the worst claim's answer, and a finding for each unsupported
-    claim; it gets none if any claim has no answer.
+    A question that was asked claim by claim gets the answer to its worst claim, and a finding for each
+    unsupported claim. If any claim has no answer, the question has none.
     """
     shares: dict[str, Mapping[str, float]] = {}
     findings: list[Finding] = []
@@ -184,7 +186,7 @@ def shown(state: State, questions: Sequence[DecisionQuestion]) -> Messages:
 
 
 def rounded(distributions: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Round distributions for a round's record."""
+    """Round probabilities for the record of a round."""
     rounded_by_name = {}
     for name, shares in distributions.items():
         rounded_by_name[name] = {value: round(share, DIGITS) for value, share in shares.items()}
@@ -232,10 +234,11 @@ async def ask_decisions(
     questions: Sequence[DecisionQuestion],
     timeout: float,
 ) -> Answer[Distributions]:
-    """Ask questions; returns the probabilities of those that got an answer, and the first failure.
+    """Ask questions. Returns the probabilities for each question with an answer, and the first failure.
 
     If there are more questions than a request may hold, several requests run at once within the same
-    `timeout` seconds. A scale with more points than a decision model takes is a failure, without a call.
+    `timeout` seconds. If a scale has more points than decision models take, that's a failure, and no call
+    is made.
     """
     started = time.monotonic()
     scale_problem = _scale_problem(questions)
@@ -262,9 +265,10 @@ async def _ask_in_chunks(
     questions: Sequence[DecisionQuestion],
     timeout: float,
 ) -> list[Answer[Distributions]]:
-    """Ask in chunks as large as the server allows; returns the answer to each request.
+    """Ask questions in chunks as large as the server allows. Returns the answer to each chunk.
 
-    A server that refuses a chunk as too large is asked again in smaller ones, and its limit is remembered.
+    If a server refuses a chunk as too large, it's asked again in smaller chunks, and its limit is
+    remembered.
     """
     server = (endpoint.api_base, endpoint.model)
     configured_size = endpoint.profile.limits.questions
@@ -287,10 +291,10 @@ async def _ask_in_chunks(
 
 
 def _find_limit(failures: Iterable[Failure | None], count: int) -> int | None:
-    """Find the number of questions that a server takes, if it refused `count` of them as too many.
+    """Find out how many questions a server takes, if it refused `count` questions as too many.
 
-    That's the largest smaller number in its message, or else half of `count`. None if no failure is such a
-    refusal, or there's just one question.
+    The limit is the largest number below `count` in the server's message, or else half of `count`. None if
+    no failure is such a refusal, or if there was only one question.
     """
     if count == 1:
         return None
@@ -309,13 +313,13 @@ def _find_limit(failures: Iterable[Failure | None], count: int) -> int | None:
 
 
 def _scale_problem(questions: Sequence[DecisionQuestion]) -> str | None:
-    """Explain why a question's scale is too long for a decision model; None if none is."""
+    """Explain which question's scale is too long for a decision model; None if no scale is."""
     for question in questions:
         levels = len(question.options)
         if question.kind == "score" and levels > MOST_LEVELS:
-            why = f"the scale of the rubric has {levels} points, and a decision model takes {MOST_LEVELS}"
+            reason = f"the scale of the rubric has {levels} points, and a decision model takes {MOST_LEVELS}"
             remedy = "use a rubric with a smaller scale (1 to 5), or a model that writes"
-            return f"{why}: {remedy}"
+            return f"{reason}: {remedy}"
     return None
 
 
@@ -366,7 +370,7 @@ async def _ask_once(
 async def _ask_or_remember(
     session: Session, endpoint: Endpoint, request: Request
 ) -> tuple[Reply, bool]:
-    """Return the reply to a request, and True if it's new: this session never asks the same twice."""
+    """Return the reply to a request, and if the reply is new: a session never asks the same twice."""
     key = (endpoint.model, request.messages, request.questions)
     if key in session.remembered:
         return session.remembered[key], False

@@ -28,10 +28,11 @@ def choose(
     lines: int,
     signatures: Sequence[str] = (),
 ) -> Depth:
-    """Choose the depth for a file with so many changed `lines`: the deeper one of two configurations.
+    """Choose the depth for a file with `lines` changed lines, going by two configurations.
 
-    `users_rules` are the user's own, and `rules` may come from a project: these ask for no more than the
-    user's limit. `signatures` are the change's authors (`Name <address>`) and trailers.
+    `users_rules` are the user's own. `rules` may come from a project, so they can't go deeper than the
+    user's limit. The deeper result counts. `signatures` are the change's authors (`Name <address>`) and
+    trailers.
     """
     depth = _first_fitting(rules, path, lines, signatures)
     has_same_rules = (users_rules.depth, users_rules.review) == (rules.depth, rules.review)
@@ -51,7 +52,7 @@ def _rank(depth: Depth) -> int:
 
 
 def _first_fitting(gate: GateConfig, path: str, lines: int, signatures: Sequence[str]) -> Depth:
-    """Return the depth of the first rule that fits a file; `tiers` if none does."""
+    """Return the depth of the first rule that fits a file; `tiers` if no rule fits."""
     if gate.review is not None:
         return Depth(depth=gate.review, rule="gate.review")
     for rule in gate.depth:
@@ -65,7 +66,7 @@ def _first_fitting(gate: GateConfig, path: str, lines: int, signatures: Sequence
 
 
 def _fits_path(rule: DepthRule, path: str) -> bool:
-    """Whether a path matches the rule, in any case; a rule without paths fits all."""
+    """Whether a path matches the rule, regardless of case. A rule without paths fits every path."""
     if not rule.paths:
         return True
     lower_patterns = [pattern.lower() for pattern in rule.paths]
@@ -73,7 +74,7 @@ def _fits_path(rule: DepthRule, path: str) -> bool:
 
 
 def _fits_people(rule: DepthRule, signatures: Sequence[str]) -> bool:
-    """Whether one of a change's authors matches the rule; a rule without authors fits all."""
+    """Whether one of a change's signatures matches the rule. A rule without authors fits every change."""
     if not rule.authors:
         return True
     for pattern in rule.authors:

@@ -66,15 +66,15 @@ class VisibleFile:
 
 
 def named(text: str | None) -> tuple[str, ...]:
-    """Read a person's comma-separated list of families; empty if it names none, or only people ("none").
+    """Read a person's list of families, separated by commas. A model's name stands for its family.
 
-    A model's name stands for its family.
+    Empty if the text names no family, or says "none", which means that people wrote the text.
     """
     from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name  # noqa: PLC0415 - pydantic, which a client of the engine does not need
 
     families = []
-    for part in (text or "").split(","):
-        name = part.strip().casefold()
+    for list_item in (text or "").split(","):
+        name = list_item.strip().casefold()
         if not name or name == "none":  # "none" means a person
             continue
         family = family_by_name(name)
@@ -152,7 +152,7 @@ class File:
         return self.alias or self.path
 
     def body(self, clean_name: Callable[[str], str] = str) -> SentFile:
-        """Build the file's part of an engine's request, with names changed by `clean_name`."""
+        """Build the file's part of a request to an engine. `clean_name` is applied to its names."""
         body: SentFile = {
             "path": clean_name(self.path),
             "text": self.text,
@@ -183,14 +183,14 @@ class Document:
 
     @property
     def sha256(self) -> str:
-        """One hash for all files; a single file's own."""
+        """A hash of all files. If there's only one file, it's the hash of that file."""
         if len(self.files) == 1:
             return self.files[0].sha256
         listing = "".join(f"{file.path}\0{file.sha256}\n" for file in self.files)
         return hashlib.sha256(listing.encode("utf-8", "surrogatepass")).hexdigest()
 
     def body(self, clean_name: Callable[[str], str] = str) -> SentDocument:
-        """Build the request for an engine or a team's server, with names changed by `clean_name`."""
+        """Build the request to an engine or to a team's server. `clean_name` is applied to all names."""
         body: SentDocument = {
             "files": [file.body(clean_name) for file in self.files],
             "task_id": clean_name(self.task_id),
@@ -219,11 +219,11 @@ class Document:
         return ()
 
     def lacks(self, rubric: ScoreRubric) -> str | None:
-        """Name in one line what a rubric needs and the caller didn't give; None if nothing's missing."""
-        given: dict[str, object] = {"sources": self.files[1:]}
+        """Name in one line what a rubric needs and the caller didn't give; None if nothing is missing."""
+        given_roles: dict[str, object] = {"sources": self.files[1:]}
         for role in TASK_ROLES:
-            given[role] = getattr(self.task, role).strip()
-        missing = [_HOW[need] for need in rubric.given.needs if not given[need]]
+            given_roles[role] = getattr(self.task, role).strip()
+        missing = [_HOW[need] for need in rubric.given.needs if not given_roles[need]]
         if missing:
             return f"{rubric.ref} needs {' and '.join(missing)}"
         return None
@@ -231,7 +231,8 @@ class Document:
     def visible_files(self, tier: Tier, endpoint: Endpoint | None) -> tuple[VisibleFile, ...]:
         """Return the files as a model of a tier sees them.
 
-        Together they have as many characters as it may see, so the last ones are cut, or even empty.
+        All files together have at most as many characters as the model may see, so the last files may be
+        cut, or even empty.
         """
         characters_left = characters_seen(tier, endpoint)
         files = []
@@ -243,9 +244,9 @@ class Document:
 
 
 def characters_seen(tier: Tier, endpoint: Endpoint | None) -> int:
-    """Return the most characters of a subject that a tier's model is sent.
+    """Return the greatest number of characters of a subject that a model of this tier is sent.
 
-    A kind of model that has to see everything isn't held to the tier's limit, only to its own context.
+    Some kinds of models must see everything. They're only limited by their own context, not by the tier.
     """
     tier_limit = tier.max_chars or CONTEXT_CHARS
     if endpoint is None:
@@ -320,7 +321,10 @@ class ComparisonInput:
 
     @property
     def author_families(self) -> tuple[str, ...]:
-        """The families that wrote any subject; "unknown" if some subject's author isn't given."""
+        """The families that wrote any of the texts.
+
+        "unknown" is added if the author of some text isn't given.
+        """
         families: list[str] = []
         for letter in self.letters:
             families += self.families(letter)
@@ -330,7 +334,7 @@ class ComparisonInput:
 
     @property
     def families_of_some_texts(self) -> tuple[str, ...]:
-        """The families that wrote some of the subjects but not all: their models have a favourite."""
+        """The families that wrote some of the texts, but not all: their models may have a favourite."""
         text_counts: Counter[str] = Counter()
         for letter in self.letters:
             text_counts.update(self.families(letter))
@@ -402,10 +406,10 @@ _SNIFFED = 8192  # bytes in which a NUL marks a file as binary, as in git
 
 
 def expand(paths: Iterable[str]) -> Iterator[str]:
-    """Yield paths, but instead of a folder the text files in it that git doesn't ignore.
+    """Yield paths. A folder is replaced by the text files in it that git doesn't ignore.
 
-    A folder without any is yielded itself, so that reading it reports the problem. Raises `UsageError` for an
-    empty path.
+    A folder without any text file is yielded itself, so that reading it reports the problem. Raises
+    `UsageError` for an empty path.
     """
     all_paths = list(paths)
     if "" in all_paths:
@@ -421,7 +425,7 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
 
 
 def is_folder(path: str) -> bool:
-    """Whether there's a folder at `path`; a path that can't exist is none."""
+    """Whether there's a folder at `path`. False for a path that can't exist."""
     try:
         return Path(path).is_dir()
     except (OSError, ValueError):  # too long, or with a NUL: reading it reports that
@@ -479,20 +483,21 @@ def document(
     task: TaskDescription | None = None,
     family: str | None = None,
 ) -> Document:
-    """Make one subject of files; `family` is the author's.
+    """Make one subject of several files. `family` is the family of the author.
 
-    Without a `task_id`, its name is the first file's path and the beginning of that file's hash.
+    Without a `task_id`, the subject is named after the first file, as `PATH@HASH` with the beginning of
+    that file's hash.
     """
     name = encodable(task_id or "")
     if not name:
-        first = files[0]
-        name = f"{first.path}@{first.sha256[:16]}"
+        first_file = files[0]
+        name = f"{first_file.path}@{first_file.sha256[:16]}"
     author = Author(family=encodable(family) if family else family)
     return Document(tuple(files), name, task or TaskDescription(), author)
 
 
 def _is_text(path: Path) -> bool:
-    """Whether a file holds UTF-8 text, by its beginning; a blank one doesn't.
+    """Whether a file holds UTF-8 text, going by its beginning. A blank file doesn't.
 
     A file that can't be read counts as text, so that reading it reports the problem.
     """
@@ -508,9 +513,9 @@ def _is_text(path: Path) -> bool:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    """List a folder's files that git tracks or would track, sorted; without git, all that aren't hidden.
+    """List the files in a folder that git tracks or would track, sorted.
 
-    Links, and files in linked folders, are left out.
+    Without git, they're all files that aren't hidden. Links, and files in linked folders, are left out.
     """
     try:
         paths = _list_with_git(folder)
@@ -534,7 +539,7 @@ def _list_with_git(folder: Path) -> set[Path]:
 
 
 def _list_visible(folder: Path) -> set[Path]:
-    """List the files in a folder that aren't hidden, or inside a hidden folder."""
+    """List the files in a folder that are neither hidden nor in a hidden folder."""
     paths: set[Path] = set()
     for base, folders, names in os.walk(folder):
         # Changed in place, because os.walk then enters only these.

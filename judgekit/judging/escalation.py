@@ -120,19 +120,19 @@ TABLE: list[Row] = [
 
 def decide(evidence_by_tier: Evidence, rules: EscalationRules) -> Step:
     """Find the tier to ask now, or the end, by the rows of `TABLE`."""
-    now = Situation(evidence_by_tier, rules)
+    situation = Situation(evidence_by_tier, rules)
     step: Step | None = None
     for row in TABLE:
         if rules.task not in row.tasks:
             continue
         if row.overrules:
-            if isinstance(step, End) and row.applies(now, step):
-                step = _named(row, row.come_to(now, step), overruled=step)
-        elif step is None and row.applies(now):
-            step = _named(row, row.come_to(now))
+            if isinstance(step, End) and row.applies(situation, step):
+                step = _named(row, row.come_to(situation, step), overruled=step)
+        elif step is None and row.applies(situation):
+            step = _named(row, row.come_to(situation))
     assert step is not None, "the last row that ends a judging applies whenever no other did"  # noqa: S101
     if isinstance(step, End):
-        return replace(step, consensus=_count_agreement(now, step))
+        return replace(step, consensus=_count_agreement(situation, step))
     return step
 
 

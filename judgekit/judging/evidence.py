@@ -100,9 +100,9 @@ def read_document(
     sees_all: bool = True,
     speakers: Speakers = NOBODY,
 ) -> TierEvidence:
-    """Read a tier's opinion of a document; None is a tier that failed.
+    """Read a tier's opinion about a document. The opinion is None if the tier failed.
 
-    `decides` says whether its models are decision models, which give probabilities without reasons.
+    `decides` says that the tier's models are decision models, which give probabilities without reasons.
     """
     if not opinion:
         return replace(FAILED, sees_all=sees_all)
@@ -125,9 +125,10 @@ def read_document(
 def read_candidate(
     mark: Mark | None, *, decides: bool = False, sees_all: bool = True
 ) -> TierEvidence:
-    """Read a tier's mark of a candidate: kept is accepted, dropped is rejected. None is a tier that failed.
+    """Read a tier's mark on a candidate: kept means accepted, dropped means rejected.
 
-    `decides` says whether it's a decision model's mark, which then has a leaning.
+    The mark is None if the tier failed. `decides` says that the mark is a decision model's. Then it has a
+    leaning.
     """
     if mark is None:
         return replace(FAILED, sees_all=sees_all)
@@ -150,9 +151,10 @@ def read_pair(
     cut: Collection[TierName] = (),
     favouring_families: Mapping[str, Collection[str]] = {},
 ) -> dict[TierName, TierEvidence]:
-    """Read all tiers' votes on a pair from the first winner's side.
+    """Read the votes of all tiers on a pair, from the side of the first winner.
 
-    `favouring_families` wrote one of the texts but not the other, so their models favour it.
+    `favouring_families` are, for each text, the families that wrote this text but not the other. Their
+    models favour it.
     """
     outcomes = jury.outcomes(votes)
     evidence = {}
@@ -178,9 +180,10 @@ def read_ranking(
     margins: Margins,
     favouring_families: Mapping[str, Collection[str]] = {},
 ) -> dict[TierName, TierEvidence]:
-    """Read the tiers' rankings of several subjects, each pooled with those before it.
+    """Read the tiers' rankings of several texts. Each tier's scores are pooled with those of earlier tiers.
 
-    A lead of the best is an acceptance; subjects within a tier's margin of it go up with it.
+    If the best text leads, that's an acceptance. Texts within a tier's margin of the best are passed on
+    with it.
     """
     evidence = {}
     for ranked in tiers:
@@ -188,8 +191,8 @@ def read_ranking(
             evidence[ranked.tier] = replace(FAILED, sees_all=not ranked.is_cut)
             continue
         order = contending(ranked.means, float("inf"))
-        near = contending(ranked.means, margins.get(ranked.tier, 0.0))
-        level = contending(ranked.means, 0.0)
+        contenders = contending(ranked.means, margins.get(ranked.tier, 0.0))
+        equally_good = contending(ranked.means, 0.0)
         models = frozenset(voter.model for voter in ranked.voters)
         families = frozenset(voter.family for voter in ranked.voters)
         is_measured = ranked.is_known and not ranked.is_cut
@@ -202,8 +205,8 @@ def read_ranking(
             families=families,
             standing=Standing(
                 order=tuple(order),
-                near=len(near),
-                level=len(level),
+                near=len(contenders),
+                level=len(equally_good),
                 leader=ranked.leader,
                 heard=models,
             ),
@@ -223,7 +226,8 @@ def margin(
 ) -> float:
     """Compute how many points scores are away from another outcome.
 
-    If `signed`, it's instead how far they are above the threshold of acceptance: negative if they're below.
+    With `signed`, compute how far they are above the threshold of acceptance instead: below it, the result
+    is negative.
     """
     rule: ScoreMode = getattr(rubric.modes, mode)
     lowest_score = min(scores[name] for name in rubric.dimensions)

@@ -90,17 +90,17 @@ class Fence:
         """
         written_attributes = ""
         for name, value in attributes.items():
-            line = " ".join(_break_marks(visible(value)).split())
-            written_attributes += f' {name}="{line.translate(_QUOTED)}"'
+            one_line = " ".join(_break_marks(visible(value)).split())
+            written_attributes += f' {name}="{one_line.translate(_QUOTED)}"'
         plain_text = _break_marks(plain(visible(text)))
-        parts = []
+        text_pieces = []
         start = 0
         # A skeleton has the same length as its text, so positions in one hold in the other.
         for match in _WORD_BEFORE_NONCE.finditer(skeleton(plain_text)):
-            parts.append(plain_text[start : match.end()])
+            text_pieces.append(plain_text[start : match.end()])
             start = match.end()
-        parts.append(plain_text[start:])
-        broken_up = " ".join(parts)
+        text_pieces.append(plain_text[start:])
+        broken_up = " ".join(text_pieces)
         return f"<{self.tag}{written_attributes}>\n{broken_up}\n</{self.tag}>"
 
 
@@ -115,9 +115,9 @@ def without_nonce(text: str) -> str:
 
 
 def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
-    """Draw shuffled labels by id, with an HMAC under a secret; none of them occurs in `shown`.
+    """Draw shuffled labels for ids, with an HMAC under a secret. No label occurs in `shown`.
 
-    The exception is a text with too many possible labels in it.
+    The exception is a text that has too many possible labels in it.
     """
     context = "\0".join((query, *sorted(ids))).encode("utf-8", "surrogatepass")
     key = hmac.digest(_secret(), context, "sha256")
@@ -129,14 +129,16 @@ def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
     for name in sorted(ids, key=digests.__getitem__):
         # Four of 26 letters collide once in 4,000 prompts of 15 candidates; then take the next
         # four.
-        free = (label for label in _fours(digests[name]) if label not in labels.values())
-        unseen = (label for label in islice(free, _TRIES) if label not in shown_in_capitals)
-        labels[name] = next(unseen, None) or next(free)
+        free_labels = (label for label in _fours(digests[name]) if label not in labels.values())
+        unseen_labels = (
+            label for label in islice(free_labels, _TRIES) if label not in shown_in_capitals
+        )
+        labels[name] = next(unseen_labels, None) or next(free_labels)
     return labels
 
 
 def _fours(drawn: bytes) -> Iterator[str]:
-    """Yield groups of four capital letters without end, always the same ones for the same bytes."""
+    """Yield groups of four capital letters without end. The same bytes always give the same groups."""
     while True:
         text = base64.b32encode(drawn).decode()
         letters = "".join(filter(str.isalpha, text))  # a label with digits might pass for a number
@@ -147,11 +149,14 @@ def _fours(drawn: bytes) -> Iterator[str]:
 
 @functools.cache
 def _secret() -> bytes:
-    """Load this installation's secret, made on first use; one for this process if it can't be stored."""
+    """Load this installation's secret. It's made on first use.
+
+    If it can't be stored, the secret is only for this process.
+    """
     path = Path(environment.LABEL_SECRET.path())
     with suppress(OSError):
         environment.private_folder(str(path.parent))
-        kept = outputs.write_once(str(path), secrets.token_bytes(_SECRET_BYTES))
-        if len(kept) == _SECRET_BYTES:
-            return kept
+        stored_secret = outputs.write_once(str(path), secrets.token_bytes(_SECRET_BYTES))
+        if len(stored_secret) == _SECRET_BYTES:
+            return stored_secret
     return secrets.token_bytes(_SECRET_BYTES)

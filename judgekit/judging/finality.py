@@ -51,18 +51,18 @@ class FinalityRules:
     """The model that answered under each name, by tier; empty if that doesn't matter."""
 
     def knows(self, tier: TierName, sources: Iterable[tuple[str, ScoreSource]]) -> bool:
-        """Whether the calibration covers a tier's opinions, by the way in which each model's were read.
+        """Whether the calibration covers a tier's opinions, going by how each model's were read.
 
-        A calibration that doesn't say how opinions were read covers all.
+        A calibration that doesn't say how opinions were read covers all opinions.
         """
         if not self.read:
             return True
         return all((tier, model, source) in self.read for model, source in sources)
 
     def find_other_model(self, tier: TierName, answers: Iterable[tuple[str, str]]) -> str:
-        """Report that another model answered than the one the rules were learned from; "" if none did.
+        """Report that another model answered than the one that the rules were learned from.
 
-        `answers` pairs the name asked with the name that answered.
+        "" if none did. Each of `answers` is the name that was asked, and the name that answered.
         """
         for asked_name, answering_name in answers:
             earlier_names = set()
@@ -83,7 +83,7 @@ class FinalityRules:
         return any(rule.tier == tier and rule.leaning is not None for rule in self.rules)
 
     def decided(self, tier: TierName, leanings: Mapping[TierName, float]) -> Outcome | None:
-        """Return the outcome that a tier leans to far enough to decide it, if any."""
+        """Return the outcome that a tier leans to far enough to decide; None if there's none."""
         if tier not in leanings:
             return None
         for rule in self.rules:
@@ -102,7 +102,7 @@ class FinalityRules:
     def stands(
         self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]
     ) -> TierName | None:
-        """Return the tier asked before `tier` if its win stands against the tie of `tier`; else None."""
+        """Return the tier before `tier`, if its win stands against the tie of `tier`; else None."""
         winner = _tier_before(tier, seen)
         if winner is None or seen[winner] != "accept":
             return None
@@ -113,9 +113,10 @@ class FinalityRules:
     def _allows(
         self, tier: TierName, seen: Seen, margin: float | None, *, stands: TierName | None
     ) -> bool:
-        """Whether a rule for such an opinion of `tier` accepts its margin.
+        """Whether a rule for opinions like that of `tier` accepts its margin.
 
-        The margin is the opinion's, or that of the win that `stands` against it. None means there isn't one.
+        `margin` is that of the opinion, or that of the win which `stands` against the opinion. Without a
+        margin (None), no rule accepts it.
         """
         if margin is None:
             return False
@@ -132,7 +133,7 @@ class FinalityRules:
 
 
 def _tier_before(tier: TierName, seen: Seen) -> TierName | None:
-    """Return the tier asked before another one; None if that was the first."""
+    """Return the tier that was asked before another tier; None if that one was the first."""
     tiers = list(seen)
     position = tiers.index(tier)
     if position == 0:

@@ -18,9 +18,12 @@ MAX_FINDINGS = 50  # in one reply
 
 
 def read_findings(part: str, replied: Sequence[Mapping[str, str]]) -> tuple[Finding, ...]:
-    """Read up to `MAX_FINDINGS` findings from a reply, leaving out empty ones.
+    """Read up to `MAX_FINDINGS` findings from a reply.
 
-    `part` is the only dimension asked about, which they all get; "" if the question covered all.
+    Findings without an issue or a suggestion are left out.
+
+    If only one dimension was asked about, `part` is its name, and all findings get it. Otherwise `part` is
+    "".
     """
     findings = []
     for replied_finding in replied:
@@ -34,36 +37,36 @@ def read_findings(part: str, replied: Sequence[Mapping[str, str]]) -> tuple[Find
 
 
 def place_findings(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Finding, ...]:
-    """Give each finding the dimension that it names, or else mentions more than any other.
+    """Give each finding a dimension of the rubric: the one it names, or else the one it mentions most.
 
-    If there is none, its dimension stays unchanged.
+    If there's no such dimension, the finding's own stays unchanged.
     """
     # If two names have the same stems, the first wins, so it's written last.
     names_by_stems = {_stems(name): name for name in reversed(rubric.dimensions)}
-    placed = []
+    placed_findings = []
     for finding in findings:
         name = names_by_stems.get(_stems(finding.dimension), finding.dimension)
         if name not in rubric.dimensions:
             name = _most_mentioned(finding, rubric) or name
-        placed.append(finding.model_copy(update={"dimension": name}))
-    return tuple(placed)
+        placed_findings.append(finding.model_copy(update={"dimension": name}))
+    return tuple(placed_findings)
 
 
 def _most_mentioned(finding: Finding, rubric: ScoreRubric) -> str | None:
-    """Find the dimension that a finding mentions more than any other, if there is one.
+    """Find the dimension that a finding mentions more than any other; None if there's no such dimension.
 
-    Its quote doesn't count.
+    Words in the finding's quote don't count.
     """
     counts = mentions(f"{finding.dimension}. {finding.issue}. {finding.suggestion}", rubric)
-    most = max(counts.values(), default=0)
-    best = [name for name, count in counts.items() if count == most]
-    if len(best) == 1:
-        return best[0]
+    most_mentions = max(counts.values(), default=0)
+    names_of_best = [name for name, count in counts.items() if count == most_mentions]
+    if len(names_of_best) == 1:
+        return names_of_best[0]
     return None
 
 
 def mentions(text: str, rubric: ScoreRubric) -> dict[str, int]:
-    """Count the different terms of each dimension in a text, for the dimensions it mentions."""
+    """Count how many different terms of each dimension a text has. Dimensions without any are left out."""
     stems = _stems(text)
     counts: dict[str, int] = {}
     for name, dimension in rubric.dimensions.items():

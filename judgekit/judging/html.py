@@ -14,9 +14,9 @@ _MOST_CHARS = 300  # in a cell or a line
 
 
 def record_html(text: str, findings: Iterable[tuple[str, str]] = ()) -> str:
-    """Render a text's lines, the first one bold, and below them issues with their quotes."""
-    headline, *lines = map(_escape, lines_of(text))
-    html = "<br>".join([f"<b>{headline}</b>", *lines])
+    """Render the lines of a text, the first line bold. Below them, render issues with their quotes."""
+    headline, *more_lines = map(_escape, lines_of(text))
+    html = "<br>".join([f"<b>{headline}</b>", *more_lines])
     items = []
     for issue, quote in findings:
         item = _escape(issue)
@@ -34,11 +34,11 @@ def table_html(rows: Iterable[Mapping[str, Any]]) -> str:
     if not rows:
         return ""
     head = "".join(f"<th>{_escape(name)}</th>" for name in rows[0])
-    lines = []
+    html_rows = []
     for row in rows:
         cells = "".join(f"<td>{_cell(value)}</td>" for value in row.values())
-        lines.append(f"<tr>{cells}</tr>")
-    return f"<table><tr>{head}</tr>{''.join(lines)}</table>"
+        html_rows.append(f"<tr>{cells}</tr>")
+    return f"<table><tr>{head}</tr>{''.join(html_rows)}</table>"
 
 
 def _cell(value: object) -> str:

@@ -36,7 +36,7 @@ def voter(model: str, family: str) -> str:
 
 
 def by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
-    """Group models' answers by family; a model of unknown family is a group of its own."""
+    """Group models' answers by family. A model of an unknown family is a group of its own."""
     values_by_voter: defaultdict[str, list[Value]] = defaultdict(list)
     for endpoint, value in voices:
         name = voter(endpoint.model, endpoint.family)
@@ -76,8 +76,9 @@ class Opinion:
 def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: Decide) -> Opinion:
     """Combine a jury's opinions into one, with one vote per family.
 
-    The outcome is the one that all families share. If they differ, `rule` settles it: by the mean scores, or
-    by a majority. The reasoning comes from the model with the nearest scores, the findings from all models.
+    If all families share an outcome, that's the outcome. If they differ, `rule` decides: by the mean
+    scores, or by a majority. The reasoning comes from the model whose scores are nearest to the result. The
+    findings come from all models.
     """
     if len(voices) == 1:
         _, only_opinion = voices[0]
@@ -101,9 +102,9 @@ def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: 
 def _pooled(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:
     """Combine opinions into one outcome, with their mean scores.
 
-    If the outcomes differ, the rule `mean` decides by the mean scores. The rule `majority` takes the most
-    frequent outcome, or `improve` if none has a majority; the scores are then the mean of the opinions with
-    that outcome, or of all if there are none.
+    If the outcomes differ, the rule `mean` decides by the mean scores. The rule `majority` takes the
+    outcome of more than half of the opinions, or `improve` if there's none. Then the scores are the mean of
+    those opinions that have the result's outcome, or of all opinions if none has it.
     """
     outcomes = [opinion.outcome for opinion in opinions]
     averaged_opinions = opinions
@@ -130,7 +131,10 @@ def mean_scores(opinions: Sequence[Opinion]) -> dict[str, float]:
 
 
 def nearest(opinions: Sequence[Opinion], to: Opinion) -> Opinion:
-    """Pick the opinion with the scores nearest to those of `to`, preferably one with the same outcome."""
+    """Pick the opinion whose scores are nearest to those of `to`.
+
+    An opinion with the same outcome as `to` comes before all others.
+    """
 
     def distance(opinion: Opinion) -> tuple[bool, float]:
         differences = [abs(opinion.scores[name] - to.scores[name]) for name in to.scores]
@@ -159,10 +163,11 @@ Marks: TypeAlias = dict[str, Mark | None]  # by candidate id; None if a round br
 
 
 def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) -> Marks:
-    """Combine a jury's marks into one for each candidate.
+    """Combine a jury's marks into one mark for each candidate.
 
-    `voices` are the marks of the models that answered, out of `asked` models. A candidate needs the marks of
-    more than half of those; otherwise its mark is None. A single model's marks count as they are.
+    `voices` are the marks of the models that answered, and `asked` is how many models were asked. If no
+    more than half of these marked a candidate, its mark is None. If only one model was asked, its marks
+    count as they are.
     """
     if asked == 1:
         if not voices:
@@ -186,7 +191,7 @@ def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) 
 def _jury_mark(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
     """Combine the marks of one candidate, with one vote per family.
 
-    The mark has a probability, the mean of the families' means, only if every model gave one.
+    If every model gave a probability, the mark has one too: the mean of the families' means.
     """
     chances_by_family = []
     for marks_of_family in by_family(marks):
@@ -278,9 +283,10 @@ class TierVote(NamedTuple):
 
 
 def vote(votes: Sequence[Vote | None]) -> Vote | None:
-    """Combine one model's votes on a pair shown in both orders.
+    """Combine one model's votes on a pair that was shown in both orders.
 
-    It's the first vote if they agree, and a tie if they differ; None if one failed, or there are none.
+    If both votes agree, the result is the first one. If they differ, it's a tie. None if a call failed, or
+    if there are no votes.
     """
     answers = [vote for vote in votes if vote is not None]
     has_failure = len(answers) < len(votes)
@@ -293,10 +299,10 @@ def vote(votes: Sequence[Vote | None]) -> Vote | None:
 
 
 def of_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
-    """Combine a model's calls into a vote; None unless more than half of its samples are complete.
+    """Combine a model's calls into a vote; None if no more than half of its samples are complete.
 
-    The answers are ordered by sample, then criterion, then order of the texts. Within a sample, the first
-    criterion that one text wins decides; if there's none, the sample is a tie.
+    The answers are sorted by sample, then by criterion, then by order of the texts. Within a sample, the
+    first criterion that has a winner decides. A sample without such a criterion is a tie.
     """
     votes = [vote(both_orders) for both_orders in _chunks(answers, len(ORDERS))]
     samples = _chunks(votes, criteria)
@@ -326,8 +332,9 @@ def _chunks(values: Sequence[Value], size: int) -> list[Sequence[Value]]:
 def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean") -> TierVote:
     """Combine the votes of a tier's models, with one voice per family.
 
-    By the rule `majority`, a text wins with more than half of the families; by `mean`, with the larger mean
-    share. Unless more than half of the models have a vote, the tier's vote is empty.
+    By the rule `majority`, a text wins if more than half of the families vote for it. By the rule `mean`,
+    the text with the larger mean share wins. If no more than half of the models have a vote, the tier's
+    vote is empty.
     """
     answered = [(endpoint, vote) for endpoint, vote in voices if vote is not None]
     if not has_quorum(len(answered), len(voices)):
@@ -369,9 +376,10 @@ def _lean_of_majority(words: Sequence[PairWord]) -> float:
 
 
 def _agreement(words: Sequence[PairWord], word: PairWord) -> Consensus | None:
-    """Say how many families agree with their tier's word; None if all families have the same one.
+    """Say how many families agree with their tier's word; None if all families have the same word.
 
-    "majority" is more than half of them, and "single" just one; any other number is "none".
+    "majority" is more than half of the families, and "single" is just one family. Any other number is
+    "none".
     """
     if len(set(words)) == 1:
         return None
@@ -394,8 +402,8 @@ def favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:
 def outcomes(votes: Mapping[TierName, TierVote]) -> dict[TierName, Outcome | None]:
     """Translate each tier's vote into an outcome, as seen from the side of the first winner.
 
-    A vote for that text is an acceptance, a vote for the other one a rejection, and a tie an `improve`. A
-    tier without a vote has None.
+    A vote for the first winner is an acceptance, a vote for the other text is a rejection, and a tie is an
+    `improve`. For a tier without a vote, the outcome is None.
     """
     outcome_of_word: dict[PairWord | None, Outcome | None] = {
         favourite(votes): "accept",

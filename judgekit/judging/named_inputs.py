@@ -47,7 +47,7 @@ class NamedInputs:
             raise InputError(f"{printable_name} is not UTF-8 (byte {error.start})") from None
 
     def _find(self, name: str) -> Path:
-        """Find a file, with links resolved; raises `InputError` unless it's in the base."""
+        """Find a file and resolve its links; raises `InputError` unless the file is in the base folder."""
         base = self.base.resolve()
         is_outside = False
         for start in dict.fromkeys((self.base, self.folder)):
@@ -67,7 +67,10 @@ class NamedInputs:
 
     @cached_property
     def _tracked(self) -> frozenset[Path] | None:
-        """The files in the base that git tracks; None outside a checkout. Raises `InputError`."""
+        """The files in the base folder that git tracks; None if the folder isn't in a checkout.
+
+        Raises `InputError`.
+        """
         base = self.base.resolve()
         if find_checkout(base) is None:
             return None
@@ -94,10 +97,10 @@ def find_checkout(path: Path) -> Path | None:
 
 
 def refuse_link_out(path: str) -> None:
-    """Raise `InputError` if a link takes a path out of its checkout, or to a file git doesn't track there.
+    """Raise `InputError` if a link leads out of its checkout, or to a file that git doesn't track there.
 
-    `CLAUDE.md -> AGENTS.md` is followed. So is a link that git doesn't track: only the user can have made
-    it.
+    A link such as `CLAUDE.md -> AGENTS.md` is followed. So is a link that git doesn't track, since only the
+    user can have made it.
     """
     if "\0" in path:  # no file has such a name; reading it reports that
         return
@@ -105,13 +108,13 @@ def refuse_link_out(path: str) -> None:
     checkout = find_checkout(name.parent)
     if checkout is None:
         return
-    end = Path(path).resolve()  # resolved as the system does, including `link/../file`
+    real_path = Path(path).resolve()  # resolved as the system does, including `link/../file`
     real_checkout = checkout.resolve()
-    inside = name.relative_to(checkout)
-    if end == real_checkout / inside:
+    path_in_checkout = name.relative_to(checkout)
+    if real_path == real_checkout / path_in_checkout:
         return
     link = escaped(path)
-    if not end.is_relative_to(real_checkout):
+    if not real_path.is_relative_to(real_checkout):
         raise InputError(
             f"{link}: a link that leads out of its checkout, {checkout}; name the file that it leads to"
         )
@@ -119,10 +122,14 @@ def refuse_link_out(path: str) -> None:
         tracked = tracked_files(real_checkout)
     except GitError as error:
         raise InputError(f"{link}: git does not say which files it tracks ({error})") from None
-    links = {real_checkout / step for step in (inside, *inside.parents)}
-    is_a_clones = not tracked.isdisjoint(links)
-    ends_at_tracked = end in tracked or any(file.is_relative_to(end) for file in tracked)
-    if is_a_clones and not ends_at_tracked:
+    links = {
+        real_checkout / link_path for link_path in (path_in_checkout, *path_in_checkout.parents)
+    }
+    came_with_clone = not tracked.isdisjoint(links)
+    ends_at_tracked = real_path in tracked or any(
+        file.is_relative_to(real_path) for file in tracked
+    )
+    if came_with_clone and not ends_at_tracked:
         raise InputError(
             f"{link}: a link to a file that git does not track; name the file that it leads to"
         )

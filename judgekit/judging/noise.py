@@ -43,7 +43,7 @@ class Noise(Strict):
 
 
 def mark_noise(judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdict:
-    """Add the noise to a verdict if its scores are within it; raises `ConfigError`."""
+    """Add the measured noise to a verdict, if its scores are within the noise; raises `ConfigError`."""
     folder = Path(environment.NOISE.path())
     if not (folder.is_dir() and verdict.scores and judge.models_by_tier):
         return verdict
@@ -82,9 +82,10 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
 
 
 def _file_name(judge: DocumentJudge) -> str:
-    """Name a judge's noise file; judges that may differ in noise get different names.
+    """Name the file for a judge's noise. Judges that may differ in noise get different names.
 
-    The name covers everything a calibration is bound to, and the settings that choose the tiers to ask.
+    The name covers everything that a calibration depends on, and the settings that choose which tiers are
+    asked.
     """
     settings = judge.settings
     rubric = judge.rubric

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 async def judge_first(
     tier: TierName, judge: DocumentJudge, state: JudgingState[Document]
 ) -> Verdict:
-    """Judge a prepared document by one tier alone, whose opinion a promise may make final.
+    """Judge a prepared document by one tier alone. A promise may make its opinion final.
 
-    The verdict's `because` is `PROMISED` if it may be final at all, and only then it has a margin.
+    If the opinion may be final at all, the verdict's `because` is `PROMISED`, and it has a margin.
     """
     judge_of_first = judge_of_tier(tier, judge).with_settings(is_promised=True)
     verdict = await judge_of_first.run(state)
@@ -31,9 +31,9 @@ async def judge_first(
 
 
 def judge_of_tier(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
-    """Build a judge with one tier's models, if it has any, and no others.
+    """Build a judge with only the models of one tier, if that tier has any.
 
-    It has no calibration, since those cover several tiers.
+    The judge has no calibration, since a calibration covers several tiers.
     """
     models_by_tier = {}
     if tier in judge.models_by_tier:
@@ -44,7 +44,7 @@ def judge_of_tier(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
 
 
 def join_verdicts(first: Verdict, strong: Verdict, promise: AgreementPromise) -> Verdict:
-    """Add a first opinion's rounds, time and cost to the strong judge's verdict, and the promise."""
+    """Add the promise to the strong judge's verdict, and the rounds, time and cost of the first opinion."""
     rounds = list(first.rounds)
     for row in strong.rounds:
         next_number = len(rounds) + 1

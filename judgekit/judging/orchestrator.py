@@ -91,7 +91,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     # --- The loop
 
     async def judge(self, subject: Subject) -> Record:
-        """Judge a subject and return its record; failures are in the record, never raised."""
+        """Judge a subject and return its record. A failure is part of the record, and never raised."""
         attributed = self.attributed(subject)
         judge = self
         if self.models_by_tier and attributed.author_families:
@@ -122,10 +122,11 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return judge.record(state, step)
 
     async def _ask_tier(self, tier: TierName, state: JudgingState[Subject]) -> Self:
-        """Ask a tier's models, and note in the state each opinion and the tier's.
+        """Ask a tier's models. Note the opinion of each model and that of the tier in the state.
 
         The models' opinions become `voices` only if the tier has an opinion. Returns the judge to go on
-        with: without its calibration if that covers other models than those that answered.
+        with. If other models answered than those that its calibration covers, that judge has no
+        calibration.
         """
         question = self.question(tier, state)
         calls = []
@@ -146,9 +147,9 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return judge
 
     def _without_other_models(self, tier: TierName, turns: Sequence[ModelTurn[Any]]) -> Self:
-        """Return the judge without its calibration if a different model answers under a name now.
+        """Return the judge without its calibration, if another model now answers under a model's name.
 
-        Otherwise, or without a calibration, it's this judge.
+        If that isn't so, or if there's no calibration, returns this judge.
         """
         finality = self.settings.finality
         if finality is None:
@@ -173,9 +174,9 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     def prompts(
         self, tier: TierName, subject: Subject, endpoint: Endpoint | None = None
     ) -> list[Messages]:
-        """Build the prompts for `endpoint`, or the first model of `tier`, as if it were asked first.
+        """Build the prompts for `endpoint`, or else for the tier's first model, as if nobody was asked yet.
 
-        There are none if a text is refused for its secrets.
+        There are no prompts if the text is refused because of its secrets.
         """
         redacted, secrets = self.redacted(subject)
         if self.settings.refusal(secrets):
@@ -185,9 +186,9 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return question.prompts(asked_endpoint, Fence())
 
     def prompts_by_model(self, subject: Subject) -> list[tuple[TierName, str, list[Messages]]]:
-        """List each tier's models by name, with their prompts; without models, one row per tier.
+        """List each tier's models by name, with their prompts; without models, one row for each tier.
 
-        The judge must be that of the subject (`for_subject`).
+        The judge must have been made for this subject (`for_subject`).
         """
         if not self.models_by_tier:
             return [(tier, "no model is set up", self.prompts(tier, subject)) for tier in TIERS]
@@ -224,7 +225,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return kind(self.gateway, self.settings, self.cache)
 
     def for_subject(self, subject: Subject) -> Self:
-        """Drop models of the families that wrote a subject, if others are available."""
+        """Drop the models of those families that wrote the subject, if other models are available."""
         attributed = self.attributed(subject)
         settings = panel.without_authors(
             self.settings, attributed.author_families, attributed.families_of_some_texts

@@ -17,7 +17,7 @@ _OF_MODELS: Final = frozenset({"reasoning", "findings", "review", "rounds", "deg
 
 
 def redact_document(document: Document) -> tuple[Document, int]:
-    """Replace the secrets in a document's files and its task; returns their number too."""
+    """Replace the secrets in a document's files and in its task. Also returns the number of secrets."""
     files = []
     secrets = 0
     for file in document.files:
@@ -34,9 +34,10 @@ def redact_document(document: Document) -> tuple[Document, int]:
 
 
 def redact_file(file: File) -> tuple[File, int]:
-    """Remove a file's secrets; returns their number too.
+    """Replace a file's secrets. Also returns the number of secrets.
 
-    Its `total` changes by as many characters as its text, so that a cut file is still recognised as cut.
+    The file's `total` changes by as many characters as its text, so that a cut file is still recognised as
+    cut.
     """
     text = file.text
     if len(text) != file.total:  # it was cut when read
@@ -53,9 +54,9 @@ def redact_file(file: File) -> tuple[File, int]:
 
 
 def _without_last_word(text: str) -> str:
-    """Drop the last word of a cut text, since it may be half of a secret, which isn't recognised.
+    """Drop the last word of a text that was cut. It may be half of a secret, which wouldn't be recognised.
 
-    If the text's last `MARGIN` characters hold no blank, all of those are dropped.
+    If the last `MARGIN` characters have no blank, all of these characters are dropped.
     """
     start = max(len(text) - MARGIN, 0)
     last_blank = max(text.rfind(blank, start) for blank in " \n\t")
@@ -65,7 +66,7 @@ def _without_last_word(text: str) -> str:
 
 
 def redact_replies(record: Record) -> Record:
-    """Remove the secrets from a record's replies: a model may have pieced one together."""
+    """Remove the secrets from the replies in a record: a model may have pieced a secret together."""
     replies = record.model_dump(by_alias=True, include=set(_OF_MODELS))
     clean_replies = without_secrets(replies)
     if clean_replies is replies:  # there was no secret

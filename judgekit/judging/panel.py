@@ -34,12 +34,15 @@ _WROTE = re.compile(
 
 
 def families_of_writers(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ...]:
-    """List the families of agents among `people` (`Name <address>`) and of the writers in `trailers`."""
+    """List the families of the agents that wrote a change.
+
+    Agents are looked for in `people` (`Name <address>`), and among the writers that `trailers` name.
+    """
     writers = list(people)
-    for line in trailers:
-        key = _WROTE.match(line)
+    for trailer in trailers:
+        key = _WROTE.match(trailer)
         if key:
-            writers.append(line[key.end() :])
+            writers.append(trailer[key.end() :])
     families: dict[str, None] = {}  # each once, in order
     for writer in writers:
         family = _family_of_agent(writer.strip().casefold())
@@ -49,7 +52,7 @@ def families_of_writers(people: Iterable[str], trailers: Iterable[str] = ()) -> 
 
 
 def _family_of_agent(writer: str) -> str | None:
-    """Return the family of an agent's models, by its lower-case `name <address>`; None for a person."""
+    """Return the model family of an agent, by its `name <address>` in lower case; None for a person."""
     for family, patterns in _AGENTS.items():
         is_agent = any(re.match(pattern, writer) for pattern in patterns)
         if is_agent and family == UNKNOWN_FAMILY:
@@ -66,10 +69,10 @@ def replace_families(
 ) -> dict[TierName, tuple[Endpoint, ...]]:
     """Choose each tier's models to judge a text, at most as many as before.
 
-    Takes the first of these that exist: the tier's models that aren't of the author's families; the nearest
-    tier's models of other known families; models of `others`; the nearest tier's models, even of unknown
-    families; the original models. In a `mixed` panel, `others` come second, and first among them a family
-    that the panel lacks.
+    The first of these that exist are chosen. First, the tier's own models that aren't of the author's
+    families. Then the nearest tier's models of other known families. Then models of `others`. Then the
+    nearest tier's models, even of unknown families. Last, the original models. In a `mixed` panel, `others`
+    come second, and a family that the panel lacks comes first among them.
     """
     unfit = {*author_families, UNKNOWN_FAMILY}
     of_other_families = _without(panel, set(author_families) - {UNKNOWN_FAMILY})
@@ -93,7 +96,7 @@ def replace_families(
 
 
 def with_families(models_by_tier: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Fill in the families of models behind a proxy, which only the proxy knows."""
+    """Fill in the families of models behind a proxy. Only the proxy knows these families."""
     panel = {}
     for tier, models in models_by_tier.items():
         panel[tier] = tuple(with_family(model) for model in models)
@@ -103,9 +106,9 @@ def with_families(models_by_tier: Tiers) -> dict[TierName, tuple[Endpoint, ...]]
 def without_authors(
     settings: JudgeSettings, author_families: Sequence[str], families_of_some_texts: Sequence[str]
 ) -> JudgeSettings:
-    """Drop models of a subject's `author_families` from the settings, if others are available.
+    """Drop the models of a subject's `author_families` from the settings, if others are available.
 
-    `families_of_some_texts` wrote some of several texts, and would favour those.
+    `families_of_some_texts` wrote only some of several texts, and would favour those.
     """
     if not author_families:
         return settings
@@ -118,8 +121,8 @@ def without_authors(
         families_gone = _families(panel_before).keys() - _families(panel).keys()
         authors = dict.fromkeys([*author_families, *families_of_some_texts])
         authors_gone = ", ".join(family for family in authors if family in families_gone)
-        why = f"{authors_gone} wrote this text, so other models judge it"
-        misfit = f"calibration {finality.id} not used: {why}"
+        reason = f"{authors_gone} wrote this text, so other models judge it"
+        misfit = f"calibration {finality.id} not used: {reason}"
         # A calibration only holds for the models it was learned from.
         finality = None
         warning = "; ".join(filter(None, (misfit, warning)))
@@ -135,7 +138,7 @@ def without_authors(
 def _replaced(
     settings: JudgeSettings, models_by_tier: Tiers, families: Sequence[str]
 ) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Replace each tier's models of some families, if others can take their places."""
+    """Replace each tier's models that are of these families, if others can take their places."""
     # No other provider gets a text because of a family that only a project names.
     may_go_elsewhere = set(families) - settings.project_named_families
     others = settings.others
@@ -154,9 +157,9 @@ def _providers(models_by_tier: Tiers) -> frozenset[str]:
 
 
 def _of_others(tier: TierName, others: Others, unfit: Collection[str]) -> tuple[Endpoint, ...]:
-    """Return the models nearest to a tier from the first other panel that has some of fit families.
+    """Return the models nearest to a tier, from the first of the other panels that has fit families.
 
-    Without such a panel, there are none.
+    Empty if there's no such panel.
     """
     for panel in others():
         models = nearest(tier, _without(panel, unfit))
@@ -172,9 +175,10 @@ def _families(panel: Tiers) -> dict[str, None]:
 def model_of_each_family(
     panel: Tiers, others: Others = tuple, author_families: Collection[str] = ()
 ) -> tuple[Endpoint, ...]:
-    """Pick one model of each known family that isn't the author's, and no more than there are tiers.
+    """Pick one model of each known family that isn't the author's, at most as many as there are tiers.
 
-    The panel's models come first, those of the deep tier before the other tiers', and then those of `others`.
+    The panel's own models come first, and those of `others` last. Among a panel's models, those of the deep
+    tier come first.
     """
     order: tuple[TierName, ...] = ("deep", "tiebreaker", "quick")
     unfit = {*author_families, UNKNOWN_FAMILY}
@@ -206,7 +210,10 @@ def requested_panel(
     environ: Variables | None = None,
     model: str | None = None,
 ) -> PanelRequest:
-    """Build the panel request: a call's `model` comes before variables, and these before files."""
+    """Build the request for a panel.
+
+    The `model` of a call comes before variables, and variables come before files.
+    """
     if environ is None:
         environ = environment.environ()
     only_model = model or environ.get(ONLY_MODEL, "").strip()
@@ -234,7 +241,7 @@ def requested_panel(
 def resolve_panel(
     config: Config, project: Path | None = None, environ: Variables | None = None
 ) -> tuple[dict[TierName, tuple[Endpoint, ...]], str]:
-    """Find each tier's models; returns a line on them too, or on why there are none."""
+    """Find each tier's models. Also returns a line about them, or about why there are none."""
     if environ is None:
         environ = environment.environ()
     panel = resolve(requested_panel(config, project, environ), environ)
@@ -242,7 +249,10 @@ def resolve_panel(
 
 
 def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str, Tiers]]:
-    """Yield the judging models by author family: "" if unknown, then each family on the panel."""
+    """Yield the models that judge, by the family of the author.
+
+    The first are those for an unknown family (""). Each family on the panel follows.
+    """
     resolved = resolve(requested_panel(config, project), environment.environ())
     yield "", resolved.endpoints
     panel = with_families(resolved.endpoints)
@@ -255,7 +265,7 @@ def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str
 def project_named_families(
     config: Config, project: Path | None = None, model: str | None = None
 ) -> frozenset[str]:
-    """List the families that only a project names: they don't let texts go to other providers."""
+    """List the families that only a project names. They don't let texts go to other providers."""
     environ = environment.environ()
     is_asked = model is not None
     if any(environ.get(name, "").strip() for name in (_ADDRESS, *_VARIABLES)):

@@ -54,13 +54,14 @@ _AROUND = " \t\r\n*_`\"'.:"  # characters a token may have around its word
 
 
 def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
-    """Compute the probabilities of `tokens` relative to each other; they add up to 1.
+    """Compute the probabilities of `tokens` relative to each other: they add up to 1.
 
-    Raises `GatewayError` if a reply has no probabilities, or gives these less than `LEAST_MASS` in total.
+    Raises `GatewayError` if a reply has no probabilities, or if these tokens have less than `LEAST_MASS` in
+    total.
     """
     if not reply.logprobs:
-        why = f"{reply.model} gave no token probabilities"
-        raise GatewayError(FailureKind.INVALID_REPLY, why, usage=Usage())
+        problem = f"{reply.model} gave no token probabilities"
+        raise GatewayError(FailureKind.INVALID_REPLY, problem, usage=Usage())
     mass = dict.fromkeys(tokens, 0.0)
     logprobs_of_first_token = reply.logprobs[0]
     for text, logprob in logprobs_of_first_token.items():
@@ -70,18 +71,19 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
             mass[token] += math.exp(logprob)
     total = sum(mass.values())
     if total < LEAST_MASS:
-        why = f"{reply.model} answered {reply.text[:20]!r}"
-        why += f": {total:.0%} of the probability is on {', '.join(tokens)}"
-        raise GatewayError(FailureKind.INVALID_REPLY, why, usage=Usage())
+        problem = f"{reply.model} answered {reply.text[:20]!r}"
+        problem += f": {total:.0%} of the probability is on {', '.join(tokens)}"
+        raise GatewayError(FailureKind.INVALID_REPLY, problem, usage=Usage())
     return {token: value / total for token, value in mass.items()}
 
 
 def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:
-    """Discount the probability of yes by the part that isn't earned; the result is never higher.
+    """Discount the probability of yes by the part that isn't earned. The result is never higher than `yes`.
 
-    `idle` is the probability of yes for an unrelated request or memory. If its odds are nearly as high,
-    something else causes the yes; at `least` times its odds, yes and no are even. Measuring a prompt's own
-    bias with an empty input is from "Calibrate Before Use" (Zhao et al. 2021, arXiv:2102.09690).
+    `idle` is the probability of yes for an unrelated request or memory. If its odds are nearly as high as
+    those of `yes`, something else causes the yes. If the odds of `yes` are `least` times those of `idle`,
+    the result is one half. Measuring a prompt's own bias with an empty input is from "Calibrate Before Use"
+    (Zhao et al. 2021, arXiv:2102.09690).
     """
     gain = _odds(yes) / _odds(idle)
     return min(yes, gain / (gain + least))
@@ -94,9 +96,9 @@ def _odds(probability: float) -> float:
 
 
 def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
-    """Return the probabilities of yes at which a local model is undecided, by rubric and mode.
+    """Return the probabilities of yes at which a local model is undecided, by rubric and by mode.
 
-    They were measured for the models that judgekit fetches itself; other models have none.
+    They were measured for the models that judgekit itself fetches. Other models have none.
     """
     is_local = endpoint.model.startswith("local/")
     if kind_of(endpoint) is not READS_TOKENS or not is_local:
@@ -116,10 +118,10 @@ def centred(yes: float, threshold: float) -> float:
 def earned_scores(
     scores: Mapping[str, float], idle: float, bar: float, span: float
 ) -> dict[str, float]:
-    """Return the scores, lowered below `bar` if the text didn't earn them.
+    """Return the scores. If the text didn't earn them, lower them below `bar`.
 
-    It earned them if their mean exceeds `idle`, the score of an unrelated subject, by enough of the scale.
-    `span` is the length of the scale.
+    The text earned them if their mean is far enough above `idle`, the score of an unrelated subject. `span`
+    is the length of the scale.
     """
     least_lead = LEAST_LEAD * span
     lead = fmean(scores.values()) - idle
@@ -156,10 +158,10 @@ class PointwiseQuestions(NamedTuple):
 async def ask_pointwise(
     session: Session, endpoint: Endpoint, points: PointwiseQuestions, timeout: float
 ) -> Answer[dict[str, dict[str, float]]]:
-    """Ask each question in turn, for the probability of each token.
+    """Ask one question after another, for the probability of each token.
 
-    After the first failure no other question is asked, and the answer has no value. A session never asks the
-    same question twice. All questions together may take `timeout` seconds times their number.
+    After the first failure, no other question is asked, and the answer has no value. A session never asks
+    the same question twice. All questions together may take `timeout` seconds times their number.
     """
     started = time.monotonic()
     usage = Usage()
@@ -202,7 +204,7 @@ async def _ask_one(
     messages: Messages,
     timeout: float,
 ) -> Reply:
-    """Ask one question; the reply is free if this session asked the same before."""
+    """Ask one question. If this session has asked it before, the reply is free."""
     key = (endpoint.model, messages, ())
     if key in session.remembered:
         return replace(session.remembered[key], usage=KEPT)
@@ -243,17 +245,18 @@ class TokenReader:
         words = []
         questionnaires = [questionnaire]
         questionnaires += [control.questionnaire for control in questionnaire.controls]
-        for each_questionnaire in questionnaires:
-            questions = _pointwise_questions(each_questionnaire, fence)
+        for asked_questionnaire in questionnaires:
+            questions = _pointwise_questions(asked_questionnaire, fence)
             words.append([questions.prompts(), questions.tokens])
         return words
 
     async def ask(
         self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
     ) -> Answer[Answers]:
-        """Ask the questions and then their controls; returns the points that the subject earns.
+        """Ask the questions and then their controls. Returns the points that the subject earns.
 
-        A control is asked only while the points are high enough to matter. Without a value if a call failed.
+        A control is asked only as long as the points are high enough to matter. The answer has no value if
+        a call failed.
         """
         del sample  # probabilities don't vary between samples
         started = time.monotonic()

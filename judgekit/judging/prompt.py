@@ -33,9 +33,10 @@ _WORDS: dict[str, str] = environment.table(__file__, "prompt.toml")
 def document_context(
     fence: Fence, files: Sequence[VisibleFile], task: TaskDescription, given: Given
 ) -> str:
-    """Fence the document, after its task and sources; the rubric's `given` holds the headings.
+    """Fence the document, after its task and its sources, under the headings in the rubric's `given`.
 
-    For a rubric with sources, these are all files but the first; for others all files are the document.
+    If a rubric has sources, the first file is the document, and the other files are the sources. Otherwise
+    all files are the document.
     """
     blocks = []
     for role in TASK_ROLES:
@@ -55,7 +56,7 @@ def document_context(
 
 
 def _fenced(fence: Fence, files: Sequence[VisibleFile], **attributes: str) -> Iterator[str]:
-    """Yield each fenced file, after a sentence saying at which point it's cut, if it is."""
+    """Yield each file, fenced. If a file is cut, a sentence before it gives the position of the cut."""
     for file in files:
         if len(file.text) < file.total:
             yield f"The next text is cut after {len(file.text)} of its {file.total} characters."
@@ -147,21 +148,23 @@ def candidates_context(fence: Fence, query: Query, listing: str) -> str:
 def listed_candidates(
     query: Query, candidates: Sequence[PromptCandidate]
 ) -> tuple[str, dict[str, str]]:
-    """List the candidates in one text, each after its label; returns the labels by id too."""
-    texts = {}
+    """List the candidates in one text, each after its label. Also returns the labels by id."""
+    candidate_texts = {}
     for candidate in candidates:
         first_line, *more_lines = visible(plain(candidate_text(candidate))).split("\n")
         # Later lines are indented, so that none can pass for the next candidate.
         indented = [f"  {line}".rstrip() for line in more_lines]
-        texts[candidate.id] = "\n".join([first_line, *indented])
-    shown = "\n".join([query.text, *query.turns, *texts.values()])
-    labels_by_id = labels(query.text, list(texts), shown)
-    listing = "\n\n".join(f"[{label}] {texts[name]}" for name, label in labels_by_id.items())
+        candidate_texts[candidate.id] = "\n".join([first_line, *indented])
+    shown_text = "\n".join([query.text, *query.turns, *candidate_texts.values()])
+    labels_by_id = labels(query.text, list(candidate_texts), shown_text)
+    listing = "\n\n".join(
+        f"[{label}] {candidate_texts[name]}" for name, label in labels_by_id.items()
+    )
     return listing, labels_by_id
 
 
 def pair_context(fence: Fence, question: str, texts: Sequence[VisibleFile]) -> str:
-    """Write the fenced prompt, if there is one, and the texts that answer it; their paths are labels."""
+    """Write the fenced prompt, if there is one, and the texts that answer it. Their paths are labels."""
     blocks = []
     if question.strip():
         blocks = ["The prompt that both texts answer:", fence.around(question)]
@@ -278,7 +281,10 @@ def candidate_text(candidate: PromptCandidate) -> str:
 def messages(
     system: str, rules: Sequence[str], fence: Fence, blocks: Sequence[str]
 ) -> tuple[Message, ...]:
-    """Put trusted text into the system message, its nonce last for caches, and the rest into the user's."""
+    """Put trusted text into the system message, and all other text into the user's message.
+
+    The nonce comes last in the system message, so that servers can cache what's before it.
+    """
     trusted = "\n\n".join([system, *rules]) + "\n\n"
     system_message = Message("system", f"{trusted}{fence.guard}", len(trusted))
     return system_message, Message("user", "\n\n".join(blocks))

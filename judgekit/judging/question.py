@@ -50,7 +50,7 @@ class ModelTurn(Generic[Opinion]):
     def answering_names(self) -> set[str]:
         """Return the names of the models that answered.
 
-        The name in a reply may differ from the one that was asked, since that may be an alias.
+        The name in a reply may differ from the name that was asked, because that name may be an alias.
         """
         names = set()
         for answer in (*self.calls, self.answer):
@@ -121,9 +121,9 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         return {name: self.rubric.about(name) for name in self.rubric.questions}
 
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
-        """List the numbers of the samples to ask for, then of those to add if they aren't enough.
+        """List the samples to ask for by number, and then the samples to add if those aren't enough.
 
-        They count from 1; a single 0 means that the model is asked once.
+        Samples count from 1. A single 0 means that the model is asked once.
         """
         # Probabilities don't vary between samples.
         if not kind_of(endpoint).gives_reasons or self.settings.samples == 1:
@@ -227,18 +227,21 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
         kind = kind_of(endpoint)
         calls: Calls[Value] = []
         for questionnaire in self.questionnaires(endpoint):
-            bound = questionnaire
+            questionnaire_to_ask = questionnaire
             if kind.is_bound_by_words:
                 words = self.words_sha256(kind)[:_WORDS_DIGITS]
                 key = questionnaire.call_key.within(f"words-{words}")
-                bound = replace(questionnaire, call_key=key)
-            calls.append(partial(self._ask, endpoint, session, bound, sample))
+                questionnaire_to_ask = replace(questionnaire, call_key=key)
+            calls.append(partial(self._ask, endpoint, session, questionnaire_to_ask, sample))
         return calls
 
     async def _ask(
         self, endpoint: Endpoint, session: Session, questionnaire: Questionnaire, sample: int
     ) -> Answer[Value]:
-        """Ask one endpoint, and read its answers; the value is None if it failed or an answer is missing."""
+        """Ask one endpoint, and read its answers.
+
+        The value is None if the call failed, or if an answer is missing.
+        """
         asker = ASKERS[kind_of(endpoint)]
         answer = await asker.ask(session, endpoint, questionnaire, sample)
         value = None
@@ -255,7 +258,7 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
 def hash_words(
     question: type[AskedQuestion[Any, Any, Any, Any]], settings: JudgeSettings, kind: ModelKind
 ) -> str:
-    """Hash a kind of model's prompts about a fixed subject, with the thresholds for its answers."""
+    """Hash what a kind of model is told about a fixed subject, with the thresholds for its answers."""
     key = (question, settings.loaded.sha256, settings.mode, kind)
     if key not in _hashes:
         _hashes[key] = _hash_words(question, settings, kind)

@@ -94,7 +94,8 @@ class Questionnaire:
     def guarded_system(self, fence: Fence) -> str:
         """Write the text before the subject: the system prompt, the examples, and the fence's guard.
 
-        The guard names the fence's random nonce. It comes last, so that a server can cache all before it.
+        The guard names the fence's random nonce. It comes last, so that a server can cache everything
+        before it.
         """
         if not self.examples:
             return f"{self.system} {fence.guard}"
@@ -150,9 +151,10 @@ class Answers:
 def mean_points(
     probabilities: Mapping[str, float], points_of_words: Mapping[str, int] = {}
 ) -> float:
-    """Average the points of possible answers, weighted by their probabilities.
+    """Average the points of the possible answers, weighted by their probabilities.
 
-    `points_of_words` gives the points of answers such as yes and no; any other answer is a number itself.
+    `points_of_words` gives the points of answers such as yes and no. Any other answer is itself a number of
+    points.
     """
     weighted_points = []
     for answer, probability in probabilities.items():

@@ -92,7 +92,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
     async def _ask_about(
         self, endpoint: Endpoint, session: Session, letter: str
     ) -> Answer[Opinion]:
-        """Ask about one subject in a session of its own, and add the cost to `session`."""
+        """Ask about one subject, in a session of its own. The cost is added to `session`."""
         spent_before = session.spent_usd
         # A model mustn't remember other subjects.
         own_session = replace(session, fence=Fence(), remembered={})
@@ -103,7 +103,7 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
         return turn.answer
 
     def opinion(self, samples: Sequence[Sequence[Opinion | None]]) -> dict[str, Opinion]:
-        """Map the letter of each text to a model's opinion of it; texts without one are left out."""
+        """Map the letter of each text to a model's opinion of it. Texts without an opinion are left out."""
         opinions = {}
         (only_sample,) = samples  # as `sample_plans` plans it
         for letter, opinion in zip(self.letters, only_sample, strict=True):
@@ -137,9 +137,9 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
     ) -> list[CompareRound]:
         """Build a round for each subject and model, subject by subject."""
         rounds: list[CompareRound] = []
-        for place, letter in enumerate(self.letters):
+        for position, letter in enumerate(self.letters):
             for turn in turns:
-                answer = turn.calls[place]
+                answer = turn.calls[position]
                 row = CompareRound(
                     round=first + len(rounds),
                     tier=self.tier,
@@ -165,7 +165,10 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
             state.refused = document.lacks(self.rubric) or ""
 
     def question(self, tier: TierName, state: JudgingState[ComparisonInput]) -> RankingQuestion:
-        """Build the question for a tier: about all subjects at first, then about those still in question."""
+        """Build the question for a tier.
+
+        The first tier is asked about all subjects, later tiers about those that are still in question.
+        """
         letters = state.subject.distinct
         if state.opinions:
             step = self.step(state)
@@ -181,7 +184,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         )
 
     def evidence(self, state: JudgingState[ComparisonInput]) -> Evidence:
-        """Read how the subjects rank; a family that wrote all of them has no favourite."""
+        """Read how the subjects rank. A family that wrote all subjects favours none of them."""
         subject = state.subject
         favouring_families = {}
         for letter in subject.letters:
@@ -191,7 +194,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         return read_ranking(tiers, usual_margins(self.rubric), favouring_families)
 
     def rules(self, state: JudgingState[ComparisonInput]) -> EscalationRules:
-        """Return the rules for rankings, with the subjects, their copies and the best one's authors."""
+        """Return the rules for rankings, with the subjects, their copies, and the best subject's authors."""
         subject = state.subject
         authors: dict[Outcome, Sequence[str]] = {}
         best = _find_best(state)
@@ -255,9 +258,10 @@ def _find_best(state: JudgingState[ComparisonInput]) -> str | None:
 
 
 def _last_scores(subject: ComparisonInput, tiers: Iterable[RankedTier]) -> dict[str, SubjectScore]:
-    """Map each subject's letter to its last mean, and the tier that gave it; without a mean it's left out.
+    """Map each subject's letter to its last mean, and to the tier that gave this mean.
 
-    A copy has the scores of the subject that it copies, since models score each text once.
+    Subjects without a mean are left out. A copy has the scores of the subject that it copies, since models
+    score each text once.
     """
     score_of_original: dict[str, SubjectScore] = {}
     for ranked in tiers:

@@ -57,28 +57,28 @@ class ReplyFile:
     def is_quick(self) -> bool:
         """Whether a statement takes only SQLite's own time, well below a millisecond.
 
-        That's true once old replies are removed, which reads the whole file, and until a statement has to
-        wait.
+        The first statements don't, because removing old replies reads the whole file. Later statements do,
+        until one of them has to wait.
         """
         return self._is_trimmed and not self._has_waited
 
     def read_reply(self, key: str) -> KeptText | None:
-        """Read the text under a key; None if there is none, and on failure."""
+        """Read the text under a key; None if there's no text, or if reading fails."""
         if not self._path.is_file():
             return None
         row = self._run("SELECT reply, ? - at FROM reply WHERE key = ?", time.time(), key)
         return None if row is None else KeptText(text=row[0], age=row[1])
 
     def write_reply(self, key: str, text: str) -> None:
-        """Store a text under a key. The first call also removes old ones; failures are ignored."""
-        now = time.time()
-        self._run("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", key, now, text)
+        """Store a text under a key. The first call also removes old texts. Failures are ignored."""
+        now_s = time.time()
+        self._run("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", key, now_s, text)
         if not self._is_trimmed:
-            self._run("DELETE FROM reply WHERE abs(at - ?) >= ?", now, MAX_SECONDS)
+            self._run("DELETE FROM reply WHERE abs(at - ?) >= ?", now_s, MAX_SECONDS)
             self._is_trimmed = True
 
     def state(self) -> CacheState:
-        """Describe the stored replies; an empty state if there's no file, or a damaged one."""
+        """Describe the stored replies. If there's no file, or if it's damaged, the state is empty."""
         row = None
         if self._path.is_file():
             row = self._run("SELECT COUNT(*), MIN(at), MAX(at) FROM reply")
@@ -104,10 +104,10 @@ class ReplyFile:
         return [Path(f"{self._path}{end}") for end in _FILE_ENDS]
 
     def _run(self, statement: str, *values: str | float) -> tuple[Any, ...] | None:
-        """Execute a statement; returns its first row, or None without one and on failure.
+        """Execute a statement, and return its first row; None if there's no row, or on failure.
 
-        A failure is ignored after an attempt to fix it: in a full file, old replies make room for new ones,
-        and a damaged file is removed.
+        A failure is ignored, after an attempt to fix its cause. If the file is full, old replies make room
+        for new ones. If the file is damaged, it's removed.
         """
         turn = _turn.get()
         started = time.monotonic()
@@ -167,7 +167,7 @@ class ReplyFile:
         return connection
 
     def _remove_damaged(self) -> None:
-        """Remove the file if it's still damaged: another process may have replaced it."""
+        """Remove the file if it's still damaged. Another process may have replaced it meanwhile."""
         if self._opened is not None:
             with suppress(sqlite3.Error):
                 self._opened.close()
@@ -184,7 +184,7 @@ class ReplyFile:
 
 
 def _close(connection: sqlite3.Connection, opened_by: int) -> None:
-    """Close a connection, unless it's a copy that a fork made of the parent's."""
+    """Close a connection, unless it belongs to the parent process, and a fork copied it."""
     if opened_by != os.getpid():
         _inherited.append(connection)
         return

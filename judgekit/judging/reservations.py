@@ -56,18 +56,18 @@ def has_kind(reservations: Iterable[Reservation], kind: ReservationKind) -> bool
 
 
 def with_reservation(verdict: Verdict, reservation: Reservation, *, first: bool = False) -> Verdict:
-    """Add a reservation to a verdict, after the existing ones or as the `first`."""
-    texts = [verdict.degraded, reservation.text]
+    """Add a reservation to a verdict, after the existing ones. With `first`, put it before them."""
+    reservation_texts = [verdict.degraded, reservation.text]
     if first:
-        texts.reverse()
-    degraded = _BETWEEN.join(filter(None, texts))
+        reservation_texts.reverse()
+    degraded = _BETWEEN.join(filter(None, reservation_texts))
     return verdict.model_copy(update={"degraded": degraded})
 
 
 def failures(rounds: Sequence[AnyRound]) -> list[Reservation]:
-    """List the tiers that failed, with reasons; tiers with the same reason share a line.
+    """List the tiers that failed, with the reasons. Tiers that failed for the same reason share a line.
 
-    If a model failed several times in one way within a tier, its first failure counts.
+    If a model failed several times in the same way within a tier, only its first failure counts.
     """
     # A dict of tiers, since it keeps each once, in order.
     tiers_by_reason: defaultdict[str, dict[str, None]] = defaultdict(dict)

@@ -49,7 +49,7 @@ _ELLIPSIS = re.compile(r"\u2026|\.\.\.")
 async def judge_at_depth(
     choose: Callable[[Document], Depth], judge: DocumentJudge, state: JudgingState[Document]
 ) -> Verdict:
-    """Judge a prepared text at the depth that `choose` returns for it; a refused one has no depth."""
+    """Judge a prepared text at the depth that `choose` returns for it. A text that's refused has no depth."""
     judge.note_refusal_and_cuts(state)
     if state.refused:
         return await judge.run(state)
@@ -66,9 +66,10 @@ async def judge_at_depth(
 def with_depth(
     judge: DocumentJudge, depth: Depth, subject: Document
 ) -> tuple[DocumentJudge, Depth]:
-    """Give the judge the models for a depth; returns the depth too.
+    """Give the judge the models for a depth. Also returns the depth that it really judges at.
 
-    If a panel lacks a second family, the judge stays as it is, with the depth `tiers`.
+    A review by peers needs models of two families. Without a second family, the judge stays as it is, and
+    the depth is `tiers`.
     """
     settings = judge.settings
     if depth.depth == "tiers" or not settings.models_by_tier:
@@ -94,7 +95,10 @@ def with_depth(
 
 
 def _panel_for(settings: JudgeSettings, subject: Document) -> tuple[Endpoint, ...]:
-    """Pick a model from each family that didn't write the subject; other providers' too in a mixed panel."""
+    """Pick a model from each family that didn't write the subject.
+
+    In a mixed panel, models of other providers may be picked, too.
+    """
     models_by_tier = panel.with_families(settings.models_by_tier)
     if settings.is_mixed:
         find_others = settings.others
@@ -123,8 +127,8 @@ class _RaisedFinding:
     def record(self) -> ReviewedFinding:
         """Build the record of a finding.
 
-        It's upheld if another family confirmed it, or two families raised it with the same quote, unless it
-        was dropped.
+        A finding is upheld if another family confirmed it, or if two families raised it with the same
+        quote. A finding that was dropped isn't upheld.
         """
         confirmed_by = []
         refuted_by = []
@@ -150,7 +154,7 @@ class _RaisedFinding:
 
 
 async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
-    """Reach a verdict after each finding was checked by the families that didn't raise it."""
+    """Reach a verdict after each finding was checked by those families that didn't raise it."""
     first_verdict = await judge.run(state)
     text = _plain("\n".join(file.text for file in state.subject.files))
     raised = _collect_findings(state, text)
@@ -177,9 +181,9 @@ async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]
 
 
 def _collect_findings(state: JudgingState[Document], text: str) -> list[_RaisedFinding]:
-    """Collect all families' findings, each once, and mark those that won't be reviewed as dropped.
+    """Collect the findings of all families, each finding once. Those that won't be reviewed are dropped.
 
-    These are the ones with a quote that isn't in `text`, and those beyond `MOST_REVIEWED`.
+    A finding is dropped if its quote isn't in `text`, or if there are `MOST_REVIEWED` findings before it.
     """
     findings_by_key: dict[tuple[str, ...], _RaisedFinding] = {}
     for _, endpoint, opinion in state.voices:
@@ -208,9 +212,9 @@ async def _check_findings(
     judge: DocumentJudge,
     state: JudgingState[Document],
 ) -> None:
-    """Ask each model about other families' findings, and note its checks in `raised`.
+    """Ask each model to check the findings of other families, and note its checks in `raised`.
 
-    The reviews' time and cost are added to the rounds in `state`.
+    The time and the cost of these reviews are added to the rounds in `state`.
     """
     turns = state.turns["deep"]
     calls = [partial(_ask_for_checks, judge, state, turn, raised) for turn in turns]
@@ -226,10 +230,10 @@ async def _check_findings(
 def _note_checks(
     raised: Sequence[_RaisedFinding], family: str, checks: Iterable[CheckReply], text: str
 ) -> None:
-    """Note one family's checks of others' findings in `raised`.
+    """Note how one family checked the findings of other families, in `raised`.
 
-    A check only counts with a quote from the text, and not if the family both confirms and refutes the
-    finding. Without a single check that counts, nothing is noted.
+    A check counts only if it has a quote from the text. It doesn't count if the family both confirms and
+    refutes the finding. If no check has such a quote, nothing is noted.
     """
     findings = _findings_for(family, raised)
     confirmations: dict[int, CheckReply] = {}  # the first one of each finding, by its number
@@ -259,15 +263,15 @@ def _findings_for(family: str, raised: Sequence[_RaisedFinding]) -> dict[int, _R
 def is_quoted(quote: str, text: str) -> bool:
     """Whether a quote is long enough, and each of its parts between ellipses occurs in the text.
 
-    The text must have been normalised by `_plain`; the quote is normalised here.
+    The text must already be normalised by `_plain`. The quote is normalised here.
     """
-    parts = [_plain(part) for part in _ELLIPSIS.split(quote, MOST_CUTS)]
-    length = sum(len(part) for part in parts)
-    return length >= LEAST_QUOTE and all(part in text for part in parts)
+    quote_parts = [_plain(part) for part in _ELLIPSIS.split(quote, MOST_CUTS)]
+    length = sum(len(part) for part in quote_parts)
+    return length >= LEAST_QUOTE and all(part in text for part in quote_parts)
 
 
 def _plain(text: str) -> str:
-    """Normalise a text, so that a quote with other capitals, blanks or lookalike letters is found in it."""
+    """Normalise a text, so that quotes with other capitals, blanks or lookalike letters are found in it."""
     letters = text
     if not text.isascii():
         letters = folded(text).replace("\0", "")
@@ -281,9 +285,10 @@ async def _ask_for_checks(
     turn: ModelTurn[Any],
     raised: Sequence[_RaisedFinding],
 ) -> Answer[ReviewReply]:
-    """Have a model that gave an opinion check other families' findings.
+    """Have a model check the findings of other families.
 
-    The answer has neither a value nor a failure if there's nothing to check, or the model gave no opinion.
+    If there's nothing to check, or if the model gave no opinion before, the answer has neither a value nor
+    a failure.
     """
     endpoint = turn.endpoint
     document = state.subject
@@ -312,7 +317,7 @@ async def _ask_for_checks(
 
 
 def _add_cost(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[Any]:
-    """Return a model's turn with the review's time and cost added, and its failure if it failed."""
+    """Return a model's turn with the time and the cost of its review, and the review's failure, if any."""
     first_answer = turn.answer
     failure = first_answer.failure
     if review.failure:
@@ -328,7 +333,7 @@ def _add_cost(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[An
 
 
 def _finding_text(finding: Finding) -> str:
-    """Write a finding for models, without secrets: its dimension and location, the issue, and any quote."""
+    """Write a finding for models, without secrets: dimension, location, issue, and any quote."""
     heading = ", ".join(filter(None, (finding.dimension, finding.location)))
     text = f"{heading}: {finding.issue}"
     if finding.quote:

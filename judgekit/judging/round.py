@@ -76,16 +76,17 @@ class Session:
         return deadline - time.monotonic()
 
     def timeout_of_call(self, tier_timeout: float) -> float:
-        """Compute the seconds that a tier's call may take now; raises `GatewayError` if none are left."""
+        """Compute how many seconds a tier's call may take now; raises `GatewayError` if no time is left."""
         timeout = min(tier_timeout, self.seconds_left, self.call_timeout or tier_timeout)
         if timeout < _LEAST_SECONDS:
             raise GatewayError(FailureKind.TIMEOUT, "no time left to ask it", usage=Usage())
         return timeout
 
     async def reply(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return a stored reply, or else ask the model; logs both.
+        """Return a stored reply, or else ask the model. Both are logged.
 
-        Raises `GatewayError` if the call fails, or without a call if the cost limit is reached (`BUDGET`).
+        Raises `GatewayError` if the call fails. If the cost limit is reached, no call is made, and the
+        error's kind is `BUDGET`.
         """
         started = time.monotonic()
         key = request.call_key
@@ -110,7 +111,7 @@ class Session:
         return reply
 
     async def _complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Ask a model and record the cost, even if the call fails."""
+        """Ask a model, and add the cost, even if the call fails."""
         try:
             reply = await self.gateway.complete(endpoint, request)
         except GatewayError as error:
@@ -146,9 +147,9 @@ class Session:
         return await running.run_in_thread(work)
 
     async def prepare(self, work: Callable[[], Value], characters: int) -> Value:
-        """Run `work` on a text of so many characters: in a thread if it's long.
+        """Run `work` on a text of this many characters. For a long text, it runs in a thread.
 
-        Raises `GatewayError` at the deadline; the thread then runs on until it ends.
+        Raises `GatewayError` at the deadline. The thread then still runs to its end.
         """
         if characters < _LONG:
             return work()
@@ -156,8 +157,8 @@ class Session:
             async with asyncio.timeout(max(0.0, self.seconds_left)):
                 return await running.run_in_thread(work)
         except TimeoutError:
-            late = "the deadline passed while the text was being prepared"
-            raise GatewayError(FailureKind.TIMEOUT, late, usage=Usage()) from None
+            problem = "the deadline passed while the text was being prepared"
+            raise GatewayError(FailureKind.TIMEOUT, problem, usage=Usage()) from None
 
 
 def ms_since(started: float) -> int:
@@ -261,9 +262,9 @@ def joined(
     *,
     keep_failure: bool = False,
 ) -> Answer[Value]:
-    """Join the answers of several calls into one, with their combined `value` and total usage.
+    """Join the answers to several calls into one, with their combined `value` and their total usage.
 
-    If there's no value, the first failure is kept; with `keep_failure`, even if there is one.
+    Without a value, the first failure is kept. With `keep_failure`, it's kept even if there's a value.
     """
     usage = reduce(Usage.plus, (answer.usage for answer in answers), Usage())
     failure = None
@@ -278,9 +279,9 @@ async def gather_limited(
     endpoint: Endpoint | None = None,
     calls_in_one: int = 1,
 ) -> list[Value]:
-    """Run calls at the same time, as many as the provider allows; returns the results in order.
+    """Run calls at the same time, as many as the provider allows. Returns the results in order.
 
-    Under a cost limit they run one by one. Each of `calls` may itself make `calls_in_one` calls to the
+    Under a cost limit, they run one by one. Each of `calls` may itself make `calls_in_one` calls to the
     provider at once.
     """
     limit = endpoint.profile.limits.concurrency if endpoint else None
@@ -290,10 +291,10 @@ async def gather_limited(
     at_once = len(calls) or 1
     if limit:
         at_once = max(1, limit // calls_in_one)
-    free = asyncio.Semaphore(at_once)
+    free_places = asyncio.Semaphore(at_once)
 
     async def wait_and_call(call: Call[Value]) -> Value:
-        async with free:
+        async with free_places:
             return await call()
 
     return list(await asyncio.gather(*map(wait_and_call, calls)))

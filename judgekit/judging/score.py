@@ -42,7 +42,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     """Judges documents."""
 
     def attributed(self, subject: Document) -> Document:
-        """Add the author's families that the settings name to those that the document names."""
+        """Add the author's families that the settings name to the families that the document names."""
         if not self.settings.author_family and subject.author.family is None:
             return subject
         configured_families = named(self.settings.author_family)
@@ -83,9 +83,10 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         )
 
     def evidence(self, state: JudgingState[Document]) -> Evidence:
-        """Read each tier's opinion.
+        """Read the opinion of each tier.
 
-        If it was read in another way than those a calibration was learned from, it has no margin.
+        An opinion has no margin if it was read in another way than the opinions that the calibration was
+        learned from.
         """
         finality = self.settings.finality
         evidence_by_tier = {}
@@ -145,10 +146,10 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return verdict.model_copy(update={"rounds": _name_deciders(verdict.rounds, state)})
 
     def _is_truncated(self, state: JudgingState[Document], end: End) -> bool:
-        """Whether the tier that settled the verdict saw the text cut.
+        """Whether the tier that decided the verdict saw the text cut.
 
-        If no tier settled it, whether any tier saw it cut. An end that was refused because of the author's
-        family counts as settled.
+        If no tier decided, whether any tier saw the text cut. A tier also counts if its decision was
+        refused because of the author's family.
         """
         tier = end.tier
         if end.because == OWN_FAMILY and end.overruled is not None:
@@ -186,9 +187,9 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def _obstacle(
         self, state: JudgingState[Document], others: Sequence[Reservation]
     ) -> Reservation | None:
-        """Explain why tiers accepted a text, but the verdict is open; None if none accepted it.
+        """Explain why the verdict is open although tiers accepted the text; None if no tier accepted it.
 
-        Also None if a failure among the `others` explains it, or there's no known obstacle.
+        Also None if a failure among the `others` explains it, or if no obstacle is known.
         """
         evidence = self.evidence(state)
         rules = self.rules(state)
@@ -206,16 +207,16 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return None
 
     def _calibration_reservations(self, state: JudgingState[Document]) -> list[Reservation]:
-        """Explain why a calibration wasn't used, or not for all opinions."""
+        """Explain why a calibration wasn't used at all, or not for some opinions."""
         reasons = [self.settings.calibration_warning]
         if self.settings.finality:
             reasons.append(self._uncovered_reason(self.settings.finality, state))
         return [Reservation(ReservationKind.CALIBRATION, reason) for reason in reasons if reason]
 
     def _is_uncalibrated(self, end: End, evidence: Evidence) -> bool:
-        """Whether decision models alone reached an end, and nothing tells how far to trust them.
+        """Whether only decision models reached an end, and nothing tells how far to trust them.
 
-        A calibration would tell, or the promise under which a first opinion is given.
+        A calibration would tell, and so would the promise under which a first opinion is given.
         """
         if self.settings.is_promised:
             return False
@@ -251,9 +252,9 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
 
 
 def _shuffled_opinions(state: JudgingState[Document]) -> list[Opinion]:
-    """Return all models' opinions without secrets, in an order that depends on the subject alone.
+    """Return the opinions of all models, without secrets, in an order that depends only on the subject.
 
-    That way the tiebreaker can't learn whose opinion comes first.
+    That way, the tiebreaker can't learn whose opinion comes first.
     """
     tiers = list(state.opinions)
 
@@ -282,7 +283,7 @@ def _speakers(tier: TierName, state: JudgingState[Document]) -> Speakers:
 
 
 def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
-    """List a tier's models that have an opinion, each with how its scores were read from the reply."""
+    """Pair each model of a tier that answered with how its scores were read."""
     sources = []
     for voice_tier, endpoint, opinion in state.voices:
         if voice_tier == tier:
@@ -291,7 +292,7 @@ def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, S
 
 
 def _asked_endpoints(state: JudgingState[Document]) -> list[Endpoint]:
-    """List the model of each round, in the order of the rounds."""
+    """List the model that was asked in each round, in the order of the rounds."""
     endpoints = []
     for turns in state.turns.values():
         for turn in turns:
@@ -315,7 +316,7 @@ def _name_deciders(rounds: Sequence[Round], state: JudgingState[Document]) -> li
 
 
 def _configured_names(verdict: Verdict, state: JudgingState[Document]) -> dict[str, str]:
-    """Map each name in a reply to the name the model was asked under, if they differ."""
+    """Map each model's name in a reply to the name under which it was asked, if the two differ."""
     names: dict[str, str] = {}
     # Not strict: a review's new scores are rounds without a turn, at the end.
     for row, endpoint in zip(verdict.rounds, _asked_endpoints(state), strict=False):

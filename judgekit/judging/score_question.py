@@ -41,7 +41,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
 
     @classmethod
     def about_letters(cls, settings: JudgeSettings, tier: TierName) -> ScoreQuestion:
-        """Build the question about a fixed document with every part, so that its words can be hashed."""
+        """Build the question about a fixed document that has every part, to hash the question's words."""
         files = (file_of("a", "b"), file_of("c", "d"))
         document = Document(files, "e", TaskDescription("f", "g", "h"))
         scores = dict.fromkeys(settings.loaded.rubric.questions, 1.0)
@@ -58,7 +58,10 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return ()
 
     def questionnaires(self, endpoint: Endpoint | None) -> list[Questionnaire]:
-        """Build one questionnaire for all dimensions; a model that writes gets one for each rubric part."""
+        """Build one questionnaire about all dimensions.
+
+        A model that writes gets a questionnaire for each part of the rubric instead.
+        """
         rubrics_by_part = {"": self.rubric}
         if kind_of(endpoint).gives_reasons:
             rubrics_by_part = self.rubrics_by_part
@@ -102,17 +105,17 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return replace(questionnaire, controls=[self._control(questionnaire)])
 
     def _earlier_in_words(self, rubric: ScoreRubric) -> list[str]:
-        """Put earlier opinions on these dimensions into words, without their authors."""
-        earlier = []
+        """Put earlier opinions on these dimensions into words, without the names of their authors."""
+        opinions_in_words = []
         for opinion in self.earlier_opinions:
             scores = _scores_in_words(rubric, opinion.scores)
-            earlier.append(f"{scores}\n{opinion.reasoning}")
-        return earlier
+            opinions_in_words.append(f"{scores}\n{opinion.reasoning}")
+        return opinions_in_words
 
     def _control(self, questionnaire: Questionnaire) -> Control:
-        """Build a control that asks about an unrelated subject instead.
+        """Build a control: the same kinds of questions, asked about an unrelated subject.
 
-        Points that this subject gets too aren't earned by the text.
+        If the unrelated subject gets the same points, the text hasn't earned them.
         """
         # Numbers are compared with numbers, yes/no with yes/no: one unrelated question for each kind.
         questions = {}
@@ -134,7 +137,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     ) -> Answers | None:
         """Check a model's answers; None if a score is missing.
 
-        Probabilities are dropped unless records show them for this kind of model.
+        Probabilities are dropped, unless records show the probabilities of this kind of model.
         """
         if set(answers.points) != set(questionnaire.questions):
             return None
@@ -143,9 +146,9 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return replace(answers, shares={})
 
     def sample_plans(self, endpoint: Endpoint) -> list[Sequence[int]]:
-        """Plan the samples; a model that gives token probabilities is asked once first.
+        """Plan the samples. A model that gives token probabilities is first asked once.
 
-        If all of its scores are then expectations, the samples aren't needed.
+        If all scores of that answer are expectations, the further samples aren't needed.
         """
         plans = TierQuestion.sample_plans(self, endpoint)
         if endpoint.logprobs and self.settings.samples > 1:
@@ -161,10 +164,10 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return CallKey(self.subject.sha256, self.rubric.ref, self.tier)
 
     def opinion(self, samples: Sequence[Sequence[Answers | None]]) -> Opinion | None:
-        """Combine a model's samples into an opinion; None unless more than half of them are complete.
+        """Combine a model's samples into an opinion; None if no more than half of them are complete.
 
-        A single sample's opinion counts as it is. Of several, the scores are averaged, and the words are
-        those of the sample with the nearest scores.
+        The opinion of a single sample counts as it is. The scores of several samples are averaged, and the
+        words come from the sample whose scores are nearest to that.
         """
         opinions = []
         for sample in samples:
@@ -188,7 +191,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         )
 
     def _sample_opinion(self, replies: Sequence[Answers]) -> Opinion:
-        """Build one sample's opinion, from a reply about all dimensions or one for each."""
+        """Build the opinion of one sample, from a single reply or from a reply for each dimension."""
         scores: dict[str, float] = {}
         findings: list[Finding] = []
         expected: list[str] = []
@@ -213,7 +216,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         )
 
     def combine(self, voices: Sequence[tuple[Endpoint, Opinion | None]]) -> Opinion | None:
-        """Combine the models' opinions as a jury; None if too few have one."""
+        """Combine the models' opinions as a jury; None if too few models have an opinion."""
         opinions = [(endpoint, opinion) for endpoint, opinion in voices if opinion]
         if not jury.has_quorum(len(opinions), len(voices)):
             return None
@@ -234,7 +237,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return rounds
 
     def record(self, opinion: Opinion) -> ScoreOpinion:
-        """Convert an opinion to its form in a round."""
+        """Convert an opinion to the form that it has in the record of a round."""
         return ScoreOpinion(
             outcome=opinion.outcome,
             scores=opinion.scores,
@@ -252,7 +255,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
     ) -> Points:
         """Lower the scores that the text didn't earn, because an unrelated subject scores as high.
 
-        Scores are compared with the unrelated subject's score for the same kind of question.
+        A score is compared with the unrelated subject's score for the same kind of question.
         """
         earned = dict(scores)
         scale = self.rubric.scale
@@ -272,7 +275,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
 
 
 def _typed_question(rubric: ScoreRubric, dimension: Dimension) -> TypedQuestion:
-    """Build a dimension's question: yes or no if the dimension is binary, else a point of the scale."""
+    """Build a dimension's question: yes or no if the dimension is binary, otherwise a point of the scale."""
     if dimension.scale:
         return TypedQuestion(dimension.question, look_for=dimension.look_for)
     points = {}
@@ -287,23 +290,26 @@ def _idle_name(question: TypedQuestion) -> str:
 
 
 def _scores_in_words(rubric: ScoreRubric, scores: Mapping[str, float]) -> str:
-    """Write scores for models as they were asked for: a number, or yes or no."""
+    """Write scores for models in the form they were asked for: as a number, or as yes or no."""
     answer_by_score = {float(point): answer for answer, point in rubric.scale.answers.items()}
-    parts = []
+    scores_in_words = []
     for name, dimension in rubric.dimensions.items():
         score = scores[name]
         word = f"{score:g}"
         if dimension.scale:
             word = answer_by_score.get(score, word)  # a mean of yes and no isn't an answer
-        parts.append(f"{name} {word}")
-    return ", ".join(parts)
+        scores_in_words.append(f"{name} {word}")
+    return ", ".join(scores_in_words)
 
 
 def _reasoning_by_dimension(replies: Sequence[Answers]) -> str:
-    """Join several replies' reasoning, a line for each dimension; replies without reasoning have none."""
-    lines = []
+    """Join the reasoning of several replies, with a line for each dimension.
+
+    Replies without any reasoning are left out.
+    """
+    reasoning_lines = []
     for reply in replies:
         for name in reply.points:
             if reply.reasoning:
-                lines.append(f"{name}: {reply.reasoning}")
-    return "\n".join(lines)
+                reasoning_lines.append(f"{name}: {reply.reasoning}")
+    return "\n".join(reasoning_lines)

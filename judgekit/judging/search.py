@@ -228,7 +228,7 @@ def search(
 def _result(kept: KeptHit, probability: float | None) -> Result:
     """Build the result for a hit that was kept.
 
-    A decision model's `probability`, if there is one, replaces the hit's own confidence.
+    If a decision model gave a `probability`, it replaces the hit's own confidence.
     """
     fields = kept.hit.shown()
     fields["because"] = kept.because
@@ -251,8 +251,8 @@ def _propose(
 ) -> RankedCandidates:
     """Find candidates for a query, the best first.
 
-    There are `limit` at most, or more if models are to choose among them (`judge`). Without `roots`, the
-    configured folders are searched, or the configured program is asked.
+    There are at most `limit`. If models will choose among them (`judge`), there may be more. Without
+    `roots`, the configured folders are searched, or the configured program is asked.
     """
     retrieval = config.retrieval
     most_candidates = limit
@@ -275,22 +275,25 @@ def _propose(
 def _texts_of(
     query: str, candidates: Sequence[Candidate], config: Config, profiles: Profiles
 ) -> Candidates:
-    """Pair candidates with the beginnings of their texts, without secrets unless redaction is off."""
-    texts = []
+    """Pair candidates with the beginnings of their texts.
+
+    Secrets are removed, unless redaction is off.
+    """
+    beginnings = []
     for candidate in candidates:
         if config.judge.redact:
             # With a margin, so that a secret isn't cut in two before it's found.
             text = redaction.words(api.body(candidate, BODY_CHARS + redaction.MARGIN, profiles))
         else:
             text = api.body(candidate, BODY_CHARS, profiles)
-        texts.append(text[:BODY_CHARS])
-    return _add_texts(Query(query), candidates, texts)
+        beginnings.append(text[:BODY_CHARS])
+    return _add_texts(Query(query), candidates, beginnings)
 
 
 def _folder(root: str) -> str:
     """Return the absolute path of a caller's root; raises `InputError` if it isn't a folder.
 
-    The name that stands for the client's own store (`AUTO_ROOT`) is returned as it is.
+    `AUTO_ROOT` is returned as it is: it's the name for the client's own store.
     """
     if root == api.AUTO_ROOT:
         return root
@@ -311,9 +314,9 @@ def judged_hook(
     payload: Mapping[str, object],
     project: str,
 ) -> HookChoice | str:
-    """Have models choose among a prompt's `hits`; returns the reason instead if none is asked.
+    """Have models choose among a prompt's `hits`. If no model is asked, returns the reason instead.
 
-    `parts` are the best parts of the prompt, and `payload` is the client's event.
+    `parts` are the best parts of the prompt, and `payload` is the event that the client sent.
     """
     config = configuration.load(Path(project))
     retrieval = config.retrieval
@@ -332,11 +335,11 @@ def judged_hook(
 def choose_for_prompt(
     selection: Selection, hits: Sequence[Candidate], retrieval: RetrievalConfig
 ) -> HookChoice:
-    """Choose the hits of a prompt to inject, by the decisions that models made on them.
+    """Choose which hits of a prompt to inject, going by the models' decisions on them.
 
-    A hit is injected if the models kept it. If the user set a threshold for the model, its probability has to
-    reach that instead, and the likeliest hit comes first. Of the hits no model decided on, those among the
-    first `fallback_top_k` are injected.
+    A hit is injected if the models kept it. If the user set a threshold for the model, the hit's
+    probability has to reach that threshold instead, and the likeliest hit comes first. A hit that no model
+    decided on is injected if it's among the first `fallback_top_k`.
     """
     threshold = retrieval.inject_above.get(model_of(selection))
     probabilities = probabilities_of(selection)
@@ -366,18 +369,21 @@ def choose_for_prompt(
 
 
 def _passages_of(prompt: str, hits: Sequence[Candidate], config: Config, project: str) -> list[str]:
-    """Return each hit's best passage for the prompt, cut to a snippet and, if configured, without secrets."""
+    """Return each hit's best passage for the prompt, cut to a snippet.
+
+    Secrets are removed, unless redaction is off.
+    """
     # None stands for the bundled profiles. The search has already reported it if the project's are invalid.
     profiles = None
     with suppress(ConfigError):
         profiles = Profiles(compile_profiles(Path(project)))
-    texts = []
+    snippets = []
     for passage, body in api.passages(prompt, hits, profiles):
         if config.judge.redact:
-            texts.append(_snippet(passage, body))
+            snippets.append(_snippet(passage, body))
         else:
-            texts.append(passage[:SNIPPET_CHARS])
-    return texts
+            snippets.append(passage[:SNIPPET_CHARS])
+    return snippets
 
 
 def is_uncalibrated(selection: Selection) -> bool:
@@ -386,7 +392,10 @@ def is_uncalibrated(selection: Selection) -> bool:
 
 
 def probabilities_of(selection: Selection) -> dict[int, float]:
-    """Map each candidate's position to the probability it's kept; empty for models that give none."""
+    """Map the position of each candidate to the probability of keeping it.
+
+    Candidates without a probability are left out.
+    """
     probabilities = {}
     for position, decision in enumerate(selection.decisions):
         if decision.probability is not None:
@@ -395,7 +404,7 @@ def probabilities_of(selection: Selection) -> dict[int, float]:
 
 
 def model_of(selection: Selection) -> str:
-    """Name the one model that answered; "" if there were several, or none."""
+    """Name the model that answered; "" if several models answered, or none."""
     names = {row.model for row in selection.rounds if row.opinion is not None}
     if len(names) != 1:
         return ""
@@ -421,19 +430,19 @@ def _snippet(passage: str, body: str) -> str:
 
 
 def _with_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> str:
-    """Put the best `parts` before a prompt that's longer than models get to see.
+    """Put the best `parts` before a prompt that's longer than what models get to see.
 
-    Secrets are removed first, since the prompt will be cut. A prompt that's refused for its secrets is
-    returned unchanged, so that the judge finds them.
+    Secrets are removed first, since the prompt will be cut. If a prompt with secrets is to be refused, it's
+    returned unchanged, so that the judge finds the secrets.
     """
     if len(prompt) <= PROMPT_CHARS or not parts:
         return prompt
     shown_prompt = prompt
     shown_parts = parts
     if config.judge.redact:
-        whole = prompt[:WHOLE_CHARS]
-        shown_prompt = redaction.redact(whole).text
-        if config.judge.redact == "refuse" and shown_prompt != whole:
+        beginning = prompt[:WHOLE_CHARS]
+        shown_prompt = redaction.redact(beginning).text
+        if config.judge.redact == "refuse" and shown_prompt != beginning:
             return prompt
         shown_parts = [redaction.redact(part).text for part in parts]
     shown_prompt = " ".join(shown_prompt.split())
@@ -446,13 +455,13 @@ def _with_best_parts_first(prompt: str, parts: Sequence[str], config: Config) ->
 def choose_results(
     selection: Selection | str, candidates: Sequence[Candidate], mode: ModeName, top_k: int
 ) -> tuple[list[KeptHit], str | None]:
-    """Pick the candidates to return, each with the tier that kept it or "bm25".
+    """Pick the candidates to return, each with the tier that kept it, or "bm25".
 
-    Returns too why models decided on none or only some of them, or None if they decided on all.
+    Also returns the reason if models didn't decide on all of them, else None.
 
-    Candidates that no tier decided on are kept in lenient mode; strict mode keeps those among the first
-    `top_k` that BM25 could rate. If no model was asked, `selection` is the reason: lenient mode then keeps
-    all candidates, and strict mode the first `top_k` that BM25 is sure of.
+    A candidate that no tier decided on is kept in lenient mode. In strict mode, it's kept if it's among the
+    first `top_k` and BM25 could rate it. If no model was asked, `selection` is the reason. Then lenient
+    mode keeps all candidates, and strict mode the first `top_k` of those that BM25 is sure of.
     """
     if isinstance(selection, str):
         if mode == "strict":
@@ -462,19 +471,19 @@ def choose_results(
     kept_if_undecided = candidates
     if mode == "strict":
         kept_if_undecided = [hit for hit in candidates[:top_k] if hit.rated]
-    kept = []
+    kept_hits = []
     for candidate, decision in zip(candidates, selection.decisions, strict=True):
         if decision.decision == "kept":
-            kept.append(KeptHit(candidate, decision.tier or "", decision.because))
+            kept_hits.append(KeptHit(candidate, decision.tier or "", decision.because))
         elif decision.decision == "undetermined" and candidate in kept_if_undecided:
-            kept.append(KeptHit(candidate, "bm25", decision.because))
-    return kept, selection.degraded
+            kept_hits.append(KeptHit(candidate, "bm25", decision.because))
+    return kept_hits, selection.degraded
 
 
 async def _judge(
     config: Config, project: Path, subject: Candidates, *, mode: ModeName, hook: bool = False
 ) -> Selection | str:
-    """Ask the models for their selection; returns the reason in one line if there is none."""
+    """Ask the models for their selection. If there's none, returns the reason in one line."""
     retrieval = config.retrieval
     if hook:  # a person is waiting for their agent, so each model answers just once
         asks_once = config.judge.model_copy(update={"samples": 1, "criteria": "together"})
@@ -499,9 +508,9 @@ async def _judge(
 
 
 async def _prepare_all(settings: JudgeSettings, timeout: float) -> float:
-    """Import the models' packages before any call's timeout runs; returns the seconds it took.
+    """Import the models' packages before any call's timeout runs. Returns the seconds that this took.
 
-    Stops after `timeout` seconds, so the result tells the caller that no time is left.
+    Stops after `timeout` seconds. Then the result tells the caller that no time is left.
     """
     started = time.monotonic()
     with suppress(TimeoutError):

@@ -39,22 +39,28 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return await self.measured_for(query).judge(Candidates(query, tuple(candidates)))
 
     def measured_for(self, query: Query) -> CandidateJudge:
-        """Return a judge without the calibration if the query has earlier turns; else this judge.
+        """Return a judge without the calibration if the query has earlier turns, otherwise this judge.
 
-        The requests a calibration was learned from had none, so its thresholds don't hold.
+        A calibration is learned from requests without earlier turns, so its thresholds don't hold for
+        others.
         """
         finality = self.settings.finality
         if finality is None or not query.turns:
             return self
-        why = "its labelled requests had no earlier conversation; set retrieval.context_turns to 0"
-        warning = f"calibration {finality.id} not used: {why}"
+        reason = (
+            "its labelled requests had no earlier conversation; set retrieval.context_turns to 0"
+        )
+        warning = f"calibration {finality.id} not used: {reason}"
         earlier_warning = self.settings.calibration_warning
         if earlier_warning:
             warning = f"{warning}; {earlier_warning}"
         return self.with_settings(finality=None, calibration_warning=warning)
 
     def redacted(self, subject: Candidates) -> tuple[Candidates, int]:
-        """Replace the secrets in the query and the candidates, and count them; none if redaction is off."""
+        """Replace the secrets in the query and in the candidates. Also returns their number.
+
+        If redaction is off, nothing is replaced, and the number is 0.
+        """
         if not self.settings.redact:
             return subject, 0
         # Prompts hold less of each text; the margin keeps a secret from being cut before it's
@@ -69,7 +75,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return Candidates(Query(query_text, tuple(turns)), candidates), secrets
 
     def question(self, tier: TierName, state: JudgingState[Candidates]) -> SelectQuestion:
-        """Build the question for a tier, about the candidates that need it and no others."""
+        """Build the question for a tier. It's about those candidates that need this tier."""
         subject = state.subject
         contested = []
         for candidate in subject.candidates:
@@ -90,7 +96,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         )
 
     def step(self, state: JudgingState[Candidates]) -> Step:
-        """Ask the first tier that some candidate still needs; end when no candidate needs one."""
+        """Ask the first tier that some candidate still needs. End if no candidate needs a tier."""
         needed_tiers = set()
         for candidate in state.subject.candidates:
             step = self._step_for(candidate.id, state)
@@ -102,7 +108,10 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return EACH_HAS_ITS_OWN
 
     def evidence(self, state: JudgingState[Candidates], candidate: str = "") -> Evidence:
-        """Read the tiers' opinions of one candidate, by its id; tiers not asked about it are left out."""
+        """Read the tiers' opinions about one candidate, given by its id.
+
+        Tiers that weren't asked about it are left out.
+        """
         evidence_by_tier = {}
         for tier, marks in state.opinions.items():
             if candidate in marks:
@@ -111,7 +120,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return evidence_by_tier
 
     def rules(self, state: JudgingState[Candidates]) -> EscalationRules:
-        """Return the rules for candidates; a single tier decides alone, even if strict mode wants proof."""
+        """Return the rules for candidates. A single tier decides alone, even if strict mode wants proof."""
         del state  # the rules are the same throughout
         rules = self.settings.escalation_rules("candidate")
         if len(self.models_by_tier) == 1:
@@ -127,7 +136,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return self.record(state, UNASKED).model_copy(update={"degraded": why})
 
     def record(self, state: JudgingState[Candidates], end: End) -> Selection:
-        """Build the decisions on all candidates; `degraded` explains why some are undetermined."""
+        """Build the decisions on all candidates. If some are undetermined, `degraded` explains why."""
         del end  # each candidate has an end of its own
         decided = [self._decision(state, candidate.id) for candidate in state.subject.candidates]
         reservations = []
@@ -162,7 +171,10 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return [Reservation(ReservationKind.UNPROVEN, reason)]
 
     def _decision(self, state: JudgingState[Candidates], candidate: str) -> Decision:
-        """Decide on one candidate, by its id, from the tiers' marks of it; may be undetermined."""
+        """Decide on one candidate, given by its id, from the tiers' marks.
+
+        The decision may be undetermined.
+        """
         step = self._step_for(candidate, state)
         end = step if isinstance(step, End) else UNASKED
         # `improve` means exactly between keeping and dropping, so it decides nothing.

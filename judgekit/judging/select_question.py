@@ -45,7 +45,7 @@ class Kept(NamedTuple):
 
 
 def batches(candidates: Sequence[PromptCandidate], most: int) -> list[Sequence[PromptCandidate]]:
-    """Split candidates into as few batches of at most `most` as possible, of nearly equal length."""
+    """Split candidates into batches of at most `most`: as few as possible, and of nearly equal length."""
     total = len(candidates)
     count = math.ceil(total / most)
     cuts = [round(total * number / count) for number in range(count + 1)]
@@ -82,8 +82,8 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         if not kind.gives_reasons:
             return [self._about_several(self.rubric, candidates, "", endpoint)]
         questionnaires = []
-        most_at_once = kind.candidates_at_once or len(candidates)
-        for batch in batches(candidates, most_at_once):
+        batch_limit = kind.candidates_at_once or len(candidates)
+        for batch in batches(candidates, batch_limit):
             for part, rubric in self.rubrics_by_part.items():
                 questionnaires.append(self._about_several(rubric, batch, part, endpoint))
         return questionnaires
@@ -111,10 +111,11 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return replace(questionnaire, labels=ids_by_label, is_listing=True, part=part)
 
     def _about_one(self, endpoint: Endpoint | None, candidate: PromptCandidate) -> Questionnaire:
-        """Build the questionnaire about one candidate alone, with the controls for its yes.
+        """Build the questionnaire about a single candidate, with controls for a yes to it.
 
-        The first control asks about the same candidate for an unrelated request. If there are earlier turns,
-        a second one asks about an unrelated memory. A yes that's as likely there doesn't count.
+        The first control asks about the same candidate for an unrelated request. If there are earlier
+        turns, a second control asks about an unrelated memory. If a yes is as likely there, the candidate's
+        yes doesn't count.
         """
         query = self.subject.query
         key = self._key(self.subject.candidates).within(candidate.id)
@@ -164,9 +165,10 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     def _control(
         self, questionnaire: Questionnaire, least_gain: float, threshold: float
     ) -> Control:
-        """Build a control from a questionnaire that deserves no yes.
+        """Build a control from a questionnaire whose answer shouldn't be yes.
 
-        A candidate's yes counts only if its odds are at least `least_gain` times those of the control's yes.
+        A candidate's yes counts only if its odds are at least `least_gain` times the odds of a yes to the
+        control.
         """
 
         def is_needed(yes: Points) -> bool:
@@ -196,9 +198,10 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return [replace(candidate, text=candidate.text[:limit]) for candidate in candidates]
 
     def _key(self, candidates: Sequence[PromptCandidate], part: str = "") -> CallKey:
-        """Build the key of a question, which a stored reply is found by.
+        """Build the key of a question, by which a stored reply is found.
 
-        The candidates' order doesn't matter, but the mode does, since it changes the words of the question.
+        The order of the candidates doesn't matter. The mode does, since it changes the words of the
+        question.
         """
         listing = []
         for candidate in candidates:
@@ -210,7 +213,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return CallKey(sha256, self.rubric.ref, self.tier, part)
 
     def read(self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers) -> Kept:
-        """Group a model's answers by candidate; criteria without an answer are left out."""
+        """Group a model's answers by candidate. A criterion without an answer is left out."""
         yes: dict[str, dict[str, float]] = {}
         for label, candidate_id in questionnaire.labels.items():
             yes_of_candidate = {}
@@ -225,17 +228,21 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return Kept(yes, threshold=None if is_in_words else self._threshold(endpoint))
 
     def _threshold(self, endpoint: Endpoint | None) -> float:
-        """Return the probability of yes at which a model is undecided; one half if none was measured."""
+        """Return the probability of yes at which a model is undecided.
+
+        If none was measured, it's one half.
+        """
         if endpoint is None:
             return KEEP_AT
         threshold_by_mode = pointwise.thresholds(endpoint).get(self.rubric.ref, {})
         return threshold_by_mode.get(self.mode, KEEP_AT)
 
     def opinion(self, samples: Sequence[Sequence[Kept | None]]) -> Marks | None:
-        """Combine a model's samples into a mark for each candidate; None if no candidate has one.
+        """Combine a model's samples into a mark for each candidate; None if no candidate has a mark.
 
-        A single sample's marks count as they are. Of several, the share that keeps a candidate is its
-        probability; a candidate marked in half of the samples or fewer has none.
+        The marks of a single sample count as they are. With several samples, a candidate's probability is
+        the share of samples that keep it. A candidate has no mark if half of the samples or fewer marked
+        it.
         """
         marks: Marks = dict.fromkeys(candidate.id for candidate in self.subject.candidates)
         marks_by_sample = [self._marks(sample) for sample in samples]
@@ -253,17 +260,17 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return marks if any(marks.values()) else None
 
     def _marks(self, sample: Sequence[Kept | None]) -> dict[str, Mark]:
-        """Mark the candidates with an answer on every criterion; leave out the others.
+        """Mark the candidates that have an answer on every criterion. Other candidates are left out.
 
-        A sample has one part for each call, with None for a call that failed.
+        A sample has one part for each call. A call that failed is None.
         """
         yes_by_candidate: defaultdict[str, dict[str, float]] = defaultdict(dict)
         threshold = None
-        for kept in sample:
-            if kept is None:
+        for answers_of_call in sample:
+            if answers_of_call is None:
                 continue
-            threshold = kept.threshold
-            for candidate, yes in kept.yes.items():
+            threshold = answers_of_call.threshold
+            for candidate, yes in answers_of_call.yes.items():
                 yes_by_candidate[candidate] |= yes
         marks = {}
         for candidate, yes_of_candidate in yes_by_candidate.items():
@@ -272,9 +279,9 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return marks
 
     def _mark(self, yes: Points, threshold: float | None) -> Mark:
-        """Mark a candidate by the probability of yes for each criterion.
+        """Mark a candidate by the probability of yes on each criterion.
 
-        Without a `threshold`, the model answered in words: then a yes is 1, a no is 0, and the mark has no
+        Without a `threshold`, the model answered in words. Then a yes is 1, a no is 0, and the mark has no
         probability.
         """
         if threshold is None:
@@ -316,8 +323,11 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         return rounds
 
     def record(self, opinion: Marks) -> SelectOpinion:
-        """Convert an opinion to its form in a round: the kept ids, the unmarked ones, the probabilities."""
-        kept = []
+        """Convert an opinion to the form that it has in the record of a round.
+
+        It lists the ids that were kept, those without a mark, and the probabilities.
+        """
+        kept_ids = []
         unjudged = []
         probabilities = {}
         for candidate, mark in opinion.items():
@@ -325,7 +335,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
                 unjudged.append(candidate)
                 continue
             if mark.outcome == "accept":
-                kept.append(candidate)
+                kept_ids.append(candidate)
             if mark.probability is not None:
                 probabilities[candidate] = mark.probability
-        return SelectOpinion(keep=kept, unjudged=unjudged, probabilities=probabilities)
+        return SelectOpinion(keep=kept_ids, unjudged=unjudged, probabilities=probabilities)

@@ -49,7 +49,7 @@ AT_ONCE = 8
 def document_judge(
     gateway: Gateway, project: Path | None = None, request: JudgeRequest = AS_CONFIGURED
 ) -> tuple[DocumentJudge, str]:
-    """Build the requested judge; returns a line on the models it found too, or why there are none.
+    """Build the judge that a request asks for. Also returns a line on its models, or why it has none.
 
     Raises `ConfigError` or `UsageError`.
     """
@@ -70,7 +70,7 @@ def document_judge(
 def _remote_judge(
     gateway: Gateway, config: Config, project: Path | None, request: JudgeRequest
 ) -> tuple[DocumentJudge, str]:
-    """Build a judge that has the team's server judge; returns the server's address too."""
+    """Build a judge that lets the team's server judge. Also returns the address of the server."""
     from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
 
     server = shared.configured(config)
@@ -89,27 +89,27 @@ def _remote_judge(
 
 
 def _choose_depth(wanted_depth: AnyDepth, config: Config, document: Document) -> Depth:
-    """Choose a document's depth: the wanted one, or for `auto` by the gate's rules.
+    """Choose the depth for a document: the wanted one, or for `auto` the one that the gate's rules give.
 
-    If the gate has none, the default ones apply.
+    If the gate has no rules, the default rules apply.
     """
     from judgekit.judging import depth  # noqa: PLC0415 - what few ask for
 
     if wanted_depth != "auto":
         return Depth(depth=wanted_depth, rule="as asked")
     file = document.files[0]
-    lines = len(lines_of(file.text))
+    line_count = len(lines_of(file.text))
     users_rules = configuration.load(None).gate
     if config.gate.depth or config.gate.review is not None:
-        return depth.choose(users_rules, config.gate, file.path, lines)
+        return depth.choose(users_rules, config.gate, file.path, line_count)
     usual_rules = configuration.GateConfig.model_validate({"depth": "usual"})
-    return depth.choose(usual_rules, usual_rules, file.path, lines)
+    return depth.choose(usual_rules, usual_rules, file.path, line_count)
 
 
 def rubric(config: Config, project: Path | None, request: JudgeRequest) -> LoadedRubric:
     """Load the rubric that a request names, or else the configured one.
 
-    Raises `ConfigError` or `UsageError` if there's none of that name, or it's invalid.
+    Raises `ConfigError` or `UsageError` if there's no rubric of that name, or if it's invalid.
     """
     name = request.rubric
     if name is None:
@@ -177,9 +177,10 @@ def reply_cache(request: JudgeRequest) -> ReplyCache | None:
 def check_prices(
     tiers: Tiers, limit: float | None, project: Path | None = None, *, asked: bool
 ) -> None:
-    """Raise an error if there's a cost limit and a model has no known price; without a limit, do nothing.
+    """Raise an error if there's a cost limit, but a model has no known price.
 
-    It's a `UsageError` if the caller `asked` for the limit, and a `ConfigError` if it's configured.
+    Without a limit, nothing is checked. The error is a `UsageError` if the caller `asked` for the limit,
+    and a `ConfigError` if the limit is configured.
     """
     names = _unpriced(tiers) if limit else []
     if not names:
@@ -204,7 +205,7 @@ def _unpriced(tiers: Tiers) -> list[str]:
 
 
 def max_concurrency(judge: Judge[Any, Any, Any], at_once: int) -> int:
-    """Compute the number of documents to judge at once: `at_once`, or fewer to keep a provider's limit."""
+    """Compute how many documents to judge at once: `at_once`, or fewer if a provider limits its calls."""
     calls_of_document = judge.settings.calls_at_once(len(judge.rubric.questions))
     documents_at_once = at_once
     for models in judge.models_by_tier.values():
@@ -223,9 +224,9 @@ async def ajudge_documents(
     on_verdict: Callable[[Document, Verdict], object] | None = None,
     at_once: int = AT_ONCE,
 ) -> list[Verdict]:
-    """Judge documents as they're read, several at once; returns the verdicts.
+    """Judge documents as they're read, several at once. Returns the verdicts.
 
-    With `on_verdict`, each verdict goes to that instead, and the list stays empty.
+    With `on_verdict`, each verdict is passed to that function instead, and the returned list is empty.
     """
     verdicts: list[Verdict] = []
     async with aclosing(open_gateway(environment.environ())) as gateway:

@@ -113,7 +113,10 @@ class AlsoFile(NamedTuple):
 
 
 def read_also(words: Sequence[str] | None) -> list[AlsoFile]:
-    """Read the values of --also; raises `UsageError`, and `InputError` for a folder that isn't there."""
+    """Read the values of --also, as `FORMAT=FILE`.
+
+    Raises `UsageError` for other values, and `InputError` for a folder that doesn't exist.
+    """
     files: list[AlsoFile] = []
     for word in words or ():
         name, _, path = word.partition("=")
@@ -121,7 +124,7 @@ def read_also(words: Sequence[str] | None) -> list[AlsoFile]:
             choices = ", ".join(FORMATS)
             raise UsageError(f"--also {word}: expected FORMAT=FILE, FORMAT one of {choices}")
         file = Path(path)
-        if any(file.resolve() == other.path.resolve() for other in files):
+        if any(file.resolve() == earlier_file.path.resolve() for earlier_file in files):
             raise UsageError(f"--also {word}: two formats go to this file; name another one")
         output_files.check_also(file, word)
         files.append(AlsoFile(name, file))
@@ -160,7 +163,7 @@ def print_comparison(name: str, comparison: Comparison) -> None:
 
 
 def write_also(files: Sequence[AlsoFile], render: Callable[[Renderer], str]) -> None:
-    """Write to each file the text that `render` makes with its format."""
+    """Write a file in each format. `render` makes the text with the format's renderer."""
     for name, path in files:
         with output.rendering_for_file():
             text = render(load_renderer(name))

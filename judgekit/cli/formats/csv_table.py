@@ -26,14 +26,14 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
 
 
 def render_gate(report: Report) -> str:
-    """Write a line for each file, each that wasn't examined, and each reason for skipping files."""
+    """Write a line for each judged file, each file that wasn't examined, and each reason to skip files."""
     rows = []
-    named = set()
+    judged_paths = set()
     for row in report.rows:
-        named.add(row["path"])
+        judged_paths.add(row["path"])
         rows.append({**_row_of(row["verdict"]), "verdict": row["word"]})
     for omission in report.not_examined:
-        if omission["name"] not in named:
+        if omission["name"] not in judged_paths:
             word = "UNDETERMINED"
             error = f"not examined: {omission['reason']}"
             rows.append({"id": omission["name"], "verdict": word, "error": error})
@@ -67,7 +67,7 @@ def _row_of(verdict: Record) -> dict[str, Any]:
 
 
 def _write_rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Write rows under a header with the columns of all of them, a row's own first."""
+    """Write rows under a header with the columns of all rows. The input's own columns come first."""
     from judgekit.data import tables
 
     columns = tables.ColumnKinds(_COLUMNS)

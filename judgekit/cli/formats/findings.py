@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 def finding_lines(finding: Mapping[str, Any]) -> list[str]:
-    """Render a finding's place and message, then its quote and its suggestion."""
+    """Render a finding as lines: its dimension, location and issue, then its quote and its suggestion."""
     where = " in ".join(filter(None, (finding.get("dimension"), finding.get("location"))))
-    lines = [f"- {where}: {finding['issue']}" if where else f"- {finding['issue']}"]
+    text_lines = [f"- {where}: {finding['issue']}" if where else f"- {finding['issue']}"]
     if finding["quote"]:
-        lines.append(f'  > "{finding["quote"]}"')
+        text_lines.append(f'  > "{finding["quote"]}"')
     if finding["suggestion"]:
-        lines.append(f"  -> {finding['suggestion']}")
-    return lines
+        text_lines.append(f"  -> {finding['suggestion']}")
+    return text_lines

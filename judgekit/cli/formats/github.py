@@ -54,41 +54,43 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
 
 
 def render_gate(report: Report) -> str:
-    """Write errors for files that stop the push, warnings for the rest, then files that weren't examined."""
+    """Write the annotations for the gate: files that stop the push, other files, files not examined."""
     verdicts, run = clean_gate(report)
     levels = _LEVELS if run["blocked"] else {}
     checkout = Checkout.of_gate()
-    lines = _verdict_lines(verdicts, checkout, levels)
+    annotations = _verdict_lines(verdicts, checkout, levels)
     level = "error" if run["holds"] else "warning"
     judged = {task_name(verdict["task_id"]) for verdict in verdicts}
     for omission in run["not_examined"]:
         if omission["name"] not in judged:
             message = f"{omission['name']}: {omission['reason']}"
-            lines.append(_annotate(level, message, title="not examined"))
+            annotations.append(_annotate(level, message, title="not examined"))
     about = without_secrets(describe_run(report.judged, report.skipped, report.not_examined))
-    lines.append(_annotate("notice", about, title="judgekit gate"))
-    return "\n".join(lines)
+    annotations.append(_annotate("notice", about, title="judgekit gate"))
+    return "\n".join(annotations)
 
 
 def render_rows(results: RowResults) -> str:
     """Write an error for each limit that's missed, and an annotation for each of the worst rows."""
     missed = without_secrets(list(results.missed))
-    lines = [_annotate("error", line, title="limit") for line in missed]
-    place: dict[str, object] = {}
+    annotations = [_annotate("error", missed_limit, title="limit") for missed_limit in missed]
+    file_property: dict[str, object] = {}
     if Path(results.rows.name).is_file():  # it may be standard input, or an address
-        place["file"] = Checkout.of_folder(Path.cwd()).name(results.rows.name)
+        file_property["file"] = Checkout.of_folder(Path.cwd()).name(results.rows.name)
     worst = results.summary.worst[: results.worst or _MOST_ROWS]
     for row in worst:
         scores = ", ".join(f"{name} {score:g}" for name, score in row.scores.items())
         reasons = without_secrets("; ".join(text for text in (scores, row.reasoning) if text))
         title = f"{row.verdict}: {row.id}"
         level = _LEVELS.get(row.verdict, "warning")
-        lines.append(_annotate(level, reasons or row.verdict, **place, title=title))
+        annotations.append(_annotate(level, reasons or row.verdict, **file_property, title=title))
     for error, count in results.summary.errors.items():
         message = f"{counted(count, 'row', 'rows')} without a verdict: {without_secrets(error)}"
-        lines.append(_annotate("warning", message, **place, title="undetermined"))
-    lines.append(_annotate("notice", f"{results.rows.name}: {results.about}", title="judgekit"))
-    return "\n".join(lines)
+        annotations.append(_annotate("warning", message, **file_property, title="undetermined"))
+    annotations.append(
+        _annotate("notice", f"{results.rows.name}: {results.about}", title="judgekit")
+    )
+    return "\n".join(annotations)
 
 
 render_report = render_rows
@@ -97,26 +99,33 @@ render_report = render_rows
 def _verdict_lines(
     verdicts: Sequence[Record], checkout: Checkout, levels: Mapping[str, str]
 ) -> list[str]:
-    """Write an annotation for each finding, or for the whole verdict if it has none; the worst first."""
-    lines = []
+    """Write an annotation for each finding, or for the verdict if it has no findings.
+
+    The worst come first.
+    """
+    annotations = []
     for verdict in sorted(verdicts, key=_badness):
         word = verdict["verdict"]
         if word == "accept":
             continue
         level = levels.get(word, "warning")
         title = f"{word}: {rule_name(verdict)}"
-        whole, places = find_places(verdict, checkout)
+        whole_file, places = find_places(verdict, checkout)
         findings = [finding for finding in verdict["findings"] if not finding.get("dismissed")]
         if not findings:
             message = summarise(verdict) or word
-            lines.append(_annotate(level, message, **_build_position(whole, checkout), title=title))
+            annotations.append(
+                _annotate(level, message, **_build_position(whole_file, checkout), title=title)
+            )
         for finding, place in zip(verdict["findings"], places, strict=True):
             if finding not in findings:
                 continue
-            texts = [finding["issue"], finding["suggestion"]]
-            message = "\n".join(text for text in texts if text)
-            lines.append(_annotate(level, message, **_build_position(place, checkout), title=title))
-    return lines
+            issue_and_suggestion = [finding["issue"], finding["suggestion"]]
+            message = "\n".join(text for text in issue_and_suggestion if text)
+            annotations.append(
+                _annotate(level, message, **_build_position(place, checkout), title=title)
+            )
+    return annotations
 
 
 def _badness(verdict: Record) -> int:
@@ -125,7 +134,10 @@ def _badness(verdict: Record) -> int:
 
 
 def _build_position(place: Place, checkout: Checkout) -> dict[str, object]:
-    """Build an annotation's properties for a place; columns only apply within a single line."""
+    """Build the properties that say what an annotation points to.
+
+    GitHub takes columns only if the place is within a single line.
+    """
     properties: dict[str, object] = {"file": checkout.name(place.path)}
     region = place.region
     start_line = region["startLine"]
@@ -138,12 +150,12 @@ def _build_position(place: Place, checkout: Checkout) -> dict[str, object]:
 
 
 def _annotate(level: str, message: str, **properties: object) -> str:
-    """Build a workflow command; foreign text in it is made harmless first."""
-    parts = []
+    """Build an annotation as a workflow command. Text from others in it is made harmless first."""
+    property_parts = []
     for name, value in properties.items():
-        parts.append(f"{name}={_escape(escaped(str(value)), _IN_PROPERTIES)}")
-    shown = disarmed(visible(message[:_MOST_CHARS]).strip())
-    return f"::{level} {','.join(parts)}::{_escape(shown, _IN_MESSAGES)}"
+        property_parts.append(f"{name}={_escape(escaped(str(value)), _IN_PROPERTIES)}")
+    shown_message = disarmed(visible(message[:_MOST_CHARS]).strip())
+    return f"::{level} {','.join(property_parts)}::{_escape(shown_message, _IN_MESSAGES)}"
 
 
 def _escape(text: str, forms: Mapping[str, str]) -> str:
@@ -152,9 +164,9 @@ def _escape(text: str, forms: Mapping[str, str]) -> str:
 
 
 def _sum_up(words: Iterable[str]) -> str:
-    """Build a notice with the number of documents by verdict, the best first."""
+    """Build a notice with the number of documents for each verdict, the best verdict first."""
     counts = Counter(words)
-    parts = [f"{counts[word]} {word}" for word in reversed(WORST_FIRST) if counts[word]]
-    by_verdict = ", ".join(parts) or "nothing judged"
+    counts_by_word = [f"{counts[word]} {word}" for word in reversed(WORST_FIRST) if counts[word]]
+    by_verdict = ", ".join(counts_by_word) or "nothing judged"
     documents = counted(counts.total(), "document", "documents")
     return _annotate("notice", f"{documents}: {by_verdict}", title="judgekit")

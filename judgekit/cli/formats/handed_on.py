@@ -54,13 +54,13 @@ def rule_name(verdict: Record) -> str:
 
 
 def summarise(verdict: Record) -> str:
-    """Join a verdict's scores, its reasoning, and why it's undetermined or less sure; "" if it has none.
+    """Join a verdict's scores, its reasoning, and why it's undetermined or less sure.
 
-    The text may have line breaks.
+    "" if the verdict has none of these. The text may have line breaks.
     """
     scores = [f"{name} {value:g}" for name, value in (verdict["scores"] or {}).items()]
-    parts = [", ".join(scores), verdict["reasoning"], verdict["degraded"]]
-    return "; ".join(part for part in parts if part)
+    summary_parts = [", ".join(scores), verdict["reasoning"], verdict["degraded"]]
+    return "; ".join(summary_part for summary_part in summary_parts if summary_part)
 
 
 class Checkout(NamedTuple):
@@ -71,7 +71,7 @@ class Checkout(NamedTuple):
 
     @classmethod
     def of_folder(cls, folder: Path) -> Self:
-        """Find the repository around a folder; without one, use the folder itself."""
+        """Find the repository that a folder is in. Without a repository, use the folder itself."""
         folder = folder.resolve()
         for parent in (folder, *folder.parents):
             if (parent / ".git").exists():
@@ -87,25 +87,25 @@ class Checkout(NamedTuple):
     def name(self, path: str) -> str:
         """Name a file by its path from the repository's root, with slashes.
 
-        A path outside of the repository stays as it is.
+        A path that leads out of the repository stays as it is.
         """
         if path == STDIN:
             return path
-        place = Path(os.path.normpath(self.folder / path))
-        if place.is_relative_to(self.root):
-            return place.relative_to(self.root).as_posix()
+        absolute_path = Path(os.path.normpath(self.folder / path))
+        if absolute_path.is_relative_to(self.root):
+            return absolute_path.relative_to(self.root).as_posix()
         return path
 
     def uri(self, path: str) -> str:
-        """Build a file's relative URI in the repository, or an absolute one outside of it."""
+        """Build a file's URI: relative if it's in the repository, otherwise absolute."""
         name = self.name(path)
-        place = Path(os.path.normpath(self.folder / path))
-        if path != STDIN and not place.is_relative_to(self.root):
-            return place.as_uri()
+        absolute_path = Path(os.path.normpath(self.folder / path))
+        if path != STDIN and not absolute_path.is_relative_to(self.root):
+            return absolute_path.as_uri()
         return quote(name)
 
     def read_judged_text(self, subject: Record) -> str:
-        """Read a file's text if it's still the one that was judged, else return ""."""
+        """Read a file's text, if the file is still as it was when it was judged; otherwise return ""."""
         try:
             path = self.folder / str(subject["path"])
             with path.open("rb") as file:
@@ -125,20 +125,23 @@ class Place(NamedTuple):
 
 
 def find_places(verdict: Record, checkout: Checkout) -> tuple[Place, list[Place]]:
-    """Find the places of a verdict: its first file, and for each finding its quote or else that file."""
-    whole = Place(verdict["subjects"][0]["path"], MappingProxyType({"startLine": 1}))
-    texts = {}
+    """Find the places of a verdict's findings. Returns the place of the verdict first: its first file.
+
+    A finding's place is that of its quote. If the quote isn't found, it's the verdict's place.
+    """
+    whole_file = Place(verdict["subjects"][0]["path"], MappingProxyType({"startLine": 1}))
+    text_by_path = {}
     if any(finding["quote"] for finding in verdict["findings"]):
         for subject in verdict["subjects"]:
-            texts[subject["path"]] = checkout.read_judged_text(subject)
+            text_by_path[subject["path"]] = checkout.read_judged_text(subject)
     places = []
     for finding in verdict["findings"]:
-        places.append(_find_quote(finding["quote"], texts) or whole)
-    return whole, places
+        places.append(_find_quote(finding["quote"], text_by_path) or whole_file)
+    return whole_file, places
 
 
 def _find_quote(passage: str, texts: Mapping[str, str]) -> Place | None:
-    """Find a quote's place in the first text that has it; None if none has."""
+    """Find the place of a quote in the first text that has it; None if no text has it."""
     for path, text in texts.items():
         region = find_region(passage, text)
         if region is not None:
@@ -147,7 +150,10 @@ def _find_quote(passage: str, texts: Mapping[str, str]) -> Place | None:
 
 
 def find_region(passage: str, text: str) -> dict[str, int] | None:
-    """Find a quote's region in a text: lines and columns from 1, the end exclusive; None if it's nowhere."""
+    """Find the region of a quote in a text; None if the text doesn't have it.
+
+    Lines and columns count from 1, and the end is exclusive.
+    """
     words = passage.split()
     if not words:
         return None
@@ -178,7 +184,10 @@ def _line_and_column(text: str, at: int) -> tuple[int, int]:
 
 
 def _original_offset(text: str, flat_text: str, place: int) -> int:
-    """Map an offset in `flat_text`, the text with single blanks, to the offset in the text itself."""
+    """Map an offset in `flat_text` to the offset in the original text.
+
+    `flat_text` is the text with single blanks between its words.
+    """
     word_start = flat_text.rfind(" ", 0, place) + 1
     word_number = flat_text.count(" ", 0, word_start)
     word = next(islice(re.finditer(r"\S+", text), word_number, None))

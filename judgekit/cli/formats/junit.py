@@ -36,7 +36,7 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
 
 
 def render_gate(report: Report) -> str:
-    """Write a test for each file, judged or not examined, and the run's outcome as properties."""
+    """Write a test for each file, also for files not examined, and the run's outcome as properties."""
     verdicts, run = clean_gate(report)
     suite = ET.Element("testsuite", name="judgekit")
     _add_properties(suite, run)
@@ -54,7 +54,7 @@ def render_gate(report: Report) -> str:
 
 
 def render_rows(results: RowResults) -> str:
-    """Write a test for each row, and one for the limits if any was given."""
+    """Write a test for each row. If limits were given, also write one test for all limits."""
     suite = ET.Element("testsuite", name="judgekit")
     if results.has_limits:
         case = _add_case(suite, "limits", "judgekit")
@@ -63,8 +63,10 @@ def render_rows(results: RowResults) -> str:
             failure = ET.SubElement(case, "failure", message="limits missed")
             failure.text = _make_xml_safe(text)
     for verdict in results.verdicts():
-        shown = {name: value for name, value in verdict.items() if name != "rounds"}
-        _add_verdict(suite, without_secrets(shown))
+        verdict_without_rounds = {
+            name: value for name, value in verdict.items() if name != "rounds"
+        }
+        _add_verdict(suite, without_secrets(verdict_without_rounds))
     return _write_suite(suite)
 
 
@@ -83,7 +85,7 @@ def _write_suite(suite: ET.Element) -> str:
 def _add_verdict(
     suite: ET.Element, verdict: Record, unexamined: Collection[str] = (), *, holds: bool = False
 ) -> None:
-    """Add a verdict's test; if the gate `holds`, an undecided one is an error."""
+    """Add the test of a verdict. If the gate `holds` the push, an undecided verdict is an error."""
     name = verdict.get("row") or task_name(verdict["task_id"])
     case = _add_case(suite, name, rule_name(verdict))
     case.set("time", f"{verdict['duration_ms'] / 1000:.3f}")
@@ -129,14 +131,14 @@ def _add_properties(suite: ET.Element, run: Record) -> None:
 
 
 def _finding_lines(verdict: Record) -> list[str]:
-    """Render a verdict's findings, and who dismissed any of them."""
-    lines: list[str] = []
+    """Render a verdict's findings as lines, with the name of anyone who dismissed a finding."""
+    text_lines: list[str] = []
     for finding in verdict["findings"]:
-        lines += finding_lines(finding)
+        text_lines += finding_lines(finding)
         dismissed = finding.get("dismissed")
         if dismissed:
-            lines.append(f"  dismissed by {dismissed['who']}")
-    return lines
+            text_lines.append(f"  dismissed by {dismissed['who']}")
+    return text_lines
 
 
 def _make_xml_safe(text: str) -> str:

@@ -53,40 +53,42 @@ class _Line(NamedTuple):
 
 def render_verdicts(verdicts: Sequence[Record]) -> str:
     """Write the headline, a table of the worst documents, and their findings."""
-    lines = []
+    verdict_lines = []
     for verdict in clean_verdicts(verdicts):
-        lines.append(_Line(verdict["verdict"], task_name(verdict["task_id"]), verdict))
-    lines.sort(key=lambda line: WORST_FIRST.index(line.word))
-    accepted = sum(line.word == "accept" for line in lines)
-    documents = counted(len(lines), "document", "documents")
+        verdict_lines.append(_Line(verdict["verdict"], task_name(verdict["task_id"]), verdict))
+    verdict_lines.sort(key=lambda line: WORST_FIRST.index(line.word))
+    accepted = sum(line.word == "accept" for line in verdict_lines)
+    documents = counted(len(verdict_lines), "document", "documents")
     title = f"judgekit: {accepted} of {documents} accepted"
-    return _write_comment("judge", title, [*_verdict_table(lines)], lines)
+    return _write_comment("judge", title, [*_verdict_table(verdict_lines)], verdict_lines)
 
 
 def render_gate(report: Report) -> str:
-    """Write the gate's verdict, a table of the worst files, notes on the run, and findings."""
+    """Write the gate's verdict, a table of the worst files, notes on the run, and the findings."""
     verdicts, run = clean_gate(report)
-    lines = []
+    verdict_lines = []
     for row, verdict in zip(report.rows, verdicts, strict=True):
-        lines.append(_Line(row["word"], task_name(verdict["task_id"]), verdict, row["commit"][:7]))
+        verdict_lines.append(
+            _Line(row["word"], task_name(verdict["task_id"]), verdict, row["commit"][:7])
+        )
     order = (STOPS, UNKNOWN, PASSES)
-    lines.sort(key=lambda line: order.index(line.word))
+    verdict_lines.sort(key=lambda line: order.index(line.word))
     title = f"judgekit gate: {run['verdict'] or 'nothing to judge'}"
     if run["blocked"]:
         title += ", the push is blocked"
     elif run["verdict"] == STOPS and run["mode"] == "advisory":
         title += " (advisory)"
-    paragraphs = _verdict_table(lines)
+    paragraphs = _verdict_table(verdict_lines)
     about = describe_run(report.judged, report.skipped, report.not_examined)
     notes = [about, *run["notes"]]
     for omission in run["not_examined"]:
         notes.append(f"not examined: {omission['name']}: {omission['reason']}")
     paragraphs += _list_lines(without_secrets(notes))
-    return _write_comment("gate", title, paragraphs, lines)
+    return _write_comment("gate", title, paragraphs, verdict_lines)
 
 
 def render_rows(results: RowResults) -> str:
-    """Write the headline, the missed limits, the figures and the worst rows."""
+    """Write the headline, the limits that were missed, the figures and the worst rows."""
     summary = results.summary
     headline = f"judgekit: {counted(summary.rows, 'row', 'rows')}"
     if summary.accept_rate is not None:
@@ -94,22 +96,22 @@ def render_rows(results: RowResults) -> str:
         rows = counted(summary.rows, "row", "rows")
         headline = f"judgekit: {accepted:,} of {rows} accepted"
     paragraphs = [escape_prose(f"{summary.file}: {results.about}")]
-    for line in without_secrets(list(results.missed)):
-        paragraphs.append(f"❌ {escape_prose(line)}")
+    for missed_limit in without_secrets(list(results.missed)):
+        paragraphs.append(f"❌ {escape_prose(missed_limit)}")
     if results.has_limits and not results.missed:
         paragraphs.append("✅ all limits are kept")
     for section in results.sections:
-        most = _SHOWN_ROWS
+        max_rows = _SHOWN_ROWS
         if section.title == WORST_ROWS:
-            most = results.worst or _SHOWN_ROWS
-        parts = []
+            max_rows = results.worst or _SHOWN_ROWS
+        rendered_parts = []
         for part in section.parts:
-            parts += _part_lines(part, most)
+            rendered_parts += _part_lines(part, max_rows)
         title = escape_prose(section.title)
         if section.title in _OPEN_SECTIONS:
-            paragraphs += [f"#### {title}", *parts]
+            paragraphs += [f"#### {title}", *rendered_parts]
         else:
-            paragraphs += [f"<details><summary>{title}</summary>", *parts, "</details>"]
+            paragraphs += [f"<details><summary>{title}</summary>", *rendered_parts, "</details>"]
     return _write_comment("report", headline, paragraphs, name=_stable_name(summary.file))
 
 
@@ -130,9 +132,10 @@ def _write_comment(
     lines: Sequence[_Line] = (),
     name: str = "",
 ) -> str:
-    """Put a comment together: all of the summary, and as many findings as there's room for.
+    """Put a comment together: the whole summary, and as many findings as there's room for.
 
-    A script recognises the comment by its first line, which has the `command` and the `name` of the input.
+    A script recognises the comment by its first line, which holds the `command` and the `name` of the
+    input.
     """
     words = ["judgekit", command]
     if name:
@@ -157,7 +160,7 @@ def _write_comment(
 
 
 def _cut_at_line(text: str) -> str:
-    """Cut a comment at the end of a line if it's too long."""
+    """If a comment is too long, cut it at the end of a line."""
     if len(text) <= MOST_CHARS:
         return text
     whole_lines, _, _ = text[:MOST_CHARS].rpartition("\n")
@@ -165,7 +168,7 @@ def _cut_at_line(text: str) -> str:
 
 
 def _verdict_table(lines: Sequence[_Line]) -> list[str]:
-    """Build a table of the worst verdicts, and a line that counts the others."""
+    """Build a table of the worst verdicts, and a line that counts the remaining verdicts."""
     if not lines:
         return []
     has_commits = any(line.commit for line in lines)
@@ -176,16 +179,16 @@ def _verdict_table(lines: Sequence[_Line]) -> list[str]:
     for line in lines[:_MOST_ROWS]:
         verdict = line.verdict
         scores = ", ".join(f"{name} {value:g}" for name, value in (verdict["scores"] or {}).items())
-        why = verdict["reasoning"] or verdict["degraded"] or ""
+        reason = verdict["reasoning"] or verdict["degraded"] or ""
         override = verdict.get("human_override")
         if override:
-            why = f"{override['decision']}ed by {override['who']}: {override['why']}"
+            reason = f"{override['decision']}ed by {override['who']}: {override['why']}"
         cells = [
             _SIGNS.get(line.word, _OPEN),
             line.word,
             format_inline(line.name),
             escape_prose(scores),
-            escape_prose(why, _MOST_CELL),
+            escape_prose(reason, _MOST_CELL),
         ]
         if has_commits:
             cells.insert(3, format_inline(line.commit))
@@ -199,35 +202,35 @@ def _verdict_table(lines: Sequence[_Line]) -> list[str]:
 
 
 def _write_details(line: _Line) -> str:
-    """Render a verdict's findings, folded; "" if there are none."""
+    """Render a verdict's findings in a folded block; "" if there are none."""
     verdict = line.verdict
     if not verdict["findings"]:
         return ""
-    texts = []
+    finding_texts = []
     for finding in verdict["findings"]:
         for text in finding_lines(finding):
             indent = " " * (len(text) - len(text.lstrip()))
-            texts.append(wrap(text.strip(), _MOST_FINDING, indent, f"{indent}  "))
+            finding_texts.append(wrap(text.strip(), _MOST_FINDING, indent, f"{indent}  "))
         dismissed = finding.get("dismissed")
         if dismissed:
-            texts.append(f"  dismissed by {dismissed['who']}")
+            finding_texts.append(f"  dismissed by {dismissed['who']}")
     count = counted(len(verdict["findings"]), "finding", "findings")
     name = escape_prose(line.name)
     summary = f"<summary>{name}: {count} ({escape_prose(rule_name(verdict))})</summary>"
-    return f"<details>{summary}\n\n{format_block(chr(10).join(texts))}\n\n</details>"
+    return f"<details>{summary}\n\n{format_block(chr(10).join(finding_texts))}\n\n</details>"
 
 
 def _part_lines(part: Part, most: int) -> list[str]:
-    """Render a part of a page: a note, a table, or figures with their intervals."""
+    """Render one part of a page: a note, a table, or figures with their intervals."""
     if isinstance(part, str):
         return [escape_prose(without_secrets(part))]
     if isinstance(part, Table):
         rows = [_row_cells(part.columns, row) for row in part.rows[:most]]
-        lines = [_write_table([escape_prose(name) for name in part.columns], rows)]
+        paragraphs = [_write_table([escape_prose(name) for name in part.columns], rows)]
         total = max(part.total, len(part.rows))
         if total > most:
-            lines.append(f"and {total - most:,} more")
-        return lines
+            paragraphs.append(f"and {total - most:,} more")
+        return paragraphs
     rows = []
     for figure in part:
         if isinstance(figure, Figure):
@@ -236,7 +239,10 @@ def _part_lines(part: Part, most: int) -> list[str]:
 
 
 def _row_cells(columns: Sequence[str], row: Sequence[Any]) -> list[str]:
-    """Render the cells of a row without secrets: names as code, others as escaped prose."""
+    """Render the cells of a row, without secrets.
+
+    Names are rendered as code, other cells as escaped prose.
+    """
     cells = []
     for name, cell in zip(columns, row, strict=True):
         text = without_secrets(shown(cell))
@@ -258,8 +264,8 @@ def _write_row(cells: Sequence[str]) -> str:
 
 
 def _list_lines(texts: Sequence[str]) -> list[str]:
-    """Render texts as a paragraph with one list; no paragraph if there are none."""
-    lines = [f"- {escape_prose(text)}" for text in texts if text]
-    if not lines:
+    """Render texts as one list, in a single paragraph; no paragraph if there are no texts."""
+    list_items = [f"- {escape_prose(text)}" for text in texts if text]
+    if not list_items:
         return []
-    return ["\n".join(lines)]
+    return ["\n".join(list_items)]

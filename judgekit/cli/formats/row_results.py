@@ -46,9 +46,10 @@ class RowResults:
 
 
 def verdict_of(row: ResultRow, file: str) -> dict[str, Any]:
-    """Convert a row of results to a record like a verdict's; its subject is the results file.
+    """Convert a row of results to a record like that of a verdict. Its subject is the results file.
 
-    For other programs' results and for comparisons it's shorter: it has the word, scores, reasoning and cost.
+    For results of other programs and for comparisons, the record is shorter: it has the word, scores,
+    reasoning and cost.
     """
     # These need pydantic, which takes longer to import than an engine takes to judge one document.
     from judgekit.data.labels import nested

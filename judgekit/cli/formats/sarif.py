@@ -43,7 +43,7 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
 
 
 def render_gate(report: Report) -> str:
-    """Write results for each file's verdict; notifications tell about the others."""
+    """Write results for each file's verdict. Files without a verdict become notifications."""
     verdicts, run = clean_gate(report)
     log_run = _build_run(verdicts, Checkout.of_gate())
     log_run["tool"]["driver"]["notifications"] = [{"id": _SKIPPED}, {"id": _NOT_EXAMINED}]
@@ -52,7 +52,10 @@ def render_gate(report: Report) -> str:
 
 
 def render_rows(results: RowResults) -> str:
-    """Write a result for each row that wasn't accepted, at the file of results, under the row's name."""
+    """Write a result for each row that wasn't accepted, under the row's name.
+
+    The place of each result is the file of results. Missed limits become notifications.
+    """
     rejected = [verdict for verdict in results.verdicts() if verdict["verdict"] in NOT_ACCEPTED]
     log_run = _build_run(clean_verdicts(rejected), Checkout.of_folder(Path.cwd()))
     if results.missed:
@@ -91,16 +94,16 @@ def _build_run(verdicts: Sequence[Record], checkout: Checkout) -> dict[str, Any]
 
 
 def _build_results(verdict: Record, checkout: Checkout) -> list[dict[str, Any]]:
-    """Build the results of one verdict: the verdict itself, then its findings."""
+    """Build the results of one verdict: first one for the verdict itself, then one for each finding."""
     # A result about a whole file also needs a region: without one, GitHub's code scanning shows nothing.
-    whole, places = find_places(verdict, checkout)
+    whole_file, places = find_places(verdict, checkout)
     message = f"{verdict['verdict']}: {summarise(verdict)}"
-    results = [_build_result(verdict, message, whole, checkout)]
+    results = [_build_result(verdict, message, whole_file, checkout)]
     for finding, place in zip(verdict["findings"], places, strict=True):
-        lines = [finding["issue"]]
+        paragraphs = [finding["issue"]]
         if finding["suggestion"]:
-            lines.append(f"Suggestion: {finding['suggestion']}")
-        result = _build_result(verdict, "\n\n".join(lines), place, checkout)
+            paragraphs.append(f"Suggestion: {finding['suggestion']}")
+        result = _build_result(verdict, "\n\n".join(paragraphs), place, checkout)
         properties = {}
         for name in ("issue", "suggestion", "quote"):
             if finding[name]:
@@ -117,7 +120,7 @@ def _build_results(verdict: Record, checkout: Checkout) -> list[dict[str, Any]]:
 def _build_result(
     verdict: Record, message: str, place: Place, checkout: Checkout
 ) -> dict[str, Any]:
-    """Build a result at a place in a file; for a row of results, it also names the row."""
+    """Build a result at a place in a file. The result of a row also names the row."""
     physical = {"artifactLocation": {"uri": checkout.uri(place.path)}, "region": dict(place.region)}
     location: dict[str, Any] = {"physicalLocation": physical}
     if "row" in verdict:

@@ -52,12 +52,12 @@ _COST_SOURCES = {
 
 def render_verdicts(verdicts: Sequence[Record]) -> str:
     """Render verdicts one below the other, each with its reasons."""
-    texts = []
+    verdict_texts = []
     for verdict in verdicts:
         # The reason for undetermined verdicts is printed once, at the end.
         is_determined = verdict["verdict"] != "undetermined"
-        texts.append(verdict_text(verdict, degraded=is_determined))
-    return "\n".join(texts)
+        verdict_texts.append(verdict_text(verdict, degraded=is_determined))
+    return "\n".join(verdict_texts)
 
 
 def _gate_word(row: Row) -> str:
@@ -79,11 +79,11 @@ GATE_COLUMNS: tuple[Callable[[Row], str], ...] = (_gate_word, _gate_path, _gate_
 
 def render_gate(report: Report) -> str:
     """Render a line for each file, with its reasons indented below."""
-    texts = []
+    file_texts = []
     for row in report.rows:
-        lines = [gate_line(row), *_gate_reasons(row, report.notes)]
-        texts.append("\n    ".join(lines))
-    return "\n".join(texts)
+        line_and_reasons = [gate_line(row), *_gate_reasons(row, report.notes)]
+        file_texts.append("\n    ".join(line_and_reasons))
+    return "\n".join(file_texts)
 
 
 def gate_line(row: Row) -> str:
@@ -93,58 +93,58 @@ def gate_line(row: Row) -> str:
 
 
 def _gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
-    """Render the lines below a row of the gate; a reason that's among the run's `notes` is left out."""
+    """Render the reasons below a row of the gate. A reason that's among the run's `notes` is left out."""
     verdict = row["verdict"]
-    lines = []
+    reasons = []
     noise = verdict.get("noise")
     if noise:
         points = f"{noise:g} points"
-        lines.append(f"within the noise ({points}): judged again, it may get the other answer")
+        reasons.append(f"within the noise ({points}): judged again, it may get the other answer")
     override = verdict["human_override"]
     is_less_deep = verdict.get("depth") and verdict["degraded"]
     is_accepted_by_models = row["word"] == PASSES and verdict["rounds"] and not is_less_deep
     if override:
-        lines.append(f"{override['decision']}ed by {override['who']}: {override['why']}")
+        reasons.append(f"{override['decision']}ed by {override['who']}: {override['why']}")
     elif is_accepted_by_models:
         if verdict.get("independent") is False:
-            lines.append(_describe_partiality(verdict))
+            reasons.append(_describe_partiality(verdict))
         if verdict["degraded"] and is_wordless(verdict):
-            lines.append(verdict["degraded"])
+            reasons.append(verdict["degraded"])
     elif verdict["rounds"]:
-        lines.append(verdict_text(verdict, headed=False))
+        reasons.append(verdict_text(verdict, headed=False))
     elif verdict["degraded"] not in notes:
-        lines.append(verdict["degraded"])
-    return lines
+        reasons.append(verdict["degraded"])
+    return reasons
 
 
 def render_rows(results: RowResults) -> str:
-    """Render a line for each row, or only the worst rows with all details."""
+    """Render a line for each row, or with `worst` only the worst rows, with all details."""
     if results.worst is not None:
         return "\n".join(_worst_lines(results))
-    lines = []
+    row_lines = []
     for row in results.rows:
-        lines.append(row_line(row.word, row.row_id, {**row.columns, "scores": row.scores}))
-    return "\n".join(lines)
+        row_lines.append(row_line(row.word, row.row_id, {**row.columns, "scores": row.scores}))
+    return "\n".join(row_lines)
 
 
 def render_report(results: RowResults) -> str:
     """Render the summary of rows: figures and tables, and the worst rows if wanted."""
-    texts = [escaped(f"{results.summary.file}: {results.about}")]
+    section_texts = [escaped(f"{results.summary.file}: {results.about}")]
     for section in results.sections:
         if section.title == WORST_ROWS and results.worst is not None:
             continue  # these come at the end, with more details
-        texts.append(f"\n{section.title}\n{parts_text(section.parts)}")
+        section_texts.append(f"\n{section.title}\n{parts_text(section.parts)}")
     if results.worst is not None:
-        texts += ["", WORST_ROWS, *(f"  {line}" for line in _worst_lines(results))]
-    text = "\n".join(texts)
+        section_texts += ["", WORST_ROWS, *(f"  {line}" for line in _worst_lines(results))]
+    text = "\n".join(section_texts)
     has_intervals = any(beginning in text for beginning in ("[0", "[-", "[+"))
     return f"{text}\n\n{INTERVALS}" if has_intervals else text
 
 
 def row_line(word: str, row_id: str, columns: Record) -> str:
-    """Render a row's verdict, name, mean, and as much of its reasons as fits on the terminal.
+    """Render a row's verdict, name and mean, and as much of its reasons as fits on the terminal.
 
-    Compared texts have a score each instead of a mean.
+    A comparison has a score for each text instead of a mean.
     """
     # It needs pydantic, which is slow to import.
     from judgekit.evaluation.labels import number_of
@@ -159,9 +159,9 @@ def row_line(word: str, row_id: str, columns: Record) -> str:
     head = f"{word.upper().ljust(_WORD_WIDTH)}  {escaped(row_id)}{scores}"
     reason = columns.get("error") or columns.get("reasoning") or ""
     reasons = short_line(str(reason), _MOST_REASONS)
-    line = fit_text(f"{head}  ", escaped(reasons)).rstrip()
+    plain_line = fit_text(f"{head}  ", escaped(reasons)).rstrip()
     # The colour comes last, because its codes would count as width.
-    return _colour_word(word) + line.removeprefix(word.upper())
+    return _colour_word(word) + plain_line.removeprefix(word.upper())
 
 
 def _colour_word(word: str) -> str:
@@ -170,8 +170,8 @@ def _colour_word(word: str) -> str:
 
 
 def _worst_lines(results: RowResults) -> list[str]:
-    """Render the worst rows, as many as are wanted, each with its reasons below."""
-    lines = []
+    """Render the worst rows, as many as the user wants, each with its reasons below."""
+    row_lines = []
     for row in results.summary.worst[: results.worst]:
         padding = " " * (_WORD_WIDTH - len(row.verdict))  # the codes of the colour have no width
         head = f"{_colour_word(row.verdict)}{padding}  {escaped(row.id)}"
@@ -179,10 +179,10 @@ def _worst_lines(results: RowResults) -> list[str]:
             head += f"  mean {row.average:g}"
         for name, score in row.scores.items():
             head += f"  {escaped(name)} {score:g}"
-        lines.append(head)
+        row_lines.append(head)
         if row.reasoning:
-            lines.append(f"    {escaped(row.reasoning)}")
-    return lines or ["no row is rejected or to be improved"]
+            row_lines.append(f"    {escaped(row.reasoning)}")
+    return row_lines or ["no row is rejected or to be improved"]
 
 
 def render_comparison(comparison: Comparison) -> str:
@@ -197,6 +197,7 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
     yield head if winner is None else f"{head}  {winner}"
 
     def rank(subject: Contestant) -> tuple[bool, float]:
+        # Texts without a score come last.
         return subject.score is None, -(subject.score or 0.0)
 
     for subject in sorted(comparison.subjects, key=rank):
@@ -260,49 +261,50 @@ def _describe_comparison_partiality(comparison: Comparison) -> str:
         if is_by_judges:
             letters.append(subject.letter)
     judges = f"models of {' and '.join(comparison.families)}"
-    line = f"not independent: judged only by {judges}, which wrote {' and '.join(letters)}"
+    warning = f"not independent: judged only by {judges}, which wrote {' and '.join(letters)}"
     if len(letters) < len(comparison.subjects):
-        line += "; models favour texts of their own family"
-    return line
+        warning += "; models favour texts of their own family"
+    return warning
 
 
 def verdict_text(verdict: Record, *, headed: bool = True, degraded: bool = True) -> str:
     """Render a verdict's record for people.
 
-    `headed`: with its word and name. `degraded`: with the reason why it's undetermined or less sure, if any.
+    With `headed`, its word and name come first. With `degraded`, the reason is included if the verdict is
+    undetermined or less sure.
     """
     scores = _scores_line(verdict, headed=headed)
-    lines = [scores] if scores else []
-    lines.append(_judges_line(verdict))
+    text_lines = [scores] if scores else []
+    text_lines.append(_judges_line(verdict))
     if verdict.get("independent") is False:
-        lines.append(_describe_partiality(verdict))
+        text_lines.append(_describe_partiality(verdict))
     if verdict["degraded"] and degraded:
-        lines.append(f"degraded: {verdict['degraded']}")
+        text_lines.append(f"degraded: {verdict['degraded']}")
     if verdict["reasoning"]:
-        lines.append(verdict["reasoning"])
+        text_lines.append(verdict["reasoning"])
         unexplained = _unexplained_scores(verdict)
         if unexplained:
-            lines.append(f"no reason given for {', '.join(unexplained)}")
+            text_lines.append(f"no reason given for {', '.join(unexplained)}")
     elif is_wordless(verdict):
         if not verdict["findings"]:
-            lines.append("reasons: none (decided by probabilities)")
-        lines += _probability_bars(verdict)
-    lines += _findings_and_reviews(verdict)
+            text_lines.append("reasons: none (decided by probabilities)")
+        text_lines += _probability_bars(verdict)
+    text_lines += _findings_and_reviews(verdict)
     # A model's further lines are indented, so that they can't pass for ours.
     deeper = "\n        "
-    indented = [f"    {deeper.join(lines_of(line))}" for line in lines[1:]]
-    return "\n".join([lines[0], *indented])
+    indented = [f"    {deeper.join(lines_of(line))}" for line in text_lines[1:]]
+    return "\n".join([text_lines[0], *indented])
 
 
 def _probability_bars(verdict: Record) -> list[str]:
-    """Draw, for a terminal, a decision model's probabilities: a bar for each level."""
+    """Draw a decision model's probabilities for a terminal, with a bar for each level."""
     if not sys.stdout.isatty():
         return []
     opinions = []
     for round_ in verdict["rounds"]:
         if round_["tier"] == verdict["judge_tier"] and round_["opinion"]:  # none of a failed one
             opinions.append(round_["opinion"])
-    lines = []
+    dimension_lines = []
     for name, shares in opinions[-1]["probabilities"].items():
         if name not in verdict["scores"]:
             continue  # it's one claim of many, and its findings say more
@@ -310,12 +312,12 @@ def _probability_bars(verdict: Record) -> list[str]:
         for share in shares.values():
             bars += _BARS[round(share * (len(_BARS) - 1))]
         likeliest = max(shares, key=shares.__getitem__)
-        lines.append(f"{escaped(name)}  {bars}  {likeliest}: {shares[likeliest]:.0%}")
-    return lines
+        dimension_lines.append(f"{escaped(name)}  {bars}  {likeliest}: {shares[likeliest]:.0%}")
+    return dimension_lines
 
 
 def _scores_line(verdict: Record, *, headed: bool) -> str:
-    """Render a verdict's mean and scores, after its word and name if it's `headed`."""
+    """Render a verdict's mean and scores. With `headed`, its word and name come first."""
     scores = ""
     if verdict["average"] is not None:
         scores = f"  mean {verdict['average']:g}"
@@ -329,20 +331,20 @@ def _scores_line(verdict: Record, *, headed: bool) -> str:
 
 
 def _judges_line(verdict: Record) -> str:
-    """Describe a verdict's origin: the rubric, each tier's outcome, and the model that decided."""
+    """Describe where a verdict comes from: rubric, outcome of each tier, model that decided."""
     ref = f"{verdict['rubric']['id']}@{verdict['rubric']['version']}"
-    parts = [f"{rubric_name(ref, verdict['rubric'].get('source'))}, {verdict['mode']}"]
+    line_parts = [f"{rubric_name(ref, verdict['rubric'].get('source'))}, {verdict['mode']}"]
     if verdict["rounds"]:
-        parts.append(", ".join(_round_text(verdict, round_) for round_ in verdict["rounds"]))
+        line_parts.append(", ".join(_round_text(verdict, round_) for round_ in verdict["rounds"]))
         decision = "undecided"
         if verdict["model"]:
             decision = f"decided by {verdict['model']} ({verdict['consensus']})"
         seconds = f"{verdict['duration_ms'] / 1000:.1f} s"
-        parts.append(f"{decision}, {seconds}{cost_text(verdict)}")
+        line_parts.append(f"{decision}, {seconds}{cost_text(verdict)}")
     depth = verdict.get("depth")
     if depth:
-        parts.append(f"depth {depth['depth']} ({escaped(depth['rule'])})")
-    return "; ".join(parts)
+        line_parts.append(f"depth {depth['depth']} ({escaped(depth['rule'])})")
+    return "; ".join(line_parts)
 
 
 def _round_text(verdict: Record, round_: Record) -> str:
@@ -374,24 +376,26 @@ def _unexplained_scores(verdict: Record) -> list[str]:
 
 
 def _findings_and_reviews(verdict: Record) -> list[str]:
-    """Render a peer review's outcome, and each finding with its quote, suggestion and reviewers."""
+    """Render the outcome of a peer review, and each finding with its quote, suggestion and reviewers."""
     reviews = {}
     for review in verdict.get("review", ()):
         reviews[review["issue"], review["quote"]] = review
-    lines = []
+    text_lines = []
     if reviews:
         counts = Counter(map(_review_word, reviews.values()))
         words = ", ".join(f"{count} {word}" for word, count in counts.items())
-        lines.append(f"reviewed by peers: {words}")
+        text_lines.append(f"reviewed by peers: {words}")
     for finding in verdict["findings"]:
-        lines += finding_lines(finding)
+        text_lines += finding_lines(finding)
         review_of_finding = reviews.get((finding["issue"], finding["quote"]))
         if review_of_finding:
-            lines.append(f"  {_describe_reviewers(review_of_finding)}")
+            text_lines.append(f"  {_describe_reviewers(review_of_finding)}")
         dismissed = finding.get("dismissed")
         if dismissed:
-            lines.append(f"  dismissed by {dismissed['who']} on {dismissed['at'][:10]}: no problem")
-    return lines
+            text_lines.append(
+                f"  dismissed by {dismissed['who']} on {dismissed['at'][:10]}: no problem"
+            )
+    return text_lines
 
 
 def _review_word(finding: Record) -> str:
@@ -402,7 +406,7 @@ def _review_word(finding: Record) -> str:
 
 
 def _describe_reviewers(finding: Record) -> str:
-    """Name the model that found a finding, and those that confirmed it, or say why none did."""
+    """Name the models that found a finding and those that confirmed it, or say why none confirmed it."""
     raised = f"found by {', '.join(finding['raised_by'])}"
     if finding["held"] and finding["confirmed_by"]:
         return f"{raised}; confirmed by {', '.join(finding['confirmed_by'])}"
@@ -422,9 +426,9 @@ def _describe_partiality(verdict: Record) -> str:
 
 
 def cost_text(verdict: Record) -> str:
-    """Describe the cost of judging, to continue a line: the sum, its source, and if it's incomplete.
+    """Describe the cost of judging: the sum, its source, and if the sum is incomplete.
 
-    Returns "" if there's nothing to say.
+    The text continues a line, as `, $0.0123`. "" if there's nothing to say.
     """
     cost = verdict["cost_usd"]
     is_incomplete = verdict.get("cost_complete") is False
@@ -445,8 +449,8 @@ def cost_text(verdict: Record) -> str:
         reason = f"no price for {', '.join(models)}"
     else:
         reason = "a call that failed may have been charged"
-    known = "unknown" if cost is None else "at least 0"
-    return f", cost {known} ({reason})"
+    known_sum = "unknown" if cost is None else "at least 0"
+    return f", cost {known_sum} ({reason})"
 
 
 def source_text(source: str | None) -> str:
