@@ -283,7 +283,7 @@ def _speakers(tier: TierName, state: JudgingState[Document]) -> Speakers:
 
 
 def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
-    """Pair each model of a tier that answered with how its scores were read."""
+    """List a tier's models that have an opinion, each with how its scores were read from the reply."""
     sources = []
     for voice_tier, endpoint, opinion in state.voices:
         if voice_tier == tier:
