@@ -42,7 +42,7 @@ class Patterns:
             if pattern.folders_only:
                 end = below_folder
             elif pattern.parts[-1] == _ANY:
-                end = "/"
+                end = "/"  # `docs/**` names the files below the folder, not the folder itself
             else:
                 end = rf"(?:{below_folder}|\Z)"
             expression = _join_parts(pattern.parts, end)

@@ -273,7 +273,7 @@ class _Origins:
     commits_by_path: dict[str, list[Commit]] = field(default_factory=dict)
 
     def follow(self, steps: Iterable[Step]) -> None:
-        """Fill in the fields from steps, the newest first, following each file back to its creation."""
+        """Fill in the fields from steps, the newest first, following each file back through moves."""
         # By older path and blob: the tree's files that were moved from there.
         files_moved_from: defaultdict[_File, list[_File]] = defaultdict(list)
         # By path: the lists in `commits_by_path` for all files that come from there.
@@ -290,13 +290,14 @@ class _Origins:
             if self.tree.holds(step.path, step.blob) and file not in self.change_by_file:
                 self.change_by_file[file] = ChangedFile(step.commit, step.path, step.blob)
                 files_from_here.append(file)
-            if step.moved_from is None:  # this step created the file
+            if step.moved_from is None:  # this step wrote the blob: a new file, or an edit
                 for commits in lists_of_path[step.path]:
                     commits.append(step.commit)
                 for later_file in files_from_here:
                     change = self.change_by_file[later_file]
                     self.change_by_file[later_file] = change._replace(commit=step.commit)
-            else:  # an older step created it, at the earlier path
+            else:  # the file was only moved: an older step wrote the blob, at the earlier path
+                # From here on, both paths share these lists: older steps add to them.
                 lists_of_path[step.moved_from] += lists_of_path[step.path]
                 old_file = (step.moved_from, step.blob)
                 files_moved_from[old_file] += files_from_here

@@ -290,14 +290,14 @@ def _idle_name(question: TypedQuestion) -> str:
 
 
 def _scores_in_words(rubric: ScoreRubric, scores: Mapping[str, float]) -> str:
-    """Write scores for models in the form they were asked for: as a number, or as yes or no."""
+    """Put scores into words for a prompt: yes or no for a binary dimension, otherwise a number."""
     answer_by_score = {float(point): answer for answer, point in rubric.scale.answers.items()}
     scores_in_words = []
     for name, dimension in rubric.dimensions.items():
         score = scores[name]
         word = f"{score:g}"
-        if dimension.scale:
-            word = answer_by_score.get(score, word)  # a mean of yes and no isn't an answer
+        if dimension.scale:  # it's binary
+            word = answer_by_score.get(score, word)  # a mean of yes and no has no word
         scores_in_words.append(f"{name} {word}")
     return ", ".join(scores_in_words)
 

@@ -166,17 +166,18 @@ def _pick_recorded_model(recorded: Tiers, wanted: PanelRequest, recording: str) 
 
     A tier without replies of this model is left out. Raises `UsageError` if no tier has any.
     """
+    # --model gives every tier the same name, so any tier will do.
     (name,) = wanted.models["quick"] or ("",)
     endpoints = {}
-    models = set[str]()
+    known_models = set[str]()
     for tier, jury in recorded.items():
-        models.update(model.model for model in jury)
+        known_models.update(model.model for model in jury)
         # The provider's prefix may be left out: `gpt-4o` for `openai/gpt-4o`.
         matching_models = tuple(model for model in jury if f"/{model.model}".endswith(f"/{name}"))
         if matching_models:
             endpoints[tier] = matching_models
     if not endpoints:
-        known_names = ", ".join(sorted(models))
+        known_names = ", ".join(sorted(known_models))
         raise UsageError(
             f"--model {name}: {recording} has no replies of this model; it has {known_names}"
         )

@@ -50,8 +50,8 @@ _reread: ContextVar[Callable[[bytes], bytes]] = ContextVar("reread", default=byt
 def bounded(most: int = MOST) -> Iterator[None]:
     """Limit the replies to this task's requests to `most` bytes each, inside the `with` block.
 
-    The limit holds for httpx, and for the transports that were given to `bound`. A long reply must be a JSON
-    object. Only if `most` is above `MOST`, it may be a file of any kind.
+    The limit holds for httpx, and for the transports that were given to `bound`. A successful reply that's
+    longer than `_MOST_SAID` must also be a JSON object, unless `most` is above `MOST` (see `_read_body`).
     """
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 

@@ -215,7 +215,7 @@ def _list_texts_around(raw: str, objects: Sequence[Object]) -> list[str]:
 def _find_mentions(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str, object, bool]]:
     """Yield each key of the answer in a text, the value behind its colon, and whether it may open an object.
 
-    After too many, yields one more with the value `CUT`, which contradicts any answer.
+    If there are too many, yields only one, with the value `CUT`, which contradicts any answer.
     """
     mentions = []
     for match in _MENTION.finditer(text):
@@ -228,9 +228,10 @@ def _find_mentions(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str
     most_characters = max(_LEAST_READ, _MAX_READ // (len(mentions) or 1))
     for key, match in mentions:
         start = match.start()
-        is_first_key = _FIRST.search(text, max(0, start - 80), start) is not None
+        follows_brace = _FIRST.search(text, max(0, start - 80), start) is not None
         value = value_at(text[match.end() : match.end() + most_characters])
-        yield key, value, is_first_key or bool(match["bare"])
+        # The match of a bare key begins at its own brace or comma, so there's no brace before it.
+        yield key, value, follows_brace or bool(match["bare"])
 
 
 def _walk(value: Object | Array) -> Iterator[tuple[str, object]]:

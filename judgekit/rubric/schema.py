@@ -401,15 +401,15 @@ Rubric: TypeAlias = ScoreRubric | SelectRubric | CompareRubric
 
 
 def in_full(data: Any, validated: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever a file holds
-    """Validate a rubric's data, after filling in the fields that a file which scores may leave out.
+    """Validate a rubric's data. If a rubric that scores leaves fields out, fill in the defaults first.
 
-    Data that's complete, or of another task, is validated as it is. Raises `ValidationError`.
+    Complete data, and rubrics for other tasks, are validated as they are. Raises `ValidationError`.
     """
     try:
         return validated(data)
     except ValidationError:
-        may_be_short = isinstance(data, dict) and data.get("task", "score") == "score"
-        if not may_be_short or "criteria" in data:
+        is_score_rubric = isinstance(data, dict) and data.get("task", "score") == "score"
+        if not is_score_rubric or "criteria" in data:  # only the other tasks have criteria
             raise
     defaults = yamlfile.load_yaml(files.folder("rubrics") / "defaults" / "score.yaml")
     prompt = defaults["prompt"]
