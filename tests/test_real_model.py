@@ -66,6 +66,8 @@ def test_the_demos_question_keeps_the_meant_memory_and_drops_the_unrelated_one(
     monkeypatch.chdir(sample)
     monkeypatch.setenv(LOCAL, str(model_file("qwen2.5-coder-1.5b")))
     monkeypatch.setattr("judgekit.judging.fence.secrets.token_hex", lambda size: NONCE[: 2 * size])
+    # The model is as slow as the machine is busy.
+    monkeypatch.setenv("JUDGEKIT_JUDGE_DEADLINE", "900")
     found = {
         judge: {each.title for each in search(demo._QUESTION, judge=judge).results}
         for judge in (False, True)
