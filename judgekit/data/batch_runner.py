@@ -64,7 +64,7 @@ class BatchRunner(BatchRun):
             if not self.work.stopped.is_set():
                 await gateway.finish()
         except BaseExceptionGroup as errors:
-            error, *_ = errors.exceptions  # the others follow from the first one
+            error, *_ = errors.exceptions  # the first one, which stopped the other tasks
             if isinstance(error, sqlite3.Error):
                 remedy = "free space and run the same command again"
                 problem = f"{manifest.path}: cannot be used ({error}); {remedy}"
