@@ -18,7 +18,7 @@ from judgekit.judging.documents import file_of
 from judgekit.judging.request import JudgeRequest
 from judgekit.providers.gateway import open_gateway
 from judgekit.redaction.redact import redact
-from judgekit.replies import extract
+from judgekit.replies import reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,9 +97,7 @@ def test_the_deadline_comes_while_secrets_are_looked_for_or_a_prompt_is_made(
 def test_the_deadline_comes_while_a_reply_is_read(
     endless: Endless, monkeypatch: pytest.MonkeyPatch, model: Loopback
 ) -> None:
-    monkeypatch.setattr(
-        "judgekit.replies.reading.read", endless.before(extract.read_answer, is_slow)
-    )
+    monkeypatch.setattr(reading, "read_answer", endless.before(reading.read_answer, is_slow))
     model._script = (says(SLOW + VERDICT),)
     (verdict,) = judgekit.judge_texts({"a.md": "Some words."}, deadline=3)
     assert verdict.verdict == "undetermined"
