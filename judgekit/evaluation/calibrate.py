@@ -26,7 +26,7 @@ from judgekit.evaluation.likelihood import learn_likelihood
 from judgekit.evaluation.samples import Sample, Walked, asked, usual_ways, walk
 from judgekit.evaluation.tasks import choose_task, ranking_task, read_samples
 from judgekit.judging import calibration
-from judgekit.judging.binomial import needed
+from judgekit.judging.binomial import count_labels_needed
 from judgekit.judging.calibration import CalibratedRule, Calibration, Promise, RefusedRule, bound
 from judgekit.judging.finality import FinalityRules, towards
 from judgekit.judging.questions_hash import hash_questions
@@ -317,7 +317,7 @@ def _labels_needed(promise: Promise, level: float, error_rate: float = 0.0) -> i
     """Count the labels that keep a promise at this error rate; None if no number would."""
     if promise.reference:
         level = level / 2  # the other half is for the gains
-    return needed(promise.rate, level, error_rate)
+    return count_labels_needed(promise.rate, level, error_rate)
 
 
 def _choose_margins(

@@ -59,11 +59,12 @@ def lower(errors: int, total: int, level: float) -> float:
 
 
 @functools.lru_cache(maxsize=1024)
-def needed(rate: float, level: float, share: float = 0.0) -> int | None:
-    """Count the labels that are needed to show such a `rate`, if `share` of them are errors.
+def count_labels_needed(rate: float, level: float, share: float = 0.0) -> int | None:
+    """Compute how many labels it takes to rule out an error rate above `rate`.
 
-    None if more than a million are needed. Also None if `share` isn't below `rate`: then no number of
-    labels can show it.
+    A `share` of the labels is expected to be errors, and `level` is the probability of ruling it out
+    wrongly. None if more than a million labels are needed, or if `share` isn't below `rate`: then no number
+    of labels is enough.
     """
     if share >= rate:
         return None
@@ -71,6 +72,7 @@ def needed(rate: float, level: float, share: float = 0.0) -> int | None:
     def are_enough(labels: int) -> bool:
         return at_most(round(share * labels), labels, rate) <= level
 
+    # Double the number until it's enough, then halve the interval in which it became enough.
     too_few = 0
     enough = 1
     while not are_enough(enough):
@@ -78,6 +80,7 @@ def needed(rate: float, level: float, share: float = 0.0) -> int | None:
         enough *= 2
         if enough > _MOST:
             return None
+
     while enough - too_few > 1:
         middle = (too_few + enough) // 2
         if are_enough(middle):

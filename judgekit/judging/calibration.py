@@ -242,27 +242,34 @@ def _flaws_of_class(calibration: Calibration, gate: CalibratedRule) -> Iterator[
 
     A flaw is a key relative to the gate, and the expected value.
     """
-    tiers = _tiers(calibration)
-    first_tier = tiers[0]
-    reference = calibration.promise.reference
-    if gate.stands:
-        allowed = tiers[1:2]  # a win stands against the second tier's tie
-    elif reference:
-        allowed = tiers[: tiers.index(reference)]  # the reference is final anyway
-    else:
-        allowed = tiers[:-1]  # the last tier is final anyway
-    if gate.tier not in allowed:
-        yield ".tier", f"expected {' or '.join(allowed) or 'none'}, got {gate.tier}"
+    first_tier = _tiers(calibration)[0]
+    allowed_tiers = _tiers_for_gate(calibration, gate)
+    if gate.tier not in allowed_tiers:
+        yield ".tier", f"expected {' or '.join(allowed_tiers) or 'none'}, got {gate.tier}"
+
     is_standing_win = (gate.outcome, gate.after, gate.stands) == ("improve", "accept", first_tier)
     if gate.stands and not is_standing_win:
         yield ".stands", f"expected a win of {first_tier} against a tie of {gate.tier}"
+
     if gate.after is not None and gate.tier == first_tier:
         yield ".after", f"expected none, because {gate.tier} is the first tier"
+
     gates_of_class = [
         other_gate for other_gate in calibration.gates if _class_of(other_gate) == _class_of(gate)
     ]
     if len(gates_of_class) > 1:
         yield "", "expected one gate for each class of opinions, got several"
+
+
+def _tiers_for_gate(calibration: Calibration, gate: CalibratedRule) -> list[TierName]:
+    """List the tiers whose opinions such a gate may let through."""
+    tiers = _tiers(calibration)
+    reference = calibration.promise.reference
+    if gate.stands:
+        return tiers[1:2]  # a win stands against the second tier's tie
+    if reference:
+        return tiers[: tiers.index(reference)]  # the reference is final anyway
+    return tiers[:-1]  # the last tier is final anyway
 
 
 def _class_of(gate: CalibratedRule) -> tuple[str | None, ...]:
@@ -283,6 +290,7 @@ def _flaws_of_counts(calibration: Calibration, gate: CalibratedRule) -> Iterator
             labels_of_tier += other_gate.labels
     if labels_of_tier > cases:
         yield ".labels", f"expected up to {cases} in all gates of {gate.tier}, got {labels_of_tier}"
+
     # The largest share of the doubt at which a gate can have been tested.
     level = (1 - promise.confidence) / max(1, len(calibration.gates))
     least_bound = bound(gate.labels, gate.errors, gate.gains, level, promise)
@@ -290,5 +298,6 @@ def _flaws_of_counts(calibration: Calibration, gate: CalibratedRule) -> Iterator
         count = f"{gate.errors} wrong of {gate.labels}"
         support = f"{count} does not support a rate of at most {promise.rate:g}"
         yield ".labels", f"{support}: it may be up to {least_bound:.3g}"
+
     if not least_bound - _ROUNDED <= gate.bound <= promise.rate + _ROUNDED:
         yield ".bound", f"expected {least_bound:.6f} to {promise.rate:g}, got {gate.bound:g}"

@@ -38,9 +38,9 @@ _ID = re.compile(r"(.+-(?:strict|lenient))-[0-9a-f]{12}")
 def find(
     settings: JudgeSettings,
     project: Path | None = None,
-    subjects: int = 0,  # that are scored to be compared
+    subjects: int = 0,  # the number of texts that are scored for a comparison
 ) -> tuple[FinalityRules | None, str | None]:
-    """Find the gates of the newest calibration that fits the judge; None if none fits.
+    """Find the newest calibration that fits the judge. Returns its gates, or None if none fits.
 
     The project's calibrations come before the user's own. Also returns a line that says which calibrations
     aren't used and why, or None.
@@ -48,33 +48,40 @@ def find(
     # A calibration says when a text needn't go up a tier; with one tier there's nowhere to go.
     if len(settings.models_by_tier) <= 1:
         return None, None
-    calibrations: list[Calibration] = []
-    problems: list[str] = []
-    for folder, of_project in _folders(project):
-        calibrations_there, problems_there = _read_folder(folder, settings, of_project=of_project)
-        calibrations += calibrations_there
-        problems += problems_there
+    calibrations, problems = _read_folders(settings, project)
     if not calibrations and not problems:
         return None, None
+
     warnings = [f"calibration not used: {problem}" for problem in problems[:MOST_TOLD]]
-    panel = fingerprint(settings)
     misfit_warnings = []
+    panel = fingerprint(settings)
     for calibration in calibrations:
-        is_of_several = calibration.subjects is not None
-        if is_of_several != (subjects > 0):
+        is_for_comparisons = calibration.subjects is not None
+        if is_for_comparisons != (subjects > 0):
             continue
         misfit = next(misfits(calibration, settings.loaded, panel, subjects), None)
         if misfit is None:
             return calibration.rules(), "; ".join(warnings) or None
         misfit_warnings.append(f"calibration {calibration.id} not used: {misfit}; {AGAIN}")
+    # Of the calibrations that don't fit, only the first is reported.
     return None, "; ".join([*warnings, *misfit_warnings[:1]]) or None
 
 
-def _folders(project: Path | None) -> Iterator[tuple[Path, bool]]:
-    """Yield each folder with calibrations, and whether it's the project's."""
+def _read_folders(
+    settings: JudgeSettings, project: Path | None
+) -> tuple[list[Calibration], list[str]]:
+    """Read the calibrations for a judge's rubric and mode from all folders, and list the problems."""
+    calibrations: list[Calibration] = []
+    problems: list[str] = []
     for origin, folder in search_path.folders(environment.CALIBRATIONS.name, project):
-        if origin != "bundled":
-            yield folder, origin == "project"
+        if origin == "bundled":
+            continue
+        folder_calibrations, folder_problems = _read_folder(
+            folder, settings, of_project=origin == "project"
+        )
+        calibrations += folder_calibrations
+        problems += folder_problems
+    return calibrations, problems
 
 
 def _read_folder(
@@ -89,17 +96,20 @@ def _read_folder(
     mode = settings.mode
     calibrations = []
     problems = []
+
     paths = [path for path in folder.glob("*.json") if _may_be_for(path, rubric_id, mode)]
     paths.sort(key=lambda path: path.lstat().st_mtime, reverse=True)  # the last changed first
     if len(paths) > MOST_READ:
         count = f"{len(paths)} files that may be for {rubric_id}, {mode}"
         problems.append(f"{folder}: {count}; read {MOST_READ} of them")
+
     for path in paths[:MOST_READ]:
         try:
             calibration = read_calibration(path, of_project=of_project)
         except ConfigError as error:
-            text = _name_and_beginning(path)
-            if rubric_id in text and mode in text:
+            name_and_beginning = _name_and_beginning(path)
+            is_for_judge = rubric_id in name_and_beginning and mode in name_and_beginning
+            if is_for_judge:
                 first_line, _, _ = str(error).partition("\n")
                 problems.append(first_line)
             continue
@@ -171,22 +181,22 @@ class Accepted(Strict):
 
 
 def accept(path: Path) -> None:
-    """Note that the user accepts a file with exactly these bytes, in any project.
+    """Record that the user accepts a calibration file. That holds for these bytes, in any project.
 
-    Raises `ConfigError` if the file isn't a valid calibration, `InputError` if the note can't be written.
+    Raises `ConfigError` if the file isn't a valid calibration, `InputError` if the record can't be written.
     """
     calibration = read_calibration(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    file = Path(environment.ACCEPTED.path())
+    accepted_path = Path(environment.ACCEPTED.path())
     try:
-        environment.private_folder(str(file.parent))
-        with locks.file_lock(file.with_suffix(".lock"), timeout=_WAIT):
+        environment.private_folder(str(accepted_path.parent))
+        with locks.file_lock(accepted_path.with_suffix(".lock"), timeout=_WAIT):
             accepted = Accepted(calibrations={**_accepted(), digest: calibration.id})
             text = accepted.model_dump_json(by_alias=True, indent=2) + "\n"
-            outputs.write_atomically(str(file), text, private=True)
+            outputs.write_atomically(str(accepted_path), text, private=True)
     except OSError as error:
         raise InputError(
-            f"{file}: cannot be written ({error.strerror}); check the folder"
+            f"{accepted_path}: cannot be written ({error.strerror}); check the folder"
         ) from None
 
 

@@ -38,23 +38,25 @@ class PanelFingerprint(NamedTuple):
 
 
 def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
-    """Describe which models a judge asks, and how it asks them."""
+    """Describe which models a judge asks, and how it asks them and reads their answers."""
     has_scores = question_of(settings.loaded.rubric).has_scores
     names_by_tier: dict[TierName, str] = {}
     sources_by_tier: dict[TierName, dict[str, frozenset[ScoreSource]]] = {}
-    asking: Asking = {}
-    for tier, models in settings.models_by_tier.items():
-        names_by_tier[tier] = together(model.model for model in models)
+    profile_hashes: Asking = {}
+    for tier, endpoints in settings.models_by_tier.items():
+        names_by_tier[tier] = together(endpoint.model for endpoint in endpoints)
         sources_by_tier[tier] = {}
-        asking[tier] = {}
+        profile_hashes[tier] = {}
         # A model may appear twice, under two profiles or addresses. The order doesn't matter.
-        for name in dict.fromkeys(model.model for model in models):
-            endpoints = [model for model in models if model.model == name]
-            sources = [possible_sources(model, scores=has_scores) for model in endpoints]
-            sources_by_tier[tier][name] = frozenset().union(*sources)
-            digest = _profiles_sha256(endpoints)
-            if digest is not None:
-                asking[tier][name] = digest
+        for name in dict.fromkeys(endpoint.model for endpoint in endpoints):
+            endpoints_of_model = [endpoint for endpoint in endpoints if endpoint.model == name]
+            sources: set[ScoreSource] = set()
+            for endpoint in endpoints_of_model:
+                sources |= possible_sources(endpoint, scores=has_scores)
+            sources_by_tier[tier][name] = frozenset(sources)
+            digest = _profiles_sha256(endpoints_of_model)
+            if digest is not None:  # None: a recording, which has no profile
+                profile_hashes[tier][name] = digest
     asked_with = Asked(
         samples=settings.samples,
         criteria=settings.criteria,
@@ -62,7 +64,7 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
         redact=bool(settings.redact),
     )
     return PanelFingerprint(
-        models=names_by_tier, asked=asked_with, able=sources_by_tier, asking=asking
+        models=names_by_tier, asked=asked_with, able=sources_by_tier, asking=profile_hashes
     )
 
 
@@ -118,24 +120,24 @@ def misfits(
         yield f"it was made for a different {rubric.id} ({rubric.version})"
     if calibration.prompt_sha256 != loaded.rubric.prompt.sha256:
         yield "the prompt has changed"
+
     # A calibration without a hash isn't compared. The older hash covered less, so it never matches.
     hash_then = calibration.questions_sha256 or calibration.wording_sha256
     if hash_then not in (None, hash_questions(loaded, calibration.mode)):
         yield "judgekit's own prompts, or how it reads replies, have changed"
-    calibrated_subjects = calibration.subjects
-    if (
-        calibrated_subjects
-        and not calibrated_subjects.least <= subjects <= calibrated_subjects.most
-    ):
-        fitting = f"{calibrated_subjects.most}"
-        if calibrated_subjects.least < calibrated_subjects.most:
-            fitting = f"{calibrated_subjects.least} to {calibrated_subjects.most}"
-        yield f"it was made for {fitting} texts, not for {subjects}"
+    if calibration.subjects is not None:
+        least = calibration.subjects.least
+        most = calibration.subjects.most
+        if not least <= subjects <= most:
+            fitting = f"{least} to {most}" if least < most else f"{most}"
+            yield f"it was made for {fitting} texts, not for {subjects}"
+
     for tier in calibration.models | panel.models:
         models_then = calibration.models.get(tier, "nobody")
         models_now = panel.models.get(tier, "nobody")
         if together(models_then.split(TOGETHER)) != models_now:
             yield f"{tier} was {models_then} and is {models_now} now"
+
     for name in _options_in_play(calibration, loaded.rubric, panel):
         value_then = getattr(calibration.asked, name)
         value_now = getattr(panel.asked, name)
@@ -177,8 +179,7 @@ def _other_readings(calibration: Calibration, panel: PanelFingerprint) -> Iterat
                     yield f"it does not say how the scores of {tier} were read, and they are {words_now} now"
             elif source_then not in possible:
                 yield f"what {tier} said was {SOURCE_WORDS[source_then]} and is {words_now} now"
-            # A recording has no profile and an older calibration no hash of it, so neither is
-            # compared.
+            # A recording has no profile and an older calibration no hash of it, so neither is compared.
             hash_now = panel.asking.get(tier, {}).get(model)
             hash_then = calibration.asking.get(tier, {}).get(model)
             if hash_now and hash_then is not None and hash_then != hash_now:

@@ -70,7 +70,7 @@ def split_claims(text: str) -> list[Claim]:
     lead = ""
     is_lead_unused = False
     is_in_list = False
-    for block in _blocks(text):
+    for block in _split_blocks(text):
         if block.kind == "lead":
             # A heading and the introduction after it form one lead.
             lead = f"{lead} {block.text}" if is_lead_unused else block.text
@@ -81,7 +81,7 @@ def split_claims(text: str) -> list[Claim]:
         if is_in_list and not is_item:
             lead = ""  # the list has ended
         is_in_list = is_item
-        for sentence in _sentences(block):
+        for sentence in _split_sentences(block):
             claims.append(Claim(sentence, lead))
             is_lead_unused = False
             if not is_item:
@@ -98,48 +98,62 @@ class _Block(NamedTuple):
     text: str
 
 
-def _blocks(text: str) -> Iterator[_Block]:
+def _split_blocks(text: str) -> Iterator[_Block]:
     """Yield the blocks of a text, in order. Blank lines and horizontal rules only separate blocks."""
-    all_lines = lines_of(text)
     block_lines: list[str] = []  # of the current block
-    kind = "prose"
+    kind = "prose"  # of the current block
     open_fence = ""  # the mark that opened the current code block, or ""
-    for number, whole_line in enumerate(all_lines):
+    lines = lines_of(text)
+    for whole_line, next_line in zip(lines, [*lines[1:], ""], strict=True):
         fence = _FENCE.match(whole_line)
         if open_fence:
             if fence and fence[1].startswith(open_fence):
                 yield from _end_block("code", block_lines)
                 block_lines = []
+                kind = "prose"
                 open_fence = ""
             else:
                 block_lines.append(whole_line)
             continue
-        unquoted_line = _without_mark(_QUOTING, whole_line)
-        is_heading = _HEADING.match(unquoted_line) is not None
-        is_rule = _RULE.fullmatch(unquoted_line) is not None
-        is_row = unquoted_line.lstrip().startswith("|")
-        starts_item = not is_rule and (is_row or _MARKER.match(unquoted_line) is not None)
-        is_plain = not (fence or is_heading or is_rule or starts_item) and bool(
-            unquoted_line.strip()
-        )
-        if is_plain:
-            block_lines.append(unquoted_line)
+
+        line = _without_mark(_QUOTING, whole_line)
+        line_kind = "fence" if fence else _classify_line(line, next_line)
+        if line_kind == "prose":  # goes on with the current block, even with an item
+            block_lines.append(line)
             continue
+
         yield from _end_block(kind, block_lines)
         block_lines = []
         kind = "prose"
         if fence:
+            kind = "code"
             open_fence = fence[1]
-        elif is_heading:
-            yield from _end_block("lead", [_without_mark(_HEADING, unquoted_line).rstrip("# \t")])
-        elif is_row and not is_rule and _is_rule_at(number + 1, all_lines):  # a table's header
-            yield from _end_block("lead", [unquoted_line.strip("| \t")])
-        elif starts_item:
+        elif line_kind == "heading":
+            yield from _end_block("lead", [_without_mark(_HEADING, line).rstrip("# \t")])
+        elif line_kind == "table header":
+            yield from _end_block("lead", [line.strip("| \t")])
+        elif line_kind == "table row":
             kind = "item"
-            block_lines = [
-                unquoted_line.strip("| \t") if is_row else _without_mark(_MARKER, unquoted_line)
-            ]
-    yield from _end_block("code" if open_fence else kind, block_lines)
+            block_lines = [line.strip("| \t")]
+        elif line_kind == "list item":
+            kind = "item"
+            block_lines = [_without_mark(_MARKER, line)]
+    yield from _end_block(kind, block_lines)
+
+
+def _classify_line(line: str, next_line: str) -> str:
+    """Name a line's kind: `heading`, `table header`, `table row`, `list item`, `separator`, or `prose`."""
+    if _HEADING.match(line):
+        return "heading"
+    is_rule = _RULE.fullmatch(line) is not None
+    if is_rule or not line.strip():
+        return "separator"
+    if line.lstrip().startswith("|"):
+        has_rule_below = _RULE.fullmatch(next_line) is not None
+        return "table header" if has_rule_below else "table row"
+    if _MARKER.match(line):
+        return "list item"
+    return "prose"
 
 
 def _without_mark(mark: re.Pattern[str], line: str) -> str:
@@ -150,9 +164,7 @@ def _without_mark(mark: re.Pattern[str], line: str) -> str:
     return line[match.end() :]
 
 
-def _is_rule_at(number: int, lines: Sequence[str]) -> bool:
-    """Whether there's a line at this index, and it's a rule, like the one under a table's header."""
-    return number < len(lines) and _RULE.fullmatch(lines[number]) is not None
+
 
 
 def _end_block(kind: str, lines: Sequence[str]) -> Iterator[_Block]:
@@ -168,14 +180,14 @@ def _end_block(kind: str, lines: Sequence[str]) -> Iterator[_Block]:
     if not introduces_more:
         yield _Block(kind, text)
         return
-    *sentences, lead = _sentences(_Block(kind, text))
+    *sentences, lead = _split_sentences(_Block(kind, text))
     if sentences:
         start_of_lead = text.rindex(lead)
         yield _Block(kind, text[:start_of_lead].strip())
     yield _Block("lead", lead)
 
 
-def _sentences(block: _Block) -> Iterator[str]:
+def _split_sentences(block: _Block) -> Iterator[str]:
     """Yield the sentences of a block, unchanged. Code isn't split."""
     text = block.text
     if block.kind == "code":
@@ -192,7 +204,7 @@ def _sentences(block: _Block) -> Iterator[str]:
 
 
 def _ends_sentence(text: str, match: re.Match[str]) -> bool:
-    """Whether a match of `_END` ends a sentence. Dots after abbreviations, initials and days don't."""
+    """Whether the mark in `match` ends a sentence. Dots after abbreviations, initials and days don't."""
     mark = match[0]
     if not mark.startswith("."):
         return True
@@ -202,6 +214,7 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
         return False
     if mark != ".":  # several dots, or a closing quotation mark
         return True
+
     start_of_word = max(0, match.start() - _LONGEST)
     word_match = _LAST_WORD.search(text[start_of_word : match.start()])
     word = word_match[0].lower() if word_match else ""
@@ -269,15 +282,17 @@ def unsupported_claims(
 ) -> tuple[Finding, ...]:
     """Return a finding for each claim that's more likely unsupported than supported, in the text's order.
 
-    If there are more than `MAX_FINDINGS` such claims, only the worst are returned.
+    `answers` holds the probability of each answer by the name of a claim's question. If there are more than
+    `MAX_FINDINGS` such claims, only the least supported are returned.
     """
-    support_by_number = {}
+    support_by_number = {}  # the probability that a claim is supported
     for number in range(1, len(claims) + 1):
         support = answers[_name(dimension, number)][YES]
         if support < EVEN:
             support_by_number[number] = support
     worst_first = sorted(support_by_number, key=lambda number: support_by_number[number])
     reported_numbers = worst_first[:MAX_FINDINGS]
+
     findings = []
     for number in sorted(reported_numbers):
         finding = Finding(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.config import TIE
 from judgekit.judging import independence, outgoing
-from judgekit.judging.compare_question import CompareQuestion
+from judgekit.judging.compare_question import CompareQuestion, EarlierOpinion
 from judgekit.judging.documents import (
     LEAST_TEXTS,
     ComparisonInput,
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from judgekit.judging.state import JudgingState
 
     Compared: TypeAlias = JudgingState[ComparisonInput]
-    # Another model's choice, by its label, and its reasoning.
-    EarlierOpinion: TypeAlias = tuple[str | None, str]
+
     SubjectScore: TypeAlias = tuple[float, TierName]
 
 
@@ -102,6 +101,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         if subject.is_one_text:
             end = EQUAL_TEXTS
             result = _tie_of_equal_texts(subject)
+
         reservations = [
             self._why_not_judged(state),
             result.reservation,
@@ -212,7 +212,8 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         for opinion in answered_tiers:
             for vote in opinion.votes:
                 label = None if vote.word == TIE else question.label(vote.word)
-                earlier_opinions.append((label, redact.words(vote.reasoning)))
+                reasoning = redact.words(vote.reasoning)
+                earlier_opinions.append(EarlierOpinion(label, reasoning))
         # Without a disagreement, the tiebreaker replaces the deep tier and gets its instructions.
         instructions: TierName = "tiebreaker" if len(answered_tiers) > 1 else "deep"
         return replace(question, instructions_tier=instructions, earlier_opinions=earlier_opinions)
@@ -260,8 +261,9 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         votes: dict[TierName, TierVote] = state.opinions
         if end.because == OWN_FAMILY:
             refused_end = end.overruled
-            is_cut = refused_end is not None and refused_end.tier in state.cut
-            return self.refused_result(state, end, truncated=is_cut)
+            was_cut = refused_end is not None and refused_end.tier in state.cut
+            return self.refused_result(state, end, truncated=was_cut)
+
         if end.tier is None:
             return ComparisonResult(
                 verdict=end.verdict,
@@ -269,6 +271,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
                 truncated=bool(state.cut),
                 families=self.families(state, end),
             )
+
         vote = votes[end.tier]
         # Labels are the same in all tiers, so any tier's question can translate them.
         reasoning = self.question("quick", state).readable(vote.reasoning)
@@ -281,7 +284,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         )
 
     def cut_texts(self, state: Compared) -> dict[TierName, str]:
-        """Name the texts that are cut for some model of a tier, such as "A and B", by tier.
+        """Map each tier to the texts that some model of it sees cut, such as "A and B".
 
         Tiers whose models all see both texts whole are left out.
         """

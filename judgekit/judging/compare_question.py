@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.config import TIE
 from judgekit.judging import decisions, prompt
@@ -28,13 +28,18 @@ if TYPE_CHECKING:
     from judgekit.judging.questionnaire import Answers
     from judgekit.judging.settings import JudgeSettings
 
-    # Another model's choice, by its label, and its reasoning.
-    EarlierOpinion: TypeAlias = tuple[str | None, str]
-
 LEAST_LEANING = 0.55  # probability at which a text counts as preferred
 # The names of the two texts, in the order of a prompt, for models that write nothing about them.
 POINTS = ("1", "2")
 _BETTER = "better"  # the name of the only question
+
+
+class EarlierOpinion(NamedTuple):
+    """Another model's choice, with its reasoning."""
+
+    better: str | None
+    """The label of the better text; None for a tie."""
+    reasoning: str
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
     def about_letters(cls, settings: JudgeSettings, tier: TierName) -> CompareQuestion:
         pair = ComparisonInput("a", (file_of("A", "b"), file_of("B", "c")))
         label = cls(settings, pair, tier).label("A")
-        return cls(settings, pair, tier, earlier_opinions=[(label, "d")])
+        return cls(settings, pair, tier, earlier_opinions=[EarlierOpinion(label, "d")])
 
     @staticmethod
     def agent_text(rubric: CompareRubric, mode: ModeName) -> str:
@@ -71,20 +76,21 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
     def _questionnaire(
         self, rubric: CompareRubric, part: str, order: str, endpoint: Endpoint | None
     ) -> Questionnaire:
-        """Build the questionnaire about one pair of texts, shown in the `order` of their letters."""
-        names = dict(zip(order, POINTS, strict=True))
-        names_and_hashes = {
-            name: self.subject.file(letter).sha256 for letter, name in names.items()
-        }
+        """Build the questionnaire about the two texts, shown in the `order` of their letters ("AB" or "BA")."""
         if kind_of(endpoint).names_texts:
-            names = {letter: self.label(letter) for letter in order}
-            names_and_hashes = {label: sha256 for sha256, label in self._labels.items()}
-        visible_texts = [
-            self.visible_file(endpoint, letter, name) for letter, name in names.items()
-        ]
-        question = TypedQuestion(
-            _criteria_text(rubric), "choice", options=dict.fromkeys(names.values(), "")
-        )
+            name_by_letter = {letter: self.label(letter) for letter in order}
+            hash_by_name = {label: sha256 for sha256, label in self._labels.items()}
+        else:
+            name_by_letter = dict(zip(order, POINTS, strict=True))
+            hash_by_name = {}
+            for letter, name in name_by_letter.items():
+                hash_by_name[name] = self.subject.file(letter).sha256
+
+        visible_texts = []
+        for letter, name in name_by_letter.items():
+            visible_texts.append(self.visible_file(endpoint, letter, name))
+        options = dict.fromkeys(name_by_letter.values(), "")
+        question = TypedQuestion(_criteria_text(rubric), "choice", options=options)
         return Questionnaire(
             call_key=CallKey(self.subject.shown_sha256(order), rubric.ref, self.tier, part),
             timeout=self.limits.timeout,
@@ -93,7 +99,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
             context=partial(prompt.pair_context, question=self.subject.prompt, texts=visible_texts),
             size=self.subject.size,
             questions={_BETTER: question},
-            labels=names_and_hashes,
+            labels=hash_by_name,
             part=part,
             earlier=self._earlier_in_words(),
         )
@@ -102,14 +108,13 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         """Put earlier opinions into words, in an order that doesn't reveal which model gave which."""
 
         def sorting_key(opinion: EarlierOpinion) -> tuple[str, str]:
-            better, reasoning = opinion
-            return (better or "", reasoning)
+            return (opinion.better or "", opinion.reasoning)
 
         # Sorted first, since the order in which a jury's models are configured mustn't matter.
         opinions: list[EarlierOpinion] = sorted(self.earlier_opinions, key=sorting_key)
         seed = "".join(sorted(self._labels.values()))
         random.Random(seed).shuffle(opinions)  # noqa: S311 - an order, not a secret
-        return [f"better: {better or TIE}\n{reasoning}" for better, reasoning in opinions]
+        return [f"better: {opinion.better or TIE}\n{opinion.reasoning}" for opinion in opinions]
 
     def read(self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers) -> Vote:
         """Translate a model's answer into a vote for a letter, or for a tie.
@@ -122,8 +127,10 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         letter_by_name: dict[str, PairWord] = {}
         for name, sha256 in questionnaire.labels.items():
             letter_by_name[name] = letter_by_hash[sha256]
+
         if not answers.shares:
             return Vote(letter_by_name.get(answers.choice, "tie"), answers.reasoning)
+
         shares: dict[str, float] = {}
         for name, share in answers.shares[_BETTER].items():
             shares[letter_by_name[name]] = share
@@ -154,11 +161,13 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
     def rounds(self, first: int, turns: Sequence[ModelTurn[Vote]]) -> list[CompareRound]:
         """Build a round for each call, numbered from `first`."""
         rounds: list[CompareRound] = []
+        calls_of_sample = len(self.rubrics_by_part) * len(ORDERS)
         for turn in turns:
-            samples = len(turn.calls) // (len(self.rubrics_by_part) * len(ORDERS))
+            samples = len(turn.calls) // calls_of_sample
             sample_numbers: Sequence[int | None] = [None]  # a single sample has no number
             if samples > 1:
                 sample_numbers = range(1, samples + 1)
+            # The calls were made in this order: sample by sample, then part by part, then in both orders.
             call_parts = product(sample_numbers, self.rubrics_by_part, ORDERS)
             for (sample, criterion, order), answer in zip(call_parts, turn.calls, strict=True):
                 row = CompareRound(

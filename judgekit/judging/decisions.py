@@ -75,10 +75,10 @@ class Decider:
         started = time.monotonic()
         if questionnaire.cut_at is not None:
             size_limit = f"the {questionnaire.cut_at:,} characters that {endpoint.model} is sent"
-            failure = make_failure(
-                FailureKind.CONTEXT_WINDOW, f"the text is longer than {size_limit}"
-            )
-            return Answer(None, failure, Usage(), 0, endpoint.model)
+            problem = f"the text is longer than {size_limit}"
+            failure = make_failure(FailureKind.CONTEXT_WINDOW, problem)
+            return Answer(None, failure, Usage(), latency_ms=0, model=endpoint.model)
+
         claims_by_name = _split_claims(questionnaire)
         answer = await ask_decisions(
             session,
@@ -89,7 +89,8 @@ class Decider:
         )
         answers = None
         if answer.value:
-            answers = _read(questionnaire, claims_by_name, answer.value)
+            answers = _read_distributions(questionnaire, claims_by_name, answer.value)
+        # Some questions may have failed although others have answers.
         return joined([answer], answers, started, keep_failure=True)
 
 
@@ -113,8 +114,8 @@ def _typed_questions(
 ) -> list[DecisionQuestion]:
     """Convert the questions to the form that decision models take.
 
-    In a listing, each question is asked about each label. Otherwise a question is asked once, or about each
-    of its claims. Questions about claims come last.
+    In a listing of candidates, each question is asked about each candidate, by its label. Otherwise a
+    question is asked once, or about each of its claims. Questions about claims come last.
     """
     questions = []
     if questionnaire.is_listing:
@@ -155,23 +156,24 @@ def _state_of(questionnaire: Questionnaire, fence: Fence) -> State:
     )
 
 
-def _read(
+def _read_distributions(
     questionnaire: Questionnaire,
     claims_by_name: Mapping[str, Sequence[Claim]],
     distributions: Distributions,
 ) -> Answers:
-    """Convert the answers of a decision model to the answers of the questionnaire.
+    """Convert a decision model's probabilities to the answers of the questionnaire.
 
     A question that was asked claim by claim gets the answer to its worst claim, and a finding for each
     unsupported claim. If any claim has no answer, the question has none.
     """
-    shares: dict[str, Mapping[str, float]] = {}
+    shares: dict[str, Mapping[str, float]] = {}  # the probability of each answer, by question
     findings: list[Finding] = []
     for name, text_claims in claims_by_name.items():
         if claims.are_all_answered(name, text_claims, distributions):
             shares[name] = claims.least_supported(name, text_claims, distributions)
             findings += claims.unsupported_claims(name, text_claims, distributions)
     shares |= distributions
+
     points = {}
     for name in questionnaire.names_of_answers():
         if name in shares:
@@ -234,7 +236,7 @@ async def ask_decisions(
     questions: Sequence[DecisionQuestion],
     timeout: float,
 ) -> Answer[Distributions]:
-    """Ask questions. Returns the probabilities for each question with an answer, and the first failure.
+    """Ask any number of questions. Returns the probabilities of those answered, and the first failure.
 
     If there are more questions than a request may hold, several requests run at once within the same
     `timeout` seconds. If a scale has more points than decision models take, that's a failure, and no call
@@ -245,10 +247,11 @@ async def ask_decisions(
     if scale_problem is not None:
         failure = make_failure(FailureKind.BAD_REQUEST, scale_problem)
         return Answer(None, failure, Usage(), latency_ms=0, model=endpoint.model)
+
     answers = await _ask_in_chunks(session, endpoint, state, questions, timeout)
+    first_failure = next((answer.failure for answer in answers if answer.failure), None)
     distributions: Distributions = {}
     usage = Usage()
-    first_failure = next((answer.failure for answer in answers if answer.failure), None)
     model = endpoint.model
     for answer in answers:
         usage = usage.plus(answer.usage)
@@ -283,15 +286,17 @@ async def _ask_in_chunks(
                 key = key.within(f"questions{number}")
             calls.append(partial(_ask_once, session, endpoint, state.messages, chunk, key, timeout))
         answers = await gather_limited(calls, session, endpoint)
+
         largest_chunk = len(chunks[0])
-        limit = _find_limit([answer.failure for answer in answers], largest_chunk)
-        if limit is None or configured_size:
+        learned_size = _find_limit([answer.failure for answer in answers], largest_chunk)
+        # A size that the user configured isn't changed.
+        if learned_size is None or configured_size:
             return answers
-        _most_by_server[server] = limit
+        _most_by_server[server] = learned_size
 
 
 def _find_limit(failures: Iterable[Failure | None], count: int) -> int | None:
-    """Find out how many questions a server takes, if it refused `count` questions as too many.
+    """Read from a server's refusal how many questions it takes at once, if `count` were too many.
 
     The limit is the largest number below `count` in the server's message, or else half of `count`. None if
     no failure is such a refusal, or if there was only one question.
@@ -331,10 +336,10 @@ async def _ask_once(
     call_key: CallKey,
     timeout: float,
 ) -> Answer[Distributions]:
-    """Make one request; returns the probabilities of every question that got an answer.
+    """Make one request. Returns the probabilities of the questions that got an answer.
 
-    If some question got none, the first one's problem is the failure. A session never makes the same request
-    twice. A reply that answers every question is stored for later sessions.
+    If some got none, the failure is the first one's problem. A session never makes the same request twice.
+    A reply that answers every question is stored for later sessions.
     """
     started = time.monotonic()
     try:
@@ -354,11 +359,15 @@ async def _ask_once(
         call_failure = make_failure(error.kind, error.message)
         usage = usage_of_failed_call(error)
         return Answer(None, call_failure, usage, ms_since(started), endpoint.model)
+
     failure: Failure | None = None
     if unanswered:
-        first = unanswered[0]
-        kind = FailureKind.REFUSAL if first.is_refusal else FailureKind.INVALID_REPLY
-        failure = make_failure(kind, f"{reply.model}: {first.problem}")
+        first_unanswered = unanswered[0]
+        kind = FailureKind.INVALID_REPLY
+        if first_unanswered.is_refusal:
+            kind = FailureKind.REFUSAL
+        failure = make_failure(kind, f"{reply.model}: {first_unanswered.problem}")
+
     distributions: Distributions = {}
     for name, answer in answers.items():
         if not answer.problem:

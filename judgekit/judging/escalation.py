@@ -119,7 +119,10 @@ TABLE: list[Row] = [
 
 
 def decide(evidence_by_tier: Evidence, rules: EscalationRules) -> Step:
-    """Find the tier to ask now, or the end, by the rows of `TABLE`."""
+    """Decide the next step of a judging by the rows of `TABLE`: the tier to ask now, or the end.
+
+    The first row that applies gives the step. If that's an end, later rows may overrule it.
+    """
     situation = Situation(evidence_by_tier, rules)
     step: Step | None = None
     for row in TABLE:
@@ -127,25 +130,30 @@ def decide(evidence_by_tier: Evidence, rules: EscalationRules) -> Step:
             continue
         if row.overrules:
             if isinstance(step, End) and row.applies(situation, step):
-                step = _named(row, row.come_to(situation, step), overruled=step)
+                step = _with_reason(row, row.come_to(situation, step), overruled=step)
         elif step is None and row.applies(situation):
-            step = _named(row, row.come_to(situation))
+            step = _with_reason(row, row.come_to(situation))
     assert step is not None, "the last row that ends a judging applies whenever no other did"  # noqa: S101
     if isinstance(step, End):
         return replace(step, consensus=_count_agreement(situation, step))
     return step
 
 
-def _named(row: Row, step: Step, overruled: End | None = None) -> Step:
+def _with_reason(row: Row, step: Step, overruled: End | None = None) -> Step:
+    """Note in an end which row came to it, and the end that this row overruled. An `Ask` stays as it is."""
     if isinstance(step, Ask):
         return step
     return replace(step, because=row.name, overruled=overruled)
 
 
 def _count_agreement(now: Situation, end: End) -> Consensus:
-    """Return the tiers' consensus; one model alone is `single`, however often it agrees with itself."""
+    """Say how far the models behind an end agree. One model alone is `single`, in however many tiers.
+
+    Unless the evidence says more, it's the consensus that the end's own row gave.
+    """
     if end.tier is None:
         return end.consensus
+
     models: set[str] = set()
     for evidence in now.evidence.values():
         models |= evidence.models
@@ -153,27 +161,34 @@ def _count_agreement(now: Situation, end: End) -> Consensus:
         return "single"
     if now.rules.task == "ranking":
         return _count_leaders(now, end)
+
     evidence_of_end = now.evidence[end.tier]
     agreement = evidence_of_end.agreement
     if evidence_of_end.is_divided and agreement == "none":
         return "single"  # it only gives reasons for another tier's outcome
     if agreement is not None:
         return agreement
-    is_split = any(now.evidence[tier].agreement for tier in now.tiers_for(end.verdict))
-    if now.rules.task == "pair" and end.consensus == "unanimous" and is_split:
-        return "majority"  # not all families in one of these tiers agreed
+
+    if now.rules.task == "pair" and end.consensus == "unanimous":
+        supporting_tiers = now.tiers_for(end.verdict)
+        has_divided_tier = any(now.evidence[tier].agreement for tier in supporting_tiers)
+        if has_divided_tier:
+            return "majority"
     if now.rules.task == "document" and end.consensus == "single" and len(models) > 1:
         answered = [tier for tier, evidence in now.evidence.items() if evidence.outcome is not None]
         if answered == [end.tier]:
-            return "unanimous"  # it's a jury by itself
+            return "unanimous"  # the tier is a jury by itself, and all of it agrees
     return end.consensus
 
 
 def _count_leaders(now: Situation, end: End) -> Consensus:
-    """Return the tiers' consensus on the best; one alone is `single`."""
+    """Say how far a ranking's tiers agree on the best subject. One tier alone is `single`."""
     standings = [evidence.standing for evidence in now.complete if evidence.standing]
-    leaders = {standing.leader for standing in standings}
     if len(standings) == 1:
         return "single"
     has_best = end.verdict == "accept" or end.because == COPIED
-    return "unanimous" if has_best and leaders == {standings[-1].order[0]} else "majority"
+    if not has_best:
+        return "majority"
+    best = standings[-1].order[0]
+    leaders = {standing.leader for standing in standings}
+    return "unanimous" if leaders == {best} else "majority"

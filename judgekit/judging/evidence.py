@@ -103,6 +103,7 @@ def read_document(
     """Read a tier's opinion about a document. The opinion is None if the tier failed.
 
     `decides` says that the tier's models are decision models, which give probabilities without reasons.
+    `speakers` are the models that answered.
     """
     if not opinion:
         return replace(FAILED, sees_all=sees_all)
@@ -127,8 +128,7 @@ def read_candidate(
 ) -> TierEvidence:
     """Read a tier's mark on a candidate: kept means accepted, dropped means rejected.
 
-    The mark is None if the tier failed. `decides` says that the mark is a decision model's. Then it has a
-    leaning.
+    The mark is None if the tier failed. `decides` says that it's a decision model's, so it has a leaning.
     """
     if mark is None:
         return replace(FAILED, sees_all=sees_all)
@@ -153,16 +153,16 @@ def read_pair(
 ) -> dict[TierName, TierEvidence]:
     """Read the votes of all tiers on a pair, from the side of the first winner.
 
-    `favouring_families` are, for each text, the families that wrote this text but not the other. Their
-    models favour it.
+    `favouring_families` are, for each text, the families that wrote this text but not the other, so that
+    their models may favour it.
     """
     outcomes = jury.outcomes(votes)
     evidence = {}
     for tier, vote in votes.items():
-        families_of_winner: set[str] = set()
+        winners_families: set[str] = set()
         if vote.word is not None:
-            families_of_winner = set(favouring_families.get(vote.word, ()))
-        is_own_family = bool(vote.families) and vote.families <= families_of_winner
+            winners_families = set(favouring_families.get(vote.word, ()))
+        is_own_family = bool(vote.families) and vote.families <= winners_families
         evidence[tier] = TierEvidence(
             outcome=outcomes[tier],
             margin=vote.lead,
@@ -182,31 +182,34 @@ def read_ranking(
 ) -> dict[TierName, TierEvidence]:
     """Read the tiers' rankings of several texts. Each tier's scores are pooled with those of earlier tiers.
 
-    If the best text leads, that's an acceptance. Texts within a tier's margin of the best are passed on
-    with it.
+    If one text leads, that's an acceptance. Texts within a tier's margin of the best are passed on with it.
     """
     evidence = {}
     for ranked in tiers:
         if not ranked.means:
             evidence[ranked.tier] = replace(FAILED, sees_all=not ranked.is_cut)
             continue
-        order = contending(ranked.means, float("inf"))
-        contenders = contending(ranked.means, margins.get(ranked.tier, 0.0))
-        equally_good = contending(ranked.means, 0.0)
+
+        order = contending(ranked.means, float("inf"))  # all subjects, the best first
+        near_best = contending(ranked.means, margins.get(ranked.tier, 0.0))
+        equal_to_best = contending(ranked.means, 0.0)
         models = frozenset(voter.model for voter in ranked.voters)
         families = frozenset(voter.family for voter in ranked.voters)
-        is_measured = ranked.is_known and not ranked.is_cut
+        best_texts_families = set(favouring_families.get(order[0], ()))
+        margin = None
+        if ranked.lead and ranked.is_known and not ranked.is_cut:
+            margin = ranked.lead
         evidence[ranked.tier] = TierEvidence(
             outcome="accept" if ranked.lead else "improve",
-            margin=(ranked.lead or None) if is_measured else None,
+            margin=margin,
             sees_all=not ranked.is_cut,
-            is_own_family=families <= set(favouring_families.get(order[0], ())),
+            is_own_family=families <= best_texts_families,
             models=models,
             families=families,
             standing=Standing(
                 order=tuple(order),
-                near=len(contenders),
-                level=len(equally_good),
+                near=len(near_best),
+                level=len(equal_to_best),
                 leader=ranked.leader,
                 heard=models,
             ),
@@ -224,9 +227,9 @@ def _agreement(divided: bool | None) -> Consensus | None:  # noqa: FBT001 - as o
 def margin(
     rubric: ScoreRubric, scores: Mapping[str, float], mode: ModeName, *, signed: bool = False
 ) -> float:
-    """Compute how many points scores are away from another outcome.
+    """Compute by how many points the scores would have to change for another outcome.
 
-    With `signed`, compute how far they are above the threshold of acceptance instead: below it, the result
+    With `signed`, compute instead how far they are above the threshold of acceptance: below it, the result
     is negative.
     """
     rule: ScoreMode = getattr(rubric.modes, mode)
@@ -237,6 +240,7 @@ def margin(
         above_acceptance = min(above_acceptance, mean_above_acceptance)
     if signed:
         return round(above_acceptance, DIGITS)
+
     below_rejection = rule.reject.any_below - lowest_score
     distance_by_outcome = {
         "accept": above_acceptance,

@@ -92,16 +92,20 @@ class Fence:
         for name, value in attributes.items():
             one_line = " ".join(_break_marks(visible(value)).split())
             written_attributes += f' {name}="{one_line.translate(_QUOTED)}"'
-        plain_text = _break_marks(plain(visible(text)))
-        text_pieces = []
-        start = 0
-        # A skeleton has the same length as its text, so positions in one hold in the other.
-        for match in _WORD_BEFORE_NONCE.finditer(skeleton(plain_text)):
-            text_pieces.append(plain_text[start : match.end()])
-            start = match.end()
-        text_pieces.append(plain_text[start:])
-        broken_up = " ".join(text_pieces)
-        return f"<{self.tag}{written_attributes}>\n{broken_up}\n</{self.tag}>"
+        harmless_text = _break_tags(_break_marks(plain(visible(text))))
+        return f"<{self.tag}{written_attributes}>\n{harmless_text}\n</{self.tag}>"
+
+
+def _break_tags(text: str) -> str:
+    """Insert a blank after each occurrence of the tags' own word, also if it's in lookalike characters."""
+    text_pieces = []
+    start = 0
+    # A skeleton has the same length as its text, so positions in one hold in the other.
+    for match in _WORD_BEFORE_NONCE.finditer(skeleton(text)):
+        text_pieces.append(text[start : match.end()])
+        start = match.end()
+    text_pieces.append(text[start:])
+    return " ".join(text_pieces)
 
 
 def _break_marks(text: str) -> str:
@@ -115,20 +119,21 @@ def without_nonce(text: str) -> str:
 
 
 def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
-    """Draw shuffled labels for ids, with an HMAC under a secret. No label occurs in `shown`.
+    """Give each id a label of four letters that nobody can guess, in a shuffled order.
 
-    The exception is a text that has too many possible labels in it.
+    The labels come from an HMAC under this installation's secret, so the same query and ids always get the
+    same ones. No label occurs in `shown`, unless that text holds too many possible labels.
     """
     context = "\0".join((query, *sorted(ids))).encode("utf-8", "surrogatepass")
     key = hmac.digest(_secret(), context, "sha256")
     digests = {}
     for name in ids:
         digests[name] = hmac.digest(key, name.encode("utf-8", "surrogatepass"), "sha256")
+
     shown_in_capitals = shown.upper()
     labels: dict[str, str] = {}
     for name in sorted(ids, key=digests.__getitem__):
-        # Four of 26 letters collide once in 4,000 prompts of 15 candidates; then take the next
-        # four.
+        # Four of 26 letters collide once in 4,000 prompts of 15 candidates; then take the next four.
         free_labels = (label for label in _fours(digests[name]) if label not in labels.values())
         unseen_labels = (
             label for label in islice(free_labels, _TRIES) if label not in shown_in_capitals

@@ -83,8 +83,11 @@ def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: 
     if len(voices) == 1:
         _, only_opinion = voices[0]
         return only_opinion
-    family_opinions = [_pooled(opinions, rule, decide) for opinions in by_family(voices)]
-    pooled = _pooled(family_opinions, rule, decide)
+
+    # Pooled twice, first within each family, so that a family with many models has one vote.
+    family_opinions = [_pool(opinions, rule, decide) for opinions in by_family(voices)]
+    pooled = _pool(family_opinions, rule, decide)
+
     model_opinions = [opinion for _, opinion in voices]
     closest = nearest(model_opinions, pooled)
     findings: dict[Finding, None] = {}  # each once, in order
@@ -99,12 +102,12 @@ def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: 
     )
 
 
-def _pooled(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:
+def _pool(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:
     """Combine opinions into one outcome, with their mean scores.
 
-    If the outcomes differ, the rule `mean` decides by the mean scores. The rule `majority` takes the
-    outcome of more than half of the opinions, or `improve` if there's none. Then the scores are the mean of
-    those opinions that have the result's outcome, or of all opinions if none has it.
+    If the outcomes differ, the rule `mean` lets `decide` find the outcome of the mean scores. The rule
+    `majority` takes the outcome of more than half of the opinions, or `improve` if there's none. Then the
+    scores are the mean of the opinions with the chosen outcome, or of all opinions if none has it.
     """
     outcomes = [opinion.outcome for opinion in opinions]
     averaged_opinions = opinions
@@ -174,12 +177,14 @@ def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) 
             return {}
         _, marks_of_only_model = voices[0]
         return marks_of_only_model
+
     marks_by_candidate: defaultdict[str, list[tuple[Endpoint, Mark]]] = defaultdict(list)
     for endpoint, marks_of_model in voices:
         for candidate, mark in marks_of_model.items():
             marks_of_candidate = marks_by_candidate[candidate]  # there even if nobody marked it
             if mark is not None:
                 marks_of_candidate.append((endpoint, mark))
+
     jury_marks: Marks = {}
     for candidate, marks_of_candidate in marks_by_candidate.items():
         jury_marks[candidate] = None
@@ -196,12 +201,14 @@ def _jury_mark(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
     chances_by_family = []
     for marks_of_family in by_family(marks):
         chances_by_family.append([mark.chance for mark in marks_of_family])
+
     family_shares = [_share(chances, rule) for chances in chances_by_family]
     family_outcomes = [leaning(share) for share in family_shares]
     if len(set(family_outcomes)) == 1:
         outcome = family_outcomes[0]
     else:
         outcome = leaning(_share(family_shares, rule))
+
     probability = None
     if all(mark.probability is not None for _, mark in marks):
         family_means = [fmean(chances) for chances in chances_by_family]
@@ -302,7 +309,7 @@ def of_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
     """Combine a model's calls into a vote; None if no more than half of its samples are complete.
 
     The answers are sorted by sample, then by criterion, then by order of the texts. Within a sample, the
-    first criterion that has a winner decides. A sample without such a criterion is a tie.
+    first criterion with a winner decides. A sample without such a criterion is a tie.
     """
     votes = [vote(both_orders) for both_orders in _chunks(answers, len(ORDERS))]
     samples = _chunks(votes, criteria)
@@ -315,6 +322,7 @@ def of_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
             sample_votes.append(wins[0] if wins else answered[0])
     if not has_quorum(len(sample_votes), len(samples)):
         return None
+
     lean = round(fmean(vote.lean for vote in sample_votes), _SHARE_DIGITS)
     word = word_of(lean)
     # Samples that split evenly make a tie that none of them voted for.
@@ -339,6 +347,7 @@ def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "
     answered = [(endpoint, vote) for endpoint, vote in voices if vote is not None]
     if not has_quorum(len(answered), len(voices)):
         return TierVote()
+
     family_leans = []
     for votes_of_family in by_family(answered):
         lean = fmean(vote.lean for vote in votes_of_family)
@@ -350,6 +359,7 @@ def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "
         tier_lean = fmean(family_leans)
     tier_lean = round(tier_lean, _SHARE_DIGITS)
     word = word_of(tier_lean)
+
     families = set()
     reasons = []
     for endpoint, vote in answered:

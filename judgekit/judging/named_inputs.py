@@ -50,9 +50,9 @@ class NamedInputs:
         """Find a file and resolve its links; raises `InputError` unless the file is in the base folder."""
         base = self.base.resolve()
         is_outside = False
-        for start in dict.fromkeys((self.base, self.folder)):
+        for folder in dict.fromkeys((self.base, self.folder)):
             try:
-                path = (start / name).resolve()
+                path = (folder / name).resolve()
                 is_there = path.exists()
             except (OSError, RuntimeError, ValueError):  # too long, circular links, or a NUL
                 raise InputError(f"{escaped(name)} cannot be read (not a path)") from None
@@ -104,32 +104,43 @@ def refuse_link_out(path: str) -> None:
     """
     if "\0" in path:  # no file has such a name; reading it reports that
         return
-    name = Path(path).absolute()
-    checkout = find_checkout(name.parent)
+    absolute_path = Path(path).absolute()
+    checkout = find_checkout(absolute_path.parent)
     if checkout is None:
         return
+
     real_path = Path(path).resolve()  # resolved as the system does, including `link/../file`
     real_checkout = checkout.resolve()
-    path_in_checkout = name.relative_to(checkout)
-    if real_path == real_checkout / path_in_checkout:
+    path_in_checkout = absolute_path.relative_to(checkout)
+    if real_path == real_checkout / path_in_checkout:  # there's no link in it
         return
-    link = escaped(path)
     if not real_path.is_relative_to(real_checkout):
         raise InputError(
-            f"{link}: a link that leads out of its checkout, {checkout}; name the file that it leads to"
+            f"{escaped(path)}: a link that leads out of its checkout, {checkout}; "
+            "name the file that it leads to"
         )
+    _refuse_link_to_untracked(path, path_in_checkout, real_path, real_checkout)
+
+
+def _refuse_link_to_untracked(
+    path: str, path_in_checkout: Path, real_path: Path, real_checkout: Path
+) -> None:
+    """Raise `InputError` if a link that git tracks leads to a file or folder that it doesn't track."""
+    link = escaped(path)
     try:
         tracked = tracked_files(real_checkout)
     except GitError as error:
         raise InputError(f"{link}: git does not say which files it tracks ({error})") from None
-    links = {
-        real_checkout / link_path for link_path in (path_in_checkout, *path_in_checkout.parents)
-    }
-    came_with_clone = not tracked.isdisjoint(links)
+
+    # The link may be the path itself, or a folder on the way.
+    possible_links = (path_in_checkout, *path_in_checkout.parents)
+    came_with_clone = any(real_checkout / possible_link in tracked for possible_link in possible_links)
+    if not came_with_clone:
+        return
     ends_at_tracked = real_path in tracked or any(
         file.is_relative_to(real_path) for file in tracked
     )
-    if came_with_clone and not ends_at_tracked:
+    if not ends_at_tracked:
         raise InputError(
             f"{link}: a link to a file that git does not track; name the file that it leads to"
         )

@@ -59,7 +59,10 @@ def mark_noise(judge: DocumentJudge, document: Document, verdict: Verdict) -> Ve
 
 
 def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
-    """Store a judge's measurement for the user; raises `InputError` if it can't be written."""
+    """Store how many `points` a judge's scores vary by, measured on `cases`. Returns the file's path.
+
+    Raises `InputError` if the file can't be written.
+    """
     noise = Noise(
         schema=SCHEMA,
         made=datetime.now(UTC),
@@ -93,12 +96,12 @@ def _file_name(judge: DocumentJudge) -> str:
     sources_by_tier = {}  # sorted, so that the hash is stable
     for tier, models in panel.able.items():
         sources_by_tier[tier] = {model: sorted(sources) for model, sources in models.items()}
-    questions = hash_questions(settings.loaded, settings.mode)
-    prompts = [settings.loaded.sha256, rubric.prompt.sha256, questions]
+    questions_sha256 = hash_questions(settings.loaded, settings.mode)
+    prompt_hashes = [settings.loaded.sha256, rubric.prompt.sha256, questions_sha256]
     calibration_id = settings.finality.id if settings.finality else ""
     identity = [
         settings.mode,
-        prompts,
+        prompt_hashes,
         panel.models,
         panel.asked.model_dump(),
         sources_by_tier,

@@ -97,12 +97,14 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         if self.models_by_tier and attributed.author_families:
             # In a thread: it may ask local servers, or a proxy, for their models.
             judge = await running.run_in_thread(partial(self.for_subject, attributed))
+
         state = JudgingState(attributed, judge.session())
         redact = partial(judge.redacted, attributed)
         try:
             state.subject, state.secrets = await state.session.prepare(redact, attributed.size)
         except GatewayError as error:
             return judge.unjudged(state, f"{error.kind} ({error.message})")
+
         state.refused = judge.settings.refusal(state.secrets)
         if judge.instead is not None and not state.refused:
             record: Record = await judge.instead(judge, state)
@@ -122,34 +124,35 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return judge.record(state, step)
 
     async def _ask_tier(self, tier: TierName, state: JudgingState[Subject]) -> Self:
-        """Ask a tier's models. Note the opinion of each model and that of the tier in the state.
+        """Ask a tier's models, and add their turns and opinions to the state.
 
         The models' opinions become `voices` only if the tier has an opinion. Returns the judge to go on
-        with. If other models answered than those that its calibration covers, that judge has no
-        calibration.
+        with: this one, or one without the calibration, if the calibration doesn't cover the models that
+        answered.
         """
         question = self.question(tier, state)
         calls = []
         for endpoint in self.models_by_tier[tier]:
             calls.append(partial(question.ask, endpoint, state.session))
         turns = await gather_limited(calls, state.session)
-        judge = self._without_other_models(tier, turns)
+
+        judge = self._drop_misfit_calibration(tier, turns)
         question = replace(question, settings=judge.settings)
         opinion = question.combine([(turn.endpoint, turn.answer.value) for turn in turns])
         state.turns[tier] = turns
         state.opinions[tier] = opinion
         state.rounds += question.rounds(len(state.rounds) + 1, turns)
-        if not opinion:
-            return judge
-        for turn in turns:
-            if turn.answer.value:
-                state.voices.append((tier, turn.endpoint, turn.answer.value))
+        if opinion:
+            for turn in turns:
+                if turn.answer.value:
+                    state.voices.append((tier, turn.endpoint, turn.answer.value))
         return judge
 
-    def _without_other_models(self, tier: TierName, turns: Sequence[ModelTurn[Any]]) -> Self:
-        """Return the judge without its calibration, if another model now answers under a model's name.
+    def _drop_misfit_calibration(self, tier: TierName, turns: Sequence[ModelTurn[Any]]) -> Self:
+        """Return the judge without its calibration if a tier's replies came from models it doesn't cover.
 
-        If that isn't so, or if there's no calibration, returns this judge.
+        A provider may let another model answer under the same name, which only the replies show. If the
+        models are the same, or if there's no calibration, returns this judge.
         """
         finality = self.settings.finality
         if finality is None:
@@ -157,11 +160,11 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         problem = finality.find_other_model(tier, sorted(answering_models(turns)))
         if not problem:
             return self
-        notes = [
-            f"calibration {finality.id} not used: {problem}",
-            self.settings.calibration_warning,
-        ]
-        return self.with_settings(finality=None, calibration_warning="; ".join(filter(None, notes)))
+        warning = f"calibration {finality.id} not used: {problem}"
+        earlier_warning = self.settings.calibration_warning
+        if earlier_warning:
+            warning = f"{warning}; {earlier_warning}"
+        return self.with_settings(finality=None, calibration_warning=warning)
 
     def unjudged(self, state: JudgingState[Subject], why: str) -> Record:
         """Build the record of a subject that no model was asked about, with the reason."""

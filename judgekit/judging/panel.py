@@ -34,15 +34,17 @@ _WROTE = re.compile(
 
 
 def families_of_writers(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ...]:
-    """List the families of the agents that wrote a change.
+    """List the model families of the agents that wrote a change.
 
-    Agents are looked for in `people` (`Name <address>`), and among the writers that `trailers` name.
+    Agents are looked for in `people` (`Name <address>`), and in those of the commit's `trailers` that name
+    writers, such as `Co-authored-by`.
     """
     writers = list(people)
     for trailer in trailers:
         key = _WROTE.match(trailer)
         if key:
             writers.append(trailer[key.end() :])
+
     families: dict[str, None] = {}  # each once, in order
     for writer in writers:
         family = _family_of_agent(writer.strip().casefold())
@@ -69,25 +71,26 @@ def replace_families(
 ) -> dict[TierName, tuple[Endpoint, ...]]:
     """Choose each tier's models to judge a text, at most as many as before.
 
-    The first of these that exist are chosen. First, the tier's own models that aren't of the author's
-    families. Then the nearest tier's models of other known families. Then models of `others`. Then the
-    nearest tier's models, even of unknown families. Last, the original models. In a `mixed` panel, `others`
-    come second, and a family that the panel lacks comes first among them.
+    These come into question, and the first that exist are chosen: the tier's own models that aren't of the
+    author's families, then the nearest tier's models of other known families, models of `others`, the
+    nearest tier's models even of unknown families, and last the original models. In a `mixed` panel,
+    `others` come second, and a family that the panel lacks comes first among them.
     """
-    unfit = {*author_families, UNKNOWN_FAMILY}
+    unfit_families = {*author_families, UNKNOWN_FAMILY}
     of_other_families = _without(panel, set(author_families) - {UNKNOWN_FAMILY})
-    of_known_families = _without(panel, unfit)
+    of_known_families = _without(panel, unfit_families)
     models_by_tier = dict(panel)
     for tier, models in panel.items():
         replacements = of_other_families[tier]
         if mixed and not replacements:
-            unfit_or_there = {*unfit, *_families(models_by_tier)}
-            replacements = _of_others(tier, others, unfit_or_there)
-            replacements = replacements or _of_others(tier, others, unfit)
+            # Families that tiers before this one were given count as there, too.
+            families_on_panel = _families(models_by_tier)
+            replacements = _of_others(tier, others, {*unfit_families, *families_on_panel})
+            replacements = replacements or _of_others(tier, others, unfit_families)
         if not replacements:
             replacements = (
                 nearest(tier, of_known_families)
-                or _of_others(tier, others, unfit)
+                or _of_others(tier, others, unfit_families)
                 or nearest(tier, of_other_families)
                 or models
             )
@@ -113,13 +116,14 @@ def without_authors(
     if not author_families:
         return settings
     panel_before = with_families(settings.models_by_tier)
-    panel = _replaced(settings, panel_before, author_families)
-    panel = _replaced(settings, panel, families_of_some_texts)
+    panel = _replace_families_of(settings, panel_before, author_families)
+    panel = _replace_families_of(settings, panel, families_of_some_texts)
+
     finality = settings.finality
     warning = settings.calibration_warning
     if finality is not None and _names(panel) != _names(panel_before):
         families_gone = _families(panel_before).keys() - _families(panel).keys()
-        authors = dict.fromkeys([*author_families, *families_of_some_texts])
+        authors = dict.fromkeys([*author_families, *families_of_some_texts])  # each once
         authors_gone = ", ".join(family for family in authors if family in families_gone)
         reason = f"{authors_gone} wrote this text, so other models judge it"
         misfit = f"calibration {finality.id} not used: {reason}"
@@ -135,7 +139,7 @@ def without_authors(
     )
 
 
-def _replaced(
+def _replace_families_of(
     settings: JudgeSettings, models_by_tier: Tiers, families: Sequence[str]
 ) -> dict[TierName, tuple[Endpoint, ...]]:
     """Replace each tier's models that are of these families, if others can take their places."""
@@ -180,15 +184,16 @@ def model_of_each_family(
     The panel's own models come first, and those of `others` last. Among a panel's models, those of the deep
     tier come first.
     """
-    order: tuple[TierName, ...] = ("deep", "tiebreaker", "quick")
-    unfit = {*author_families, UNKNOWN_FAMILY}
-    by_family: dict[str, Endpoint] = {}
+    tier_order: tuple[TierName, ...] = ("deep", "tiebreaker", "quick")
+    unfit_families = {*author_families, UNKNOWN_FAMILY}
+    model_by_family: dict[str, Endpoint] = {}
     for models_by_tier in (panel, *others()):
-        for tier in order:
+        for tier in tier_order:
             for model in models_by_tier.get(tier, ()):
-                if len(by_family) < len(TIERS) and model.family not in unfit:
-                    by_family.setdefault(model.family, model)
-    return tuple(by_family.values())
+                has_room = len(model_by_family) < len(TIERS)
+                if has_room and model.family not in unfit_families:
+                    model_by_family.setdefault(model.family, model)
+    return tuple(model_by_family.values())
 
 
 def _without(panel: Tiers, families: Collection[str]) -> Tiers:
@@ -210,22 +215,26 @@ def requested_panel(
     environ: Variables | None = None,
     model: str | None = None,
 ) -> PanelRequest:
-    """Build the request for a panel.
+    """Collect the names of the models that the user wants to judge, for `resolve` to find them.
 
     The `model` of a call comes before variables, and variables come before files.
     """
     if environ is None:
         environ = environment.environ()
-    only_model = model or environ.get(ONLY_MODEL, "").strip()
     allow = config.providers.allow
     order = config.providers.order
     names_by_tier: dict[TierName, list[str] | None] = {}
+
+    only_model = model or environ.get(ONLY_MODEL, "").strip()
     if only_model:
         for tier in TIERS:
             names_by_tier[tier] = [encodable(only_model)]
         return PanelRequest(names_by_tier, allow, order, by="named by --model")
+
+    # `resolve` reads these variables itself.
     if any(environ.get(name, "").strip() for name in _VARIABLES):
         return PanelRequest({}, allow, order)
+
     projects_tiers = settings.tiers_of_project(project)
     if projects_tiers and environ.get(_ADDRESS, "").strip():
         # Only the user may name the models at an address the user set.

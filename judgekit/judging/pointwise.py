@@ -54,7 +54,7 @@ _AROUND = " \t\r\n*_`\"'.:"  # characters a token may have around its word
 
 
 def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
-    """Compute the probabilities of `tokens` relative to each other: they add up to 1.
+    """Compute the probability of each of the `tokens` as a reply's first one. They're scaled to add up to 1.
 
     Raises `GatewayError` if a reply has no probabilities, or if these tokens have less than `LEAST_MASS` in
     total.
@@ -62,6 +62,7 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
     if not reply.logprobs:
         problem = f"{reply.model} gave no token probabilities"
         raise GatewayError(FailureKind.INVALID_REPLY, problem, usage=Usage())
+
     mass = dict.fromkeys(tokens, 0.0)
     logprobs_of_first_token = reply.logprobs[0]
     for text, logprob in logprobs_of_first_token.items():
@@ -69,6 +70,7 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
         token = text.strip(_AROUND).lower()
         if token in mass:
             mass[token] += math.exp(logprob)
+
     total = sum(mass.values())
     if total < LEAST_MASS:
         problem = f"{reply.model} answered {reply.text[:20]!r}"
@@ -166,11 +168,10 @@ async def ask_pointwise(
     started = time.monotonic()
     usage = Usage()
     model = endpoint.model
-    long_numbers = [token for token in points.tokens if token.isdecimal() and len(token) > 1]
-    if long_numbers:
-        problem = f"a pointwise model answers in one digit and the scale has {long_numbers[-1]}"
-        refusal = make_failure(FailureKind.BAD_REQUEST, f"{problem}; use one within 0 to 9")
+    refusal = _refuse_long_numbers(points.tokens)
+    if refusal is not None:
         return Answer(value=None, failure=refusal, usage=usage, latency_ms=0, model=model)
+
     answers: dict[str, dict[str, float]] = {}
     failure: Failure | None = None
     try:
@@ -191,9 +192,19 @@ async def ask_pointwise(
         # Include the cost of the questions before it.
         usage = usage.plus(usage_of_failed_call(error))
         failure = make_failure(error.kind, error.message)
+
     if failure is not None:
         return Answer(None, failure, usage, ms_since(started), endpoint.model)
     return Answer(answers, None, usage, ms_since(started), model)
+
+
+def _refuse_long_numbers(tokens: Sequence[str]) -> Failure | None:
+    """Explain why one token can't give every possible answer: some number has more than one digit."""
+    long_numbers = [token for token in tokens if token.isdecimal() and len(token) > 1]
+    if not long_numbers:
+        return None
+    problem = f"a pointwise model answers in one digit and the scale has {long_numbers[-1]}"
+    return make_failure(FailureKind.BAD_REQUEST, f"{problem}; use one within 0 to 9")
 
 
 async def _ask_one(
@@ -204,10 +215,11 @@ async def _ask_one(
     messages: Messages,
     timeout: float,
 ) -> Reply:
-    """Ask one question. If this session has asked it before, the reply is free."""
+    """Ask one question. If this session has asked the model the same before, the reply is free."""
     key = (endpoint.model, messages, ())
     if key in session.remembered:
         return replace(session.remembered[key], usage=KEPT)
+
     request = Request(
         messages=messages,
         call_key=points.call_key.within(name),
@@ -267,11 +279,13 @@ class TokenReader:
         shares = answer.value
         if not shares:
             return joined(answers, None, started)
+
         points = _points_of(questionnaire, shares)
         earned_points = points
         for control in questionnaire.controls:
             if not control.is_needed(earned_points):
                 break
+
             control_questions = _pointwise_questions(control.questionnaire, session.fence)
             # A control may have fewer kinds of questions, but its probabilities have to be comparable.
             control_questions = control_questions._replace(tokens=questions.tokens)
@@ -279,14 +293,17 @@ class TokenReader:
             answers.append(control_answer)
             if not control_answer.value:
                 return joined(answers, None, started)
+
             control_points = _points_of(control.questionnaire, control_answer.value)
-            weighed = control.weigh(points, control_points)
-            earned_points = {name: min(earned_points[name], weighed[name]) for name in points}
+            weighed_points = control.weigh(points, control_points)
+            earned_points = {
+                name: min(earned_points[name], weighed_points[name]) for name in points
+            }
         return joined(answers, Answers(earned_points, shares), started)
 
 
 def _pointwise_questions(questionnaire: Questionnaire, fence: Fence) -> PointwiseQuestions:
-    """Phrase a questionnaire's questions for one-token answers, and list the possible tokens."""
+    """Phrase a questionnaire's questions for answers of one token, and list the possible answers."""
     numbers: list[str] = []
     words: list[str] = []
     questions = {}

@@ -33,10 +33,10 @@ _WORDS: dict[str, str] = environment.table(__file__, "prompt.toml")
 def document_context(
     fence: Fence, files: Sequence[VisibleFile], task: TaskDescription, given: Given
 ) -> str:
-    """Fence the document, after its task and its sources, under the headings in the rubric's `given`.
+    """Fence the task, the sources and the document, in this order, under the headings of `given`.
 
     If a rubric has sources, the first file is the document, and the other files are the sources. Otherwise
-    all files are the document.
+    all files are the document. A part of the task without a heading isn't shown.
     """
     blocks = []
     for role in TASK_ROLES:
@@ -44,12 +44,14 @@ def document_context(
         heading = getattr(given, role)
         if text and heading:
             blocks += [f"{heading}:", fence.around(text, role=role)]
+
     judged_files = files
     if given.sources:
         judged_files = files[:1]
         sources = files[1:]
         if sources:
             blocks += [f"{given.sources}:", *_fenced(fence, sources, role="source")]
+
     if given.text:
         blocks.append(f"{given.text}:")
     return "\n\n".join([*blocks, *_fenced(fence, judged_files)])
@@ -82,7 +84,7 @@ def review_messages(
     task: TaskDescription,
     findings: Mapping[int, str],
 ) -> tuple[Message, ...]:
-    """Write the request to check other models' findings about a document, by number."""
+    """Write the prompt that asks a model to check other models' `findings` about a document, by number."""
     fence = Fence()
     dimensions = "\n".join(dimension_text(rubric, name) for name in rubric.dimensions)
     blocks = [
@@ -115,7 +117,7 @@ def dimension_line(name: str, question: str, look_for: Sequence[str], *, yes_no:
 
 
 def rated_examples(rubric: ScoreRubric) -> list[str]:
-    """List a heading and each of a rubric's examples with its scores; empty without examples."""
+    """Write a heading and each of a rubric's examples with its scores; an empty list without examples."""
     if not rubric.prompt.examples:
         return []
     given = rubric.given
@@ -151,10 +153,13 @@ def listed_candidates(
     """List the candidates in one text, each after its label. Also returns the labels by id."""
     candidate_texts = {}
     for candidate in candidates:
-        first_line, *more_lines = visible(plain(candidate_text(candidate))).split("\n")
+        harmless_text = visible(plain(candidate_text(candidate)))
+        first_line, *more_lines = harmless_text.split("\n")
         # Later lines are indented, so that none can pass for the next candidate.
-        indented = [f"  {line}".rstrip() for line in more_lines]
-        candidate_texts[candidate.id] = "\n".join([first_line, *indented])
+        indented_lines = [f"  {line}".rstrip() for line in more_lines]
+        candidate_texts[candidate.id] = "\n".join([first_line, *indented_lines])
+
+    # No label may occur in anything that's shown, or the text could pass for another candidate.
     shown_text = "\n".join([query.text, *query.turns, *candidate_texts.values()])
     labels_by_id = labels(query.text, list(candidate_texts), shown_text)
     listing = "\n\n".join(
@@ -221,18 +226,20 @@ def _questions_to_hold(rubric: SelectRubric, mode: ModeName) -> str:
 
 
 def _rules_of_agent(rubric: ScoreRubric, mode: ModeName) -> list[str]:
-    """Put a rubric's scale and thresholds into words."""
+    """Put a rubric's scale, its thresholds and the shape of an answer into words, for an agent."""
     scale = ["Scale, the same for every dimension:"]
     for value, label in sorted(rubric.scale.labels.items()):
         scale.append(f"{value}: {label}")
     if any(dimension.scale for dimension in rubric.dimensions.values()):
         scale.append(f"A yes counts as {rubric.scale.max}, a no as {rubric.scale.min}.")
-    rule = getattr(rubric.modes, mode)
-    accept = f"every score is at least {rule.accept.each:g}"
-    if rule.accept.mean is not None:
-        mean = f"their mean{_weights_in_words(rubric)} is at least {rule.accept.mean:g}"
+
+    thresholds = getattr(rubric.modes, mode)
+    accept = f"every score is at least {thresholds.accept.each:g}"
+    if thresholds.accept.mean is not None:
+        mean = f"their mean{_weights_in_words(rubric)} is at least {thresholds.accept.mean:g}"
         accept = f"{accept} and {mean}"
-    reject = f"any score is below {rule.reject.any_below:g}"
+    reject = f"any score is below {thresholds.reject.any_below:g}"
+
     answer = "what decided each score, the scores, the findings with exact quotes, and the verdict"
     return [
         "\n".join(scale),

@@ -150,12 +150,15 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         answers_by_sample: list[list[Answer[Value]]] = []
         opinion = None
         for samples in self.sample_plans(endpoint):
-            answers_of_plan = await self._ask_samples(endpoint, session, samples)
-            answers_by_sample += answers_of_plan
-            values = [[answer.value for answer in answers] for answers in answers_of_plan]
-            opinion = self.opinion(values)  # from these samples alone
+            new_answers = await self._ask_samples(endpoint, session, samples)
+            answers_by_sample += new_answers
+            new_values = []
+            for answers_of_sample in new_answers:
+                new_values.append([answer.value for answer in answers_of_sample])
+            opinion = self.opinion(new_values)  # from these samples alone
             if self.is_enough(opinion):
                 break
+
         all_answers = list(chain.from_iterable(answers_by_sample))
         # Of several samples some may fail. A single one may lack a part, and the rest still counts.
         is_single = len(answers_by_sample) == 1
@@ -221,8 +224,8 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Value]:
         """Build a call for each questionnaire.
 
-        For some kinds of models, the key holds a hash of the exact words, so that a recorded reply to other
-        words isn't found.
+        For some kinds of models, the call's key holds a hash of the exact words, so that a recorded reply to
+        other words isn't found.
         """
         kind = kind_of(endpoint)
         calls: Calls[Value] = []

@@ -113,14 +113,17 @@ class RankingQuestion(TierQuestion[ScoreRubric, ComparisonInput, Opinion, dict[s
 
     def combine(self, voices: Sequence[tuple[Endpoint, dict[str, Opinion] | None]]) -> RankedTier:
         """Pool the models' scores with those of earlier tiers into a ranking."""
-        sources = set()
+        sources = set()  # each model, and the way its scores were read
         means_by_voter: dict[Voter, dict[str, list[float]]] = {}
-        for endpoint, opinions in voices:
+        for endpoint, opinion_by_letter in voices:
+            if not opinion_by_letter:
+                continue
             voter = Voter(endpoint.model, endpoint.family)
-            for letter, opinion in (opinions or {}).items():
-                points_by_letter = means_by_voter.setdefault(voter, defaultdict(list))
-                points_by_letter[letter].append(self.rubric.mean(opinion.scores))
+            for letter, opinion in opinion_by_letter.items():
+                means_by_letter = means_by_voter.setdefault(voter, defaultdict(list))
+                means_by_letter[letter].append(self.rubric.mean(opinion.scores))
                 sources.add((endpoint.model, score_source(endpoint, opinion)))
+
         finality = self.settings.finality
         return rank(
             self.before,
@@ -232,6 +235,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
                 # Each round of a ranking is about one subject.
                 if row.opinion and row.order == [best]:
                     reasons.append(row.opinion.reasoning)
+
         # Subjects that left early have means from earlier tiers, so the winner's lead may be 0.
         means = {letter: mean for letter, (mean, _) in scores.items()}
         return ComparisonResult(
@@ -260,14 +264,15 @@ def _find_best(state: JudgingState[ComparisonInput]) -> str | None:
 def _last_scores(subject: ComparisonInput, tiers: Iterable[RankedTier]) -> dict[str, SubjectScore]:
     """Map each subject's letter to its last mean, and to the tier that gave this mean.
 
-    Subjects without a mean are left out. A copy has the scores of the subject that it copies, since models
-    score each text once.
+    Subjects without a mean are left out. A copy has the score of its original, since models score each text
+    once.
     """
     score_of_original: dict[str, SubjectScore] = {}
     for ranked in tiers:
         if ranked.means:
             for letter, mean in ranked.means.items():
-                score_of_original[letter] = (mean, ranked.tier)
+                score_of_original[letter] = (mean, ranked.tier)  # replaces an earlier tier's
+
     scores = {}
     for letter in subject.letters:
         original = subject.original(letter)

@@ -106,8 +106,8 @@ class ReplyFile:
     def _run(self, statement: str, *values: str | float) -> tuple[Any, ...] | None:
         """Execute a statement, and return its first row; None if there's no row, or on failure.
 
-        A failure is ignored, after an attempt to fix its cause. If the file is full, old replies make room
-        for new ones. If the file is damaged, it's removed.
+        A failure is ignored, since a reply that isn't stored is only asked for again. If the file is full,
+        old replies make room for new ones. If it's damaged, it's removed.
         """
         turn = _turn.get()
         started = time.monotonic()
@@ -115,19 +115,13 @@ class ReplyFile:
             return None
         row: tuple[Any, ...] | None = None
         try:
+            # A fork can't use its parent's connection.
             if self._opened is None or self._opened_by != os.getpid():
                 self._opened = self._open()
                 self._opened_by = os.getpid()
             row = self._opened.execute(statement, values).fetchone()
         except sqlite3.Error as error:
-            code = _error_code(error)
-            if code == sqlite3.SQLITE_FULL and self._opened is not None:
-                with suppress(sqlite3.Error):
-                    self._opened.execute(_MAKE_ROOM, (MAX_BYTES // 4,))
-                    # Only writes fill it, and return no row.
-                    self._opened.execute(statement, values)
-            elif code in _DAMAGED:
-                self._remove_damaged()
+            self._repair(error, statement, values)
         except OSError:
             pass
         finally:
@@ -135,6 +129,19 @@ class ReplyFile:
             if self._is_trimmed and time.monotonic() - started > _SLOW:
                 self._has_waited = True
         return row
+
+    def _repair(
+        self, error: sqlite3.Error, statement: str, values: tuple[str | float, ...]
+    ) -> None:
+        """Make room in a full file and execute the statement again, or remove a damaged file."""
+        code = _error_code(error)
+        if code == sqlite3.SQLITE_FULL and self._opened is not None:
+            with suppress(sqlite3.Error):
+                self._opened.execute(_MAKE_ROOM, (MAX_BYTES // 4,))
+                # Only writes fill it, and return no row.
+                self._opened.execute(statement, values)
+        elif code in _DAMAGED:
+            self._remove_damaged()
 
     def _open(self) -> sqlite3.Connection:
         """Connect to the file, creating it if need be; the connection is closed with this store.

@@ -74,6 +74,7 @@ def with_depth(
     settings = judge.settings
     if depth.depth == "tiers" or not settings.models_by_tier:
         return judge, depth
+
     models_by_tier: dict[TierName, tuple[Endpoint, ...]]
     if depth.depth == "quick":
         models_by_tier = {"quick": settings.models_by_tier["quick"]}
@@ -83,15 +84,16 @@ def with_depth(
             rule = f"{depth.rule}: {depth.depth}, but no second family of models is there"
             return judge, Depth(depth="tiers", rule=rule)
         models_by_tier = {"deep": models}
+
     warning = settings.calibration_warning
     finality = settings.finality
     if finality is not None:
         misfit = f"it holds for the tiers, not for {depth.depth}"
         warning = f"calibration {finality.id} not used: {misfit}"
-    deeper_judge = judge.with_settings(
+    judge_at_depth = judge.with_settings(
         models_by_tier=models_by_tier, finality=None, calibration_warning=warning
     )
-    return deeper_judge, depth
+    return judge_at_depth, depth
 
 
 def _panel_for(settings: JudgeSettings, subject: Document) -> tuple[Endpoint, ...]:
@@ -154,13 +156,14 @@ class _RaisedFinding:
 
 
 async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
-    """Reach a verdict after each finding was checked by those families that didn't raise it."""
+    """Judge, have each finding checked by the families that didn't raise it, and score again."""
     first_verdict = await judge.run(state)
     text = _plain("\n".join(file.text for file in state.subject.files))
     raised = _collect_findings(state, text)
     families = {endpoint.family for _, endpoint, _ in state.voices}
-    if len(families) == 1 or not raised:
+    if len(families) == 1 or not raised:  # nobody to check a finding, or nothing to check
         return first_verdict
+
     # Shuffled, so that the order doesn't reveal who raised a finding.
     random.Random(state.subject.sha256).shuffle(raised)  # noqa: S311 - an order, not a secret
     await _check_findings(raised, text, judge, state)
@@ -170,14 +173,23 @@ async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]
     else:
         verdict = await judge.run(state)  # asks no model, since the tier has its opinion already
         verdict = with_reservation(verdict, _NOT_CHECKED)
+
+    findings = _findings_to_report(review)
+    verdict = verdict.model_copy(update={"review": review, "findings": findings})
+    if judge.settings.redact:
+        return outgoing.redact_replies(verdict)
+    return verdict
+
+
+def _findings_to_report(review: Sequence[ReviewedFinding]) -> list[Finding]:
+    """List the findings that were upheld and those that nobody checked, without their reviews."""
     findings = []
     for finding in review:
         is_unchecked = not (finding.checked or finding.dropped)
         if finding.held or is_unchecked:
             fields = finding.model_dump(include=set(Finding.model_fields))
             findings.append(Finding.model_validate(fields))
-    verdict = verdict.model_copy(update={"review": review, "findings": findings})
-    return outgoing.redact_replies(verdict) if judge.settings.redact else verdict
+    return findings
 
 
 def _collect_findings(state: JudgingState[Document], text: str) -> list[_RaisedFinding]:
@@ -191,9 +203,9 @@ def _collect_findings(state: JudgingState[Document], text: str) -> list[_RaisedF
             key = (finding.dimension, _plain(finding.issue), _plain(finding.quote))
             if key not in findings_by_key:
                 findings_by_key[key] = _RaisedFinding(finding)
-            findings_by_key[key].by[endpoint.family] = (
-                None  # a dict keeps each family once, in order
-            )
+            raised_by = findings_by_key[key].by  # a dict keeps each family once, in order
+            raised_by[endpoint.family] = None
+
     findings = list(findings_by_key.values())
     for number, raised in enumerate(findings, 1):
         quote = raised.finding.quote
@@ -240,10 +252,11 @@ def _note_checks(
     refutations: dict[int, CheckReply] = {}
     for check in checks:
         if check.finding in findings and is_quoted(check.quote, text):
-            checks_with_answer = confirmations if check.holds else refutations
-            checks_with_answer.setdefault(check.finding, check)
+            same_answers = confirmations if check.holds else refutations
+            same_answers.setdefault(check.finding, check)
     if not confirmations and not refutations:
         return
+
     for number, finding in findings.items():
         finding.checked = True
         confirmation = confirmations.get(number)
@@ -287,8 +300,8 @@ async def _ask_for_checks(
 ) -> Answer[ReviewReply]:
     """Have a model check the findings of other families.
 
-    If there's nothing to check, or if the model gave no opinion before, the answer has neither a value nor
-    a failure.
+    The answer has neither a value nor a failure if there's nothing to check, if the model gave no opinion
+    before, or if it gives no reasons.
     """
     endpoint = turn.endpoint
     document = state.subject
@@ -296,8 +309,10 @@ async def _ask_for_checks(
     findings = {}
     for number, raised_finding in _findings_for(endpoint.family, raised).items():
         findings[number] = _finding_text(raised_finding.finding)
-    if not findings or not kind_of(endpoint).gives_reasons or not turn.answer.value:
+    can_check = kind_of(endpoint).gives_reasons and turn.answer.value
+    if not findings or not can_check:
         return Answer(value=None, failure=None, usage=Usage(), latency_ms=0, model=endpoint.model)
+
     request = Request(
         messages=(),
         call_key=CallKey(document.sha256, judge.rubric.ref, "deep", "review"),
@@ -358,8 +373,8 @@ async def _score_again(
             upheld.append(_finding_text(finding))
         elif not finding.checked:
             unchecked.append(_finding_text(finding))
-    # Use the limits of the tier that sees other opinions, but the instructions of the first
-    # reading.
+
+    # Use the limits of the tier that sees other opinions, but the instructions of the first reading.
     question = ScoreQuestion(
         judge.settings,
         state.subject,
@@ -375,6 +390,7 @@ async def _score_again(
     opinion = question.combine(voices)
     if not opinion:
         return await judge.run(state)  # asks no model, since the deep tier has its opinion already
+
     state.opinions = {"tiebreaker": opinion}
     state.voices = []
     for endpoint, voice in voices:

@@ -89,9 +89,7 @@ class Session:
         error's kind is `BUDGET`.
         """
         started = time.monotonic()
-        key = request.call_key
-        rubric_and_part = " ".join(filter(None, (key.rubric, key.part)))
-        call = f"{key.tier} {endpoint.model} ({rubric_and_part})"
+        call_name = _name_call(endpoint, request)
         reply = None
         if self.cache is not None:
             reply = await self._use_cache(partial(self.cache.find, endpoint, request), self.cache)
@@ -101,13 +99,14 @@ class Session:
                 reply = await self._complete(endpoint, request)
             except GatewayError as error:
                 seconds = time.monotonic() - started
-                _LOG.info("%s: %s after %.1f s: %s", call, error.kind, seconds, error)
+                _LOG.info("%s: %s after %.1f s: %s", call_name, error.kind, seconds, error)
                 raise
+
         usage = reply.usage
         source = "kept reply" if usage == KEPT else "replied"
         seconds = time.monotonic() - started
         tokens = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
-        _LOG.info("%s: %s in %.1f s, %s", call, source, seconds, tokens)
+        _LOG.info("%s: %s in %.1f s, %s", call_name, source, seconds, tokens)
         return reply
 
     async def _complete(self, endpoint: Endpoint, request: Request) -> Reply:
@@ -161,6 +160,13 @@ class Session:
             raise GatewayError(FailureKind.TIMEOUT, problem, usage=Usage()) from None
 
 
+def _name_call(endpoint: Endpoint, request: Request) -> str:
+    """Name a call in a log: its tier and model, and its rubric with the part that's asked about."""
+    key = request.call_key
+    rubric_and_part = " ".join(filter(None, (key.rubric, key.part)))
+    return f"{key.tier} {endpoint.model} ({rubric_and_part})"
+
+
 def ms_since(started: float) -> int:
     return round((time.monotonic() - started) * 1000)
 
@@ -200,35 +206,37 @@ async def run_round(
     form: type[Form],
     make_value: Callable[[Form, Reply], Value],
 ) -> Answer[Value]:
-    """Ask, and ask once more if the reply is unreadable; returns the value, or the failure.
+    """Ask, and ask once more if the reply is unreadable. Returns the value, or the failure.
 
-    `make_messages` handles `characters` of text, in a thread if they're many. `make_value` builds the value
-    from the form that was read and its reply.
+    `make_messages` handles `characters` of text, in a thread if they're many. The reply is read as a `form`,
+    from which `make_value` builds the value.
     """
     started = time.monotonic()
     usage = Usage()
     model = endpoint.model
-    conversation: tuple[Message, ...] = ()
     failure = None
+    conversation: tuple[Message, ...] = ()
     first_key = request.call_key
     if request.sample:
         first_key = first_key.within(f"sample{request.sample}")
+
     for call_key in (first_key, first_key.within("reask")):
         try:
             if not conversation:
                 conversation = await session.prepare(make_messages, characters)
-            sent = replace(
+            sent_request = replace(
                 request,
                 messages=conversation,
                 call_key=call_key,
                 timeout=session.timeout_of_call(request.timeout),
                 schema=form.sent,
             )
-            reply = await session.reply(endpoint, sent)
+            reply = await session.reply(endpoint, sent_request)
             usage = usage.plus(reply.usage.of_call())
             model = reply.model
             read = partial(read_reply, reply, form)
-            content = await session.prepare(read, len(reply.text))
+            filled_form = await session.prepare(read, len(reply.text))
+
         except GatewayError as error:
             usage = usage.plus(usage_of_failed_call(error))
             # An unreadable first reply explains more than a second request cut off by the deadline.
@@ -236,6 +244,7 @@ async def run_round(
             # There's no text to point out in an empty reply, so send the same request again.
             if error.kind is not FailureKind.INVALID_REPLY:
                 break
+
         except InvalidReply as error:
             kind = failure_kind(reply.text)
             if isinstance(error, AmbiguousReply):
@@ -244,10 +253,12 @@ async def run_round(
             if reply.text.strip():  # providers refuse empty messages
                 correction = Message("user", f"That could not be read: {error}. {_AGAIN}")
                 conversation = (*conversation, Message("assistant", reply.text), correction)
+
         else:
-            await session.keep(endpoint, sent, reply)
-            value = make_value(content, reply)
+            await session.keep(endpoint, sent_request, reply)
+            value = make_value(filled_form, reply)
             return Answer(value, None, usage, ms_since(started), model)
+
     return Answer(None, failure, usage, ms_since(started), model)
 
 
@@ -262,9 +273,10 @@ def joined(
     *,
     keep_failure: bool = False,
 ) -> Answer[Value]:
-    """Join the answers to several calls into one, with their combined `value` and their total usage.
+    """Make one answer of the answers to several calls, with the `value` they have together.
 
-    Without a value, the first failure is kept. With `keep_failure`, it's kept even if there's a value.
+    Its usage is their total. Its failure is the first one, but only if there's no value, or with
+    `keep_failure`. `started` is the monotonic time of the first call.
     """
     usage = reduce(Usage.plus, (answer.usage for answer in answers), Usage())
     failure = None
@@ -286,12 +298,14 @@ async def gather_limited(
     """
     limit = endpoint.profile.limits.concurrency if endpoint else None
     # Under a cost limit, each call must know the cost of those before it.
-    if session.max_cost_usd is not None or limit == 1 or len(calls) == 1:
+    is_limited = session.max_cost_usd is not None
+    if is_limited or limit == 1 or len(calls) == 1:
         return [await call() for call in calls]
-    at_once = len(calls) or 1
+
+    most_at_once = len(calls) or 1
     if limit:
-        at_once = max(1, limit // calls_in_one)
-    free_places = asyncio.Semaphore(at_once)
+        most_at_once = max(1, limit // calls_in_one)
+    free_places = asyncio.Semaphore(most_at_once)
 
     async def wait_and_call(call: Call[Value]) -> Value:
         async with free_places:

@@ -422,10 +422,11 @@ def find_families(evidence: Evidence, rules: EscalationRules, end: End) -> froze
         end = end.overruled
     families: set[str] = set()
     for tier, tier_evidence in evidence.items():
-        is_behind = tier == end.tier
-        if rules.task != "ranking":
+        if rules.task == "ranking":
+            is_behind = tier == end.tier
+        else:
             agrees = tier_evidence.outcome == end.verdict
-            is_behind = is_behind or agrees or end.tier is None
+            is_behind = tier == end.tier or agrees or end.tier is None
         if is_behind:
             families |= tier_evidence.families
     return frozenset(families)

@@ -85,8 +85,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def evidence(self, state: JudgingState[Document]) -> Evidence:
         """Read the opinion of each tier.
 
-        An opinion has no margin if it was read in another way than the opinions that the calibration was
-        learned from.
+        An opinion gets no margin if its scores were read in another way than those that the calibration was
+        learned from, so that no gate lets it through.
         """
         finality = self.settings.finality
         evidence_by_tier = {}
@@ -119,6 +119,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         if opinion and opinion.scores:
             average = round(self.rubric.mean(opinion.scores), 2)
         models = [row.model for row in state.rounds if row.tier == end.tier and row.opinion]
+
         verdict = Verdict(
             task_id=document.task_id,
             subjects=files,
@@ -140,8 +141,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         )
         if state.rounds and self.settings.redact:
             verdict = outgoing.redact_replies(verdict)
-        # Only now, since redaction rebuilds the record without the names meant for the ledger
-        # alone.
+        # Only now, since redaction rebuilds the record without the names meant for the ledger alone.
         verdict = verdict.model_copy(update={"configured": _configured_names(verdict, state)})
         return verdict.model_copy(update={"rounds": _name_deciders(verdict.rounds, state)})
 
@@ -159,25 +159,29 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return tier in state.cut
 
     def _reservations(self, end: End, state: JudgingState[Document]) -> list[Reservation]:
-        """List the verdict's reservations."""
+        """List the reasons to trust the verdict less, in the order of its `degraded` line."""
         evidence = self.evidence(state)
-        end_before = end
         reservations = []
+
+        end_before = end  # before the end was refused because of the author's own family, if it was
         if end.because == OWN_FAMILY and end.overruled is not None:
             end_before = end.overruled
             problem = independence_problem(evidence, self.rules(state), end_before)
             if problem:
                 reservations.append(Reservation(ReservationKind.OWN_FAMILY, problem))
+
         if state.rounds:
             reservations += failures(state.rounds)
         else:
             reason = f"not judged: {state.refused or self.settings.no_model_reason}"
             reservations.append(Reservation(ReservationKind.NOT_JUDGED, reason))
+
         reservations += self._calibration_reservations(state)
         if end_before.verdict == "accept" and self._is_uncalibrated(end_before, evidence):
             answered = {tier for tier, tier_evidence in evidence.items() if tier_evidence.outcome}
             reason = decisions.uncalibrated_reason(_names(state, answered))
             reservations.append(Reservation(ReservationKind.UNCALIBRATED, reason))
+
         if end_before.verdict == "undetermined":
             obstacle = self._obstacle(state, reservations)
             if obstacle:
@@ -193,16 +197,19 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         """
         evidence = self.evidence(state)
         rules = self.rules(state)
-        accepting = {tier for tier in evidence if evidence[tier].outcome == "accept"}
-        if not accepting:
+        accepting_tiers = {tier for tier in evidence if evidence[tier].outcome == "accept"}
+        if not accepting_tiers:
             return None
-        if not any(evidence[tier].sees_all for tier in accepting):
+
+        is_cut_for_all = not any(evidence[tier].sees_all for tier in accepting_tiers)
+        if is_cut_for_all:
             if has_kind(others, ReservationKind.FAILURE):
                 return None
             reason = "no model saw the whole text, so it cannot be accepted"
             return Reservation(ReservationKind.CUT, reason)
-        if rules.needs_proof and accepting <= set(rules.deciding):
-            reason = decisions.unproven_reason(_names(state, accepting))
+
+        if rules.needs_proof and accepting_tiers <= set(rules.deciding):
+            reason = decisions.unproven_reason(_names(state, accepting_tiers))
             return Reservation(ReservationKind.UNPROVEN, reason)
         return None
 
@@ -231,7 +238,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     ) -> str | None:
         """Name in one line the tiers whose opinions the calibration doesn't cover; None if it covers all.
 
-        They were read in another way than the opinions it was learned from.
+        It doesn't cover scores that were read in another way than those it was learned from.
         """
         configured_tiers = list(self.models_by_tier)
         uncovered_tiers = []
@@ -246,6 +253,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             ways |= {SOURCE_WORDS[source] for _, source in sources}
         if not uncovered_tiers:
             return None
+
         tiers = ", ".join(uncovered_tiers)
         scores = f"its scores were {' and '.join(sorted(ways))}"
         return f"calibration {finality.id} does not cover {tiers}: {scores}"

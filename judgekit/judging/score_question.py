@@ -80,9 +80,11 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         for name, dimension in rubric.dimensions.items():
             question = _typed_question(rubric, dimension)
             if name == claims_dimension:
+                # The first file is the document, the others are its sources.
                 split_claims = partial(claims.split_claims, files[0].text)
                 question = replace(question, split_claims=split_claims)
             questions[name] = question
+
         task = self.subject.task
         questionnaire = Questionnaire(
             call_key=self._call_key.within(part),
@@ -113,24 +115,23 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         return opinions_in_words
 
     def _control(self, questionnaire: Questionnaire) -> Control:
-        """Build a control: the same kinds of questions, asked about an unrelated subject.
+        """Build a control: questions about an unrelated subject.
 
         If the unrelated subject gets the same points, the text hasn't earned them.
         """
         # Numbers are compared with numbers, yes/no with yes/no: one unrelated question for each kind.
-        questions = {}
+        unrelated_questions = {}
         for question in questionnaire.questions.values():
-            idle = pointwise.IDLE_RATING
-            questions[_idle_name(question)] = replace(
-                idle, kind=question.kind, options=question.options
+            unrelated_questions[_idle_name(question)] = replace(
+                pointwise.IDLE_RATING, kind=question.kind, options=question.options
             )
 
         def is_needed(scores: Points) -> bool:
             return self._opinion_of_scores(scores).outcome == "accept"
 
-        idle_questionnaire = replace(questionnaire, questions=questions)
+        unrelated_questionnaire = replace(questionnaire, questions=unrelated_questions)
         weigh = partial(self._earned_scores, questionnaire)
-        return Control(idle_questionnaire, is_needed, weigh, is_shown=False)
+        return Control(unrelated_questionnaire, is_needed, weigh, is_shown=False)
 
     def read(
         self, endpoint: Endpoint, questionnaire: Questionnaire, answers: Answers
@@ -167,7 +168,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         """Combine a model's samples into an opinion; None if no more than half of them are complete.
 
         The opinion of a single sample counts as it is. The scores of several samples are averaged, and the
-        words come from the sample whose scores are nearest to that.
+        words come from the sample whose scores are nearest to the average.
         """
         opinions = []
         for sample in samples:
@@ -179,12 +180,13 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             return None
         if len(samples) == 1:
             return opinions[0]
-        mean = self._opinion_of_scores(jury.mean_scores(opinions))
-        nearest = jury.nearest(opinions, mean)
+
+        average = self._opinion_of_scores(jury.mean_scores(opinions))
+        nearest = jury.nearest(opinions, average)
         return replace(
             nearest,
-            outcome=mean.outcome,
-            scores=mean.scores,
+            outcome=average.outcome,
+            scores=average.scores,
             said=None,
             expected=(),
             samples=len(opinions),
@@ -199,17 +201,19 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             scores |= reply.points
             findings += reply.findings
             expected += reply.expected
+
         if len(replies) == 1:
             reasoning = replies[0].reasoning
-            own_word = replies[0].said
+            models_word = replies[0].said
         else:
             reasoning = _reasoning_by_dimension(replies)
-            own_word = None
+            models_word = None  # each reply was about one dimension, so none has a word on the whole
+
         return replace(
             self._opinion_of_scores(scores),
             reasoning=reasoning,
             findings=place_findings(findings, self.rubric),
-            said=own_word,
+            said=models_word,
             dimensions=tuple(mentions(reasoning, self.rubric)),
             expected=tuple(expected),
             probabilities=replies[0].shares,
@@ -257,17 +261,18 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
 
         A score is compared with the unrelated subject's score for the same kind of question.
         """
-        earned = dict(scores)
-        scale = self.rubric.scale
-        bar = getattr(self.rubric.modes, self.mode).accept.each
+        earned_scores = dict(scores)
+        span = self.rubric.scale.max - self.rubric.scale.min
+        least_accepted = getattr(self.rubric.modes, self.mode).accept.each
         for idle_name, idle_score in idle_scores.items():
             scores_of_kind = {}
             for name, question in questionnaire.questions.items():
                 if _idle_name(question) == idle_name:
                     scores_of_kind[name] = scores[name]
-            span = scale.max - scale.min
-            earned |= pointwise.earned_scores(scores_of_kind, idle_score, bar, span)
-        return earned
+            earned_scores |= pointwise.earned_scores(
+                scores_of_kind, idle_score, least_accepted, span
+            )
+        return earned_scores
 
     def _opinion_of_scores(self, scores: Mapping[str, float]) -> Opinion:
         rounded = {name: round(float(score), 2) for name, score in scores.items()}

@@ -129,6 +129,17 @@ class HookChoice(NamedTuple):
     """Whether the model's yes was never compared with labels, so nobody knows its worth."""
 
 
+class _Choice(NamedTuple):
+    """The hits that a search keeps, and what models said about them."""
+
+    kept_hits: list[KeptHit]
+    degraded: str | None = None
+    """Why models didn't decide on all hits, or None."""
+    probabilities: Mapping[int, float] = {}
+    """A decision model's probabilities, by the hit's position."""
+    notes: Sequence[str] = ()
+
+
 class SearchResult(BaseModel, frozen=True):
     """The answer to one search; `degraded` says why models had no part in it although they were asked."""
 
@@ -191,37 +202,23 @@ def search(
     search_mode = mode or config.retrieval.search_mode
     profiles = Profiles(compile_profiles(Path(home)))
     ranked = _propose(query, config, home, roots, profiles, limit=limit, judge=judge)
-    kept = [KeptHit(candidate, "bm25") for candidate in ranked.candidates]
-    probabilities: dict[int, float] = {}
-    degradations = [ranked.degraded]
-    notes = [*ranked.notes, *map(describe_empty, ranked.empty_roots)]
     if judge and (ranked.candidates or ranked.fallback):
-        selection: Selection | str = NO_FULL_TEXT
-        if ranked.fallback is None:
-            candidates = _texts_of(query, ranked.candidates, config, profiles)
-            selection = running.run(_judge(config, Path(home), candidates, mode=search_mode))
-        if not isinstance(selection, str):
-            if selection.by_decisions:
-                probabilities = probabilities_of(selection)
-            if selection.stale:
-                notes.append(selection.stale)
-            if is_uncalibrated(selection):
-                names = ", ".join(dict.fromkeys(row.model for row in selection.rounds))
-                notes.append(f"kept by {names} {UNCALIBRATED}")
-        top_k = config.retrieval.fallback_top_k
-        kept, degraded = choose_results(selection, ranked.candidates, search_mode, top_k)
-        degradations.append(degraded)
+        choice = _choose_with_models(query, ranked, config, home, profiles, search_mode)
+    else:
+        choice = _Choice([KeptHit(candidate, "bm25") for candidate in ranked.candidates])
+
     results = []
-    for kept_hit in kept[:limit]:
-        index = ranked.candidates.index(kept_hit.hit)
-        results.append(_result(kept_hit, probabilities.get(index)))
+    for kept_hit in choice.kept_hits[:limit]:
+        position = ranked.candidates.index(kept_hit.hit)
+        results.append(_result(kept_hit, choice.probabilities.get(position)))
+    degradations = [ranked.degraded, choice.degraded]
     return SearchResult(
         query=encodable(query),
         mode=search_mode,
         degraded="; ".join(filter(None, degradations)) or None,
         results=results,
         duration_ms=round((time.perf_counter() - started) * 1000),
-        notes=notes,
+        notes=[*ranked.notes, *map(describe_empty, ranked.empty_roots), *choice.notes],
     )
 
 
@@ -272,10 +269,40 @@ def _propose(
     return command.search(query, program, folders or retrieval.roots, retrieval.deadline, options)
 
 
+def _choose_with_models(
+    query: str,
+    ranked: RankedCandidates,
+    config: Config,
+    home: str,
+    profiles: Profiles,
+    mode: ModeName,
+) -> _Choice:
+    """Have models choose among the candidates. If they can't be asked, the choice is BM25's."""
+    selection: Selection | str = NO_FULL_TEXT
+    if ranked.fallback is None:
+        candidates = _texts_of(query, ranked.candidates, config, profiles)
+        selection = running.run(_judge(config, Path(home), candidates, mode=mode))
+    top_k = config.retrieval.fallback_top_k
+    kept_hits, degraded = choose_results(selection, ranked.candidates, mode, top_k)
+    if isinstance(selection, str):  # the reason why no model was asked
+        return _Choice(kept_hits, degraded)
+
+    probabilities: Mapping[int, float] = {}
+    if selection.by_decisions:
+        probabilities = probabilities_of(selection)
+    notes = []
+    if selection.stale:
+        notes.append(selection.stale)
+    if is_uncalibrated(selection):
+        names = ", ".join(dict.fromkeys(row.model for row in selection.rounds))
+        notes.append(f"kept by {names} {UNCALIBRATED}")
+    return _Choice(kept_hits, degraded, probabilities, notes)
+
+
 def _texts_of(
     query: str, candidates: Sequence[Candidate], config: Config, profiles: Profiles
 ) -> Candidates:
-    """Pair candidates with the beginnings of their texts.
+    """Pair candidates with the beginnings of their texts, for models to read.
 
     Secrets are removed, unless redaction is off.
     """
@@ -358,6 +385,7 @@ def choose_for_prompt(
     if threshold is not None:
         # Hits without a probability, which no model decided on, come last.
         kept_positions.sort(key=lambda position: -probabilities.get(position, 0.0))
+
     mean_something = selection.by_decisions or threshold is not None
     return HookChoice(
         kept=[hits[position] for position in kept_positions],
@@ -430,7 +458,7 @@ def _snippet(passage: str, body: str) -> str:
 
 
 def _with_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> str:
-    """Put the best `parts` before a prompt that's longer than what models get to see.
+    """Put the best `parts` of a long prompt before it, since models only see its beginning.
 
     Secrets are removed first, since the prompt will be cut. If a prompt with secrets is to be refused, it's
     returned unchanged, so that the judge finds the secrets.
@@ -445,6 +473,7 @@ def _with_best_parts_first(prompt: str, parts: Sequence[str], config: Config) ->
         if config.judge.redact == "refuse" and shown_prompt != beginning:
             return prompt
         shown_parts = [redaction.redact(part).text for part in parts]
+
     shown_prompt = " ".join(shown_prompt.split())
     # A part that begins or ends inside a secret still shows half of it. The redacted prompt doesn't hold
     # such a part, so it's left out.
@@ -468,6 +497,7 @@ def choose_results(
             sure = [hit for hit in candidates if hit.confidence_label == INJECTED_LABEL]
             candidates = sure[:top_k]
         return [KeptHit(hit, "bm25") for hit in candidates], selection
+
     kept_if_undecided = candidates
     if mode == "strict":
         kept_if_undecided = [hit for hit in candidates[:top_k] if hit.rated]
@@ -483,18 +513,23 @@ def choose_results(
 async def _judge(
     config: Config, project: Path, subject: Candidates, *, mode: ModeName, hook: bool = False
 ) -> Selection | str:
-    """Ask the models for their selection. If there's none, returns the reason in one line."""
+    """Ask the models for their selection. If there's none, returns the reason in one line.
+
+    For a `hook`, only the tiers of `retrieval.tiers` are asked, once each and within its deadline.
+    """
     retrieval = config.retrieval
     if hook:  # a person is waiting for their agent, so each model answers just once
         asks_once = config.judge.model_copy(update={"samples": 1, "criteria": "together"})
         config = config.model_copy(update={"judge": asks_once})
     loaded = loader.configured_rubric("retrieval", retrieval.rubric, project)
+
     async with aclosing(open_gateway(environment.environ())) as gateway:
         request = JudgeRequest(mode=mode)
         tiers = retrieval.tiers if hook else TIERS
         settings = service.judge_settings(config, loaded, project, request, tiers=tiers)
         if not settings.models_by_tier:
             return settings.no_model_reason
+
         if hook:
             deadline = min(retrieval.deadline, HOOK_SECONDS)
             seconds_left = deadline - await _prepare_all(settings, deadline)
@@ -503,6 +538,7 @@ async def _judge(
             if settings.deciding_tiers:
                 seconds_left = min(seconds_left, DECISION_SECONDS)
             settings = replace(settings, timeout=seconds_left, call_timeout=retrieval.timeout)
+
         judge = CandidateJudge(gateway, settings, service.reply_cache(request))
         return await judge.select(subject.query, subject.candidates)
 

@@ -63,13 +63,13 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         """
         if not self.settings.redact:
             return subject, 0
-        # Prompts hold less of each text; the margin keeps a secret from being cut before it's
-        # found.
+        # Prompts hold less of each text; the margin keeps a secret from being cut before it's found.
         most_of_turn = 4 * documents.TURN_CHARS + redact.MARGIN
         most_of_query = documents.PROMPT_CHARS + redact.MARGIN
         turns = [redact.words(turn[:most_of_turn]) for turn in subject.query.turns]
         query_text = redact.words(subject.query.text[:most_of_query])
         candidates = tuple(map(_redact_candidate, subject.candidates))
+
         redacted_texts = [query_text, *turns, *map(candidate_text, candidates)]
         secrets = sum(text.count(redact.MARK) for text in redacted_texts)
         return Candidates(Query(query_text, tuple(turns)), candidates), secrets
@@ -77,20 +77,22 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
     def question(self, tier: TierName, state: JudgingState[Candidates]) -> SelectQuestion:
         """Build the question for a tier. It's about those candidates that need this tier."""
         subject = state.subject
-        contested = []
+        open_candidates = []
         for candidate in subject.candidates:
             step = self._step_for(candidate.id, state)
             if isinstance(step, Ask) and step.tier == tier:
-                contested.append(candidate)
+                open_candidates.append(candidate)
+
         deep_marks = state.opinions.get("deep", {}).values()
         lacks_deep_marks = all(mark is None for mark in deep_marks)
         instructions_tier = tier
         if tier == "tiebreaker" and lacks_deep_marks:
             # There's no disagreement to settle, so the tiebreaker takes the deep tier's part.
             instructions_tier = "deep"
+
         return SelectQuestion(
             self.settings,
-            subject._replace(candidates=tuple(contested)),
+            subject._replace(candidates=tuple(open_candidates)),
             tier,
             instructions_tier=instructions_tier,
         )
@@ -138,9 +140,9 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
     def record(self, state: JudgingState[Candidates], end: End) -> Selection:
         """Build the decisions on all candidates. If some are undetermined, `degraded` explains why."""
         del end  # each candidate has an end of its own
-        decided = [self._decision(state, candidate.id) for candidate in state.subject.candidates]
+        decisions = [self._decision(state, candidate.id) for candidate in state.subject.candidates]
         reservations = []
-        if any(decision.decision == "undetermined" for decision in decided):
+        if any(decision.decision == "undetermined" for decision in decisions):
             reservations = failures(state.rounds) or self._why_unproven(state)
         if state.refused:
             reason = f"not judged: {state.refused}"
@@ -148,7 +150,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return Selection(
             stale=self.settings.calibration_warning,
             by_decisions=self._is_by_decisions(state),
-            decisions=decided,
+            decisions=decisions,
             degraded=in_words(reservations),
             **state.common_fields(self.settings),
         )

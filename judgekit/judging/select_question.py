@@ -120,13 +120,18 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         query = self.subject.query
         key = self._key(self.subject.candidates).within(candidate.id)
         threshold = self._threshold(endpoint)
+
         unrelated_query = query._replace(text=pointwise.IDLE)
-        of_query = self._pair(candidate, unrelated_query, key.within("idle"))
-        controls = [self._control(of_query, pointwise.LEAST_GAIN, threshold)]
+        about_unrelated_query = self._pair(candidate, unrelated_query, key.within("idle"))
+        controls = [self._control(about_unrelated_query, pointwise.LEAST_GAIN, threshold)]
         if query.turns:
             # The same for all candidates, so a session asks it once.
-            of_memory = self._pair(pointwise.IDLE_MEMORY, query, key.within("idle-memory"))
-            controls.append(self._control(of_memory, pointwise.LEAST_GAIN_OVER_MEMORY, threshold))
+            about_unrelated_memory = self._pair(
+                pointwise.IDLE_MEMORY, query, key.within("idle-memory")
+            )
+            least_gain = pointwise.LEAST_GAIN_OVER_MEMORY
+            controls.append(self._control(about_unrelated_memory, least_gain, threshold))
+
         questionnaire = self._pair(candidate, query, key)
         return replace(questionnaire, labels={_ALONE: candidate.id}, controls=controls)
 
@@ -145,12 +150,14 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         for name, text in rubric.criteria.items():
             text_of_mode = getattr(text, self.mode)
             questions[name] = TypedQuestion(text_of_mode)
+
         turns = []
         for example in rubric.prompt.examples:
             memory = PromptCandidate.of(example, name="", text=example.text)
             query = Query(example.query)
             example_context = partial(prompt.candidate_context, candidate=memory, query=query)
             turns.append((example_context, "yes" if example.holds else "no"))
+
         instructions_tier = self.instructions_tier or self.tier
         return Questionnaire(
             call_key=key,
@@ -249,6 +256,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         if len(samples) == 1:
             marks |= marks_by_sample[0]
             return marks if any(marks.values()) else None
+
         keeps_by_candidate: defaultdict[str, list[bool]] = defaultdict(list)
         for marks_of_sample in marks_by_sample:
             for candidate, mark in marks_of_sample.items():
@@ -262,7 +270,8 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     def _marks(self, sample: Sequence[Kept | None]) -> dict[str, Mark]:
         """Mark the candidates that have an answer on every criterion. Other candidates are left out.
 
-        A sample has one part for each call. A call that failed is None.
+        A sample has one value for each call, None if the call failed. The calls may be about different
+        criteria or candidates.
         """
         yes_by_candidate: defaultdict[str, dict[str, float]] = defaultdict(dict)
         threshold = None
@@ -272,6 +281,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
             threshold = answers_of_call.threshold
             for candidate, yes in answers_of_call.yes.items():
                 yes_by_candidate[candidate] |= yes
+
         marks = {}
         for candidate, yes_of_candidate in yes_by_candidate.items():
             if len(yes_of_candidate) == len(self.rubric.criteria):
@@ -287,6 +297,8 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         if threshold is None:
             holds = {criterion: bool(share) for criterion, share in yes.items()}
             return self._mark_of(holds)
+
+        # Shift the probabilities so that the threshold is at one half, as all else expects it.
         centred = {}
         for criterion, probability in yes.items():
             centred[criterion] = pointwise.centred(probability, threshold)

@@ -135,6 +135,23 @@ def judge_settings(
     Raises `ConfigError`, or `UsageError` if the request has a cost limit and no price is known.
     """
     settings = JudgeSettings.of(config.judge, request, loaded)
+    settings = _with_models(settings, config, project, tiers)
+    if settings.author_family:
+        families = panel.project_named_families(config, project, request.model)
+        settings = replace(settings, project_named_families=families)
+    # Last, since it has to fit everything else.
+    finality, warning = calibration_files.find(settings, project, subjects)
+    return replace(settings, finality=finality, calibration_warning=warning)
+
+
+def _with_models(
+    settings: JudgeSettings, config: Config, project: Path | None, tiers: Collection[TierName]
+) -> JudgeSettings:
+    """Add the models of `tiers` to the settings, or the reason why there are none.
+
+    Raises errors like `judge_settings`.
+    """
+    request = settings.request
     resolved = Panel({}, None, "")  # without tiers, no provider is needed
     if tiers:
         panel_request = panel.requested_panel(config, project, model=request.model)
@@ -143,23 +160,15 @@ def judge_settings(
     for tier, models in resolved.endpoints.items():
         if tier in tiers:
             models_by_tier[tier] = models
+
     others = resolved.others
     if settings.max_cost_usd:
         is_asked = request.max_cost_usd is not None
         check_prices(models_by_tier, settings.max_cost_usd, project, asked=is_asked)
         others = partial(_priced_panels, resolved.others)
-    project_named_families: frozenset[str] = frozenset()
-    if settings.author_family:
-        project_named_families = panel.project_named_families(config, project, request.model)
-    settings = replace(
-        settings,
-        models_by_tier=models_by_tier,
-        no_model_reason=resolved.reason,
-        others=others,
-        project_named_families=project_named_families,
+    return replace(
+        settings, models_by_tier=models_by_tier, no_model_reason=resolved.reason, others=others
     )
-    finality, warning = calibration_files.find(settings, project, subjects)
-    return replace(settings, finality=finality, calibration_warning=warning)
 
 
 def _priced_panels(others: Others) -> list[Tiers]:
@@ -185,14 +194,15 @@ def check_prices(
     names = _unpriced(tiers) if limit else []
     if not names:
         return
+
     providers = set()
     for models in tiers.values():
         providers |= {model.profile.provider for model in models}
     folder = Path(environment.PROVIDERS.path())
-    where = " or ".join(str(folder / f"{provider}.yaml") for provider in sorted(providers))
+    profiles = " or ".join(str(folder / f"{provider}.yaml") for provider in sorted(providers))
     problem = (
         f"no price is known for {', '.join(names)}, so a cost limit cannot work: set `price` in the "
-        f"provider's profile ({where}, a copy of the bundled one), or remove the limit"
+        f"provider's profile ({profiles}, a copy of the bundled one), or remove the limit"
     )
     if asked:
         raise UsageError(f"max cost: {problem}")
@@ -230,8 +240,7 @@ async def ajudge_documents(
     """
     verdicts: list[Verdict] = []
     async with aclosing(open_gateway(environment.environ())) as gateway:
-        # In a thread: it reads files, may ask local servers for models, and loads litellm for
-        # prices.
+        # In a thread: it reads files, may ask local servers for models, and loads litellm for prices.
         judge, _ = await running.run_in_thread(partial(document_judge, gateway, project, request))
         stream = map_concurrently(judge.judge, documents, max_concurrency(judge, at_once))
         async with aclosing(stream):
@@ -265,6 +274,7 @@ class SubjectJudges:
                     self._gateway, subject, self._project, self._request
                 )
             return self._by_text_count[count].for_subject(subject)
+
         if self._of_documents is None:
             self._of_documents, _ = document_judge(self._gateway, self._project, self._request)
         judge = self._of_documents.for_subject(subject)
@@ -317,16 +327,21 @@ def authors(families: str | Sequence[str | None] | None, count: int) -> tuple[st
 def comparison_judge(
     gateway: Gateway, texts: ComparisonInput, project: Path | None, request: JudgeRequest
 ) -> PairJudge | RankingJudge:
-    """Build the requested judge; raises `ConfigError`, or `UsageError` if the texts don't fit."""
+    """Build the judge that compares these texts: in pairs, or by ranking their scores.
+
+    Raises `ConfigError`, or `UsageError` if the request or the rubric doesn't fit the texts.
+    """
     count = len(texts.files)
     for option in OF_DOCUMENTS:
         if getattr(request, option):
             raise UsageError(f"{option}: texts that are compared have none; leave it out")
     if not LEAST_TEXTS <= count <= MOST_TEXTS:
         raise UsageError(f"compare: expected {LEAST_TEXTS} to {MOST_TEXTS} texts, got {count}")
-    usual_rubric = FOR_TWO if count == LEAST_TEXTS else FOR_MORE
-    name = usual_rubric if request.rubric is None else request.rubric
-    loaded = loader.find_rubric(name, project, (ScoreRubric, CompareRubric))
+
+    rubric_name = request.rubric
+    if rubric_name is None:
+        rubric_name = FOR_TWO if count == LEAST_TEXTS else FOR_MORE
+    loaded = loader.find_rubric(rubric_name, project, (ScoreRubric, CompareRubric))
     config = configuration.load(project)
     judge_class: type[PairJudge | RankingJudge]
     if question_of(loaded.rubric).is_about_two:
@@ -338,6 +353,7 @@ def comparison_judge(
     else:
         judge_class = RankingJudge
         scored_subjects = len(texts.distinct)
+
     settings = judge_settings(config, loaded, project, request, subjects=scored_subjects)
     reason = _no_comparison_reason(config, settings.no_model_reason)
     settings = replace(settings, no_model_reason=reason)

@@ -94,7 +94,6 @@ class Shared:
         """Get the server's verdict; if that fails, build an undetermined one with the reason."""
         document = state.subject
         settings = judge.settings
-        timeout = settings.timeout + _SLACK
         # Defaults are left out, since an older server may not know the options.
         request = settings.request.model_dump(exclude_defaults=True) | {
             "rubric": settings.loaded.rubric.ref,
@@ -108,13 +107,14 @@ class Shared:
             "document": document.body(redact.words if settings.redact else str),
             "wish": request,
         }
+        timeout = settings.timeout + _SLACK
         try:
             answer = await self._ask_for_verdict(body, timeout)
             verdict = Verdict.model_validate_json(answer)
         except (*_FAILURES, SharedError, ValidationError) as error:
-            return judge.unjudged(
-                state, f"the shared judge at {self.url}: {_explain_failure(error)}"
-            )
+            reason = f"the shared judge at {self.url}: {_explain_failure(error)}"
+            return judge.unjudged(state, reason)
+
         # The server wasn't told names that hold a secret.
         subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
         author = document.author
@@ -231,27 +231,27 @@ class Shared:
                 answer = await client.request(method, path, **sent)
         if answer.status_code == httpx.codes.OK:
             return answer.content
-        if answer.status_code == httpx.codes.UNAUTHORIZED:
-            raise SharedError(_WRONG_TOKEN)
-        try:
-            message = str(answer.json()["error"]["message"])
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            RecursionError,
-        ):  # not our JSON: maybe a proxy's page
-            message = f"it answered with status {answer.status_code}"
-        may_work_soon = answer.status_code in _PASSING
-        refusal = SharedError(short_line(message, _QUOTED_CHARS), passing=may_work_soon)
-        refusal.retry_after = seconds_of(answer.headers.get("retry-after", ""))
-        raise refusal
+        raise _refusal_in(answer)
+
+
+def _refusal_in(answer: httpx.Response) -> SharedError:
+    """Build the error for an answer other than 200: the server's message, and whether to try again."""
+    if answer.status_code == httpx.codes.UNAUTHORIZED:
+        return SharedError(_WRONG_TOKEN)
+    try:
+        message = str(answer.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError, RecursionError):  # not our JSON: maybe a proxy's page
+        message = f"it answered with status {answer.status_code}"
+    may_work_soon = answer.status_code in _PASSING
+    refusal = SharedError(short_line(message, _QUOTED_CHARS), passing=may_work_soon)
+    refusal.retry_after = seconds_of(answer.headers.get("retry-after", ""))
+    return refusal
 
 
 def _refuse_own_family(verdict: Verdict, judge: DocumentJudge, document: Document) -> Verdict:
-    """Make a server's acceptance undetermined if maybe only the author's own family is behind it.
+    """Make a server's acceptance undetermined, since maybe only the author's own family is behind it.
 
-    If the settings don't require independence, or the author's family isn't known, the verdict stays.
+    It stays if the settings don't require independence, or if the author's family isn't known.
     """
     reason = independence.independence_problem(
         judge.settings.independence, document.author_families, judged=()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import Outcome
     from judgekit.judging.evidence import Evidence, TierEvidence
+    from judgekit.judging.finality import FinalityRules
     from judgekit.judging.steps import EscalationRules
     from judgekit.judging.verdict import VerdictWord
 
@@ -143,25 +144,38 @@ class Situation:
     def let_through(self) -> End | None:
         """The end by the first opinion that a calibration lets through, with or without reasons."""
         finality = self.rules.finality
-        if finality is None or (len(self.rules.tiers) == 1 and self.rules.task != "ranking"):
+        is_only_tier = len(self.rules.tiers) == 1 and self.rules.task != "ranking"
+        if finality is None or is_only_tier:
             return None
+
         for tier in self.rules.tiers:
             if tier not in self.evidence:
                 return None
-            outcome = self.outcomes[tier]
+            outcome = self._find_final_outcome(finality, tier)
             if outcome is None:
                 continue
-            by_leaning = None
-            if finality.has_leaning_rule(tier):
-                by_leaning = finality.decided(tier, self.leanings)
-            final_outcome = by_leaning or outcome
-            is_final = by_leaning is not None or finality.final(tier, self.outcomes, self.margins)
             evidence = self.evidence[tier]
-            is_barred = final_outcome == "accept" and not evidence.sees_all
-            if is_final and not is_barred and not evidence.is_own_family:
-                outcomes = set(self.outcomes.values())
-                do_all_agree = len(self.outcomes) > 1 and outcomes == {final_outcome}
-                return End(final_outcome, "unanimous" if do_all_agree else "single", tier)
+            # A text may be rejected by its beginning, but not accepted.
+            is_acceptance_cut = outcome == "accept" and not evidence.sees_all
+            if not is_acceptance_cut and not evidence.is_own_family:
+                do_all_agree = len(self.outcomes) > 1 and set(self.outcomes.values()) == {outcome}
+                return End(outcome, "unanimous" if do_all_agree else "single", tier)
+        return None
+
+    def _find_final_outcome(self, finality: FinalityRules, tier: TierName) -> Outcome | None:
+        """Find the outcome that a calibration makes final for a tier; None if it makes none final.
+
+        A rule by leaning comes before those by margin, and may give another outcome than the tier's own.
+        """
+        outcome = self.outcomes[tier]
+        if outcome is None:
+            return None
+        if finality.has_leaning_rule(tier):
+            outcome_by_leaning = finality.decided(tier, self.leanings)
+            if outcome_by_leaning is not None:
+                return outcome_by_leaning
+        if finality.final(tier, self.outcomes, self.margins):
+            return outcome
         return None
 
     @property

@@ -53,9 +53,10 @@ def mean_scores(
     letters: Collection[str],
     asked: int | None = None,
 ) -> dict[str, float] | None:
-    """Average each subject's scores over the models that scored all subjects.
+    """Average each subject's scores over the models that scored all subjects, by letter.
 
-    Each group of models has equal weight. None if no model scored all, or half or fewer of those `asked`.
+    Each group of models, such as a family, has equal weight. None if no model scored all subjects, or if
+    half or fewer of the `asked` models did.
     """
     complete = []
     for group, points_by_letter in means_by_group:
@@ -65,14 +66,16 @@ def mean_scores(
         return None
     if asked is not None and not jury.has_quorum(len(complete), asked):
         return None
-    sizes = Counter(group for group, _ in complete)
+
+    models_in_group = Counter(group for group, _ in complete)
     means = {}
     for letter in letters:
         points: list[float] = []
         weights: list[float] = []
         for group, points_by_letter in complete:
-            points += points_by_letter[letter]
-            weights += [1 / sizes[group]] * len(points_by_letter[letter])
+            points_of_model = points_by_letter[letter]
+            points += points_of_model
+            weights += [1 / models_in_group[group]] * len(points_of_model)
         means[letter] = fmean(points, weights)
     return means
 
@@ -142,16 +145,20 @@ def rank(
     is_cut: bool = False,
     is_known: bool = True,
 ) -> RankedTier:
-    """Pool a tier's scores with those `before`; no means if too few of the `asked` models answered."""
-    ranked = RankedTier(tier, means_by_voter, is_cut=is_cut, is_known=is_known)
+    """Rank the subjects by a tier's scores and those of the tiers `before`.
+
+    If too few of the `asked` models answered, the ranking has no means.
+    """
+    unpooled = RankedTier(tier, means_by_voter, is_cut=is_cut, is_known=is_known)
     means_by_name = [(voter.name, points) for voter, points in means_by_voter.items()]
     tier_means = mean_scores(means_by_name, letters, asked=asked)
     if tier_means is None:
-        return ranked
-    complete = [earlier for earlier in before if earlier.means is not None]
-    means, voters = _pooled([*complete, ranked], letters)
+        return unpooled
+
+    complete_tiers = [earlier for earlier in before if earlier.means is not None]
+    means, voters = _pooled([*complete_tiers, unpooled], letters)
     leader = max(tier_means, key=tier_means.__getitem__)
-    return ranked._replace(means=means, leader=leader, voters=voters)
+    return unpooled._replace(means=means, leader=leader, voters=voters)
 
 
 def _pooled(

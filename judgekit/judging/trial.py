@@ -76,6 +76,7 @@ class Trial:
             return _decisions_in_words(self.answer)
         if self.endpoint.profile.kind != "litellm" or kind_of(self.endpoint) is not WRITES:
             return ""
+
         default_format = self.endpoint.output
         style = self.style
         observations = []
@@ -85,6 +86,7 @@ class Trial:
             observations.append(f"does not keep to {default_format}: {fallback}")
         elif self.answer.value is not None:
             observations.append(_FORMATS[default_format])
+
         thinking_tokens = style.thinking_tokens(self.endpoint)
         if thinking_tokens:
             limit = "limits.thinking_tokens"

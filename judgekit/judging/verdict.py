@@ -408,6 +408,7 @@ class Verdict(_Record):
         )
         if scores and self.average is not None:
             scores += f" (mean {self.average:g})"
+
         judge = self.model or _models(self.rounds)
         if self.promise and self.judge_tier:
             judge = f"{judge}, decided by {self.judge_tier} ({self.promise})"
@@ -417,6 +418,7 @@ class Verdict(_Record):
             reason = self.human_override.why
         elif self.verdict == "undetermined":
             reason = self.degraded or reason
+
         details = [scores or "no scores", judge, _cost(self)]
         return _three_lines(f"{self.verdict}: {self.name}", details, reason)
 
@@ -572,12 +574,14 @@ class Comparison(_Record):
                 name_by_letter[subject.letter] = f"{subject.letter} ({subject.path})"
             if subject.score is not None:
                 scores.append(f"{subject.letter} {subject.score:g}")
-        winner = name_by_letter.pop(self.verdict, None)
+
+        winner = name_by_letter.pop(self.verdict, None)  # None: a tie, or undetermined
         others = ", ".join(name_by_letter.values())
         if winner is None:
             headline = f"{self.verdict}: {others}"
         else:
             headline = f"{winner} is better than {others}"
+
         rounds_behind = [row for row in self.rounds if row.tier == self.judge_tier and row.opinion]
         details = [_models(rounds_behind or self.rounds), _cost(self)]
         if scores:

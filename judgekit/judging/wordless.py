@@ -81,6 +81,7 @@ class Deciders:
         if is_acceptance and not record.get("calibration") and is_wordless(record):
             name = str(record.get("model") or "a decision model")
             self._unproven[name] = self._unproven.get(name, 0) + 1
+
         for row in _rounds_of(record):
             opinion = row["opinion"]
             if not opinion:
@@ -102,9 +103,9 @@ class Deciders:
         lines = []
         for name, served_name in self._answered.items():
             if name.endswith("-latest"):
-                was = f"it was answered by {served_name}"
                 lines.append(
-                    f"{name} moves on: {was}; a calibration holds for the version that it was made with alone"
+                    f"{name} moves on: it was answered by {served_name}; "
+                    "a calibration holds for the version that it was made with alone"
                 )
         if self._answered and not self._has_reasons:
             names = ", ".join(self._answered)

@@ -170,32 +170,33 @@ class _ScoreSheet(_Sheet):
 
     def write(self) -> _Written:
         """Write a line for each dimension, the scale, and the examples if all models see them."""
-        dimensions = []
-        shape = []
+        dimension_lines = []
+        answer_shapes = []
         scales = []
         for name, question in self.questionnaire.questions.items():
             is_yes_or_no = question.kind == "predicate"
             line = prompt.dimension_line(
                 name, question.text, question.look_for, yes_no=is_yes_or_no
             )
-            dimensions.append(line)
+            dimension_lines.append(line)
             answer = '"<yes or no>"' if is_yes_or_no else "<whole number>"
-            shape.append(f'"{name}": {answer}')
+            answer_shapes.append(f'"{name}": {answer}')
             if not is_yes_or_no:
                 scales.append(question.options)
-        rules = ["\n".join(["Dimensions:", *dimensions])]
+
+        rules = ["\n".join(["Dimensions:", *dimension_lines])]
         if scales:
             exception = ""
-            if len(scales) < len(dimensions):
+            if len(scales) < len(dimension_lines):
                 exception = " that is not answered yes or no"
             points = [f"  {value}: {label}" for value, label in scales[0].items()]
             heading = f"Scale, the same for every dimension{exception}:"
             rules.append("\n".join([heading, *points]))
         if self.questionnaire.are_examples_for_all:
             rules += self.questionnaire.examples
-        return _Written(
-            rules, prompt.score_shape(", ".join(shape)), "Earlier assessments, in no order:"
-        )
+
+        shape = prompt.score_shape(", ".join(answer_shapes))
+        return _Written(rules, shape, "Earlier assessments, in no order:")
 
     def read(self, form: ReplyForm, reply: Reply) -> Answers:
         """Read the scores, reasons and findings; a reply with token probabilities gives expectations."""
