@@ -140,9 +140,11 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
     def record(self, state: JudgingState[Candidates], end: End) -> Selection:
         """Build the decisions on all candidates. If some are undetermined, `degraded` explains why."""
         del end  # each candidate has an end of its own
-        decisions = [self._decision(state, candidate.id) for candidate in state.subject.candidates]
+        all_decisions = [
+            self._decision(state, candidate.id) for candidate in state.subject.candidates
+        ]
         reservations = []
-        if any(decision.decision == "undetermined" for decision in decisions):
+        if any(decision.decision == "undetermined" for decision in all_decisions):
             reservations = failures(state.rounds) or self._why_unproven(state)
         if state.refused:
             reason = f"not judged: {state.refused}"
@@ -150,7 +152,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return Selection(
             stale=self.settings.calibration_warning,
             by_decisions=self._is_by_decisions(state),
-            decisions=decisions,
+            decisions=all_decisions,
             degraded=in_words(reservations),
             **state.common_fields(self.settings),
         )

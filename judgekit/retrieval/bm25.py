@@ -129,33 +129,37 @@ def merge_parts(hits_by_part: Sequence[tuple[Part, list[Candidate]]]) -> list[Ca
 def match_parts(
     opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool = False
 ) -> list[tuple[Part, list[Candidate]]]:
-    """Search for each part of a query; return each part with its best hits, rated, best first.
+    """Search for each part of a query. Returns pairs of a part and its best hits, rated, best first.
 
     Returns [] if no entry matches any part. A quick search may leave out parts that have only frequent terms.
     """
-    term_by_text: dict[str, Term] = {}
+    term_by_text: dict[str, Term] = {}  # parts may share terms
     for part in parts:
         for term in part.terms:
             term_by_text[term.text] = term
     terms = list(term_by_text.values())
     for number, term in enumerate(terms):
         _look_up(opened, number, term)
-    likeliest_by_part = _choose_entries(opened, parts, pool, quick=quick)
-    entry_numbers: set[int] = set()
-    for _, likeliest_numbers in likeliest_by_part:
-        entry_numbers |= likeliest_numbers
-    if not entry_numbers:
+
+    numbers_by_part = _choose_entries(opened, parts, pool, quick=quick)
+    all_numbers: set[int] = set()
+    for _, entry_numbers in numbers_by_part:
+        all_numbers |= entry_numbers
+    if not all_numbers:
         return []
-    entries = _read_entries(opened, terms, sorted(entry_numbers))
+
+    # Each entry is read and its terms are counted once, even if several parts may be about it.
+    entries = _read_entries(opened, terms, sorted(all_numbers))
     patterns = list_patterns(terms)
     _count(opened, entries, patterns)
+
     leading_count = LEADING
     if quick:
-        leading_count = max(QUICK_LEADING // len(likeliest_by_part), LEAST_LEADING)
+        leading_count = max(QUICK_LEADING // len(numbers_by_part), LEAST_LEADING)
     hits_by_part = []
-    for part, likeliest_numbers in likeliest_by_part:
-        likely_entries = [entry for number, entry in entries.items() if number in likeliest_numbers]
-        hits = _rate(opened, part, likely_entries, patterns, leading_count, quick=quick)
+    for part, entry_numbers in numbers_by_part:
+        entries_of_part = [entry for number, entry in entries.items() if number in entry_numbers]
+        hits = _rate(opened, part, entries_of_part, patterns, leading_count, quick=quick)
         hits_by_part.append((part, hits))
     return hits_by_part
 
@@ -163,31 +167,31 @@ def match_parts(
 def _choose_entries(
     opened: Index, parts: Sequence[Part], pool: int, *, quick: bool
 ) -> list[tuple[Part, set[int]]]:
-    """Return each part with the numbers of its likeliest entries, the part with the rarest term first.
+    """Pair each part with the numbers of its likeliest entries, the part with the rarest term first.
 
     The parts share the `pool`, which is the number of entries to score, but each part gets a few. A quick
     search leaves out the last parts if the terms of the others are frequent enough.
     """
     part_count = len(parts) or 1
-    pool = max(pool // part_count, min(pool, LEAST))
-    enough_occurrences = _ENOUGH * pool
+    pool_of_part = max(pool // part_count, min(pool, LEAST))
+    enough_occurrences = _ENOUGH * pool_of_part
     most_occurrences = POSTINGS
     if quick:
-        pool = min(pool, QUICK_POOL)
+        pool_of_part = min(pool_of_part, QUICK_POOL)
         enough_occurrences = 1
         most_occurrences = QUICK_POSTINGS // part_count
 
     def count_rarest(part: Part) -> int:
-        """Return the number of entries with a part's rarest term.
+        """Count the entries with a part's rarest term.
 
         A term that occurs nowhere (count 0) finds nothing, so it counts like one in every entry.
         """
         return min([term.count or opened.size for term in part.terms])
 
     postings: Postings = {}
-    likeliest_by_part = []
+    numbers_by_part = []
     for part in sorted(parts, key=count_rarest):
-        occurrences = sum(map(len, postings.values()))
+        occurrences = sum(map(len, postings.values()))  # of the terms looked up so far
         if quick and occurrences > QUICK_POSTINGS:
             break  # the remaining parts have frequent terms only
         weight_by_entry = _weigh_entries(
@@ -195,8 +199,8 @@ def _choose_entries(
         )
         heaviest_first = sorted(weight_by_entry, key=weight_by_entry.__getitem__, reverse=True)
         # SQLite lists the numbers of entries as texts.
-        likeliest_by_part.append((part, set(map(int, heaviest_first[:pool]))))
-    return likeliest_by_part
+        numbers_by_part.append((part, set(map(int, heaviest_first[:pool_of_part]))))
+    return numbers_by_part
 
 
 def _rate(
@@ -213,7 +217,7 @@ def _rate(
     The sections of the `leading` best long entries are read.
     """
     saturation = opened.profile.bm25["k1"] + 1
-    hits = [_score(entry, part, saturation) for entry in entries]
+    hits = [_make_hit(entry, part, saturation) for entry in entries]
     _add_passages(opened, part, hits, entries, patterns, leading)
     best_bm25 = max([hit.bm25 for hit in hits], default=0.0) or 1.0  # 1, so as not to divide by 0
     for hit in hits:
@@ -226,8 +230,11 @@ def _rate(
     return confidence.order(hits, part.terms, opened.size, opened.profile, prompt_part)
 
 
-def _score(entry: _Entry, part: Part, saturation: float) -> Candidate:
-    """Turn an entry into a hit of one part, with its BM25 and the indexes of the terms it contains."""
+def _make_hit(entry: _Entry, part: Part, saturation: float) -> Candidate:
+    """Turn an entry into a hit of one part, with its BM25 and the indexes of the terms it contains.
+
+    `saturation` is the k1 + 1 of BM25's formula.
+    """
     # Copy all values, since an entry may be a hit of several parts; `__init__` would reset some of them.
     hit = object.__new__(Candidate)
     hit.__dict__.update(entry.candidate.__dict__)
@@ -257,7 +264,7 @@ def make_candidate(opened: Index, row: Sequence[Any]) -> Candidate:
 
 
 def _look_up(opened: Index, number: int, term: Term) -> None:
-    """Set a term's `number`, its `count` (of the entries that contain the term) and its `rarity`.
+    """Count the entries that contain a term; set the term's `number`, `count` and `rarity`.
 
     The count is an upper bound: an entry with several of the term's forms is counted once for each.
     """
@@ -273,6 +280,7 @@ def _look_up(opened: Index, number: int, term: Term) -> None:
             stems = phrase.split()
             counts = index_file.frequencies(opened.connection, stems)
             count += min([counts.get(stem, 0) for stem in stems], default=0)
+
     term.number = number
     term.count = min(count, opened.size)
     term.rarity = confidence.rarity(
@@ -283,11 +291,11 @@ def _look_up(opened: Index, number: int, term: Term) -> None:
 def _weigh_entries(
     opened: Index, terms: Sequence[Term], postings: Postings, enough: int, most: int
 ) -> dict[str, float]:
-    """Map each entry that contains any of the rarest terms to the sum of those terms' rarities.
+    """Map each entry with any of a part's rarest terms to a weight: the sum of those terms' rarities.
 
     The terms are looked up, the rarest first, until they have `enough` occurrences together. Further terms
-    are looked up as long as all occurrences together are at most `most`. `postings` keeps the entries found
-    for each term, for the next parts of the query.
+    are looked up as long as all occurrences together are at most `most`. The entries found for each term are
+    added to `postings`, for the next parts of the query.
     """
     weight_by_entry: dict[str, float] = {}
     occurrences = 0
@@ -312,8 +320,6 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
     anywhere in that entry, and these become the entry's `indexed_terms`.
     """
     execute = opened.connection.execute
-    entries = {}
-    cut_numbers = []
     has_languages = opened.version >= index_file.LANGUAGES_VERSION
     has_sections = opened.version >= index_file.SECTIONS_VERSION
     query = _ENTRIES_IN % (
@@ -321,6 +327,8 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
         "sections" if has_sections else _SECTIONS_BEFORE,
     )
     joined_numbers = ",".join(map(str, numbers))
+    entries = {}
+    cut_numbers = []
     for row in execute(f"{query}({joined_numbers})").fetchall():
         leading_columns = row[:_LEADING_COLUMNS]
         number, title, tags, body, parts, is_damaged, language, section_count = leading_columns
@@ -341,6 +349,7 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
             (sizes,) = execute("SELECT sz FROM text_docsize WHERE id = ?", (number,)).fetchone()
             hit.length = _add_up(sizes)
             cut_numbers.append(number)
+
     if cut_numbers:
         joined_numbers = ",".join(map(str, cut_numbers))
         query = f"{_MATCHES_IN}({joined_numbers})"
@@ -396,6 +405,7 @@ def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile
     tags_start = len(title) + 3  # two spaces and the line break
     parts_start = tags_start + len(tags) + 3
     body_start = parts_start + len(parts) + 3  # a position from here on is in the body
+
     weights = profile.weights
     frequencies = entry.frequencies
     for pattern in patterns:
@@ -418,6 +428,7 @@ def _count_in_entry(entry: _Entry, patterns: Sequence[Pattern], profile: Profile
                 entry.title_frequencies[number] = frequency_before + weighted
                 entry.title_terms.add(number)
             frequencies[number] = frequencies.get(number, 0.0) + weighted
+
     # The other terms that FTS5 reported are in the part of the body that wasn't read.
     for number in entry.indexed_terms:
         if number not in frequencies:
@@ -442,6 +453,7 @@ def _add_passages(
             long_pairs.append((hit, entry))
     if not long_pairs:
         return
+
     long_pairs.sort(key=lambda pair: -pair[0].bm25)
     leading_pairs = long_pairs[:most]
     other_pairs = long_pairs[most:]
@@ -452,6 +464,7 @@ def _add_passages(
     average_length = sum(lengths) / (len(lengths) or 1) + opened.profile.bm25["padding"]
     if not average_length:  # don't divide by it
         average_length = 1
+
     for hit, entry in other_pairs:
         hit.bm25 /= 1 + PASSAGE  # as if the best section had the score 0
         hit.passage = _join_columns(entry, 0, _BEGINNING_CHARS)
@@ -499,6 +512,7 @@ def _add_best_passage(
     scores = _score_passages(sections, entry, part, profile, average)
     best_score = max(scores, default=0.0)
     hit.bm25 = (hit.bm25 + PASSAGE * best_score) / (1 + PASSAGE)
+
     # Sections that match only because of their entry's title aren't named.
     numbers = [number for number, section in enumerate(sections) if section.frequencies]
     if not numbers:
@@ -513,6 +527,7 @@ def _add_best_passage(
         if not overlaps and scores[number] >= SECOND * best_score:
             hit.sections.append(passages.name_section(other_section, number, hit.title))
             break
+
     # Only the terms in the title, the tags and the best section count from here on.
     hit.matched = set(hit.titled)
     hit.headed = set()
@@ -547,6 +562,7 @@ def _score_passages(
         if term.number in entry.frequencies:
             title_frequency = entry.title_frequencies.get(term.number, 0.0)
             terms.append((term.number, term.rarity, title_frequency))
+
     k1 = profile.bm25["k1"]
     b = profile.bm25["b"]
     padding = profile.bm25["padding"]
@@ -563,7 +579,7 @@ def _score_passages(
 
 
 def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> None:
-    """Raise the scores of hits that share the typical words of the best hits.
+    """Raise the scores of hits that share the typical words of the best hits (pseudo-relevance feedback).
 
     `ranked` has each hit with its entry, best first.
     """
@@ -577,6 +593,7 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
         return
     if not all(entry.has_stop_words for _, entry in best_pairs):
         return  # the words they share may as well be `the` and `of`
+
     typical_words = _find_typical_words(opened, best_pairs)
     likenesses = []
     for _, entry in ranked:
@@ -586,6 +603,7 @@ def _add_likeness(opened: Index, ranked: Sequence[tuple[Candidate, _Entry]]) -> 
     highest_likeness = max(likenesses)
     if not highest_likeness:
         return
+
     share = feedback["share"]  # of the likeness in the new score
     for (hit, entry), likeness in zip(ranked, likenesses, strict=True):
         if entry.has_stop_words:
@@ -616,6 +634,7 @@ def _find_typical_words(
         share = hit.bm25 / (total * (length + profile.bm25["padding"]))
         for word in _list_subject_words(hit, entry):
             shares[word] = shares.get(word, 0.0) + share
+
     # Leave out single characters, and the pieces that Chinese, Thai and Korean words are cut into.
     words = [word for word in shares if len(word) > 1 and not has_runs(word)]
     words = words[:_MOST_WORDS]
@@ -623,6 +642,8 @@ def _find_typical_words(
     for word, count in index_file.frequencies(opened.connection, words).items():
         if count > 1:  # a word in a single entry is no sign of likeness
             rarities[word] = confidence.rarity(count, opened.size, profile.background, common=False)
+
+    # A word is typical if it's both frequent in the best hits and rare elsewhere.
     ranked_words = [(shares[word] * rarity, word) for word, rarity in rarities.items()]
     ranked_words.sort(reverse=True)
     word_count = int(profile.feedback["words"])

@@ -55,7 +55,7 @@ def search(
     seconds: float,
     options: dict[str, Any],
 ) -> RankedCandidates:
-    """Return the candidates for a query, from a user's program or else from the stores at `roots`.
+    """Find the candidates for a query, with a user's program or else in the stores at `roots`.
 
     With `command`, that program answers, and its order is kept. If it fails, the built-in search of the
     stores answers, as it does without a command, and `degraded` says why. `options` are those of the built-in
@@ -74,6 +74,7 @@ def search(
                 ranked = stores.search("", roots, **options)
             ranked.candidates[:] = candidates
             return ranked
+
     ranked = stores.search(query, roots, **options)
     if problem is not None:
         ranked.notes.insert(0, problem)
@@ -96,10 +97,12 @@ def ask(
         raise CommandError(f"{command[0]}: not found; name a program on PATH, or its absolute path")
     if environ.get(_INSIDE):
         raise CommandError("judgekit was started by a program that it runs (a loop)")
+
     argv = [program, *map(os.path.expanduser, command[1:])]
     limit = options["limit"]
     request = {"query": query[:_QUERY], "k": limit, "project": options["project"]}
     output = _run(argv, request, environ, seconds)
+
     profiles = options.get("profiles") or Profiles(bundled())
     labels = profiles.of(COMMAND).labels
     root = _find_script(argv)
@@ -200,6 +203,7 @@ def _candidate(item: Any, where: str, root: str, labels: Mapping[str, float]) ->
     problem = _find_problem(item)
     if problem:
         raise CommandError(f"{where}: {problem}")
+
     names = {}
     for name, most_chars in _NAMES.items():
         names[name] = short_line(item.get(name) or "", most_chars)
@@ -223,7 +227,12 @@ def _candidate(item: Any, where: str, root: str, labels: Mapping[str, float]) ->
     hit.text = texts["text"] or texts["snippet"]
     hit.snippet = texts["snippet"] or texts["text"][: stores.SNIPPET_LIMIT]
     hit.score = float(item.get("score") or 0)
-    confidence = item.get("confidence")
+    _set_confidence(hit, item.get("confidence"), labels)
+    return hit
+
+
+def _set_confidence(hit: Candidate, confidence: float | None, labels: Mapping[str, float]) -> None:
+    """Give a hit the program's confidence and its label; without a confidence, the hit isn't rated."""
     if confidence is None:
         hit.rated = False
         hit.confidence = 0.0
@@ -232,7 +241,6 @@ def _candidate(item: Any, where: str, root: str, labels: Mapping[str, float]) ->
         hit.confidence = float(confidence)
         hit.confidence_label = label_of(hit.confidence, labels)
         hit.worth_mentioning = hit.confidence >= labels["mention"]
-    return hit
 
 
 def _find_problem(item: dict[str, Any]) -> str:

@@ -23,6 +23,14 @@ KINDS = tuple(_DATA["profiles"])  # of stores
 ENDINGS = tuple(_DATA["endings"])  # of files that can be in a store
 
 
+def _parse_endings(step: str) -> Endings:
+    """Parse a step of a stemmer: how many letters it leaves, then pairs of an ending and its replacement."""
+    least_letters, *pairs = step.split()
+    replacements = dict([pair.split(":") for pair in pairs])
+    longest_ending = max(map(len, replacements))
+    return int(least_letters), longest_ending, replacements
+
+
 class Language:
     """The rules that turn a language's words into terms.
 
@@ -48,12 +56,7 @@ class Language:
             self.abbreviations[short] = words.split("|")
         self.endings: list[Endings] | None = None
         if data["endings"] is not None:
-            self.endings = []
-            for step in data["endings"]:
-                least_letters, *pairs = step.split()
-                replacements = dict([pair.split(":") for pair in pairs])
-                longest_ending = max(map(len, replacements))
-                self.endings.append((int(least_letters), longest_ending, replacements))
+            self.endings = [_parse_endings(step) for step in data["endings"]]
 
     def as_in_earlier_index(self) -> Language:
         """Return this language with the rules of an index of version 4."""

@@ -278,6 +278,7 @@ def choose_shown(
     if inject == "top_k":
         readable = [candidate for candidate in usable if not candidate.damaged]
         return readable[:max_inject], []
+
     confident = [candidate for candidate in usable if candidate.confidence_label == INJECTED_LABEL]
     injected = confident[:max_inject]
     others = [candidate for candidate in usable if candidate not in injected]
@@ -329,7 +330,7 @@ def order(
     profile: Profile,
     prompt_part: Part | None = None,
 ) -> list[Candidate]:
-    """Rate the hits of a store of `size` documents; return them best first, without those that score low.
+    """Rate the hits of a store of `size` documents. Returns them best first, without those that score low.
 
     With `prompt_part`, the hits are those of a part of a prompt. It may be mere talk, so their confidence is
     multiplied by the probability that it isn't. Without it, the `terms` are those of a search, which always
@@ -339,13 +340,14 @@ def order(
     floor = profile.noise_floor * best_bm25
     ranked = fold_alike([hit for hit in hits if hit.bm25 >= floor])
     rate(ranked, terms, size, profile)
+
     best_score = max([hit.score for hit in ranked], default=0.0) or 1  # 1, so as not to divide by 0
     recent_since = time.time() - profile.recent_days * _DAY
     # The first category of the profile is the most important one.
     priorities = {name: number for number, name in enumerate(profile.categories)}
 
     def rank(hit: Candidate) -> tuple[float, ...]:
-        """Return the key to sort by; of equal scores, the category decides, then the age."""
+        """Build the key to sort by; of equal scores, the category decides, then the age."""
         is_out_of_force = hit.status != ""
         score = round(hit.score / best_score + SURE * hit.confidence, _DIGITS)
         priority = priorities.get(hit.category, len(priorities))
@@ -371,19 +373,22 @@ def rate(
     first_phrases = [term.phrases[0] for term in terms]
     single_words = [phrase for phrase in first_phrases if " " not in phrase]
     words = list(dict.fromkeys(single_words))  # each once
-    titled_anywhere = set().union(*[hit.titled | hit.headed for hit in hits])
-    titles_weight = _add_rarities(rarities, titled_anywhere)
     query_weight = sum(rarities) or 1  # 1, so as not to divide by 0
+    titled_anywhere = set().union(*[hit.titled | hit.headed for hit in hits])
+    titles_weight = _add_rarities(rarities, titled_anywhere)  # 0 if no hit has a term in a title
     evidences = [_weigh_evidence(hit, rarities, profile) for hit in hits]
-    rival_evidences = _find_rivals(hits, evidences)
+    evidences_by_terms = _find_rivals(hits, evidences)
+
     for hit, evidence in zip(hits, evidences, strict=True):
-        rivals = rival_evidences[frozenset(hit.matched)]  # this includes its own evidence
+        rivals = evidences_by_terms[frozenset(hit.matched)]  # this includes its own evidence
         if hit.status:  # but not that of an entry out of force
             rivals = [*rivals, evidence]
+
         # Entries without evidence have a likelihood ratio of 1 each, so their number is their sum.
         without_evidence = max(documents - len(rivals), 0) + profile.background["documents"]
         with_evidence = max(sum(map(exp, rivals)) - exp(evidence), 0.0)
         odds = evidence - log(with_evidence + without_evidence)
+
         has_several_terms = len(hit.matched) >= SEVERAL_TERMS
         as_good_count = sum([rival > evidence - SAME_EVIDENCE for rival in rivals])
         if not has_several_terms:  # a single shared word doesn't distinguish a hit
@@ -441,13 +446,14 @@ def combine(coefficients: Mapping[str, float], features: Mapping[str, float]) ->
 def _finish_confidences(
     ranked: Sequence[Candidate], prompt_part: Part | None, profile: Profile
 ) -> None:
-    """Multiply the confidences by the probability of a request, and make them agree with the hits' order.
+    """Make the confidences agree with the hits' order, and multiply them by the probability of a request.
 
     If the first hit is far ahead of the others, it's mentioned whatever its confidence is.
     """
-    request = 1.0
+    request = 1.0  # the probability that the prompt's part asks for something
     if prompt_part is not None and ranked:
         request = estimate_request(ranked, prompt_part, profile)
+
     hits_in_force = in_force(ranked)  # the others come last whatever their confidence
     levelled = level([hit.confidence for hit in hits_in_force])
     for hit, confidence in zip(hits_in_force, levelled, strict=True):
@@ -456,6 +462,7 @@ def _finish_confidences(
         if prompt_part is not None:
             hit.features["request"] = request
         _set_confidence(hit, hit.confidence * request, profile)
+
     if prompt_part is None or not ranked or request < ASKED:
         return
     if _stands_out(ranked, prompt_part):
@@ -542,6 +549,7 @@ def _find_rivals(
             evidences_by_terms[matched] = []
         if not hit.status:
             evidences_by_terms[matched].append(evidence)
+
     rivals: dict[frozenset[int], list[float]] = {}
     for matched in evidences_by_terms:
         rivals[matched] = []

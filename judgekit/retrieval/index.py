@@ -43,7 +43,7 @@ _FOLDER_OF = (
 def open_index(
     root: str, profiles: Profiles, *, anew: bool = False, patience: float | None = None
 ) -> Index:
-    """Return an up-to-date index of the store at `root`: the index file, or else an index in memory.
+    """Open the index of the store at `root` and bring it up to date. Without an index file, it's in memory.
 
     With `anew`, the index file is replaced first. Reading changed files ends after `patience` seconds. Raises
     `NoFullTextError` if this Python can't search texts.
@@ -56,6 +56,7 @@ def open_index(
             from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
 
             return update.in_memory(root, profiles)
+
         is_half_built = index.pending and not index.was_whole
         # An index that an earlier version of this program wrote has more entries than a half-built one.
         earlier_index = _open_earlier(index) if is_half_built else None
@@ -176,11 +177,12 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
     """Find the watched places (None: all of them) and the numbers of files that changed or may have.
 
     Each query checks all watched places; if there are very many folders, it checks the next `FOLDERS` of
-    them. Of the files, each query only checks the next `SLICE`.
+    them. Of the files, each query only checks the next `SLICE`. A small file keeps whose turn it is.
     """
     turn_path = f"{index.path}.turn"
     last_file, last_folder, queries = _read_turn(turn_path)
-    queries += 1
+    queries += 1  # since everything was listed last
+
     places: list[str] | None = None
     numbers: list[int] = []
     if index.kind:  # otherwise the store was never listed, so all of it is new
@@ -191,14 +193,17 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
             # If it isn't sure, the place may have changed without getting another stamp.
             if not is_sure or index_file.look(path, folder=is_folder) != tuple(stamp):
                 places.append(place)
+
         files, last_file = _next_files(index, last_file)
         differing_files = _list_differing(files, index.root)
         numbers = [number for number, _ in differing_files]
         places += _find_folders_of_missing(index, differing_files)
+
         is_lap_done = last_file == 0 and queries >= LAP
         if is_lap_done:
             places = None  # list everything again now and then, whatever the folders' times say
             queries = 0
+
     _write_turn(turn_path, last_file, last_folder, queries)
     return places, numbers
 
@@ -291,7 +296,7 @@ def _find_folders_of_missing(index: Index, rows: Iterable[tuple[int, str]]) -> l
 
 
 def recheck(index: Index, places: Iterable[str]) -> bool:
-    """Read the entries at `places` again if their files changed; return whether to repeat the query.
+    """Read the entries at `places` again if their files changed. Returns True if the query has to be repeated.
 
     This comes before anything is shown. Afterwards `index.outdated` has the places of entries that changed.
     """
@@ -305,6 +310,7 @@ def recheck(index: Index, places: Iterable[str]) -> bool:
             if index_file.look(f"{index.root}/{place}") != tuple(stamp):
                 index.outdated.add(place)
         return False
+
     changed_rows = _list_differing(rows, index.root)
     if not changed_rows:
         return False
@@ -380,6 +386,7 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
     }
     if path is None or index_file.sqlite is None:
         return facts
+
     *_, generation, _ = path.split(".")  # `v6.1.sqlite`
     facts["generation"] = int(generation)
     for suffix in ("", "-wal", "-shm"):
@@ -387,6 +394,7 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
         if stamp is not None:
             size, _, _ = stamp
             facts["bytes"] += size
+
     try:
         connection = index_file.connect(path)
         try:
@@ -396,16 +404,11 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
             watched = connection.execute(_WATCH).fetchall()
         finally:
             connection.close()
-        is_ours = own_facts["root"] == root and own_facts["read_by"] == reading_fingerprint(
-            profiles
+        has_same_rules = own_facts["read_by"] == reading_fingerprint(profiles)
+        is_ours = own_facts["root"] == root and has_same_rules
+        is_stale = (
+            not is_ours or own_facts["pending"] != 0 or _has_changed_on_disk(root, files, watched)
         )
-        is_stale = not is_ours or own_facts["pending"] != 0
-        for _, place, *file_stamp, _ in files:
-            if not is_stale:
-                is_stale = _is_changed(f"{root}/{place}", tuple(file_stamp), is_folder=False)
-        for place, is_folder, *watch_stamp, _, _ in watched:
-            if not is_stale:
-                is_stale = _is_changed(f"{root}/{place}", tuple(watch_stamp), is_folder=is_folder)
         return facts | {
             "kind": own_facts["kind"] or None,
             "entries": own_facts["size"],
@@ -417,6 +420,19 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
         }
     except (index_file.sqlite.DatabaseError, *SPOILT) as error:
         return facts | {"problems": [_describe_unreadable(error)]}
+
+
+def _has_changed_on_disk(
+    root: str, files: Iterable[tuple[Any, ...]], watched: Iterable[tuple[Any, ...]]
+) -> bool:
+    """Whether any file or watched place of a store differs from its row in the index."""
+    for _, place, *file_stamp, _ in files:
+        if _is_changed(f"{root}/{place}", tuple(file_stamp), is_folder=False):
+            return True
+    for place, is_folder, *watch_stamp, _, _ in watched:
+        if _is_changed(f"{root}/{place}", tuple(watch_stamp), is_folder=is_folder):
+            return True
+    return False
 
 
 def _describe_unreadable(error: Exception) -> str:

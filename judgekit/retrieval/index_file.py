@@ -213,7 +213,7 @@ def clock() -> int:
 
 
 def look(path: str, *, folder: bool = False) -> Stamp | None:
-    """Return a stamp that changes with a file, or with a folder's list of files.
+    """Read a stamp that changes with a file, or with a folder's list of files.
 
     Returns None if there's no such file or folder.
     """
@@ -221,6 +221,7 @@ def look(path: str, *, folder: bool = False) -> Stamp | None:
         status = os.stat(path)
     except OSError:
         return None
+
     mtime = _clamp(status.st_mtime_ns)
     # `& _MOST` makes an inode's number fit into a column of SQLite.
     if folder:
@@ -320,7 +321,8 @@ def path_of(root: str, version: int = VERSION) -> str | None:
     generations = []
     for name in names:
         generation_text = name[len(name_start) : -len(name_end)]
-        if name.startswith(name_start) and name.endswith(name_end) and generation_text.isdecimal():
+        is_index = name.startswith(name_start) and name.endswith(name_end)
+        if is_index and generation_text.isdecimal():
             generations.append(int(generation_text))
     if not generations:
         return None

@@ -104,6 +104,7 @@ def parse(prompt: str, *languages: Language) -> list[Part]:
                 part_by_terms[key] = part
         if len(vocabulary.terms) >= MAX_TERMS:
             break
+
     parts = list(part_by_terms.values())
     for part in parts:
         part.count = len(parts)
@@ -129,6 +130,7 @@ def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
         sentence += clause
     if not sentence:
         return []
+
     parts = []
     passages = []  # the words of each further part
     last_piece = pieces[-1]
@@ -146,6 +148,7 @@ def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
             passages.append(clause)
         else:
             passages += _list_windows(clause)
+
     for passage in passages:
         start = passage[0].place
         end = passage[-1].place + 1
@@ -155,7 +158,7 @@ def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
 
 
 def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Word]]:
-    """Split a sentence into clauses; return for each clause the list of its words that have terms.
+    """Split a sentence into clauses. Returns a list for each clause, of its words that have terms.
 
     A clause ends at a word such as `and`, and behind a mark such as a comma. The list of a clause without
     terms is empty.

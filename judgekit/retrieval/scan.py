@@ -208,7 +208,7 @@ def _read_patterns(path: str) -> list[Pattern]:
 def kind_of(root: str, profiles: Profiles) -> str:
     """Return the first kind of store that recognises a folder; without any, it's a folder of documents."""
     for kind, source in KINDS.items():
-        if source.is_at(root, profiles.by_kind[kind]):
+        if source.is_store(root, profiles.by_kind[kind]):
             return kind
     return markdown.NAME
 
@@ -229,22 +229,23 @@ def read_file(root: str, path: str, profile: Profile) -> tuple[Entry | None, str
 
 
 def entries(root: str, profiles: Profiles) -> tuple[Profile, list[tuple[str, Entry]], list[str]]:
-    """Read a whole store without an index; return its profile, its entries with their paths, and problems."""
+    """Read a whole store without an index. Returns its profile, its entries with their paths, and problems."""
     profile = profiles.by_kind[kind_of(root, profiles)]
     store = Store(root, profile.kind, profiles)
-    folders = [""]
+    pending_folders = [""]
     files: list[str] = []
     problems: list[str] = []
-    while folders:
-        listing = store.list(folders.pop())
+    while pending_folders:
+        listing = store.list(pending_folders.pop())
         files += listing.files
         problems += listing.problems
-        folders += listing.folders
-    entries_by_path = []
+        pending_folders += listing.folders
+
+    entries_with_paths = []
     for path in files:
         entry, problem = read_file(root, path, profile)
         if problem is not None:
             problems.append(f"{path}: {problem}")
         if entry is not None:
-            entries_by_path.append((path, entry))
-    return profile, entries_by_path, problems
+            entries_with_paths.append((path, entry))
+    return profile, entries_with_paths, problems

@@ -125,7 +125,7 @@ _SCRIPT_OF = _Scripts()
 
 
 def split_words(text: str, before_dot: Sequence[str]) -> list[str]:
-    """Return the words of a text, in its order. A word with a sign is followed by the word without it.
+    """Split a text into its words, in order. A word with a sign is followed by the word without it.
 
     So `.net` gives `.net` and `net`. A dot only begins a word behind one of the texts in `before_dot`: a
     character and the dot, for example `(.`.
@@ -254,16 +254,16 @@ def is_unspaced(word: str) -> bool:
 
 
 def split_runs(word: str) -> list[tuple[int, str]]:
-    """Split a word into runs of one script each, and return pairs of the script and the run.
+    """Split a word into runs of one script each. Returns pairs of the script and the run.
 
     An empty word has no runs.
     """
     if not word:  # a combining mark without its letter
         return []
     starts = [0]
-    for place in range(1, len(word)):
-        if _SCRIPT_OF[word[place]] != _SCRIPT_OF[word[place - 1]]:
-            starts.append(place)
+    for position in range(1, len(word)):
+        if _SCRIPT_OF[word[position]] != _SCRIPT_OF[word[position - 1]]:
+            starts.append(position)
     ends = [*starts[1:], len(word)]
     runs = []
     for start, end in zip(starts, ends, strict=True):

@@ -24,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from sqlite3 import Connection
+    from typing import Any
 
     from judgekit.retrieval.sources import Entry
 
@@ -69,7 +70,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     pool: int = bm25.POOL,
     patience: float | None = None,
 ) -> RankedCandidates:
-    """Return the `limit` best candidates of the stores at `roots` for `query`.
+    """Find the `limit` best candidates for `query` in the stores at `roots`.
 
     A root is a path (relative ones start at `project`, `~` is the home folder) or `claude:auto`. Only
     `trusted` roots, those that the user named, may lead out of `project`. Several stores are merged by
@@ -99,15 +100,14 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
             for candidate, (passage, _) in zip(hits, texts, strict=True):
                 candidate.snippet = passage
         ranked.candidates += hits
+
     if len(roots) > 1:
         _merge(ranked)
     if pins:
         _move_pinned(ranked, pins, store_search.pinned)
         if ranked.searched_roots:
-            for pin in pins:
-                if pin not in store_search.pinned:
-                    ranked.pin_by_note[f"retrieval.pin: {pin!r}: {_NO_PIN}"] = pin
-            ranked.notes += ranked.pin_by_note
+            _note_missing_pins(ranked, pins, store_search.pinned)
+
     del ranked.candidates[limit:]
     for candidate in (*ranked.pinned, *ranked.candidates):
         for hit in (candidate, *candidate.alike):
@@ -145,8 +145,18 @@ def _move_pinned(
     ranked.candidates[:] = [hit for hit in ranked.candidates if hit.file not in pinned]
 
 
+def _note_missing_pins(
+    ranked: RankedCandidates, pins: Sequence[str], pinned: Collection[str]
+) -> None:
+    """Add a note about each pin that names no memory in any of the stores that were searched."""
+    for pin in pins:
+        if pin not in pinned:
+            ranked.pin_by_note[f"retrieval.pin: {pin!r}: {_NO_PIN}"] = pin
+    ranked.notes += ranked.pin_by_note
+
+
 def lacking(roots: Sequence[str], project: str) -> list[str]:
-    """Return a line about each root that isn't a folder; a single line if none of the roots is a folder."""
+    """Write a line about each root that isn't a folder, or a single line if none of the roots is one."""
     unique_roots = list(dict.fromkeys(roots))
     missing_roots = []
     for root in unique_roots:
@@ -165,7 +175,7 @@ def lacking(roots: Sequence[str], project: str) -> list[str]:
 
 
 def may_be_searched(root: str, folder: str, project_prefix: str, trusted: Collection[str]) -> bool:
-    """Whether the real path `folder`, which `root` leads to, is in the project or allowed by the user.
+    """Whether the real path `folder`, where `root` leads, is in the project or allowed by the user.
 
     `project_prefix` is the project's real path and a separator. The main working tree of a linked worktree
     counts as the project, too. Any other folder is only searched if `root` is trusted, and if it's absolute
@@ -233,7 +243,7 @@ class _Search:
     def by_fulltext(
         self, root: str, limit: int, pool: int, patience: float | None
     ) -> list[Candidate] | None:
-        """Return the hits in the store at `root`; None if this Python has no full-text search.
+        """Find the hits in the store at `root`; None if this Python has no full-text search.
 
         If the index turns out to be damaged, it's built anew. If it can't be used for another reason, for
         example because it's locked, an index in memory answers.
@@ -245,6 +255,7 @@ class _Search:
             self.ranked.notes.append(f"{why}; searching titles and tags only")
             self.ranked.fallback = _KEYWORD
             return None
+
         try:
             return self._match(opened, limit, max(pool, limit))
         except (sqlite.DatabaseError, *index_file.SPOILT) as error:
@@ -260,7 +271,7 @@ class _Search:
             opened.close()
 
     def _match(self, opened: Index, limit: int, pool: int) -> list[Candidate]:
-        """Return the hits in an open index, and collect the pins and the notes of its store.
+        """Find the hits in an open index, and collect the pins and the notes of its store.
 
         The hits' files are checked. If any of them changed, its entry is read again, and the search is
         repeated.
@@ -275,6 +286,7 @@ class _Search:
             query_parts = parts.whole(self.text, *languages)
         if not query_parts and not self.pins:
             return []
+
         for _ in range(MAX_ROUNDS):
             pinned = self._find_pinned(opened) if self.pins else {}
             opened.connection.execute("BEGIN")  # so that one lock covers all statements
@@ -284,6 +296,7 @@ class _Search:
             has_changed = index.recheck(opened, [candidate.place for candidate in candidates])
             if not has_changed:
                 break
+
         for pin, candidate in pinned.items():
             is_new = pin not in self.pinned  # the first store that has it counts
             if is_new and candidate.place not in opened.outdated:
@@ -298,24 +311,34 @@ class _Search:
 
         Pins that name nothing here are left out.
         """
-        execute = opened.connection.execute
-        by_path = f"{_PINNED} path = ?"
-        by_id = f"{_PINNED} id = ? ORDER BY path LIMIT 1"
         pinned = {}
         for pin in self.pins:
-            row = None
-            paths = self._list_paths(pin, opened.root)
-            for path in paths:
-                if row is None:
-                    row = execute(by_path, (path,)).fetchone()
-            if row is None and "/" not in pin:
-                row = execute(by_id, (pin,)).fetchone()
-            for path in _add_endings(paths):
-                if row is None:
-                    row = execute(by_path, (path,)).fetchone()
+            row = self._find_pinned_row(opened.connection, pin, opened.root)
             if row is not None:
                 pinned[pin] = bm25.make_candidate(opened, row)
         return pinned
+
+    def _find_pinned_row(
+        self, connection: Connection, pin: str, root: str
+    ) -> tuple[Any, ...] | None:
+        """Find the row of the memory that a pin names in the store at `root`; None if it names none."""
+        by_path = f"{_PINNED} path = ?"
+        row: tuple[Any, ...] | None
+        paths = self._list_paths(pin, root)
+        for path in paths:
+            row = connection.execute(by_path, (path,)).fetchone()
+            if row is not None:
+                return row
+        if "/" not in pin:
+            by_id = f"{_PINNED} id = ? ORDER BY path LIMIT 1"
+            row = connection.execute(by_id, (pin,)).fetchone()
+            if row is not None:
+                return row
+        for path in _add_endings(paths):
+            row = connection.execute(by_path, (path,)).fetchone()
+            if row is not None:
+                return row
+        return None
 
     def _list_paths(self, pin: str, root: str) -> list[str]:
         """List the paths in the store at `root` that a pin may mean: relative to the store or the project."""
@@ -334,6 +357,7 @@ class _Search:
         profile, entries, notes = scan.entries(root, self.profiles)
         if not entries:
             self.ranked.empty_roots.append(root)
+
         for pin in self.pins:
             paths = self._list_paths(pin, root)
             paths += _add_endings(paths)
@@ -343,6 +367,7 @@ class _Search:
                     if pin not in self.pinned:  # the first store that has it counts
                         self.pinned[pin] = _make_candidate(root, path, entry, profile)
                     break
+
         self._add_notes(notes)
         return match_keywords(entries, root, profile, self.text)
 
@@ -392,6 +417,8 @@ def match_keywords(
         hit.damaged = entry.problem is not None
         hit.text = entry.title.lower()
         hits.append(hit)
+
+    # Rate them like hits of a full-text search, for which each word is a term.
     query_terms = []
     for number, word in enumerate(words):
         term = terms.Term(word, [word], [word], common=word in language.common)
@@ -448,7 +475,7 @@ def body(candidate: Candidate, limit: int | None, profiles: Profiles | None = No
 def passages(
     text: str, hits: Sequence[Candidate], profiles: Profiles | None = None
 ) -> list[tuple[str, str]]:
-    """Return a pair for each hit: its passage with the most terms of `text`, and its whole text.
+    """Read each hit's text. Returns pairs of the passage with the most terms of `text`, and the whole text.
 
     If none of the terms occurs in the hit, its passage is the beginning.
     """
@@ -496,7 +523,7 @@ def _parse_alone(text: str, profile: Profile) -> list[terms.Term]:
 
 
 def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms.Term]) -> str:
-    """Return the passage of a text with the most terms, on one line.
+    """Find the passage of a text with the most terms, and put it on one line.
 
     If the text has none of the terms, it's the beginning of the text.
     """

@@ -140,14 +140,13 @@ def _drop_bare_headings(sections: Sequence[Section], text: str) -> list[Section]
 def headings(text: str) -> Iterator[Heading]:
     """Yield the headings of a text, ignoring lines in fences and comments."""
     is_fenced = False
-    comment_end = (
-        ""  # the sign that ends a comment begun on an earlier line; "" outside of comments
-    )
+    comment_end = ""  # the sign that ends a comment begun on an earlier line, or ""
     line_before = ""
     line_before_start = 0
     start = 0
     # Other signs get the next levels in the order in which they occur, as in reST.
     level_by_underline = {"=": 1, "-": 2}
+
     for number, whole_line in enumerate(text.split("\n")):
         line = whole_line.removesuffix("\r")
         is_fence = line.lstrip().startswith(("```", "~~~"))
@@ -171,6 +170,7 @@ def headings(text: str) -> Iterator[Heading]:
                 title = line_before.strip()[:_MOST_HEADING]
                 yield Heading(line_before_start, number - 1, level, title, is_title=sign == "=")
                 line = ""  # an underline is no title for an underline below it
+
         line_before = line
         line_before_start = start
         start += len(whole_line) + 1
@@ -254,6 +254,31 @@ def _strip_id(title: str) -> str:
 
 def _cut_conversation(text: str) -> list[Section]:
     """Cut a conversation into overlapping windows of three turns; an empty list if it isn't one."""
+    named_turns, filled_lines = _find_named_turns(text)
+    count_by_name: dict[str, int] = {}
+    for name, _ in named_turns:
+        count_by_name[name] = count_by_name.get(name, 0) + 1
+    # A name that occurs only once isn't a speaker: `Date: 8 May`.
+    speakers = {name for name, count in count_by_name.items() if count > 1}
+    turns = [turn for name, turn in named_turns if name in speakers]
+    if not _is_conversation(len(turns), speakers, filled_lines):
+        return []
+
+    for turn, next_turn in pairwise(turns):
+        turn.end = next_turn.start
+    preamble = _describe_preamble(text[: turns[0].start])
+    windows = []
+    # Pair each turn with the one that ends its window; the last turns begin no window of their own.
+    for first_turn, last_turn in zip(turns, turns[TURNS - 1 :], strict=False):
+        windows.append(Section(first_turn.start, last_turn.end, first_turn.lines_above, preamble))
+    return windows
+
+
+def _find_named_turns(text: str) -> tuple[list[tuple[str, Section]], int]:
+    """Find the lines that may begin a turn: pairs of the name, and a turn that still ends with the text.
+
+    Also returns the number of lines in the text that aren't blank.
+    """
     named_turns: list[tuple[str, Section]] = []
     filled_lines = 0
     start = 0
@@ -265,25 +290,9 @@ def _cut_conversation(text: str) -> list[Section]:
             filled_lines += 1
             name = "" if is_fenced else _find_speaker(line)
             if name:
-                # It ends with the text, until the next turn is known.
                 named_turns.append((name, Section(start, len(text), number, "")))
         start += len(line) + 1
-    count_by_name: dict[str, int] = {}
-    for name, _ in named_turns:
-        count_by_name[name] = count_by_name.get(name, 0) + 1
-    # A name that occurs only once isn't a speaker: `Date: 8 May`.
-    speakers = {name for name, count in count_by_name.items() if count > 1}
-    turns = [turn for name, turn in named_turns if name in speakers]
-    if not _is_conversation(len(turns), speakers, filled_lines):
-        return []
-    for turn, next_turn in pairwise(turns):
-        turn.end = next_turn.start
-    preamble = _describe_preamble(text[: turns[0].start])
-    windows = []
-    # Pair each turn with the one that ends its window; the last turns begin no window of their own.
-    for first_turn, last_turn in zip(turns, turns[TURNS - 1 :], strict=False):
-        windows.append(Section(first_turn.start, last_turn.end, first_turn.lines_above, preamble))
-    return windows
+    return named_turns, filled_lines
 
 
 def _find_speaker(line: str) -> str:

@@ -73,6 +73,7 @@ def _index_forms(word: str, language: Language) -> tuple[str, ...]:
     if not language.cuts_scripts or not has_runs(word):
         word_stem = stem_of(word, language)
         return (word_stem,) if word_stem else ()
+
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
 
     forms: list[str] = []
@@ -197,7 +198,7 @@ def unspread(text: str) -> str:
 
 
 def stem(word: str) -> str:
-    """Return the stem of a lower-case English word, by the Snowball algorithm ("Porter2").
+    """Stem a lower-case English word by the Snowball algorithm ("Porter2").
 
     A word with characters other than a-z and 0-9 is its own stem.
     """
@@ -205,12 +206,14 @@ def stem(word: str) -> str:
         return word
     if word in _WHOLE:  # an exception, with its stem
         return _WHOLE[word]
+
     if "y" in word:
         word = _mark_consonants(word)
     r1, r2 = _find_regions(word)
     word = _strip_plural(word)
     if word in _AS_THEY_ARE:
         return word
+
     word = _strip_ed_and_ing(word, r1)
     ends_in_y = word[-1] in "yY"
     letter_before = word[-2:-1]
@@ -318,18 +321,21 @@ def _strip_ed_and_ing(word: str, r1: int) -> str:
             break
     if not ending:
         return word
+
     beginning = word[: -len(ending)]
     if ending.startswith("ee"):
         # `agreed` becomes `agree`, but `proceed` isn't a form of `proc`.
         if len(beginning) >= r1 and beginning not in ("exc", "proc", "succ"):
             return beginning + "ee"
         return word
+
     # The stem of `dying` is that of `die`.
     is_like_dying = ending == "ing" and len(beginning) == _PAIR and beginning[1] == "y"
     if not is_like_dying and _VOWELS.isdisjoint(beginning):
         return word
     if is_like_dying and beginning[0] not in _VOWELS:
         return beginning[0] + "ie"
+
     if beginning.endswith(("at", "bl", "iz")):
         return beginning + "e"
     # A double letter becomes a single one (`hopped`), but not in `added`, whose stem is `add`.
@@ -444,13 +450,15 @@ def choose_languages(
     """
     if not rare:
         return list(frequent)
+
+    # A text is likeliest in the language of which it has the most stop words.
     most_of_frequent = max(_count_stop_words(text, frequent))
-    counts = _count_stop_words(text, rare)
-    most_of_rare = max(counts)
+    counts_of_rare = _count_stop_words(text, rare)
+    most_of_rare = max(counts_of_rare)
     if most_of_rare < most_of_frequent + _CLEARLY:
         return list(frequent)
-    likeliest = rare[counts.index(most_of_rare)]
-    return [likeliest, *frequent]
+    likeliest_rare = rare[counts_of_rare.index(most_of_rare)]
+    return [likeliest_rare, *frequent]
 
 
 def _count_stop_words(text: str, languages: Sequence[Language]) -> list[int]:
@@ -464,7 +472,7 @@ def _count_stop_words(text: str, languages: Sequence[Language]) -> list[int]:
 
 
 def make_terms(token: str, *languages: Language) -> list[Term]:
-    """Return the terms of one word or compound: the compound as a phrase, then each of its parts.
+    """Make the terms of one word or compound: the compound as a phrase, then each of its parts.
 
     A stop word of the first language has no term. A term has its stems in all languages.
     """
@@ -475,10 +483,12 @@ def make_terms(token: str, *languages: Language) -> list[Term]:
         for part in parts:
             terms += _make_runs(part, languages)
         return [term for term in terms if term is not None]
+
     if 1 < len(parts) <= MAX_PARTS:
         different_parts = {part.strip(_SIGNS) for part in parts}
         if len(different_parts) > 1:  # `.NET`, with its parts `.NET` and `NET`, is no compound
             terms.append(_make_phrase(token, [" ".join(parts)], languages))
+
     for part in parts:
         part_words = camel(part)
         if part_words:
@@ -537,7 +547,7 @@ def list_patterns(terms: Sequence[Term]) -> list[Pattern]:
 
 
 def find_pattern(text: str, pattern: Pattern, prefix_weight: float) -> list[tuple[int, float]]:
-    """Find a pattern in a text of stems; return the place and the weight of each match.
+    """Find a pattern in a text of stems. Returns the place and the weight of each match.
 
     A match weighs 1, or `prefix_weight` if the word in the text is longer than the pattern.
     """
@@ -577,7 +587,7 @@ def camel(word: str) -> list[str]:
 
 
 def hidden_words(text: str, language: Language) -> str:
-    """Return further words to index: those in camelCase identifiers, and abbreviations written out."""
+    """Collect further words to index: those in camelCase identifiers, and abbreviations written out."""
     hidden: list[str] = []
     abbreviations = language.abbreviations
     for chunk in text.split():
@@ -587,6 +597,7 @@ def hidden_words(text: str, language: Language) -> str:
             if word in abbreviations:
                 hidden += abbreviations[word]
             continue
+
         is_capitalised = chunk.isascii() and chunk.istitle()  # no need to split `Retries,`
         chunk_words = [chunk.strip(_PUNCTUATION)] if is_capitalised else words(chunk)
         for word in chunk_words:
@@ -644,9 +655,12 @@ def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
     is_letter = len(word) <= 1 and word.isalnum()
     if not word_stem or is_letter or len(word) > MAX_WORD:
         return None
+
     is_short_prefix = folded in language.short or word_stem in language.short
     is_prefix = is_short_prefix or len(word_stem) >= language.min_prefix
     is_common = folded in language.common or language.irregular.get(folded) in language.common
+
+    # The other stems of the word, and the stems of what it's short for, are found as well.
     long_forms = list(language.abbreviations.get(folded, ()))
     phrases: list[str] = []
     for other_language in other_languages:
@@ -657,6 +671,7 @@ def _make_word(word: str, languages: Sequence[Language]) -> Term | None:
     for form in long_forms:
         for any_language in languages:
             phrases.append(" ".join(stems(form, any_language)))
+
     phrases = [phrase for phrase in dict.fromkeys(phrases) if phrase]  # each once
     if is_prefix:  # words with this prefix are found already
         phrases = [phrase for phrase in phrases if not phrase.startswith(word_stem)]

@@ -61,11 +61,11 @@ def last_turns(path: str, count: int) -> tuple[str, ...]:
 
 
 def prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]:
-    """Return the latest `most` texts that people (not agents) typed in `project`, each once, newest first.
+    """List the latest `most` texts that people (not agents) typed in `project`, each once, newest first.
 
-    `wanted` says which texts count.
+    Only the texts that are `wanted` count.
     """
-    last_typed: dict[str, float] = {}  # the time of each text
+    last_typed: dict[str, float] = {}  # the last time of each text
     for changed, path in _list_newest_files():
         if len(last_typed) >= most:
             latest_times = sorted(last_typed.values())[-most:]
@@ -204,12 +204,14 @@ def _describe_calls(entry: dict[str, Any]) -> Iterator[str]:
     is_answer = entry.get("type") in _ANSWERS and not entry.get("isSidechain")
     if message is None or not is_answer:
         return
+
     calls = []
     # In Claude Code a call is a block of the content, in Codex it is the message itself.
     for block in (message, *_list_objects(message.get("content"))):
         if block.get("type") in _CALLS:
             calls.append(block)
     calls += _list_objects(message.get("toolCalls"))  # of Gemini
+
     for call in calls:
         name_and_arguments = []
         # Each client has some of these keys.
@@ -274,6 +276,7 @@ def _read_entries(path: str, size: int, *, from_end: bool = False) -> Iterator[d
             lines = stream.read(size).split(b"\n")
     except (OSError, ValueError):
         return
+
     if from_end:
         lines.reverse()
     for line in lines:
@@ -285,7 +288,7 @@ def _read_entries(path: str, size: int, *, from_end: bool = False) -> Iterator[d
 
 
 def _read_turn(entry: dict[str, Any]) -> tuple[str, str] | None:
-    """Return the speaker of an entry, "user" or "assistant", and the text; None if nobody speaks."""
+    """Read the speaker of an entry, "user" or "assistant", and the text; None if nobody speaks."""
     message = _get_message(entry)
     if message is None or entry.get("isSidechain") or entry.get("isMeta"):
         return None
@@ -297,6 +300,7 @@ def _read_turn(entry: dict[str, Any]) -> tuple[str, str] | None:
         role = "assistant"
     if role not in ("user", "assistant"):
         return None
+
     # In Gemini's entries, the user typed only the displayed content.
     content = message.get("displayContent", message.get("content"))
     if isinstance(content, list):

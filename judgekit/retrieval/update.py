@@ -110,10 +110,13 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
     newest = index_file.path_of(root)
     if newest is not None and path != newest:  # another process has replaced it
         return
+
     generation = 0
     if newest is not None:
         *_, newest_generation, _ = newest.split(".")  # `v6.1.sqlite`
         generation = int(newest_generation) + 1
+
+    # Built under another name, so that nobody opens it half-made.
     temporary = f"{folder}/{os.getpid()}{_MAKING}"
     _unlink(temporary)
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -124,6 +127,7 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
         pass
     finally:
         _unlink(temporary)
+
     for older in range(generation):
         _unlink(f"{folder}/v{VERSION}.{older}.sqlite")
     _sweep(folder)
@@ -193,6 +197,7 @@ class Plan:
         if not self.anew:
             ((file_count,),) = self._rows("SELECT count(*) FROM file")
             store.room -= file_count
+
         # These files decide which folders and files belong to the store.
         has_other_rules = not {scan.IGNORE, claude_memory.INDEX}.isdisjoint(changed_names)
         is_whole = self.anew or places is None or has_other_rules
@@ -201,6 +206,18 @@ class Plan:
             pending = [place for place in places if self._may_be_folder(place)]
             pending.sort(reverse=True)
         folders_in = self._compare_folders(store, pending, is_whole=is_whole)
+
+        self._note_gone_folders(folders_in)
+        if self.new or self.lost:  # then the text of a list, without links to entries, may differ
+            for name in store.source.LISTS:
+                for (number,) in self._rows(_OF_NAME, name, f"%/{name}"):
+                    self.changed.append(number)
+
+    def _note_gone_folders(self, folders_in: Mapping[str, Collection[str]]) -> None:
+        """Note the known folders that disappeared, with those below them, and the files in them.
+
+        `folders_in` are the subfolders of each folder that was listed.
+        """
         for path, (is_folder, _, _) in sorted(self._known.items()):
             is_root = path == ""
             if is_root or not is_folder:
@@ -211,10 +228,6 @@ class Plan:
         for path in self.gone:
             for number, *_ in self._rows(_IN_FOLDER, path):
                 self.lost.append(number)
-        if self.new or self.lost:  # then the text of a list, without links to entries, may differ
-            for name in store.source.LISTS:
-                for (number,) in self._rows(_OF_NAME, name, f"%/{name}"):
-                    self.changed.append(number)
 
     def _compare_own_files(self, root: str) -> list[str]:
         """Note which of the store's own files differ from the index.
@@ -250,7 +263,7 @@ class Plan:
     def _compare_folders(
         self, store: scan.Store, pending: list[str], *, is_whole: bool
     ) -> dict[str, Collection[str]]:
-        """Compare the folders `pending`, and those below that need listing; return each one's subfolders.
+        """Compare the folders `pending`, and those below that need listing. Returns each one's subfolders.
 
         The root of the store has the path "".
         """
@@ -289,7 +302,7 @@ class Plan:
         return self._connection.execute(query, values).fetchall()
 
     def _compare_folder(self, place: str, listing: scan.Listing, *, is_whole: bool) -> list[str]:
-        """Note the differences between a folder and the index; return the folders below it to list next."""
+        """Note the differences between a folder and the index. Returns the folders below it to list next."""
         known_folder = self._known.get(place)
         stamp = listing.stamp
         stamp_is_sure = True
@@ -299,6 +312,7 @@ class Plan:
         watched = (True, stamp, stamp_is_sure)
         if watched != known_folder:
             self.watched[place] = watched
+
         unknown_files = dict(listing.files)
         for number, path, size, mtime, inode, read in self._rows(_IN_FOLDER, place):
             file_stamp = unknown_files.pop(path, None)
@@ -309,6 +323,7 @@ class Plan:
         self.new.update(dict.fromkeys(unknown_files, place))
         self.stamps.update(unknown_files)
         self.notes[place] = listing.problems
+
         # Another folder may have been moved to this path; then those below it are others, too.
         is_same_folder = False
         if known_folder is not None:
@@ -345,6 +360,7 @@ class ReadFile:
             self.language = detect_language(entry, profile)
             languages = reading_languages(self.language, profile)
             self.texts, self.sections = cut_texts(entry, *languages)
+
         fields = (entry.id, entry.title, entry.category, ",".join(entry.tags), entry.status)
         updated = entry.updated
         if not updated and self.stamp:
@@ -353,12 +369,13 @@ class ReadFile:
         clean_problem = None if problem is None else _clean(problem)
         self.row = (clean_problem, *map(_clean, fields), updated)
         self.note = None if entry.note is None else _clean(f"{place}: {entry.note}")
+
         content = repr((self.row, self.texts, self.note, self.language, self.sections))
         self.digest = zlib.crc32(content.encode("utf-8", "surrogatepass"))
 
 
 def detect_language(entry: Entry, profile: Profile) -> str:
-    """Return the name of the language with the most stop words in an entry; "" if it's none of ours.
+    """Name the language with the most stop words in an entry; "" if it's none of ours.
 
     The profile's own language wins unless another one has clearly more: words such as `die` and `on` are in
     many. A text in plain letters with hardly any stop word is in the profile's language if it's short, or if
@@ -367,6 +384,7 @@ def detect_language(entry: Entry, profile: Profile) -> str:
     text = f"{entry.title}\n{entry.body[:_SAMPLE]}"
     if scripts.share_of_runs(text) > _RUNS:
         return ""
+
     folded = fold(text)
     words = split_words(folded)
     main_language = profile.language.name
@@ -379,6 +397,7 @@ def detect_language(entry: Entry, profile: Profile) -> str:
     least_lead = _CLEARLY if is_short else _CLEARLY_IN_LONG
     main_count = counts.get(main_language, 0)
     least_count = _STOP_SHARE * len(words)
+
     if lead >= least_lead:
         best_count = counts[likeliest]
         if best_count >= _TIMES * main_count and best_count >= least_count:
@@ -417,7 +436,7 @@ def texts(entry: Entry, language: Language, main_language: Language | None = Non
 def cut_texts(
     entry: Entry, language: Language, main_language: Language | None = None
 ) -> tuple[list[str], list[SectionRow]]:
-    """Return the stems of an entry for each column of the table `text`, and the rows of its sections.
+    """Stem an entry's text for each column of the table `text`, and make the rows of its sections.
 
     Abbreviations are written out by the rules of the store's `main_language`.
     """
@@ -433,11 +452,13 @@ def cut_texts(
     columns = [titles, " ".join(tags), entry.body]
     hidden = hidden_words("\n".join(columns), main_language or language)
     columns.append(" ".join([hidden, *names]))
+
     rows: list[SectionRow] = []
     body = None
     entry_sections = sections.cut(entry.body)
     if entry_sections:
         body, rows = _cut_body(entry, entry_sections, language)
+
     stemmed_columns = []
     for number, column in enumerate(columns):
         if number == _BODY and body is not None:
@@ -450,7 +471,7 @@ def cut_texts(
 def _cut_body(
     entry: Entry, cut_sections: Sequence[sections.Section], language: Language
 ) -> tuple[str, list[SectionRow]]:
-    """Return the stems of a body, and the rows of its sections, which may overlap.
+    """Stem a body piece by piece, and make the rows of its sections, which may overlap.
 
     A row has a section's number, its first line, its start and its end in the stems, the number of its stems,
     its heading, and the stems of its heading. The last two are None if the section before has the same
@@ -473,6 +494,7 @@ def _cut_body(
             word_count += len(piece_stems)
         place_in_stems[end] = stems_length
         words_before[end] = word_count
+
     rows: list[SectionRow] = []
     last_heading = None
     for number, section in enumerate(cut_sections):
@@ -529,11 +551,13 @@ class IndexWriter:
                 self.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
             self.about |= {"kind": plan.kind, "size": 0}
             self._languages.clear()
+
         for number in plan.lost:
             self.drop(number)
         gone_rows = [(path,) for path in plan.gone]
         self.executemany("DELETE FROM watch WHERE path = ?", gone_rows)
         self.executemany("DELETE FROM note WHERE place = ?", gone_rows)
+
         for path, (is_folder, stamp, sure) in plan.watched.items():
             row = self.execute("SELECT number FROM watch WHERE path = ?", (path,)).fetchone()
             (number_or_none,) = row or (None,)  # for None, SQLite chooses a new number
@@ -543,9 +567,12 @@ class IndexWriter:
             self.execute("DELETE FROM note WHERE place = ?", (place,))
             note_rows = [(place, _clean(text)) for text in notes]
             self.executemany("INSERT INTO note VALUES (?, ?)", note_rows)
-        numbers = dict(self.execute("SELECT path, number FROM watch WHERE folder").fetchall())
+
+        folder_numbers = dict(
+            self.execute("SELECT path, number FROM watch WHERE folder").fetchall()
+        )
         # A new file's row is pending by default.
-        new_rows = [(path, numbers[folder]) for path, folder in plan.new.items()]
+        new_rows = [(path, folder_numbers[folder]) for path, folder in plan.new.items()]
         self.executemany("INSERT OR IGNORE INTO file (path, folder) VALUES (?, ?)", new_rows)
         changed_rows = [(number,) for number in plan.changed]
         self.executemany("UPDATE file SET pending = 1 WHERE number = ?", changed_rows)
@@ -571,6 +598,7 @@ class IndexWriter:
         if digest == file.digest:
             self.execute(_TOUCH_FILE, (*file.stamp, file.read, number))
             return False
+
         self._drop_text(number)
         self.execute(_DROP_NOTE, (number,))
         if file.note is not None:
@@ -701,6 +729,7 @@ def _carry_out_changes(
     plan.changed += numbers
     if not plan.has_changes:
         return
+
     with transaction(index) as writer:
         # If another process wrote meanwhile, it wrote most likely the same changes, so compare again.
         if _read_data_version(index) != version:
@@ -729,7 +758,7 @@ def _read_data_version(index: Index) -> int:
 
 
 def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
-    """Read files again that may have changed; return whether any difference was written.
+    """Read files again that may have changed. Returns True if any difference was written.
 
     `stale` has the number and the place of each file. The places of files that differ are added to
     `index.outdated`. If another process is writing, nothing is written.
@@ -749,6 +778,7 @@ def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
             files[number] = file
     if not files:
         return False
+
     try:
         with transaction(index) as writer:
             changed = [writer.put(number, file) for number, file in files.items()]

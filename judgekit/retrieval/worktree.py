@@ -36,7 +36,7 @@ def git_folder_of(root: str) -> str:
 
 
 def main_worktree(root: str) -> str:
-    """Return the main working tree of a repository, of which `root` is a working tree, perhaps a linked one.
+    """Find the main working tree of a repository, of which `root` is a working tree, perhaps a linked one.
 
     That's `root` itself if it isn't linked, and also if the main repository doesn't name the linked tree:
     then the link may be forged. A bare repository has no main working tree, so its own folder is returned.
@@ -45,6 +45,7 @@ def main_worktree(root: str) -> str:
     is_linked = git_folder and git_folder != os.path.join(root, _MARK)
     if not is_linked:
         return root
+
     common_line = _read_first_line(os.path.join(git_folder, "commondir"))
     common_folder = os.path.normpath(os.path.join(git_folder, common_line))
     worktrees_folder = os.path.realpath(f"{common_folder}/worktrees")

@@ -3,7 +3,7 @@
 A kind of store is a module, listed in `KINDS` of scan.py. It has `NAME`, also the name of its profile's file;
 `ENDINGS` of its files; `IN_ROOT` and `BELOW`, whether these are entries in the root or in folders; `DEEP`,
 whether every folder is searched, or only those that records of a kind have; `LINKED_FOLDERS`, whether these
-may be links; `LISTS`, names of files whose entry depends on the other files; `is_at`, whether a folder is
+may be links; `LISTS`, names of files whose entry depends on the other files; `is_store`, whether a folder is
 such a store; `listed`, the contents of the store's own list of its entries; and `read`.
 """
 
@@ -169,6 +169,7 @@ def read_text(root: str, relative: str, limit: int) -> FileText:
     if not is_longer:
         text, note = as_text(raw, whole=True)
         return FileText(text, note)
+
     end_bytes = limit // 4
     beginning, _ = as_text(raw[: limit - end_bytes], whole=False)
     encoding = _detect_encoding(raw) or "utf-8"
@@ -179,6 +180,7 @@ def read_text(root: str, relative: str, limit: int) -> FileText:
     has_whole_lines = whole_lines != ""
     if has_whole_lines:
         ending = whole_lines
+
     lines_left_out = None
     if line_breaks_above is not None and encoding == "utf-8":
         if has_whole_lines:
@@ -186,6 +188,7 @@ def read_text(root: str, relative: str, limit: int) -> FileText:
         # 1 for the line break between the beginning and the end.
         line_breaks_in_text = beginning.count("\n") + 1
         lines_left_out = line_breaks_above - line_breaks_in_text
+
     note = f"only {limit:,} of its {size:,} bytes are searched, at its beginning and its end"
     return FileText(
         f"{beginning}\n{ending}",
@@ -196,7 +199,7 @@ def read_text(root: str, relative: str, limit: int) -> FileText:
 
 
 def _read_end(root: str, relative: str, limit: int) -> tuple[bytes, int, int | None]:
-    """Return about the last `limit` bytes of a file, its size, and the number of line breaks above them.
+    """Read about the last `limit` bytes of a file, its size, and the number of line breaks above them.
 
     The number is None for a very large file, in which they aren't counted. Raises `Unreadable`.
     """
@@ -253,7 +256,7 @@ def _path_in(root: str, relative: str) -> str:
 
 
 def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
-    """Decode bytes; return the text, and a note on how many places in it couldn't be decoded, or None.
+    """Decode bytes. Returns the text, and a note on how many places in it couldn't be decoded, or None.
 
     If `raw` isn't a `whole` file, it may end within a character, which isn't counted. Raises `Unreadable` for
     binary data.
@@ -265,6 +268,7 @@ def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
         return raw.decode(encoding).removeprefix(_MARK), None
     except UnicodeDecodeError:
         pass
+
     if not whole and encoding == "utf-8":
         raw = _drop_cut_character(raw)
     text = raw.decode(encoding, "replace").removeprefix(_MARK)
@@ -273,7 +277,8 @@ def as_text(raw: bytes, *, whole: bool) -> tuple[str, str | None]:
     is_last_cut = not whole and encoding != "utf-8" and text.endswith(REPLACED)
     if is_last_cut:
         count -= 1
-    if count > _MOST_REPLACED and count > len(text) * _MOST_REPLACED_SHARE:
+    is_too_damaged = count > _MOST_REPLACED and count > len(text) * _MOST_REPLACED_SHARE
+    if is_too_damaged:
         raise Unreadable("neither UTF-8 nor UTF-16")
     if not count:
         return text, None
@@ -288,7 +293,7 @@ def decode(raw: bytes) -> str:
 
 
 def _detect_encoding(raw: bytes) -> str | None:
-    """Return the name of the encoding of a file with these bytes; None for a binary file."""
+    """Name the encoding of a file with these bytes; None for a binary file."""
     for mark, encoding in _ENCODING_BY_MARK.items():
         if raw.startswith(mark):
             return encoding
@@ -323,7 +328,7 @@ def _drop_cut_character(raw: bytes) -> bytes:
 
 
 def words_of_name(relative: str, title: str) -> list[str]:
-    """Return the words of a file's name; an empty list if the title has all of them.
+    """Split a file's name into words; an empty list if the title has all of them.
 
     For a file named `index` or `readme`, it's the name of the folder. Numbers are left out, since tools
     number copies.

@@ -124,7 +124,7 @@ def _configured_folder(project: str) -> str | None:
 
 
 def _read_folder(settings_path: str) -> str | None:
-    """Return the folder that a settings file names; None unless it's an absolute path."""
+    """Read the memory folder that a settings file names; None unless it's an absolute path."""
     if not os.path.isfile(settings_path):
         return None
     settings = quickjson.load(settings_path)
@@ -154,6 +154,7 @@ def is_users_own(project: str) -> bool:
     is_linked = os.path.isfile(os.path.join(root, ".git"))
     if is_linked and worktree.main_worktree(root) == root:
         return False  # the main repository doesn't know this worktree, so the link may be forged
+
     git_folder = worktree.git_folder_of(root)
     try:
         with open(os.path.join(git_folder, "index"), "rb") as file:
@@ -162,6 +163,7 @@ def is_users_own(project: str) -> bool:
         return True
     except OSError:
         return False
+
     is_too_large = len(raw) > _MOST_INDEX
     _, _, name = LOCAL_SETTINGS.rpartition("/")
     # Compare in lower case, because some file systems don't distinguish the case of names. A zero byte ends

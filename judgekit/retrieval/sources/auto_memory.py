@@ -34,7 +34,7 @@ OWN_CATEGORY = "memory"
 _MOST_LINKS = 2_000  # of a list that are followed
 
 
-def is_at(root: str, _profile: Profile) -> bool:
+def is_store(root: str, _profile: Profile) -> bool:
     return os.path.isfile(os.path.join(root, INDEX))
 
 
@@ -62,6 +62,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     body = header.body
     if markdown.is_retired(fields):
         return None
+
     title = markdown.one_line(fields.get("title", []) or fields.get("name", []))
     if not title:
         title = markdown.heading(body) or name
@@ -70,6 +71,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     category = " ".join(types).lower()
     if category not in profile.categories:
         category = OWN_CATEGORY
+
     entry = Entry(
         name,
         title,

@@ -46,7 +46,7 @@ _SHOWN = 3  # entries to name if files are missing
 MAX_RECORD = 10_000_000  # bytes; checking whether a larger record is retired would take too long
 
 
-def is_at(root: str, profile: Profile) -> bool:
+def is_store(root: str, profile: Profile) -> bool:
     """Whether a folder is a claude-memory store: it has its settings, a record, or an index of memories."""
     if os.path.isfile(os.path.join(root, MEMORY_CONFIG)):
         return True
@@ -54,9 +54,9 @@ def is_at(root: str, profile: Profile) -> bool:
         folder = category["folder"]
         if folder and contained(root, folder) and _has_records(os.path.join(root, folder)):
             return True
-    is_other_kind = auto_memory.is_at(root, profile)
-    # Reading a device may never end.
-    if is_other_kind or not os.path.isfile(os.path.join(root, INDEX)):
+    if auto_memory.is_store(root, profile):  # the other kind of store with an index
+        return False
+    if not os.path.isfile(os.path.join(root, INDEX)):  # reading a device may never end
         return False
     try:
         head, _ = read_bytes(os.path.realpath(root), INDEX, _HEAD)
@@ -81,7 +81,7 @@ def _has_records(folder: str) -> bool:
 
 
 def listed(root: str, profile: Profile) -> Listed:
-    """Return the folders with records that only index.md names, and the problems of that list.
+    """Collect the folders with records that only index.md names, and the problems of that list.
 
     If it names missing files, records of the same names are looked for elsewhere in the store.
     """
@@ -96,11 +96,14 @@ def listed(root: str, profile: Profile) -> Listed:
     lines = lines_of(decode(raw))
     if is_longer or len(lines) > _MOST_LISTED:
         listing.problems.append(f"{INDEX}: only its first {_MOST_LISTED:,} lines are read")
-    names_by_folder = {}  # of the usual folders
+
+    # The usual folders are listed once, so that not every link needs a look at the disk.
+    names_by_folder = {}
     for category in profile.categories.values():
         folder = category["folder"]
         if folder:
             names_by_folder[folder] = _list_names(os.path.join(root, folder))
+
     missing_paths: list[str] = []
     for line in lines[:_MOST_LISTED]:
         path = _find_link(root, line)
@@ -119,6 +122,7 @@ def listed(root: str, profile: Profile) -> Listed:
         else:
             problem = f"named in {INDEX}, and no record in a folder; not searched"
             listing.problems.append(f"{path}: {problem}")
+
     if missing_paths:
         path_by_name = _find_elsewhere(root, set(map(_name_of, missing_paths)))
         for path in path_by_name.values():
@@ -135,7 +139,7 @@ def _name_of(path: str) -> str:
 
 
 def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
-    """Find records with these names in any folder of the store; map each name that's found to its path.
+    """Look for records with these names in any folder of the store. Returns the path of each one found.
 
     That's for wrong paths in the list, which mustn't hide a memory. Only the first 10,000 names in the store
     are looked at.
@@ -150,9 +154,9 @@ def _find_elsewhere(root: str, names: set[str]) -> dict[str, str]:
             path = f"{folder}/{name}" if folder else name
             if name.startswith(".") or os.path.islink(os.path.join(root, path)):
                 continue
-            is_record = name.lower().endswith(ENDINGS)
+            is_wanted_record = name in names and name.lower().endswith(ENDINGS)
             may_be_folder = "." not in name
-            if folder and is_record and name in names:
+            if folder and is_wanted_record:
                 if name not in paths:  # the first one that's found counts
                     paths[name] = path
             elif may_be_folder and path.count("/") < _DEEPEST:
@@ -216,6 +220,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     raw, is_longer = read_bytes(root, relative, MAX_RECORD)
     if is_longer:
         raise Unreadable(f"larger than {MAX_RECORD:,} bytes")
+
     try:
         text, note = as_text(raw, whole=True)
         record = json.loads(text)
@@ -228,12 +233,14 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         return Entry(name, name, category, problem=f"{reason}; found by name only")
     if not isinstance(record, dict):
         raise Unreadable("not a JSON object")
+
     status = record.get("record_status", "active")
     if status != "active":
         is_damaged = isinstance(status, str) and REPLACED in status
         if is_damaged:
             raise Unreadable("damaged, and it may be retired")
         return None
+
     if category is None:
         category = _category_in(record, profile)
     title = record.get("title")

@@ -175,11 +175,12 @@ def _find_in_values(values: list[str]) -> str:
 
 
 def _find_in_statement(value: str) -> str:
-    """Return the status that a text begins with, or a later one, as in `Accepted -> Deprecated`, or ""."""
+    """Find the status that a text begins with, or a later one, as in `Accepted -> Deprecated`; "" if none."""
     text = _plain(_drop_struck(value))
     status = _find_in_value(text)
     if status:
         return status
+
     for sign in _BEFORE_LATER_STATUS:
         _, _, behind_sign = text.partition(sign)
         later_text = _plain(behind_sign)
@@ -279,6 +280,7 @@ def _status_lines(body: str) -> list[str]:
         is_at_top = heading_count <= 1  # the first heading is the title
         if not is_in_status_section and not is_at_top:
             continue
+
         if text[0] == "|":
             values += _find_in_row(_split_cells(text))
             if _is_rule(line_below):
@@ -292,7 +294,7 @@ def _status_lines(body: str) -> list[str]:
 
 
 def _find_in_line(text: str) -> list[str]:
-    """Return a list with the text in a line that may begin with a status; an empty list if there's none.
+    """Find the text in a line that may begin with a status. Returns it in a list, or an empty list.
 
     That's the text behind `Status:`, or the text of a quote, of a box, or in bold.
     """
@@ -302,6 +304,7 @@ def _find_in_line(text: str) -> list[str]:
         values = _find_in_row([name, value])
         if values:
             return values
+
     if text.startswith((":::", "!!!")):  # a box, as in `:::warning Superseded`
         _, _, text = text.lstrip(":! ").partition(" ")
     elif text[0] == ">":
@@ -310,6 +313,7 @@ def _find_in_line(text: str) -> list[str]:
             _, _, text = text.partition("]")
     elif not text.startswith(("**", "__", "~~")):
         return []
+
     words = text.strip(_AROUND).split()
     while words and words[0].strip(_WORD_ENDS).lower() in _OPENING:
         words = words[1:]
@@ -339,7 +343,7 @@ def _find_in_row(cells: list[str]) -> list[str]:
 
 
 def _find_in_column(lines: list[str]) -> list[str]:
-    """Return the cells below `Status` in a table; `lines` begin with the head of the table.
+    """Find the cells below `Status` in a table; `lines` begin with the head of the table.
 
     The table must have a single row, or be a history with dates. Any other table lists other decisions.
     """

@@ -67,8 +67,10 @@ def read_front_matter(text: str) -> FrontMatter:
     second_header = _read_header(text_below)
     # A horizontal rule (`---`) in a text looks like the beginning of a header.
     is_header = second_header.fields and second_header.problem is None
-    if not is_header or any(" " in key for key in second_header.fields):
+    has_sentences = any(" " in key for key in second_header.fields)
+    if not is_header or has_sentences:
         return first_header
+
     blank_between = first_header.body[: len(first_header.body) - len(text_below)]
     lines_above = first_header.lines_above + blank_between.count("\n") + second_header.lines_above
     fields = {**first_header.fields, **second_header.fields}
@@ -89,6 +91,7 @@ def _read_header(text: str) -> FrontMatter:
     lines, body = header
     if fence == _TOML:
         return _read_toml(lines, body, text)
+
     lines_above = len(lines) + 2  # with the fences
     reader = _YamlReader(lines)
     reader.read()
@@ -106,7 +109,7 @@ def _read_header(text: str) -> FrontMatter:
 
 
 def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
-    """Return the lines between the two fences, and the text below the second fence.
+    """Cut a header off a text. Returns the lines between the two fences, and the text below the second.
 
     None if there's no header, or if it's too long.
     """
@@ -114,6 +117,7 @@ def _cut_header(text: str, fence: str) -> tuple[list[str], str] | None:
     is_fence_alone = text[:start].rstrip() == fence
     if not start or not is_fence_alone:
         return None
+
     end_fences = _ENDS[fence]
     lines: list[str] = []
     while start < len(text) and start < _MOST_CHARACTERS and len(lines) <= _MOST_LINES:
@@ -294,7 +298,7 @@ class _YamlReader:
                 self.fields[path] = values
 
     def _read_value(self, text: str, indent: int, path: str | None, depth: int) -> list[str]:
-        """Read a value that begins with `text`, behind a key or a dash with this `indent`; return its texts.
+        """Read the texts of a value that begins with `text`, behind a key or a dash with this `indent`.
 
         A list has several texts, any other value has one, and null has none. The values of a mapping go to
         `fields` instead.
@@ -302,9 +306,11 @@ class _YamlReader:
         first_char = text[:1]
         if first_char in ("", "#"):
             return self._read_below(indent, path, depth)
+
         # The quick way for most values: a few words on one line.
         if first_char.isalnum() and self._ends_here() and _is_plain(text) and " #" not in text:
             return [] if text in NULLS else [text]
+
         values: list[str] | None = None
         if first_char in "|>":
             values = self._read_block(text, indent)
@@ -408,9 +414,11 @@ class _YamlReader:
         it's blank.
         """
         signs = _strip_comment(text)[1:]
-        digit = signs.strip("+-")  # of its indent
-        if len(signs) - len(digit) > 1 or len(digit) > 1 or digit not in "123456789":
+        digit = signs.strip("+-")  # of its indent, "" if it has none
+        has_several = len(signs) - len(digit) > 1 or len(digit) > 1
+        if has_several or digit not in "123456789":
             return None
+
         margin = indent + int(digit) if digit else None  # by default that of the first line
         lines: list[str] = []
         while self._place < len(self.lines):
@@ -422,6 +430,7 @@ class _YamlReader:
                 margin = line_indent
             lines.append(line[margin:])
             self._place += 1
+
         if text[0] == ">":
             value = fold(lines).strip()
         else:
@@ -446,6 +455,7 @@ class _YamlReader:
             line = self.lines[next_line]
             next_line += 1
             end = find_quote_end(line, quote, 0)
+
         behind_quote = line[end + 1 :].lstrip()
         if behind_quote and behind_quote[0] != "#":
             return None

@@ -40,7 +40,7 @@ _MOST_ALIAS = 200  # characters
 _MOST_DESCRIPTION = 400  # characters of a description that count as a title
 
 
-def is_at(*_: object) -> bool:
+def is_store(*_: object) -> bool:
     return True  # any folder can be such a store
 
 
@@ -65,6 +65,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     body = header.body
     if is_retired(fields):
         return None
+
     title = one_line(fields.get("title", [])) or heading(body) or name
     entry = Entry(
         relative,
