@@ -134,16 +134,19 @@ NOTHING_FINAL = Settled(frozenset(), frozenset())
 
 
 def plan(opinions: Sequence[FirstOpinion], rows: int, promise: Promise) -> Plan:
-    """Choose the sampling rates.
+    """Choose at which rates the strong judge samples the first tier's opinions.
 
-    `opinions` are the first tier's opinions that may become final, among `rows` rows in the run.
+    `opinions` are those that may become final, among `rows` rows in the run. In strict mode, acceptances are
+    a group of their own, with a part of the budget of disagreements.
     """
     if rows < LEAST_ROWS or not opinions:
         return Plan(promise, rows, groups=())
+
     budget = promise.budget(rows)
     if not promise.strict:
         group = Group(tuple(opinions), rate=choose_rate(budget, LEVEL), level=LEVEL)
         return Plan(promise, rows, (group,))
+
     accepted = tuple(opinion for opinion in opinions if opinion.outcome == "accept")
     other_opinions = tuple(opinion for opinion in opinions if opinion.outcome != "accept")
     level_apart = level_of(is_strict=True, is_apart=True)
@@ -199,9 +202,10 @@ class _Walk:
     def settle_within(self, budget: int) -> Settled:
         """Make opinions final until the sample shows one disagreement too many for the budget."""
         group = self._group
-        allowed = most_sampled(budget, group.rate, group.level)
-        if allowed < 0:
+        allowed_disagreements = most_sampled(budget, group.rate, group.level)
+        if allowed_disagreements < 0:
             return NOTHING_FINAL
+
         final: list[int] = []
         counted: list[int] = []
         disagreements = 0
@@ -215,7 +219,7 @@ class _Walk:
             disagrees = self._disagrees(opinion)
             queues.note(opinion.outcome, disagrees=disagrees)
             disagreements += disagrees
-            if disagreements > allowed:
+            if disagreements > allowed_disagreements:
                 break
             counted.append(opinion.row)
         return Settled(frozenset(final), frozenset(counted))
@@ -231,9 +235,9 @@ class _Walk:
         settled = NOTHING_FINAL
         for part_number in range(1, _ACCEPTED_PARTS + 1):
             surest = opinions[: len(opinions) * part_number // _ACCEPTED_PARTS]
-            left_out = [opinion for opinion in surest if opinion.draw >= group.rate]
-            final = [opinion.row for opinion in left_out if self._is_unknown(opinion)]
             sampled = [opinion for opinion in surest if opinion.draw < group.rate]
+            unsampled = [opinion for opinion in surest if opinion.draw >= group.rate]
+            final = [opinion.row for opinion in unsampled if self._is_unknown(opinion)]
             disagreements = sum(map(self._disagrees, sampled))
             budget = self._promise.budget(len(final))
             if final and disagreements <= most_sampled(budget, group.rate, group.level):
@@ -302,17 +306,19 @@ def most_sampled(budget: int, rate: float, level: float) -> int:
     """
     if budget < 0:
         return -1
+
     too_many = 1
     while at_most(too_many, too_many + budget + 1, rate) <= level:
         too_many *= 2
-    enough = -1  # the bisection keeps this below the answer's upper end, `too_many`
-    while too_many - enough > 1:
-        middle = (enough + too_many) // 2
+    # Halve the interval between a number that's few enough and one that isn't.
+    few_enough = -1
+    while too_many - few_enough > 1:
+        middle = (few_enough + too_many) // 2
         if at_most(middle, middle + budget + 1, rate) <= level:
-            enough = middle
+            few_enough = middle
         else:
             too_many = middle
-    return enough
+    return few_enough
 
 
 @functools.lru_cache(maxsize=4096)
@@ -362,6 +368,8 @@ def expect_share(
     allowed = most_sampled(promise.budget(rows), rate, LEVEL)
     if allowed < 0:
         return 0.0
+
+    # The disagreements in all rows, as in `choose_rate`, scaled down to those of the pilot.
     allowed_in_pilot = (allowed + 0.5) / rate * pilot_rows / rows + 1
     queues = _Queues(pilot)
     passed = 0
@@ -385,25 +393,28 @@ def foresee(
     It's the mean over imagined runs, whose rows are drawn from these documents. None if both tiers judged
     fewer than `LEAST_ROWS` documents.
     """
-    judged = []
+    judged_by_both = []
     for sample in samples:
         if sample.outcome(strong) is not None:
-            judged.append(sample)
-    if len(judged) < LEAST_ROWS:
+            judged_by_both.append(sample)
+    if len(judged_by_both) < LEAST_ROWS:
         return None
+
     rng = random.Random(_SEED)  # noqa: S311 - an estimate
     shares = []
     for _ in range(_FORESEEN_RUNS):
         opinions = []
         strong_verdicts: dict[int, VerdictWord] = {}
-        for number, sample in enumerate(rng.choices(judged, k=rows)):
-            opinion = _first_opinion(sample.voices.get(first, FAILED), number, rng)
+        for row, sample in enumerate(rng.choices(judged_by_both, k=rows)):
+            opinion = _first_opinion(sample.voices.get(first, FAILED), row, rng)
             if opinion is not None:
                 opinions.append(opinion)
-            strong_verdicts[number] = sample.outcome(strong) or "undetermined"
+            strong_verdicts[row] = sample.outcome(strong) or "undetermined"
+
         run_plan = plan(opinions, rows, promise)
         verdicts_on_sample = {row: strong_verdicts[row] for row in run_plan.sampled}
-        shares.append(len(settle(run_plan, verdicts_on_sample).final) / rows)
+        settled = settle(run_plan, verdicts_on_sample)
+        shares.append(len(settled.final) / rows)
     return fmean(shares)
 
 

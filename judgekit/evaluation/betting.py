@@ -54,8 +54,7 @@ class Bets:
             self.is_refuted = True
             return
         if self._most_left:
-            # The return on a stake: the number drawn, as a multiple of the mean that the claim
-            # leaves.
+            # The return on a stake: the number drawn, as a multiple of the mean that the claim leaves.
             gain = number * self._left / self._most_left
             self._fortunes = [
                 fortune * (1 - stake + stake * gain)

@@ -124,13 +124,11 @@ def choose_rules(
     steps: dict[Chain, int] = {}  # the number of a chain's gates that were tested
     for chain, members in chains.items():
         if chain in testable:
-            tier_index = tiers.index(chain.tier)
-            # Chains split the doubt equally. Each share is divided by the tier before's possible
-            # results.
+            # Chains split the doubt equally. Each share is divided by the tier before's possible results.
             level = doubt / len(testable) / _possible_results(chain, tiers, steps)
-            reaching = _select_reaching(
-                members, tiers[:tier_index], FinalityRules(rules=tuple(gates))
-            )
+            earlier_tiers = tiers[: tiers.index(chain.tier)]
+            earlier_gates = FinalityRules(rules=tuple(gates))
+            reaching = _select_reaching(members, earlier_tiers, earlier_gates)
             test = _test_chain(chain, reaching, level, promise)
             steps[chain] = test.steps
             if test.widest is not None:
@@ -141,17 +139,24 @@ def choose_rules(
         else:
             # The share of the doubt it would get if it were tested too.
             level = doubt / (len(testable) + 1)
-            if chain.leans:
-                refusal = _refusal_of_side(chain, members, level, promise, _NO_TEST)
-            else:
-                least_margin = min(map(chain.margin, members))
-                gate = _test_gate(chain, least_margin, members, level, promise)
-                refusal = gate if isinstance(gate, RefusedRule) else None
+            refusal = _refuse_untested(chain, members, level, promise)
         if refusal is not None:
             refused.append(refusal)
+
     kept_gates = _without_overlaps(gates)
     finality = FinalityRules(rules=tuple(kept_gates), last=promise.reference)
     return ChosenRules(finality, kept_gates, refused)
+
+
+def _refuse_untested(
+    chain: Chain, members: Sequence[Sample], level: float, promise: Promise
+) -> RefusedRule | None:
+    """Say what a chain with too few labels lacks for a gate that lets all its opinions through."""
+    if chain.leans:
+        return _refusal_of_side(chain, members, level, promise, _NO_TEST)
+    least_margin = min(map(chain.margin, members))
+    gate = _test_gate(chain, least_margin, members, level, promise)
+    return gate if isinstance(gate, RefusedRule) else None
 
 
 def _test_chain(
@@ -182,6 +187,7 @@ def _refusal_of_side(
     if test.widest is not None:
         is_on_side = test.refused is not None and (test.refused.leaning or 0.0) >= 0
         return test.refused if is_on_side else None
+
     samples_on_side = [sample for sample in members if chain.margin(sample) >= 0]
     margins = sorted({chain.margin(sample) for sample in samples_on_side})
     widest_refused = None
@@ -278,11 +284,10 @@ def _sort_into_chains(
     # The first tier's wins that may stand against the second's tie also form a class.
     first_tier, second_tier = tiers[:2]
     for sample in samples:
-        win_and_tie = (sample.united(first_tier), sample.united(second_tier)) == (
-            "accept",
-            "improve",
-        )
-        if sample.stands and win_and_tie and sample.margin(first_tier) is not None:
+        is_win = sample.united(first_tier) == "accept"
+        is_tie_after = sample.united(second_tier) == "improve"
+        may_stand = sample.stands and sample.margin(first_tier) is not None
+        if may_stand and is_win and is_tie_after:
             chain = Chain(second_tier, "improve", after="accept", stands=first_tier)
             chains.setdefault(chain, []).append(sample)
     return chains
@@ -323,9 +328,9 @@ def _labels_needed(promise: Promise, level: float, error_rate: float = 0.0) -> i
 def _choose_margins(
     chain: Chain, members: Sequence[Sample], level: float, promise: Promise
 ) -> list[float]:
-    """Choose the margins to try, largest first, looking only at the opinions.
+    """Choose the margins to try, largest first, looking only at the opinions and not at their labels.
 
-    The last margin lets all opinions through.
+    Each margin lets more opinions through than the one before, and the last lets all through.
     """
     margins = sorted(map(chain.margin, members), reverse=True)
     is_coarse = chain.leans and len(set(margins)) <= COARSE
@@ -334,6 +339,7 @@ def _choose_margins(
     first_size = _labels_needed(promise, level, error_rate)
     if first_size is None or len(margins) <= first_size:
         return margins[-1:]
+
     most_steps = LEANING_STEPS if chain.leans else STEPS
     least_ratio = 1.0 if chain.leans else WIDER
     # The number of steps allowed leads to the whole class in even ratios.
@@ -354,7 +360,7 @@ def _choose_margins(
 def _test_gate(
     chain: Chain, least_margin: float, members: Sequence[Sample], level: float, promise: Promise
 ) -> CalibratedRule | RefusedRule:
-    """Test the gate that lets `chain`'s opinions from `least_margin` on through; returns it, or a refusal.
+    """Test the gate that lets `chain`'s opinions from `least_margin` on through. Returns it, or a refusal.
 
     `members` are the labelled cases with such opinions. The gate holds if the bound on its errors, at this
     `level` of doubt, is within the promise. A refusal says how many more labels would be enough if errors
@@ -372,6 +378,7 @@ def _test_gate(
                 errors += 1
         elif is_reference_wrong:
             gains += 1
+
     labels = len(members)
     error_bound = bound(labels, errors, gains, level, promise)
     evidence = {
@@ -387,6 +394,7 @@ def _test_gate(
     }
     if error_bound <= promise.rate:
         return CalibratedRule(**evidence)
+
     error_rate = max(0.0, (errors - gains) / labels)
     labels_needed = _labels_needed(promise, level, error_rate)
     if labels_needed is None:
@@ -507,6 +515,7 @@ def learn(
     if len(tiers) < 2 or lacks_reference:  # noqa: PLR2004 - as said
         wanted = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
         raise InputError(f"{wanted}; a calibration needs a next tier")
+
     ways = usual_ways(cases)
     ranked_cases = read_ranked_cases(cases, rubric, mode)
     if ranked_cases:
@@ -518,6 +527,7 @@ def learn(
     saved = None
     if choice.likelihoods:
         saved = _estimate_saved_per_hundred(cases, choice.with_gates, tiers)
+
     learned = Calibration(
         schema=calibration.SCHEMA,
         id="",  # until the rest is there to be hashed

@@ -234,6 +234,7 @@ class Case(Strict):
             case = cls.model_validate_json(line)
         except ValidationError as error:
             raise InputError(f"{place}: {_describe_problem(line, error)}") from None
+
         case._place = place  # noqa: SLF001 - private to models: no key of the file
         if case.a and case.a == case.b:
             winners = {labels.winner_of(case.right("strict"))}
@@ -338,6 +339,8 @@ def read_collection(folder: Path, *, scoped: bool = False) -> Collection:
     documents = _read_items(folder / CORPUS, _WANTED, "JSON object", CollectionDocument.read)
     queries = _read_items(folder / QUERIES, _WANTED, "JSON object", CollectionQuery.read)
     grades = _read_grades(folder / QRELS)
+
+    # Grades of queries or documents that the collection doesn't have are only counted.
     document_ids = {document.id for document in documents}
     query_ids = {query.id for query in queries}
     stray_count = 0
@@ -346,6 +349,7 @@ def read_collection(folder: Path, *, scoped: bool = False) -> Collection:
             stray_count += len(document_grades.keys() - document_ids)
         else:
             stray_count += len(document_grades)
+
     if scoped:
         _check_scopes(folder / CORPUS, documents)
         _check_scopes(folder / QUERIES, queries)
@@ -385,6 +389,7 @@ def _read_grades(path: Path) -> dict[str, dict[str, int]]:
     place, first_line = next(rows, (f"{path}:1", ""))
     if tuple(first_line.split("\t")) != HEADER:
         raise InputError(f"{place}: expected the header {columns}")
+
     for place, line in rows:
         fields = line.split("\t")
         if len(fields) != len(HEADER):

@@ -114,7 +114,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         return jury.opinion(votes, recorded.rule, decide)
 
     def _read_scores(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
-        """Return one model's scores, as recorded or parsed from its reply; None if they can't be read.
+        """Read one model's scores, as recorded or from its reply; None if they can't be read.
 
         Raises `InputError` if the scores aren't for the dimensions of the rubric.
         """

@@ -169,19 +169,21 @@ def read_winners(counts: Mapping[str, int], most: int = LEAST_TEXTS) -> dict[str
     numbers are negative, they say how much better a text is: the first one below 0, the second one above. 1
     and 0 may also say whether the first text is better. Raises `UsageError` as `read_outcomes` does.
     """
-    numbers = {key for key in counts if number_of(key) is not None}
-    letters_by_words = {}
-    for key in counts.keys() - numbers:
-        is_open = key != BLANK and not key.startswith(NOT_UNDERSTOOD)
-        letter = winner_of(key) if is_open else None
+    numeric_keys = {key for key in counts if number_of(key) is not None}
+    letter_by_word = {}
+    for key in counts.keys() - numeric_keys:
+        has_meaning = key != BLANK and not key.startswith(NOT_UNDERSTOOD)
+        letter = winner_of(key) if has_meaning else None
         if letter:
-            letters_by_words[key] = letter
+            letter_by_word[key] = letter
             if letter != TIE:
                 most = max(most, LETTERS.index(letter) + 1)
+
+    # Only numbers can be read in several ways; words mean the same in all of them.
+    numbers = {key: float(key) for key in numeric_keys}
     readings = []
-    for reading in _NUMBER_READINGS:
-        letters = reading({key: float(key) for key in numbers}, most)
-        readings.append(letters_by_words | letters)
+    for read_numbers in _NUMBER_READINGS:
+        readings.append(letter_by_word | read_numbers(numbers, most))
     return _best_reading(readings, counts, "the letter of the text, or tie")
 
 
@@ -238,19 +240,27 @@ def _best_reading(
         dict(reading) for reading, count in count_by_reading.items() if count == most_explained
     ]
     if len(best_readings) > 1:
-        keys = sorted({key for reading in best_readings for key in reading})
-        doubtful = [key for key in keys if len({reading.get(key) for reading in best_readings}) > 1]
-        examples = " and ".join(repr(short_line(key, _SHOWN_CHARS)) for key in doubtful[:2])
-        meanings = {reading[doubtful[0]] for reading in best_readings if doubtful[0] in reading}
-        options = " or ".join(sorted(meanings))
-        problem = f"the labels {examples} can be read in {len(best_readings)} ways ({doubtful[0]}: {options})"
-        raise UsageError(f"{problem}; write {expected} instead")
+        raise UsageError(f"{_describe_ambiguity(best_readings)}; write {expected} instead")
+
     [reading] = best_readings
-    labels = sum(counts.values()) - counts.get(BLANK, 0)
+    label_count = sum(counts.values()) - counts.get(BLANK, 0)
+    unexplained = label_count - most_explained
     is_one_sided = len({*reading.values()} - {TIE}) < 2  # noqa: PLR2004 - two sides
-    if is_one_sided and labels - most_explained > max(_FEW, labels * _REST):
+    if is_one_sided and unexplained > max(_FEW, label_count * _REST):
         return {}
     return reading
+
+
+def _describe_ambiguity(readings: Sequence[Mapping[str, str]]) -> str:
+    """Name two labels that several readings understand differently, and the meanings of the first."""
+    keys = sorted({key for reading in readings for key in reading})
+    doubtful = [key for key in keys if len({reading.get(key) for reading in readings}) > 1]
+    examples = " and ".join(repr(short_line(key, _SHOWN_CHARS)) for key in doubtful[:2])
+    meanings = {reading[doubtful[0]] for reading in readings if doubtful[0] in reading}
+    options = " or ".join(sorted(meanings))
+    return (
+        f"the labels {examples} can be read in {len(readings)} ways ({doubtful[0]}: {options})"
+    )
 
 
 def number_of(value: object) -> float | None:
@@ -295,7 +305,7 @@ def _are_nearly_digits(counts: Mapping[str, int]) -> bool:
 def winner_of(
     value: object, most: int = len(LETTERS), named: Mapping[str, str | None] | None = None
 ) -> str | None:
-    """Return the letter of the text that a label calls the best of `most` texts, or "tie"; else None.
+    """Find the letter of the text that a label calls the best of `most` texts, or "tie"; else None.
 
     `named` maps further names of texts, such as their columns or authors, to letters. A label may also be
     an order, such as `A>B`, `B >> A` or `A=B`. Of numbers, 0 is a tie, and 1 is the first text.
@@ -305,11 +315,13 @@ def winner_of(
     number = number_of(value)
     if number is not None:
         return _by_number(number, most)
+
     text = str(value)[:_ORDER_CHARS].strip()
     letter_by_name = {**_WINNER_WORDS, **(named or {})}
     name = plain(text[:_NAME_CHARS])
     if name in letter_by_name:
         return letter_by_name[name]
+
     names_and_signs = _ORDER.split(text)  # names of texts, with a sign between each two
     if len(names_and_signs) == 1:
         return _by_side(text, most)
@@ -440,6 +452,7 @@ def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
         word_by_key = read_winners(counts, max(text_count, LEAST_TEXTS))
     else:
         word_by_key = read_outcomes(counts)
+
     meaningful = Counter[tuple[str, str]]()
     for (key, verdict), count in pairs.items():
         label = word_by_key.get(key)
@@ -454,6 +467,7 @@ def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
         decided += count
         if agrees(label, verdict, binary=binary):
             agreed += count
+
     left_out = LeftOut(blank=counts[BLANK])
     for key, count in counts.items():
         if key != BLANK and key not in word_by_key:

@@ -122,6 +122,7 @@ def _fit_logistic(labelled: Labelled) -> _Logistic:
             slope_slope += weight * leaning * leaning
             slope_offset += weight * leaning
             offset_offset += weight
+
         determinant = slope_slope * offset_offset - slope_offset * slope_offset
         if determinant < _FLAT:
             break

@@ -48,6 +48,7 @@ def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot =
             curves.append(_reliability_curve(judge.title, judge.probabilities))
     if curves:
         sections.append(Section("Reliability", [_TEXTS["reliability"], curves]))
+
     for judge in judges:
         if len(judge.classes) > MOST_WORDS:
             excuse = f"{len(judge.classes)} different words are too many for a table."
@@ -94,13 +95,14 @@ def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
         columns.append(Column(short_line(judge.title, _NAME_CHARS), f"said {judge_number}"))
     columns += [Column("label", "label"), Column("judges", "flags"), Column("text", "text")]
     rows = RowList(columns)
-    cases_by_id = {case.id: case for case in cases if case.variant == "original"}
+
+    case_by_id = {case.id: case for case in cases if case.variant == "original"}
     for outcome in report.outcomes:
-        case = cases_by_id.get(outcome.id)
+        case = case_by_id.get(outcome.id)
         candidate = None
         if case is None:  # an item of several in a case: CASE/CANDIDATE
             case_id, _, candidate = outcome.id.partition("/")
-            case = cases_by_id.get(case_id)
+            case = case_by_id.get(case_id)
         named_texts = []
         if case is not None:
             for name, text in case.texts(candidate).items():
@@ -158,7 +160,7 @@ def _collect_intervals(judges: Sequence[JudgeReport]) -> dict[str, list[Interval
 
 
 def _intervals_of(judge: JudgeReport) -> dict[str, Interval | None]:
-    """Return the figures of a judge by their titles on the page; None for a figure that it lacks."""
+    """Map the titles of figures on the page to a judge's figures; None for a figure that it lacks."""
     spread = None
     if judge.spread:
         spread = judge.spread.distance
@@ -307,7 +309,7 @@ def kpi_charts(evidence: Evidence) -> list[Chart]:
 
 def _kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) -> Chart:
     """Draw a chart of one KPI, day by day. A day without a value interrupts the line."""
-    top = 1.0  # what the full height stands for: all, of a share
+    top = 1.0  # the value at full height: all, of a share
     if limit.unit == "seconds":
         values = [measure.value or 0.0 for measure in kpis]
         top = max([2 * (limit.high or 1), *values])  # so that the limit is at half height, or below
@@ -319,6 +321,7 @@ def _kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) -> Char
             position = day_number / max(1, len(kpis) - 1)
             height = _height(measure.value, measure.interval, top)
             points.append((position, height))
+
     guides = []
     for edge in (limit.low, limit.high):
         if edge is not None:

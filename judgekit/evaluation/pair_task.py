@@ -143,10 +143,9 @@ def _read_vote(case: Case, recorded: Recorded) -> Vote | None:
         if set(probabilities) != set(jury.WINS):
             shown_letters = ", ".join(sorted(probabilities)) or "nothing"
             raise case.wrong(f"probabilities: expected A and B, got {shown_letters}")
-        ahead = probabilities["A"] - probabilities["B"]
-        return Vote(
-            jury.word_of(ahead), share=abs(ahead) or 1.0
-        )  # 0 is a tie, which is a whole vote
+        lean = probabilities["A"] - probabilities["B"]
+        share = abs(lean) or 1.0  # 0 is a tie, which is a whole vote
+        return Vote(jury.word_of(lean), share=share)
     if recorded.choice in _BETTER:
         return Vote(cast("Better", recorded.choice))
     if recorded.failure is None:

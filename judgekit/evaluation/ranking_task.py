@@ -237,7 +237,7 @@ class RankedCase(NamedTuple):
 
         It has each tier's result as if no gate had ended the judging.
         """
-        best_letter = None if self.best == TIE else self.best
+        labelled_best = None if self.best == TIE else self.best
         voices = {}
         ties = set()
         wrong = set()
@@ -250,8 +250,9 @@ class RankedCase(NamedTuple):
             standing = evidence.standing
             if standing is not None and evidence.sees_all and not standing.is_won(self.mode):
                 ties.add(tier)
-            if turn.ranked.best != best_letter:
+            if turn.ranked.best != labelled_best:
                 wrong.add(tier)
+
         return Sample(
             id=self.case.id,
             label="accept",  # unused beside `wrong`

@@ -198,11 +198,12 @@ def report(
         _, first_answer = answers[0]
         judges.append(_report_judge(judge, first_answer.name, items, wanted or "accept"))
     outcomes = _collect_outcomes(items_by_judge)
-    best = max(judges, key=_accuracy)
+    best_judge = max(judges, key=_accuracy)
     compared_judges = []
     for judge_report in judges:
-        behind = _compare_with_best(judge_report, best, outcomes)
+        behind = _compare_with_best(judge_report, best_judge, outcomes)
         compared_judges.append(judge_report.model_copy(update={"behind": behind}))
+
     variants = [case.variant for case in cases]
     return JudgingReport(
         file=name,
@@ -269,13 +270,14 @@ def _compare_with_best(
         if best_answer and answer:
             labels.append(outcome.label)
             answers.append((str(best_answer), str(answer)))
+
     binary = is_binary(labels)  # for the labels compared here, not for all
-    best_right = []
-    right = []
+    agreements_of_best = []
+    agreements = []
     for label, (best_answer, answer) in zip(labels, answers, strict=True):
-        best_right.append(float(agrees(label, best_answer, binary=binary)))
-        right.append(float(agrees(label, answer, binary=binary)))
-    return stats.difference(best_right, right)
+        agreements_of_best.append(float(agrees(label, best_answer, binary=binary)))
+        agreements.append(float(agrees(label, answer, binary=binary)))
+    return stats.difference(agreements_of_best, agreements)
 
 
 def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: str) -> JudgeReport:
@@ -291,6 +293,7 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
     binary = is_binary(labels)
     pairs = compared(answered, binary=binary)
     kappa, weighted_kappa = stats.kappas(pairs)
+
     swapped = _pair_with_originals(items, "swapped") + _answers_by_order(originals)
     repeats = _group_repeats(items)
     repeated_words = []
@@ -298,6 +301,7 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
     for group in repeats:
         repeated_words.append([item.word for item in group if item.word])
         repeated_scores.append([item.rated for item in group if item.rated])
+
     has_improve = any(said == "improve" for _, said in answered)
     return JudgeReport(
         judge=judge,
@@ -439,7 +443,7 @@ def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None
 
     Without a `task`, the answer is a choice of words. Raises `InputError`.
     """
-    score_pair = None
+    score_pair = None  # a person's score and the judge's
     rated = None
     if task is None:
         labels = {WHOLE: _choice_label(case, judge, recorded)}
@@ -453,6 +457,7 @@ def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None
         rated = task.rated(case, recorded)
         answers = task.words(case, recorded)
         labels = task.labels(case)
+
     probabilities = recorded.probabilities or {}
     cost = recorded.cost_usd
     calls = recorded.calls

@@ -323,28 +323,32 @@ def search(
     With `scoped`, the documents of each scope are a store of their own. Each query is then also searched in
     the store of another scope, where nothing is relevant, to measure what the hook would show by mistake.
     """
+    documents_by_scope: dict[str, list[CollectionDocument]] = {}
+    for document in collection.documents:
+        document_scope = scope(document.id) if scoped else ""
+        documents_by_scope.setdefault(document_scope, []).append(document)
+
+    seen = []
     with ExitStack() as stack:
-        documents_by_scope: dict[str, list[CollectionDocument]] = {}
-        for document in collection.documents:
-            name = scope(document.id) if scoped else ""
-            documents_by_scope.setdefault(name, []).append(document)
-        stores = {}
+        store_by_scope = {}
         for name, documents in documents_by_scope.items():
-            stores[name] = stack.enter_context(closing(SearchableCollection(documents, profile)))
-        names = sorted(stores)
-        seen = []
+            store = SearchableCollection(documents, profile)
+            store_by_scope[name] = stack.enter_context(closing(store))
+        scopes = sorted(store_by_scope)
         for count, query in enumerate(collection.queries, 1):
             query_scope = scope(query.id) if scoped else ""
             ranking = []
             candidates = []
-            if query_scope in stores:
-                store = stores[query_scope]
+            if query_scope in store_by_scope:
+                store = store_by_scope[query_scope]
                 ranking = store.ranking(query.text, DEPTH)
                 candidates = store.candidates(query.text, PROMPT_POOL)  # as the hook asks for them
+
             candidates_elsewhere = None
-            other_scope = _next_scope(names, query_scope)
+            other_scope = _next_scope(scopes, query_scope)
             if other_scope is not None:  # only with `scoped`
-                candidates_elsewhere = stores[other_scope].candidates(query.text, PROMPT_POOL)
+                other_store = store_by_scope[other_scope]
+                candidates_elsewhere = other_store.candidates(query.text, PROMPT_POOL)
             seen.append(Seen(query.id, ranking, candidates, candidates_elsewhere))
             progress(count)
     return seen

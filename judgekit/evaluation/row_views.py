@@ -43,6 +43,22 @@ def mark_quotes(text: str, quotes: Iterable[str]) -> list[str]:
 
     A quote is found regardless of case and of blanks. A quote with ellipses is found part by part.
     """
+    segments: list[str] = []
+    end = 0  # of the segments so far
+    for quote_start, quote_end in sorted(_find_quotes(text, quotes)):
+        if quote_end <= end:
+            continue
+        start = max(quote_start, end)  # what two findings quote is marked once
+        if start == end and segments:  # the quote goes on from the one before
+            segments[-1] += text[start:quote_end]
+        else:
+            segments += [text[end:start], text[start:quote_end]]
+        end = quote_end
+    return [*segments, text[end:]]
+
+
+def _find_quotes(text: str, quotes: Iterable[str]) -> list[tuple[int, int]]:
+    """Find the start and the end of each quote, or part of a quote, in a text."""
     spans: list[tuple[int, int]] = []
     for quote in list(quotes)[:_MOST_QUOTES]:
         for quote_part in _ELLIPSIS.split(quote[:_MOST_QUOTE]):
@@ -53,18 +69,7 @@ def mark_quotes(text: str, quotes: Iterable[str]) -> list[str]:
             match = re.search(pattern, text, re.IGNORECASE)
             if match:
                 spans.append(match.span())
-    segments: list[str] = []
-    end = 0
-    for start, stop in sorted(spans):
-        if stop <= end:
-            continue
-        start = max(start, end)  # noqa: PLW2901 - what two findings quote is marked once
-        if start == end and segments:
-            segments[-1] += text[start:stop]
-        else:
-            segments += [text[end:start], text[start:stop]]
-        end = stop
-    return [*segments, text[end:]]
+    return spans
 
 
 def amount(usd: float | None) -> str:

@@ -85,15 +85,17 @@ def ask(
     config = configuration.load(project)
     _check_paths(cases, inputs)  # before any model is asked
 
+    def build_judge(gateway: Gateway, model: str | None) -> DocumentJudge:
+        request = JudgeRequest(mode=mode, model=model)
+        settings = service.judge_settings(config, loaded, project, request)
+        if not settings.models_by_tier:
+            raise UsageError(f"no model to ask: {settings.no_model_reason}")
+        return DocumentJudge(gateway, settings, service.reply_cache(request))
+
     async def ask_all() -> Opinions:
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            judges = []
-            for model in models:
-                request = JudgeRequest(mode=mode, model=model)
-                settings = service.judge_settings(config, loaded, project, request)
-                if not settings.models_by_tier:  # before any model is asked
-                    raise UsageError(f"no model to ask: {settings.no_model_reason}")
-                judges.append(DocumentJudge(gateway, settings, service.reply_cache(request)))
+            # All are built before any model is asked, so that a missing model costs nothing.
+            judges = [build_judge(gateway, model) for model in models]
             asked_cases = list(cases)
             unasked: dict[str, UnaskedError] = {}
             count = 0
@@ -103,16 +105,18 @@ def ask(
                 limit = service.max_concurrency(tier_judge, at_once)
                 answered_cases = []
                 async with aclosing(map_concurrently(ask_tiers, asked_cases, limit)) as answers:
-                    async for case, by_tier in answers:
+                    async for case, answers_or_error in answers:
                         count += 1
                         progress(count)
-                        if isinstance(by_tier, UnaskedError):
-                            unasked.setdefault(by_tier.case_id, by_tier)
+                        if isinstance(answers_or_error, UnaskedError):
+                            unasked.setdefault(answers_or_error.case_id, answers_or_error)
                         elif model:  # it was asked as the quick tier
-                            answered_cases.append(case.with_judges({model: by_tier["quick"]}))
+                            answer = answers_or_error["quick"]
+                            answered_cases.append(case.with_judges({model: answer}))
                         else:
-                            answered_cases.append(case.with_judges(by_tier))
+                            answered_cases.append(case.with_judges(answers_or_error))
                 asked_cases = answered_cases  # the next model's answers are added to these
+
             if unasked and not asked_cases:  # none is left: the first reason stands for all
                 raise next(iter(unasked.values()))
             panel = fingerprint(judges[0].settings)
@@ -169,6 +173,7 @@ def unanswered(cases: Sequence[Case]) -> str | None:
             has_answer = True
     if not incomplete_cases:
         return None
+
     if has_answer:
         problem = "not every tier answered"
         omitted = [f"{count} of {name}" for name, count in omitted_by_judge.items()]
@@ -176,6 +181,7 @@ def unanswered(cases: Sequence[Case]) -> str | None:
     else:
         problem = "no model answered"
         effect = "there are no figures"
+
     share = f"{incomplete_cases} of {len(cases)} cases"
     reasons_text = ", ".join(sorted(reasons))
     return f"{problem} {share} ({reasons_text}); {effect}; test the models with judgekit provider check"
@@ -314,6 +320,7 @@ def leniency(
     opinions = ask(cases, NamedInputs.of(loaded.path), loaded, mode, project, progress)
     if opinions.unasked:
         raise InputError(f"{loaded.path}: a wrong text is not judged: {opinions.unasked[0]}")
+
     kind_by_id = {text.id: text.kind for text in wrong}
     accepted: dict[str, dict[str, Agreement]] = {}
     for tier, model in opinions.models.items():

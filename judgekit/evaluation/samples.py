@@ -57,22 +57,23 @@ def models(cases: Sequence[Case]) -> dict[TierName, str]:
 
 
 def asked(cases: Sequence[Case]) -> Asked:
-    """Return the options with which all tiers were asked; the default options if there are no answers.
+    """Find the options with which all tiers were asked; the default options if there are no answers.
 
     Raises `InputError` if the options differ between answers.
     """
-    ways = set()
+    option_sets = set()
     for case in cases:
         for recorded in by_tier(case).values():
-            ways.add((recorded.samples, recorded.criteria, recorded.rule, recorded.redact))
-    if len(ways) > 1:
+            options = (recorded.samples, recorded.criteria, recorded.rule, recorded.redact)
+            option_sets.add(options)
+    if len(option_sets) > 1:
         wanted = "judges: expected the same samples, criteria, rule and redact throughout"
         raise InputError(
             f"{wanted}; a calibration is valid only for the options it was measured with"
         )
-    if not ways:
+    if not option_sets:
         return USUALLY
-    samples, criteria, rule, redact = ways.pop()
+    samples, criteria, rule, redact = option_sets.pop()
     return Asked(samples=samples, criteria=criteria, jury=rule, redact=redact)
 
 
@@ -137,31 +138,35 @@ class Ways(NamedTuple):
 
 
 def usual_ways(cases: Sequence[Case]) -> Ways:
-    """Find how most opinions of each model were read, and which model gave most of them."""
+    """Find how most opinions of each model were read, and which model gave most of them.
+
+    The result also lists for each case the tiers whose opinions differ from that.
+    """
     answers = []
     for number, case in enumerate(cases):
         for tier, recorded in by_tier(case).items():
             for juror in recorded.jurors:
                 if juror.failure is None:
                     answers.append(_Answer(number, tier, juror, samples=recorded.samples))
-    # A model with fractions anywhere gave probabilities, so its integer scores are expectations
-    # too.
+    # A model with fractions anywhere gave probabilities, so its integer scores are expectations too.
     with_fractions = {answer.voter for answer in answers if answer.has_fractions}
-    counts: dict[tuple[TierName, str], Counter[ScoreSource]] = defaultdict(Counter)
-    answering: dict[tuple[TierName, str], Counter[str]] = defaultdict(Counter)
+    source_counts: dict[tuple[TierName, str], Counter[ScoreSource]] = defaultdict(Counter)
+    model_counts: dict[tuple[TierName, str], Counter[str]] = defaultdict(Counter)
     sources = []
     for answer in answers:
         source = answer.source(tells_fractions=answer.voter in with_fractions)
-        counts[answer.voter][source] += 1
-        answering[answer.voter][answer.answered] += 1
+        source_counts[answer.voter][source] += 1
+        model_counts[answer.voter][answer.answered] += 1
         sources.append(source)
+
     usual_sources: Readings = {}
     usual_models: Answered = {}
-    for tier, model in sorted(counts, key=lambda voter: (TIERS.index(voter[0]), voter[1])):
-        usual_source, _ = counts[tier, model].most_common(1)[0]
+    for tier, model in sorted(source_counts, key=lambda voter: (TIERS.index(voter[0]), voter[1])):
+        usual_source, _ = source_counts[tier, model].most_common(1)[0]
         usual_sources.setdefault(tier, {})[model] = usual_source
-        usual_model, _ = answering[tier, model].most_common(1)[0]
+        usual_model, _ = model_counts[tier, model].most_common(1)[0]
         usual_models.setdefault(tier, {})[model] = usual_model
+
     apart_by_case = [set[TierName]() for _ in cases]
     for answer, source in zip(answers, sources, strict=True):
         usual_source = usual_sources[answer.tier][answer.recorded.model]

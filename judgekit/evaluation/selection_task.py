@@ -91,7 +91,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return evidence
 
     def _read_marks(self, case: Case, recorded: Recorded) -> Marks:
-        """Return the mark on each judged candidate; {} if the answer is unreadable.
+        """Read the mark on each judged candidate; {} if the answer is unreadable.
 
         Raises `InputError` for an id that no candidate has.
         """
@@ -99,14 +99,16 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         for key in ("probabilities", "keep", "unjudged"):
             unknown_ids = sorted(set(getattr(recorded, key) or ()) - set(ids))
             if unknown_ids:
-                shown_ids_unknown = ", ".join(unknown_ids)
-                raise case.wrong(f"{key}: expected ids of its candidates, got {shown_ids_unknown}")
+                listed_ids = ", ".join(unknown_ids)
+                raise case.wrong(f"{key}: expected ids of its candidates, got {listed_ids}")
+
         marks: dict[str, Mark | None] = {}
         if recorded.probabilities is not None:
             marks = dict.fromkeys(ids)  # None without a probability
             for candidate_id, probability in recorded.probabilities.items():
                 marks[candidate_id] = Mark(jury.leaning(probability), probability)
             return marks
+
         kept_ids = recorded.keep
         if recorded.reply is not None:
             kept_ids = self._read_kept(ids, recorded.reply)
@@ -118,7 +120,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return marks
 
     def _read_kept(self, ids: list[str], reply: str) -> list[str] | None:
-        """Return the ids of the candidates that a reply keeps; None if the reply is unreadable."""
+        """Read the ids of the candidates that a reply keeps; None if the reply is unreadable."""
         criteria = list(self.rubric.criteria)
         try:
             ids_by_key = extract.read_answer(reply, select_reply_model(criteria, ids)).model_dump()

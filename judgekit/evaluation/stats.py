@@ -177,7 +177,7 @@ def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) 
     """
 
     def estimate(rows: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        """Return the mean and its variance."""
+        """Estimate the mean and its variance."""
         judged, labels = zip(*rows, strict=True)
         spread = pvariance([*judged, *others])
         tuning = 0.0  # trust in the judge about the others: lambda in PPI++, from 0 to 1
@@ -194,6 +194,7 @@ def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) 
         return value, noise
 
     value, _ = estimate(labelled)
+    # The bounds lie around the mean with the four added pairs.
     middle, noise = estimate([*labelled, (0, 0), (0, 1), (1, 0), (1, 1)])
     return _bounded(value, middle, noise, least=0.0)
 
@@ -265,6 +266,7 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
     for (label, answer), count in counts.items():
         labels[label] += count
         answers[answer] += count
+
     if distance is None:
         words = {*labels, *answers}
         distance = {(a, b): float(a != b) for a, b in product(words, repeat=2)}

@@ -138,6 +138,7 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         usages = [call.usage for call in calls]
         cost_usd = _sum_costs([usage.cost_usd for usage in usages])
         latency_ms: int | None = turn.answer.latency_ms
+
         # A cached reply was free this time, which says nothing about the cost of the next reply.
         if any(usage.cost_source in ("cache", "mixed") for usage in usages):
             cost_usd = None
@@ -278,15 +279,14 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
         rules_of_asked = replace(rules, tiers=tuple(evidence_by_tier))
         ends = {}
         asked_tiers = set[TierName]()
-        for part_name in next(
-            iter(evidence_by_tier.values())
-        ):  # all tiers speak about the same parts
+        parts = next(iter(evidence_by_tier.values()))  # all tiers speak about the same parts
+        for part_name in parts:
             voices = {tier: evidence[part_name] for tier, evidence in evidence_by_tier.items()}
-            sample = Sample(
-                part_name, "accept", without_margins(voices, apart)
-            )  # its label isn't used
+            unused_label: Outcome = "accept"
+            sample = Sample(part_name, unused_label, without_margins(voices, apart))
             ends[part_name], tiers = walk_tiers(sample, rules_of_asked)
             asked_tiers.update(tiers)
+
         calls = sum(case.judges[tier].calls for tier in asked_tiers)
         return self.record_ends(case, ends, calls)
 
