@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from judgekit.evaluation.task import Tried
     from judgekit.judging.orchestrator import Judge
     from judgekit.ledger.rates import Interval
+    from judgekit.providers.base import Gateway
     from judgekit.rubric.loader import LoadedRubric
     from judgekit.rubric.schema import Case as RubricCase
     from judgekit.rubric.schema import WrongCase

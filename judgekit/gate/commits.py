@@ -195,8 +195,8 @@ def count_changed_lines(
             added, removed, path = entry.split("\t", 2)
             if not added.isdigit():  # for a binary file, git writes `-` in place of a number
                 continue
-            changed = max(int(added), int(removed))
-            counts[path] = max(changed, counts.get(path, 0))  # another update may change more
+            changed_lines = max(int(added), int(removed))
+            counts[path] = max(changed_lines, counts.get(path, 0))  # another update may change more
     return counts
 
 

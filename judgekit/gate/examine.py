@@ -49,6 +49,7 @@ def examine_push(
     histories: dict[str, History] = {}
     if tips:
         histories = history.read_histories(repository, list(tips), remote_commits)
+
     for update in updates:
         tip = commit_by_name.get(update.local_oid)
         if update.deletes:
@@ -62,6 +63,7 @@ def examine_push(
             )
             examination.run(histories[tip])
             pushed.bringing.append(update)
+
     # A file that one ref skips may be judged for another.
     pushed.skipped.remove({change.path for change in pushed.changes})
     return pushed
@@ -100,9 +102,11 @@ class _Examination:
         if pushed_history.is_long:
             limit = f"more than {history.MAX_COMMITS:,} new commits"
             self._add_omission(f"{limit}; only files changed by the newest are judged")
+
         covered_paths = self._keep_covered_paths(pushed_history.steps)
         if not covered_paths and not pushed_history.gap:
             return
+
         is_needed: Callable[[str], bool] = covered_paths.__contains__
         if pushed_history.gap:  # then also compare files that no step names
             is_needed = self.wanted.covers
@@ -110,16 +114,18 @@ class _Examination:
         if tree is None:
             self._add_omission(PARTIAL)
             return
-        old_tree = None if self.old_tip is None else self._read_tree(self.old_tip, is_needed)
+        old_tree = None
+        if self.old_tip is not None:
+            old_tree = self._read_tree(self.old_tip, is_needed)
+
         origins = _Origins(tree)
         origins.follow(pushed_history.steps)
         changes = origins.take_changes(self.wanted)
         if pushed_history.gap or tree.repeated():
             changes += self._find_unexplained_changes(pushed_history, tree, old_tree, origins)
         self._add_changes(changes, old_tree)
-        self._skip_unchanged_paths(
-            covered_paths, tree, origins, {change.path for change in changes}
-        )
+        changed_paths = {change.path for change in changes}
+        self._skip_unchanged_paths(covered_paths, tree, origins, changed_paths)
 
     def _add_omission(self, reason: str) -> None:
         """Note that the ref, or a part of it, wasn't examined."""
@@ -189,6 +195,7 @@ class _Examination:
         """
         base_trees = self._read_base_trees()
         other_side_trees = base_trees if old_tree is None else [old_tree, *base_trees]
+
         paths: Iterable[str]
         sources: Sequence[Tree] | None
         if pushed_history.gap:
@@ -202,6 +209,7 @@ class _Examination:
         else:
             paths = tree.repeated()  # a step names a path, but not which of its blobs
             sources = None  # a complete history shows where a moved file comes from
+
         moved_blobs = _find_moved_blobs(other_side_trees, tree)
         holders = _Holders(self.repository, pushed_history.edges, self.tip, self.wanted)
         changes: list[ChangedFile] = []
@@ -281,6 +289,7 @@ class _Origins:
         for step in steps:
             if step.what != "file":
                 continue
+
             if step.path not in self.commits_by_path:
                 own_list: list[Commit] = []
                 self.commits_by_path[step.path] = own_list
@@ -290,6 +299,7 @@ class _Origins:
             if self.tree.holds(step.path, step.blob) and file not in self.change_by_file:
                 self.change_by_file[file] = ChangedFile(step.commit, step.path, step.blob)
                 files_from_here.append(file)
+
             if step.moved_from is None:  # this step wrote the blob: a new file, or an edit
                 for commits in lists_of_path[step.path]:
                     commits.append(step.commit)
@@ -301,11 +311,12 @@ class _Origins:
                 lists_of_path[step.moved_from] += lists_of_path[step.path]
                 old_file = (step.moved_from, step.blob)
                 files_moved_from[old_file] += files_from_here
+
         for (earlier_path, _), files in files_moved_from.items():
             self.moved_from.update(dict.fromkeys(files, earlier_path))
 
     def take_changes(self, wanted: ChangeFilter) -> list[ChangedFile]:
-        """Return the new changes, and leave only the files that aren't new in `moved_from`.
+        """Take out the new changes, so that `moved_from` only has files that aren't new.
 
         A moved file isn't new if the gate judged its changes at the earlier path already.
         """
@@ -316,9 +327,9 @@ class _Origins:
             if was_judged:
                 continue
             self.moved_from.pop(file, None)
-            commits = dict.fromkeys(self.commits_by_path[change.path])
-            earlier = tuple(commit for commit in commits if commit != change.commit)
-            changes.append(change._replace(earlier=earlier))
+            commits = dict.fromkeys(self.commits_by_path[change.path])  # each once
+            earlier_commits = tuple(commit for commit in commits if commit != change.commit)
+            changes.append(change._replace(earlier=earlier_commits))
         return changes
 
     def is_explained(self, path: str, blob: str, sources: Sequence[Tree] | None) -> bool:

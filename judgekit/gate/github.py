@@ -116,6 +116,7 @@ class Gh:
         seconds_left = self._deadline - time.monotonic()
         if seconds_left <= 0:  # earlier calls took it all
             raise GhError("no time left for gh")
+
         argv = [self._program, "issue", verb, *words, "--repo", self._repository]
         try:
             code, output, errors = programs.run(argv, self._environ, stdin, seconds=seconds_left)
@@ -123,6 +124,7 @@ class Gh:
             raise GhError(f"gh could not be started ({error})") from None
         except programs.Unfinished:
             raise GhError(f"gh issue {verb}: no response in time") from None
+
         if code == _NOT_SIGNED_IN:
             raise GhError("gh is not signed in; run gh auth login")
         if code:
@@ -154,7 +156,7 @@ def _describe_exit(code: int, errors: str) -> str:
 def find_github_name(
     repository: Repository, environ: Mapping[str, str], address: str = ""
 ) -> str | None:
-    """Return the repository's `HOST/OWNER/NAME`; None if it's not on GitHub.
+    """Find the repository's `HOST/OWNER/NAME`; None if it's not on GitHub.
 
     It's in the variable `GH_REPO`, in `address`, or in the address of the remote `origin`: the first that's
     given counts.
@@ -194,7 +196,7 @@ def notify_and_open_issues(
     settings: EscalateConfig | None = None,
     address: str = "",
 ) -> list[str]:
-    """Notify the user's program and open issues, as the settings say; return lines about that for people.
+    """Notify the user's program and open issues, as the settings say. Returns lines about that for people.
 
     Without `settings`, the user's and the project's apply. Nothing is raised: an error becomes a line.
     """
@@ -235,6 +237,7 @@ def _open_some_issues(
     if settings.rejects and any(verdict.verdict == "improve" for verdict in verdicts):
         records = Ledger.of(folder).records(LineFilter(kinds=[VerdictLine]))
         earlier_lines = _verdict_lines(records)
+
     unsettled = []
     for verdict in verdicts:
         if needs_person(verdict, earlier_lines, with_rejects=settings.rejects):
@@ -316,7 +319,7 @@ def _run_program(
 
 
 def _begin_notice(folder: Path, notice: str) -> bool:
-    """Mark a notice as being sent, and return whether to send it.
+    """Mark a notice as being sent. Returns True if the caller has to send it.
 
     Returns False if it was sent before, or if another process is sending it.
     """
@@ -356,7 +359,9 @@ def _locked_notices(folder: Path) -> Iterator[dict[str, float | None]]:
         for word in old_words:  # NOTICE if it was sent, else NOTICE:BEGIN_TIME
             notice, _, begin_time = word.partition(":")
             notices[notice] = float(begin_time) if begin_time else None
+
         yield notices
+
         words = []
         for notice, moment in notices.items():  # the oldest first
             words.append(notice if moment is None else f"{notice}:{moment}")
@@ -396,6 +401,7 @@ def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int
         if is_same_task and is_earlier and line.id != verdict.id:
             earlier_verdicts.append(line)
     earlier_verdicts.sort(key=operator.attrgetter("timestamp"), reverse=True)
+
     count = 0
     for judged in (verdict, *earlier_verdicts):
         if judged.verdict != "improve":
@@ -429,7 +435,7 @@ def ensure_issues(
     address: str = "",
     seconds: float = SECONDS,
 ) -> Iterator[tuple[IssueOutcome, str]]:
-    """Open or update an issue for each verdict; yield its outcome, and a line about it.
+    """Open or update an issue for each verdict. Yields its outcome, and a line about it.
 
     Raises `GhError`.
     """
@@ -440,6 +446,7 @@ def ensure_issues(
     if repository is None:
         remedy = "for a host of your own set GH_HOST, or name the repository in GH_REPO"
         raise GhError(f"the project's remote is not on GitHub; {remedy}")
+
     gh = Gh(repository, deadline=time.monotonic() + seconds, environ=environ)
     for verdict in verdicts:
         new_issue = issues.build_issue(verdict, with_text=settings.text)
@@ -449,18 +456,20 @@ def ensure_issues(
 
 
 def _ensure_issue(gh: Gh, wanted: issues.Issue, labels: Sequence[str]) -> tuple[IssueOutcome, str]:
-    """Open an issue, or update the one that the same task has already; return the outcome and the URL."""
+    """Open an issue, or update the one that the same task has already. Returns the outcome and the URL."""
     words = ("--title", wanted.title, "--body-file", "-")
-    issue = gh.find_issue(wanted.token)
-    if issue is None:
+    existing_issue = gh.find_issue(wanted.token)
+    if existing_issue is None:
         label_words = [f"--label={label}" for label in labels]
         output = gh.ask("create", *words, *label_words, stdin=wanted.body)
         _, _, url = output.strip().rpartition("\n")  # gh prints it on the last line
         return IssueOutcome.OPENED, short_line(url, _MAX_TEXT)
-    if issue.fingerprint == wanted.fingerprint:
-        return IssueOutcome.UNCHANGED, issue.url
-    if not issue.is_open:
-        gh.ask("reopen", str(issue.number))
-    gh.ask("edit", str(issue.number), *words, stdin=wanted.body)
-    outcome = IssueOutcome.UPDATED if issue.is_open else IssueOutcome.REOPENED
-    return outcome, issue.url
+
+    if existing_issue.fingerprint == wanted.fingerprint:
+        return IssueOutcome.UNCHANGED, existing_issue.url
+    number = str(existing_issue.number)
+    if not existing_issue.is_open:
+        gh.ask("reopen", number)
+    gh.ask("edit", number, *words, stdin=wanted.body)
+    outcome = IssueOutcome.UPDATED if existing_issue.is_open else IssueOutcome.REOPENED
+    return outcome, existing_issue.url

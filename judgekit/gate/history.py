@@ -90,23 +90,32 @@ def read_histories(
     except GitError:
         if not is_partial(repository):
             raise
-        # The commits' changes are unknown, but at least the tip has the files.
-        histories = {}
-        for tip in oids_by_tip or tips:
-            edge = read_commit(repository, tip)
-            histories[tip] = History(steps=[], edges=[edge], gap=PARTIAL)
-        return histories
+        return _make_partial_histories(repository, oids_by_tip or tips)
+
     shallow_oids = _read_shallow_oids(repository)
     logged_commits = list(_parse_log(raw))
     if oids_by_tip is None:
         if not logged_commits:
             return {}
         return {tips[0]: _make_history(logged_commits, shallow_oids)}
+
     logged_by_oid = {commit.oid: (commit, steps) for commit, steps in logged_commits}
     histories = {}
     for tip, oids in oids_by_tip.items():
         logged_of_tip = [logged_by_oid[oid] for oid in oids if oid in logged_by_oid]
         histories[tip] = _make_history(logged_of_tip, shallow_oids)
+    return histories
+
+
+def _make_partial_histories(repository: Repository, tips: Iterable[str]) -> dict[str, History]:
+    """Make histories in a partial clone, in which git can't list the commits' changes.
+
+    At least the tips have the files.
+    """
+    histories = {}
+    for tip in tips:
+        edge = read_commit(repository, tip)
+        histories[tip] = History(steps=[], edges=[edge], gap=PARTIAL)
     return histories
 
 
@@ -124,6 +133,7 @@ def _list_new_commits(
     for line in output.split("\n")[:-1]:  # each ends with a line break
         oid, *parents = line.split()
         parents_by_oid[oid] = parents
+
     # In git's order, children come before their parents.
     oids = list(parents_by_oid)
     rank_by_oid = {oid: rank for rank, oid in enumerate(oids)}
@@ -131,6 +141,7 @@ def _list_new_commits(
     for tip in tips:
         if tip not in rank_by_oid:
             continue
+
         # Walk from the tip to all its ancestors, always to the newest one that's waiting.
         waiting_ranks = [rank_by_oid[tip]]
         seen_ranks = set(waiting_ranks)
@@ -254,6 +265,7 @@ def _parse_step(
         return Step(commit, path, "gone")
     if not mode.startswith(FILE):
         return Step(commit, path, "not regular")
+
     paths_of_same_file = []  # in the parents
     for old_mode, old_blob, old_path in zip(old_modes, old_blobs, old_paths, strict=True):
         if old_blob == blob and old_mode.startswith(FILE):

@@ -66,6 +66,7 @@ def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
     # A path's task has the same name in every clone, so the token is the same too.
     name_digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     token = f"judgekit-task-{name_digest[:16]}"
+    # It changes with the verdict or the files, and only then the issue is updated.
     hashes = sorted(subject.sha256 for subject in verdict.subjects)
     verdict_and_contents = "\n".join([verdict.verdict, *hashes])
     fingerprint = hashlib.sha256(verdict_and_contents.encode()).hexdigest()[:16]
@@ -87,6 +88,7 @@ def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
         round_cells=_round_cells,
         most=_MAX_ROWS,
     )
+
     title = f"Review needed: {disarm_title(name)}"
     if verdict.verdict == "escalate":
         title = f"[JUDGE-DISAGREEMENT] {title}"

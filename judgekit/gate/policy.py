@@ -60,10 +60,12 @@ def find_rule_commits(
     commits = _with_different_rules(repository, defaults)
     if commits:
         return commits
+
     oids = [*remote_oids.values(), *(ref.oid for ref in clone_remotes.pushed_refs)]
     commits = _with_different_rules(repository, oids)
     if commits:
         return commits
+
     other_names = [name for name in clone_remotes.refs if name not in clone_remotes.names]
     other_oids = [clone_remotes.default_branch(name, remote_oids={}) for name in other_names]
     has_default_branch = any(oid is not None for oid in other_oids)
@@ -76,7 +78,7 @@ def find_rule_commits(
 
 
 def _with_different_rules(repository: Repository, oids: Sequence[str | None]) -> list[str]:
-    """Return the commits that these ids lead to, one for each different set of rules: the first that has it.
+    """Find the commits that these ids lead to, one for each different set of rules: the first that has it.
 
     Ids whose commit this clone lacks are left out, and so is None, which stands for an unknown commit.
     """
@@ -149,18 +151,22 @@ def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path
         try:
             yield root
         except ConfigError as error:
-            if commit is None or error.path is None:
+            is_about_rules = error.path is not None and Path(str(error.path)).is_relative_to(root)
+            if commit is None or not is_about_rules:
                 raise
-            path = Path(str(error.path))
-            if not path.is_relative_to(root):
-                raise
-            name = _name_in_commit(commit, path.relative_to(root).as_posix())
-            renamed_errors = []
-            for original in (error, *error.others):  # all about the same file
-                renamed_errors.append(
-                    ConfigError(original.problem, path=name, line=original.line, key=original.key)
-                )
-            raise ConfigError.of(renamed_errors) from None
+            raise _rename_file_in(error, commit, root) from None
+
+
+def _rename_file_in(error: ConfigError, commit: str, root: Path) -> ConfigError:
+    """Rebuild an error about a file in the folder `root`, with the file's name in the commit."""
+    path = Path(str(error.path)).relative_to(root)
+    name = _name_in_commit(commit, path.as_posix())
+    renamed_errors = []
+    for original in (error, *error.others):  # all about the same file
+        renamed_errors.append(
+            ConfigError(original.problem, path=name, line=original.line, key=original.key)
+        )
+    return ConfigError.of(renamed_errors)
 
 
 def _find_rubric_file(root: Path) -> str | None:
@@ -274,7 +280,7 @@ def _write_file(file: Path, data: bytes, name: str) -> None:
 def changes_if_none_is_judged(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> PushedChanges | None:
-    """Return the changes of a push if it's certain that none of them is to be judged.
+    """Find the changes of a push, if it's certain that none of them is to be judged.
 
     None if some may have to be judged: only a full run can tell. Raises `InputError` if git can't answer.
     """

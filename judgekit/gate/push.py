@@ -64,8 +64,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 4_000_000  # of one blob, ten times the text that models get to see
 MAX_CONCURRENT = 32  # files
-# Git's stand-in for a file whose content another program stores. A larger file just begins like
-# one.
+# Git's stand-in for a file whose content another program stores. A larger file just begins like one.
 _POINTER_BYTES = 32_768  # git-annex's limit; Git LFS's files stay below 1,024
 _POINTERS = {
     "Git LFS": re.compile(
@@ -75,6 +74,25 @@ _POINTERS = {
     "git-annex": re.compile(rb"((\.\.[/\\])*\.git)?[/\\]annex[/\\]objects[/\\]\S"),
     "git-fat": re.compile(rb"#\$# git-fat [0-9a-f]{40}\s"),
 }
+
+
+class _Scope(NamedTuple):
+    """The commits that a run compares."""
+
+    push: PushRecord
+    updates: Sequence[RefUpdate]
+    rule_commits: list[str]
+    """The commits whose rules may apply."""
+    remote_commits: list[str]
+    """The commits that the other side has, with all that they reach."""
+
+
+class _FileToJudge(NamedTuple):
+    """A changed file as a document, with the reason why it can't be judged, or ""."""
+
+    change: ChangedFile
+    document: Document
+    reason: str
 
 
 class _Rules(NamedTuple):
@@ -98,7 +116,7 @@ class _Rules(NamedTuple):
 def read_changed_file(
     change: ChangedFile, data: bytes | None, *, is_here: bool = True
 ) -> tuple[Document, str]:
-    """Read a changed file as a document; return it with the reason why it can't be judged, or "".
+    """Read a changed file as a document. Also returns the reason why it can't be judged, or "".
 
     `data` is None if the file is too large (then it `is_here`), or if this clone lacks it (then it isn't). If
     the file can't be judged, its document is empty, and the id of the task contains git's hash of the file.
@@ -175,34 +193,26 @@ def judge_push(
     base: str | None,
     run: Run,
 ) -> Report:
-    """Judge the changes since `base`, or without a base, those in a push to `remote`; return the report.
+    """Judge the changes since `base`, or without a base, those in a push to `remote`. Returns the report.
 
     Errors about the commits are raised. If the rules can't be read, or judging fails, that's a `PushBlocked`
     if undetermined files stop a push, and else the original error.
     """
     if base is None:
-        refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
-        push = PushRecord(remote=url or remote, ref=refs)
-        rule_commits = policy.find_rule_commits(repository, updates, remote, url)
-        remote_commits = remotes.list_remote_commits(repository, updates, remote, url)
+        scope = _scope_of_push(repository, updates, remote, url)
     else:
-        push = PushRecord(ref=base)
-        base_commit = commits.resolve_commit(repository, base)
-        rule_commits = [base_commit]
-        remote_commits = [base_commit]
-        head = commits.resolve_commit(repository, "HEAD")
-        update = commits.RefUpdate(
-            local_ref="HEAD", local_oid=head, remote_ref="", remote_oid=base_commit
-        )
-        updates = [update]
+        scope = _scope_since(repository, base)
+
     gate: GateConfig | None = None  # until the rules are read
     try:
         # On exit, paths in the rules' temporary folders become the commits' paths, in errors too.
         with ExitStack() as stack:
-            all_rules = _load_rules(repository, rule_commits, stack)
+            all_rules = _load_rules(repository, scope.rule_commits, stack)
             strictest = max(all_rules, key=operator.attrgetter("strictness"))
             gate = strictest.settings.gate
-            policy.keep_choice(repository, rule_commits, gate.paths, gate.authors)
+            policy.keep_choice(repository, scope.rule_commits, gate.paths, gate.authors)
+
+            # A change is judged if any of the rules wants it.
             paths_and_authors = []
             for rules in all_rules:
                 paths_and_authors.append((rules.settings.gate.paths, rules.settings.gate.authors))
@@ -210,15 +220,17 @@ def judge_push(
             # With several sets of rules, only remotes that all of them call upstream count.
             upstream_sets = [set(rules.settings.gate.upstream) for rules in all_rules]
             upstreams = sorted(set.intersection(*upstream_sets))
-            remote_commits += remotes.list_upstream_commits(repository, upstreams)
-            changes = examine.examine_push(repository, updates, remote_commits, wanted)
+            upstream_commits = remotes.list_upstream_commits(repository, upstreams)
+            remote_commits = [*scope.remote_commits, *upstream_commits]
+            changes = examine.examine_push(repository, scope.updates, remote_commits, wanted)
+
             count_lines = partial(
                 commits.count_changed_lines, repository, changes.bringing, remote_commits
             )
             choose_depth = _make_depth_chooser(strictest.settings, count_lines)
             in_ci = base is not None and reviewers.is_ci()
             return _judge_changes(
-                repository, strictest, changes, push, run, choose_depth, in_ci=in_ci
+                repository, strictest, changes, scope.push, run, choose_depth, in_ci=in_ci
             )
     except Exception as error:
         if gate is None:
@@ -227,6 +239,34 @@ def judge_push(
         if mode == "blocking" and gate.undetermined == "block":
             raise PushBlocked(str(error)) from error
         raise
+
+
+def _scope_of_push(
+    repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str
+) -> _Scope:
+    """Compare what a push brings with what the remote has."""
+    refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
+    return _Scope(
+        push=PushRecord(remote=url or remote, ref=refs),
+        updates=updates,
+        rule_commits=policy.find_rule_commits(repository, updates, remote, url),
+        remote_commits=remotes.list_remote_commits(repository, updates, remote, url),
+    )
+
+
+def _scope_since(repository: Repository, base: str) -> _Scope:
+    """Compare the current commit with `base`, as if the other side had that commit, and its rules applied."""
+    base_commit = commits.resolve_commit(repository, base)
+    head = commits.resolve_commit(repository, "HEAD")
+    update = commits.RefUpdate(
+        local_ref="HEAD", local_oid=head, remote_ref="", remote_oid=base_commit
+    )
+    return _Scope(
+        push=PushRecord(ref=base),
+        updates=[update],
+        rule_commits=[base_commit],
+        remote_commits=[base_commit],
+    )
 
 
 def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -> list[_Rules]:
@@ -288,21 +328,10 @@ def _judge_changes(
 ) -> Report:
     """Judge the files in a push, and report on them and on those not judged."""
     settings = rules.settings
-    unexamined = []
-    for omission in pushed.unexamined:
-        name = encodable(omission["name"])
-        unexamined.append(Omission(name=name, reason=omission["reason"]))
-    report_of_nothing = Report(
-        rows=[],
-        mode=run.mode or settings.gate.mode,
-        notes=pushed.notes,
-        escalate=settings.escalate.model_dump(mode="json"),
-        skipped=pushed.skipped.groups(),
-        unexamined=unexamined,
-        holds=settings.gate.undetermined == "block",
-    )
+    report_of_nothing = _report_on_unjudged(settings, pushed, run)
     if not pushed.changes:
         return report_of_nothing
+
     ledger = Ledger.of(repository.folder)
     loaded = loader.configured_rubric("gate", settings.gate.rubric, rules.folder)
     notes = list(pushed.notes)  # all of the following may add to them
@@ -311,6 +340,7 @@ def _judge_changes(
         mode = _suspend_unearned_blocking(ledger, loaded.rubric.ref, notes)
     if loaded.source:
         notes.append(f"judged under {loaded.name}, not under the bundled {loaded.rubric.rubric}")
+
     reviewed: reviewers.ReviewedOverrides | None = None  # outside CI, the ledger's overrides count
     if in_ci:
         reviewed = reviewers.read_overrides(repository, settings, ledger.name)
@@ -325,12 +355,14 @@ def _judge_changes(
         choose_depth=choose_depth,
         reviewed=reviewed,
     )
+
     budget = settings.gate.budget - run.spent
     holds = report_of_nothing.holds and mode == "blocking"
     run.on_start(Begin(count=len(pushed.changes), budget=budget, holds=holds))
     changes = sorted(pushed.changes, key=operator.attrgetter("path"))
     files = _read_files(repository, changes)  # before the budget starts to count
     running.run(gatekeeper.judge(files, deadline=time.monotonic() + budget))
+
     if settings.server.url is not None:
         notes += hand_on(settings, ledger)
     reviewer_names: list[str] | None = None
@@ -343,8 +375,25 @@ def _judge_changes(
     )
 
 
+def _report_on_unjudged(settings: Config, pushed: PushedChanges, run: Run) -> Report:
+    """Report on the files in a push that aren't judged: those that are skipped or can't be examined."""
+    unexamined = []
+    for omission in pushed.unexamined:
+        name = encodable(omission["name"])
+        unexamined.append(Omission(name=name, reason=omission["reason"]))
+    return Report(
+        rows=[],
+        mode=run.mode or settings.gate.mode,
+        notes=pushed.notes,
+        escalate=settings.escalate.model_dump(mode="json"),
+        skipped=pushed.skipped.groups(),
+        unexamined=unexamined,
+        holds=settings.gate.undetermined == "block",
+    )
+
+
 def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) -> GateMode:
-    """Return the mode `blocking`, or `advisory` if the figures of past verdicts don't allow blocking.
+    """Choose the mode `blocking`, or `advisory` if the figures of past verdicts don't allow blocking.
 
     In that case the reasons are added to `notes`, and the change of mode goes to the ledger, unless it's
     there.
@@ -362,9 +411,7 @@ def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) ->
     return "advisory"
 
 
-def _read_files(
-    repository: Repository, changes: Sequence[ChangedFile]
-) -> list[tuple[ChangedFile, Document, str]]:
+def _read_files(repository: Repository, changes: Sequence[ChangedFile]) -> list[_FileToJudge]:
     """Read each changed file as a document, with the reason it can't be judged, or ""."""
     oids = (change.blob for change in changes)
     contents = [data for _, data in repository.blobs(oids, MAX_BYTES)]
@@ -377,11 +424,12 @@ def _read_files(
         oid, _, description = line.partition(" ")
         if description != "missing":
             large_blobs.add(oid)
-    files: list[tuple[ChangedFile, Document, str]] = []
+
+    files = []
     for change, data in zip(changes, contents, strict=True):
         is_here = data is not None or change.blob in large_blobs
         document, reason = read_changed_file(change, data, is_here=is_here)
-        files.append((change, document, reason))
+        files.append(_FileToJudge(change, document, reason))
     return files
 
 
@@ -404,20 +452,22 @@ class _Gatekeeper:
     def mode(self) -> ModeName:
         return self.settings.gate.judge_mode
 
-    async def judge(
-        self, files: Sequence[tuple[ChangedFile, Document, str]], *, deadline: float
-    ) -> None:
+    async def judge(self, files: Sequence[_FileToJudge], *, deadline: float) -> None:
         """Judge each file and add its row; models have until `deadline`, a time of `time.monotonic`.
 
         Raises `ConfigError` before any model is asked.
         """
         decisions = list(self.ledger.records(DECISIONS))
         for_models: list[tuple[ChangedFile, Document]] = []
-        for change, document, reason in files:
-            if not self._decide_without_models(change, document, reason, decisions):
-                for_models.append((change, document))
+        for file in files:
+            is_decided = self._decide_without_models(
+                file.change, file.document, file.reason, decisions
+            )
+            if not is_decided:
+                for_models.append((file.change, file.document))
         if not for_models:
             return
+
         async with aclosing(open_gateway(environment.environ())) as gateway:
             request = JudgeRequest(rubric=str(self.loaded.path), mode=self.mode, explain=True)
             judge, no_model_reason = service.document_judge(gateway, self.folder, request)
@@ -496,6 +546,7 @@ class _Gatekeeper:
             judge_in_time = replace(
                 judge_in_time, instead=partial(review.judge_at_depth, lambda _: depth)
             )
+
         verdict = tasks.require_findings(await judge_in_time.judge(document))
         is_of_tiers = not verdict.depth or verdict.depth.depth == "tiers"
         if is_of_tiers:  # noise is measured for tiers only

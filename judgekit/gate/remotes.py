@@ -89,23 +89,24 @@ class Remotes(NamedTuple):
         return others
 
     def default_branch(self, name: str, remote_oids: Mapping[str, str]) -> str | None:
-        """Return the newest known commit of a remote's default branch; None if it's unknown.
+        """Find the newest known commit of a remote's default branch; None if it's unknown.
 
         `remote_oids` maps the remote's refs to their state during the push, which is newer than the last
         fetch.
         """
         refs = self.refs.get(name, [])
-        by_name = {ref.name: ref for ref in refs}
-        by_source = {ref.source: ref for ref in refs}
-        head = by_name.get(f"{_REMOTES}{name}/HEAD") or by_source.get("HEAD")
+        ref_by_name = {ref.name: ref for ref in refs}
+        ref_by_source = {ref.source: ref for ref in refs}
         candidates = []
+
+        head = ref_by_name.get(f"{_REMOTES}{name}/HEAD") or ref_by_source.get("HEAD")
         if head is not None:
             if not head.target:  # fetched as a commit, not as the name of a branch
                 return head.oid
-            candidates.append(by_name.get(head.target))
+            candidates.append(ref_by_name.get(head.target))
         # Without a HEAD, the default branch most likely has one of the usual names.
-        candidates.append(by_source.get(f"{_BRANCHES}main"))
-        candidates.append(by_source.get(f"{_BRANCHES}master"))
+        candidates.append(ref_by_source.get(f"{_BRANCHES}main"))
+        candidates.append(ref_by_source.get(f"{_BRANCHES}master"))
         for ref in candidates:
             if ref is not None:
                 return remote_oids.get(ref.source) or ref.oid
@@ -124,12 +125,14 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
     for specs in refspecs.values():
         folders.update(spec.folder for spec in specs if spec.folder)
     listed_refs = _list_refs(repository, sorted(folders))
+
     refs_by_remote: dict[str, list[TrackedRef]] = {}
     remotes_by_ref: defaultdict[str, set[str]] = defaultdict(set)
     for name in dict.fromkeys([*names, *addresses, *refspecs]):
         refs_by_remote[name] = _select_refs(name, refspecs.get(name, []), listed_refs)
         for ref in refs_by_remote[name]:
             remotes_by_ref[ref.name].add(name)
+
     own_refs: dict[str, list[TrackedRef]] = {}
     owned_names: set[str] = set()
     for name, tracked_refs in refs_by_remote.items():
@@ -137,6 +140,7 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
         same_remote = set(names) if name in names else {name}
         own_refs[name] = [ref for ref in tracked_refs if remotes_by_ref[ref.name] <= same_remote]
         owned_names.update(ref.name for ref in own_refs[name])
+
     unowned = []
     for ref in listed_refs:
         if ref.name.startswith(_REMOTES) and ref.name not in owned_names:
@@ -166,13 +170,14 @@ def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> l
     """
     if not upstreams:
         return []
+
     folder = os.path.realpath(repository.folder)
     upstream_addresses = {normalize_address(address, folder) for address in upstreams}
     refs = read_remotes(repository, "").refs
     oids: list[str] = []
     for name, addresses in _read_addresses(repository).items():
-        normalized = {normalize_address(address, folder) for address in addresses}
-        is_upstream = not normalized.isdisjoint(upstream_addresses)
+        remote_addresses = {normalize_address(address, folder) for address in addresses}
+        is_upstream = not remote_addresses.isdisjoint(upstream_addresses)
         if is_upstream:
             oids += [ref.oid for ref in refs.get(name, [])]
     return list(dict.fromkeys(oids))
@@ -273,6 +278,7 @@ def _select_refs(
     has_branches = any(ref.source != "HEAD" for ref in tracked_refs)
     if has_branches:
         return tracked_refs
+
     refs_in_folder = []
     for ref in listed:
         if ref.name.startswith(folder):

@@ -62,7 +62,7 @@ def read_task_file(project: Path) -> TaskFile:
 def judge_task(
     document: Document, project: Path, request: JudgeRequest = AS_CONFIGURED
 ) -> tuple[Verdict, list[str]]:
-    """Judge a task's files; return the verdict, and notes about it for people.
+    """Judge a task's files. Returns the verdict, and notes about it for people.
 
     If a person has overridden the verdict on these contents, the override counts and no model is asked.
     Otherwise models are asked, and their verdict goes to the ledger.
@@ -83,6 +83,7 @@ def judge_task(
         verdict = decide_without_models(loaded, mode, document, override)
         note = f"{task}: {override.decision}ed by {override.who}: {override.why}"
         return verdict, [note]
+
     (verdict,) = running.run(service.ajudge_documents([document], project, request))
     if verdict.rounds:  # otherwise no model was asked, and nothing was measured
         try:
