@@ -37,20 +37,8 @@ class Patterns:
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns: list[tuple[re.Pattern[str], bool]] = []
         for pattern in filter(None, map(parse, patterns)):
-            # This group only takes part in a match if the pattern names a folder above the file.
-            below_folder = "(?P<below>/)"
-            if pattern.folders_only:
-                end = below_folder
-            elif pattern.parts[-1] == _ANY:
-                end = "/"  # `docs/**` names the files below the folder, not the folder itself
-            else:
-                end = rf"(?:{below_folder}|\Z)"
-            expression = _join_parts(pattern.parts, end)
-            if not expression:  # the pattern is `**` alone
-                expression = f"[^/]*+{below_folder}" if pattern.folders_only else "."
-            compiled = re.compile(expression, re.DOTALL)
             includes = not pattern.takes_back
-            self._patterns.insert(0, (compiled, includes))  # the last pattern first
+            self._patterns.insert(0, (_compile(pattern), includes))  # the last pattern first
 
     def match(self, path: str) -> bool:
         """Whether the patterns include `path`.
@@ -83,6 +71,22 @@ class Pattern:
         self.takes_back = takes_back
         end = "/.+" if parts[-1] == _ANY else ""
         self.entry = re.compile(_join_parts(parts, end) or ".+", re.DOTALL)
+
+
+def _compile(pattern: Pattern) -> re.Pattern[str]:
+    """Compile a pattern that matches the path of a file, or its beginning if a folder above it is named."""
+    # This group only takes part in a match if the pattern names a folder above the file.
+    below_folder = "(?P<below>/)"
+    if pattern.folders_only:
+        end = below_folder
+    elif pattern.parts[-1] == _ANY:
+        end = "/"  # `docs/**` names the files below the folder, not the folder itself
+    else:
+        end = rf"(?:{below_folder}|\Z)"
+    expression = _join_parts(pattern.parts, end)
+    if not expression:  # the pattern is `**` alone
+        expression = f"[^/]*+{below_folder}" if pattern.folders_only else "."
+    return re.compile(expression, re.DOTALL)
 
 
 def parse(line: str) -> Pattern | None:

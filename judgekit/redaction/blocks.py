@@ -36,16 +36,16 @@ def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
         if "||" in lower or "^" in lower:
             yield from find_wiki_pairs(lower, start, end)
         if "cookie" in lower or "-b" in lower:
-            yield from _cookies(lower, start, end)
+            yield from _find_cookies(lower, start, end)
         if "code" in lower or "key" in lower:
-            yield from _recovery_codes(lower, start, end)
+            yield from _find_recovery_codes(lower, start, end)
     if "kind" in lower and "secret" in lower:
-        yield from _manifests(lower)
+        yield from _find_in_manifests(lower)
     if lines:
         yield from find_in_marked_tables(lower)
     if "kty" in lower:
-        yield from _jwk_members(lower)
-    yield from _phrases(lower)
+        yield from _find_jwk_members(lower)
+    yield from _find_phrases(lower)
 
 
 def _find_in_rows(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
@@ -60,11 +60,14 @@ def _find_in_rows(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
         if may_be_row and _has_head_cell(line):
             yield from find_in_table(lower, line_start, line_stop)
         may_be_wiki_row = has_bar or "^" in line
-        if may_be_wiki_row and (
-            PATTERNS["wiki_row"].match(line) or PATTERNS["textile_row"].match(line)
-        ):
+        if may_be_wiki_row and _is_head_of_wiki_table(line):
             yield from find_in_wiki_table(lower, line_start, line_stop)
         line_start = line_stop + 1
+
+
+def _is_head_of_wiki_table(line: str) -> bool:
+    """Whether a line is the head of a table in Jira, DokuWiki or Textile."""
+    return bool(PATTERNS["wiki_row"].match(line) or PATTERNS["textile_row"].match(line))
 
 
 def _has_head_cell(line: str) -> bool:
@@ -73,7 +76,7 @@ def _has_head_cell(line: str) -> bool:
     return bool(PATTERNS["marked_head_cell"].search(f"|{line}"))
 
 
-def _cookies(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
+def _find_cookies(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
     """Yield the values of cookies in HTTP headers and in curl's `-b` option.
 
     Only values with both letters and digits are yielded.
@@ -85,7 +88,7 @@ def _cookies(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
                 yield SecretMatch(*cookie.span(1), "cookie")
 
 
-def _recovery_codes(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
+def _find_recovery_codes(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
     """Yield the codes below a heading such as "Recovery codes:", where they're listed one a line.
 
     A code without a digit isn't yielded, since it may be a word.
@@ -99,7 +102,7 @@ def _recovery_codes(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
             position = code_line.end()
 
 
-def _phrases(lower: str) -> Iterator[SecretMatch]:
+def _find_phrases(lower: str) -> Iterator[SecretMatch]:
     """Yield the seed phrases of wallets, which are a fixed number of common words.
 
     They stand behind a name such as "mnemonic", or alone on a line. Alone, they must be as many words as
@@ -117,6 +120,7 @@ def _phrases(lower: str) -> Iterator[SecretMatch]:
             words = re.findall(r"[a-z]{3,8}", match["value"])
             if len(words) not in counts:
                 continue
+
             inflected = [word for word in words if PATTERNS["inflected"].search(word)]
             is_prose = bool(PATTERNS["prose"].search(" ".join(words)))
             if len(inflected) <= largest_share * len(words) and not is_prose:
@@ -128,7 +132,7 @@ def _phrases(lower: str) -> Iterator[SecretMatch]:
 _JWK_REACH = 12_000  # characters around a key's kind that are searched for its members
 
 
-def _jwk_members(lower: str) -> Iterator[SecretMatch]:
+def _find_jwk_members(lower: str) -> Iterator[SecretMatch]:
     """Yield the private members of JSON web keys.
 
     A key is found by its member `kty` (the type), and its other members are searched around that.
@@ -142,7 +146,7 @@ def _jwk_members(lower: str) -> Iterator[SecretMatch]:
         search_start = end
 
 
-def _manifests(lower: str) -> Iterator[SecretMatch]:
+def _find_in_manifests(lower: str) -> Iterator[SecretMatch]:
     """Yield the values below `data` in the manifests of Kubernetes secrets, which are in YAML or JSON."""
     separator = "---"  # between the documents of a YAML file
     document_start = 0

@@ -80,7 +80,7 @@ def _strip_style(char: str) -> str:
 
 @functools.lru_cache(4096)
 def _fold(char: str) -> str:
-    """Return the ASCII character that a character looks like, or NUL for a mark or an invisible character.
+    """Fold a character to the ASCII character that it looks like. A mark or an invisible one becomes NUL.
 
     A character that looks like none is returned itself.
     """
@@ -101,7 +101,7 @@ def _fold(char: str) -> str:
 
 
 def _plain_word(word: str) -> str:
-    """Return the plain Latin word that a word imitates.
+    """Translate a word to the plain Latin word that it imitates.
 
     If it imitates none, the word is returned as it is, or only without its bold, circled or similar styles.
     """
@@ -111,17 +111,20 @@ def _plain_word(word: str) -> str:
     small_capitals = [char for char in word if ord(char) in _CAPITALS]
     if len(small_capitals) >= _CAPITALS_LEAST:
         word = word.translate(_CAPITALS)
+
     latin = word.translate(_CYRILLIC | _ARMENIAN)
     if latin.isascii():
         has_latin_letter = any(char.isascii() and char.isalpha() for char in word)
         # Without a Latin letter, the word is from its own script, even if all its letters look like Latin.
         return latin if has_latin_letter else word
+
     # Formulas combine Greek and Latin letters, too. So only a longer word in small letters, perhaps with a
     # capital at its beginning, counts as an imitation.
     latin_part = "".join(char for char in latin if char.isascii())
     is_in_small_letters = re.fullmatch("[A-Za-z]?[a-z]+", latin_part)
     with_greek = latin.translate(_GREEK)
-    if with_greek.isascii() and len(with_greek) > _CAPITALS_LEAST and is_in_small_letters:
+    is_long = len(with_greek) > _CAPITALS_LEAST
+    if with_greek.isascii() and is_long and is_in_small_letters:
         return with_greek
     return word
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import cast
+from typing import NamedTuple, cast
 
 from judgekit.redaction.references import is_reference
 from judgekit.redaction.secret_rules import PATTERNS, RULES, SecretMatch
@@ -51,6 +51,7 @@ def strength_of(name: str) -> str:
             words.pop()
     if not words or not _PUBLIC.isdisjoint(words):
         return ""
+
     last_word = words[-1].rstrip(_DIGITS)
     if PATTERNS["strong"].search("".join(words).rstrip(_DIGITS)):
         return "strong"
@@ -67,7 +68,7 @@ def strength_of(name: str) -> str:
 
 
 def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
-    """Return the secret that stands behind a name, as in `password = "…"`; None if the value is no secret.
+    """Find the secret behind a name, as in `password = "…"`; None if the value is no secret.
 
     `match` found the name and the value in the text in lower case. `text` has the original letters, at the
     same positions.
@@ -75,17 +76,8 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
     strength = strength_of(_read_name(text, match))
     if not strength:
         return None
-    value_start, value_end = match.span("value")
-    is_quoted = text[value_start] in "\"'`("
-    if is_quoted:
-        value_start += 1
-        value = text[value_start : value_end - 1]
-        scheme = PATTERNS["scheme"].match(value)
-        if scheme:  # `Bearer`, `Basic`
-            value_start += scheme.end()
-            value = value[scheme.end() :]
-    else:
-        value = text[value_start:value_end].rstrip(".,:")
+
+    value_start, value, is_quoted = _read_value(text, match)
     is_password = strength in ("strong", "short")
     if is_password and not is_quoted and is_reference(value):
         return None
@@ -98,6 +90,7 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
             value, is_quoted_password=is_quoted and is_password, is_raw=is_raw
         ):
             return None
+
     if is_quoted:
         is_hyphened_phrase = is_passphrase and "-" in value
         is_secret = is_hyphened_phrase or _quoted_secret(text, match, value, strength)
@@ -105,6 +98,7 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
         is_secret = _bare_secret(text, match, value, strength)
     if not is_secret:
         return None
+
     if is_password:
         kind = "password"
     else:
@@ -128,8 +122,31 @@ def _is_stand_in(value: str, *, is_quoted_password: bool, is_raw: bool) -> bool:
     return is_placeholder(value)
 
 
+class _Value(NamedTuple):
+    """A value behind a name, without its quotes and without a word such as `Bearer`."""
+
+    start: int
+    text: str
+    is_quoted: bool
+
+
+def _read_value(text: str, match: re.Match[str]) -> _Value:
+    """Read the value that a match found, with the letters of the original text."""
+    start, end = match.span("value")
+    is_quoted = text[start] in "\"'`("
+    if not is_quoted:
+        return _Value(start, text[start:end].rstrip(".,:"), is_quoted)
+    start += 1
+    value = text[start : end - 1]
+    scheme = PATTERNS["scheme"].match(value)
+    if scheme:  # `Bearer`, `Basic`
+        start += scheme.end()
+        value = value[scheme.end() :]
+    return _Value(start, value, is_quoted)
+
+
 def _read_name(text: str, match: re.Match[str]) -> str:
-    """Return the whole name before a value, such as `db_password_2`.
+    """Read the whole name before a value, such as `db_password_2`.
 
     `match` only has the name's `core`, such as "password", and its `tail`, such as "_2". A separate word
     before it belongs to the name, too: `API key` gives `API_key`.
@@ -216,6 +233,7 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
         return False
     if strength == "weak":
         return is_weak_secret(value)
+
     # Whether the line has only the name and the value, as in a settings file.
     text_before = _read_line_before(text, match.start())
     is_last = bool(PATTERNS["end_of_setting"].match(text, match.end()))
@@ -230,6 +248,7 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
         is_setting = match["operator"] == ":" or has_no_gap
         if not (is_setting and is_alone and is_mixed(value)):
             return False
+
     if strength == "short":
         if is_chosen(value):
             return True
@@ -266,10 +285,12 @@ def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
     text_before = _read_line_before(text, match.start()).strip(" \t-")
     is_last = next_char in ("", "\n") or bool(PATTERNS["end_of_setting"].match(text, match.end()))
     is_alone = is_last and bool(re.fullmatch(r"[\w.-]*", text_before))
+
     if operator != "=":
         value_start, value_end = match.span("value")
         is_yaml = operator == ":" and gap == " "
         return is_alone and is_yaml and text[value_start:value_end].islower()
+
     if not gap and PATTERNS["next_setting"].match(text, match.end()):
         return True
     name = text[match.start("core") : match.end("tail")]

@@ -49,10 +49,9 @@ def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Ite
     """
     for piece_start, piece_end in pieces:
         text_between = text[end:piece_start]
-        is_prefix = PATTERNS["between"].fullmatch(text_between) or PATTERNS[
-            "short_fields"
-        ].fullmatch(text_between)
-        if not is_prefix:
+        is_prefix = PATTERNS["between"].fullmatch(text_between)
+        belongs_together = is_prefix or PATTERNS["short_fields"].fullmatch(text_between)
+        if not belongs_together:
             yield start, end
             start = piece_start
             end = piece_end
@@ -76,6 +75,7 @@ def _keys_before_tail(text: str, lower: str) -> Iterator[Span]:
             if line_start == start or not is_line_of_key:
                 break
             start = line_start
+
         if _may_be_key(text[start : end_marker.start()]):
             yield start, end_marker.end()
         searched_until = end_marker.end()
@@ -109,6 +109,7 @@ def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], in
     for _ in range(_MOST_LINES):
         if position >= len(text) or other_lines > _MOST_OTHERS:
             break
+
         next_header = PATTERNS["header"].search(text, position, line_end)
         search_end = next_header.start() if next_header else line_end
         end_marker = PATTERNS["end"].search(text, position, search_end)
@@ -120,6 +121,7 @@ def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], in
         is_field = bool(PATTERNS["field"].match(line))
         spans = _find_key_spans(line, is_field=is_field)
         pieces += [(position + span_start, position + span_end) for span_start, span_end in spans]
+
         if end_marker and not pieces:
             return [], end_marker.end()
         if end_marker:
@@ -128,11 +130,13 @@ def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], in
             return [*pieces, *last_line, end_marker.span()], end_marker.end()
         if next_header:
             return pieces, next_header.start()
+
         has_words = bool(line.strip(_LINE_PREFIX))
         if has_words and not spans and not is_field:
             other_lines += 1
         position = next_line
         line_end, next_line = _find_line_break(text, position)
+
     if pieces:
         _, piece_end = pieces[-1]
         pieces += _find_last_line(text, piece_end, min(position, piece_end + 80))
@@ -140,7 +144,7 @@ def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], in
 
 
 def _find_key_spans(line: str, *, is_field: bool) -> list[Span]:
-    """Return the spans in a line that look like parts of a key.
+    """Find the spans in a line that look like parts of a key.
 
     A header field, such as `Comment: …`, has none, unless at least one of its spans is long.
     """

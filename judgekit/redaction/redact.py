@@ -47,6 +47,7 @@ def redact(text: str) -> Redacted:
     """
     if not text:
         return Redacted("", 0)
+
     text = visible(text)
     secrets = 0
     for _ in range(_PASSES):  # once a secret is replaced, another one next to it may be found
@@ -120,9 +121,8 @@ def without_secrets(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
     """
     texts = []
     unvisited_values = [value]
-    for (
-        item
-    ) in unvisited_values:  # grows inside the loop, until all nested values have been visited
+    # The list grows inside the loop, until all nested values have been visited.
+    for item in unvisited_values:
         if isinstance(item, str):
             texts.append(item)
         elif isinstance(item, dict):
@@ -186,26 +186,30 @@ _BROKEN = AnyWord(_BROKEN_BEGINNINGS)
 _PRINTED = string.printable.encode()
 
 
-class View(NamedTuple):
-    """A decoded part of a text, in pieces.
+class Piece(NamedTuple):
+    """The start and the end in a text of a piece of its view, and whether both read the same."""
 
-    For each piece, `starts` has its start in the view, and `pieces` its start and end in the text, and whether
-    both read the same.
-    """
+    start: int
+    end: int
+    is_unchanged: bool
+
+
+class View(NamedTuple):
+    """A decoded part of a text, in `pieces`; `starts` has the start of each piece in the view."""
 
     text: str
     starts: Sequence[int]
-    pieces: Sequence[tuple[int, int, bool]]
+    pieces: Sequence[Piece]
 
     def place(self, at: int) -> tuple[int, int]:
-        """Return the span in the original text that the view's character at position `at` comes from."""
+        """Find the span in the original text that the view's character at position `at` comes from."""
         number = bisect.bisect_right(self.starts, at) - 1
-        start, end, is_unchanged = self.pieces[number]
-        if is_unchanged:
-            position = start + at - self.starts[number]
+        piece = self.pieces[number]
+        if piece.is_unchanged:
+            position = piece.start + at - self.starts[number]
             return (position, position + 1)
         # A character of a decoded piece has no position of its own in the text, so return the whole piece.
-        return (start, end)
+        return (piece.start, piece.end)
 
 
 def views(text: str) -> Iterator[View]:
@@ -218,6 +222,7 @@ def views(text: str) -> Iterator[View]:
     for start, end, escapes in _find_windows(text, PATTERNS["escaped"]):
         decoded = [(*escape.span(), _unescape(escape[0])) for escape in escapes]
         yield _make_view(text, start, end, decoded)
+
     # A list of literals that code joins: "".join(["sk-", "ant-", …])
     if "join" in text or "concat" in text or "printf" in text:
         for start, end, separators in _find_windows(text, PATTERNS["list"]):
@@ -233,7 +238,8 @@ def views(text: str) -> Iterator[View]:
         for match in PATTERNS[encoding].finditer(text):
             decoded_text = _decoded(match[0], encoding)
             if decoded_text:
-                yield View(text=decoded_text, starts=(0,), pieces=((*match.span(), False),))
+                piece = Piece(*match.span(), is_unchanged=False)
+                yield View(text=decoded_text, starts=(0,), pieces=(piece,))
 
 
 def _list_encodings(text: str) -> Iterator[str]:
@@ -293,14 +299,16 @@ def _make_view(text: str, start: int, end: int, changes: list[tuple[int, int, st
     Each change is the start and the end of a part, and its new text.
     """
     piece_texts: list[str] = []
-    pieces: list[tuple[int, int, bool]] = []
+    pieces: list[Piece] = []
     copied_end = start
     for change_start, change_end, new_text in changes:
         piece_texts += [text[copied_end:change_start], new_text]
-        pieces += [(copied_end, change_start, True), (change_start, change_end, False)]
+        pieces.append(Piece(copied_end, change_start, is_unchanged=True))
+        pieces.append(Piece(change_start, change_end, is_unchanged=False))
         copied_end = change_end
     piece_texts.append(text[copied_end:end])
-    pieces.append((copied_end, end, True))
+    pieces.append(Piece(copied_end, end, is_unchanged=True))
+
     starts: list[int] = []
     kept_pieces = []
     length = 0
@@ -353,16 +361,16 @@ def _find_dumps(text: str) -> Iterator[View]:
     if not PATTERNS["dump_hint"].search(text):
         return
     for dump in PATTERNS["dump_lines"].finditer(text):
-        pieces: list[tuple[int, int, bool]] = []
+        pieces: list[Piece] = []
         data: list[bytes] = []
         for line in PATTERNS["dump_line"].finditer(text, *dump.span()):
             line_end = line.start() + len(line[0].rstrip("\n"))
-            pieces.append((line.start(), line_end, False))
+            pieces.append(Piece(line.start(), line_end, is_unchanged=False))
             data.append(bytes.fromhex(line["digits"].replace("\t", " ")))
-        yield from _dump_views(pieces, data)
+        yield from _make_dump_views(pieces, data)
 
 
-def _dump_views(pieces: list[tuple[int, int, bool]], data: list[bytes]) -> Iterator[View]:
+def _make_dump_views(pieces: list[Piece], data: list[bytes]) -> Iterator[View]:
     """Yield two views of a dump, or none if its bytes aren't mostly text.
 
     `pieces` are the positions of its lines, and `data` the bytes of each line. The second view has the bytes

@@ -30,6 +30,7 @@ def is_reference(value: str) -> bool:
     text = value.strip().rstrip(".,;:").strip("\"'`")
     if not any(map(str.isalnum, text)):  # only marks, such as `***`
         return True
+
     lower = text.lower().strip("\"'`*_ ?!")
     if lower in _TYPES or lower in _STATES:
         return True

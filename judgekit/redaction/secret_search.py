@@ -202,7 +202,7 @@ def _forms(text: str, long_words: str) -> Iterator[SecretMatch]:
 
 
 def _lines(lower: str) -> list[Span]:
-    """Return the spans of lines that have a word such as "password", and may so have a secret.
+    """Find the spans of lines with a word such as "password", which may hold a secret.
 
     A span includes the three lines after such a line, which may hold the value. Spans that overlap are
     joined.
@@ -214,6 +214,7 @@ def _lines(lower: str) -> list[Span]:
             end = line_end(lower, match.end() - 1)
             start = lower.rfind("\n", 0, match.start()) + 1
             named_lines.add((start, end))
+
     lines: list[Span] = []
     for start, line_stop in sorted(named_lines):
         stop = line_stop

@@ -37,6 +37,7 @@ def find_in_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
     filled = [column for column, cell in enumerate(cells) if cell.strip()]
     if not columns or len(filled) < 2:  # noqa: PLR2004 - a table has another column beside that
         return
+
     # A row with a line of dashes below it is the head of a table.
     is_head = bool(PATTERNS["rule"].fullmatch(next_line) or PATTERNS["frame"].fullmatch(next_line))
     is_pair = len(filled) == 2 and columns == filled[:1]  # noqa: PLR2004 - a name and a value
@@ -272,10 +273,12 @@ def _below_heads(
     if heads is None:
         heads = [cell for _, cell in cells[:columns]]
         cells = cells[columns:]
-    is_secret = []
+
+    is_secret = []  # for each column
     for head in heads:
         title = head.strip()[:_LONGEST_HEAD]
         is_secret.append(bool(PATTERNS["head_cell"].fullmatch(title)))
+
     for number, (start, cell) in enumerate(cells):
         value = cell.strip(_CELL_EDGE)
         if is_secret[number % columns] and _is_password_value(value):

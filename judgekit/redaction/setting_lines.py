@@ -60,6 +60,7 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
         return
     if match["value"].startswith(("[", "(")):
         yield from _find_in_list(text, match)
+
     value_start, value_end = match.span("value")
     quoted_value = PATTERNS["quoted_value"].match(text, value_start, value_end)
     if quoted_value is not None:
@@ -68,6 +69,7 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
             return
         yield from _check(text, match["name"], quoted_value.span("inside"), is_code=False)
         return
+
     comment = PATTERNS["comment"].search(text, value_start, value_end)
     if comment is not None:
         value_end = comment.start()
@@ -106,6 +108,7 @@ def _check(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[Secre
         if without_comma != value:  # the word is an argument, or ends a statement: a variable
             return
         value = without_comma
+
     if len(value) < _LEAST[strength] or any(map(str.isspace, value)):
         return
     if is_reference(value) or PATTERNS["number"].fullmatch(value):

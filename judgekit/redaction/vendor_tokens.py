@@ -57,6 +57,7 @@ def is_vendor_token(token: str) -> bool:
         return False
     if PATTERNS["uuid"].search(token[-_LENGTH_OF_UUID:]):
         return _is_before_uuid(pieces)
+
     # Split `sk_live_4eC39H…` into the leading words "sk" and "live", and the later pieces, here a random one.
     later_pieces = pieces[1:]
     leading_words = {beginning.lower()}
@@ -64,6 +65,7 @@ def is_vendor_token(token: str) -> bool:
         leading_words.add(later_pieces.pop(0).lower())
     random_length = _count_random(later_pieces)
     is_hex = _HEX.issuperset("".join(later_pieces))
+
     if beginning in _VENDORS:
         return random_length >= _LEAST_OF_VENDOR
     if beginning in _COMMON:
