@@ -69,7 +69,7 @@ def main() -> int:
     for rubric in loader.rubrics():
         scored = [case for case in read_cases(rubric) if isinstance(case, ScoreCase)]
         if scored and rubric.rubric.rubric in (namespace.only or [rubric.rubric.rubric]):
-            effects.append(Effect(rubric, scored, runner.trial(rubric, scored)))
+            effects.append(Effect(rubric, scored, runner.judge_cases(rubric, scored)))
     page = "\n".join([_head(), *(_section(effect) for effect in effects)])
     if namespace.write:
         namespace.write.write_text(page, encoding="utf-8")

@@ -119,7 +119,7 @@ def _learn(
             raise UsageError(
                 "--model asks a model, and these cases have recorded answers; leave one out"
             )
-        opinions = Opinions(cases, samples.models(cases), asking={})  # without asking any model
+        opinions = Opinions(cases, samples.find_models(cases), asking={})  # without asking any model
     else:
         progress = count_to(len(cases), "cases")
         opinions = runner.ask(
@@ -162,7 +162,7 @@ def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) 
     from judgekit.evaluation import agreement, samples, tasks
     from judgekit.rubric.schema import ScoreRubric
 
-    tiers = list(samples.models(cases))
+    tiers = list(samples.find_models(cases))
     is_about_several = any(case.subjects for case in cases)
     if not isinstance(loaded.rubric, ScoreRubric) or is_about_several:
         return

@@ -103,7 +103,7 @@ def measure_judges(
     configured_judge = None
     if rubric_to_ask is not None:
         reruns = max(repeat - 1, 1) if again else repeat - 1
-        cases = runner.again(cases, reruns, swapped=again)
+        cases = runner.add_variants(cases, reruns, swapped=again)
         progress = count_to(len(cases) * max(1, len(names)), "answers")
         opinions = runner.ask(
             cases,

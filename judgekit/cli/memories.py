@@ -158,7 +158,7 @@ def _refuse_if_not_measurable(configured: Settings, *, fit: bool) -> None:
 
     if not configured["enabled"]:
         raise UsageError(f"{describe_off(configured.project)}; there is nothing to measure")
-    lacking = search.lacking(configured["roots"], configured.project)
+    lacking = search.describe_missing_roots(configured["roots"], configured.project)
     has_store = any(
         Path(search.resolve(root, configured.project)).is_dir() for root in configured["roots"]
     )

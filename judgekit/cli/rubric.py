@@ -194,7 +194,7 @@ def _judge_cases(
         say(f"{mark}{tried.mode:<8} {tried.case:<28} {answer}")
 
     codes = []
-    trials = runner.trial(loaded, cases, project_path(), modes=modes, progress=print_case)
+    trials = runner.judge_cases(loaded, cases, project_path(), modes=modes, progress=print_case)
     for mode in modes:
         of_mode = [tried for tried in trials if tried.mode == mode]
         agreement = runner.agreement(of_mode)
@@ -274,7 +274,7 @@ def _judge_repeatedly(
     from judgekit.judging.named_inputs import NamedInputs
 
     to_ask = [Case.model_validate(case.model_dump()) for case in cases]
-    to_ask = runner.again(to_ask, times - 1, swapped=False)
+    to_ask = runner.add_variants(to_ask, times - 1, swapped=False)
     progress = count_to(len(to_ask), "answers")
     opinions = runner.ask(
         to_ask, NamedInputs.of(loaded.path), loaded, mode, project_path(), progress
@@ -329,8 +329,8 @@ def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | Non
     if not cases:
         raise UsageError(f"neither {old.rubric.ref} nor {new.rubric.ref} has labelled cases to try")
     modes = (mode,) if mode else MODES
-    old_trials = runner.trial(old, cases, project_path(), modes=modes)
-    new_trials = runner.trial(new, cases, project_path(), modes=modes)
+    old_trials = runner.judge_cases(old, cases, project_path(), modes=modes)
+    new_trials = runner.judge_cases(new, cases, project_path(), modes=modes)
     for earlier, tried in runner.flips(old_trials, new_trials):
         if tried.agrees:
             effect = "better"

@@ -23,7 +23,7 @@ from judgekit.config import TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError
 from judgekit.evaluation.cases import COURSE, Case
 from judgekit.evaluation.likelihood import learn_likelihood
-from judgekit.evaluation.samples import Sample, Walked, asked, usual_ways, walk
+from judgekit.evaluation.samples import Sample, Walked, find_options, usual_ways, walk
 from judgekit.evaluation.tasks import choose_task, ranking_task, read_samples
 from judgekit.judging import calibration
 from judgekit.judging.binomial import count_labels_needed
@@ -537,7 +537,7 @@ def learn(
         prompt_sha256=rubric.prompt.sha256,
         questions_sha256=hash_questions(loaded, mode),
         models=dict(models),
-        asked=asked(cases),
+        asked=find_options(cases),
         read=ways.read,
         answered=_names_for_all(models, ways.answered),
         asking=opinions.asking,

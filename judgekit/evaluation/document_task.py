@@ -19,7 +19,7 @@ from judgekit.evaluation.task import (
 )
 from judgekit.judging import jury, service
 from judgekit.judging.documents import Document, TaskDescription, file_of
-from judgekit.judging.evidence import margin, read_document
+from judgekit.judging.evidence import measure_margin, read_document
 from judgekit.judging.jury import Opinion
 from judgekit.judging.score_source import score_source
 from judgekit.judging.verdict import Verdict
@@ -111,7 +111,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
                 votes.append((juror.endpoint, Opinion(decide(scores), scores)))
         if not jury.has_quorum(len(votes), len(recorded.jurors)):
             return None
-        return jury.opinion(votes, recorded.rule, decide)
+        return jury.combine_opinions(votes, recorded.rule, decide)
 
     def _read_scores(self, case: Case, recorded: Recorded) -> dict[str, float] | None:
         """Read one model's scores, as recorded or from its reply; None if they can't be read.
@@ -161,7 +161,7 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         opinion = self._read_opinion(case, recorded)
         if opinion is None:
             return None
-        distance = margin(self.rubric, opinion.scores, self.mode, signed=True)
+        distance = measure_margin(self.rubric, opinion.scores, self.mode, signed=True)
         return {DISTANCE: distance, **opinion.scores}
 
     def record_ends(self, case: Case, ends: Mapping[str, End], calls: int) -> Recorded:

@@ -130,14 +130,14 @@ def _find_ties(evidence: Evidence, *, up_to_a_win: bool) -> frozenset[TierName]:
 def _read_tier_vote(case: Case, recorded: Recorded) -> TierVote:
     """Read a tier's vote on two texts; raises `InputError` for an answer about something else."""
     votes = [(juror.endpoint, _read_vote(case, juror)) for juror in recorded.jurors]
-    return jury.tier_vote(votes, recorded.rule)
+    return jury.combine_votes(votes, recorded.rule)
 
 
 def _read_vote(case: Case, recorded: Recorded) -> Vote | None:
     """Read one model's vote; None if the model gave no readable answer."""
     if recorded.orders is not None:
         votes = [Vote(word) if word else None for word in recorded.orders.values()]
-        return jury.vote(votes)
+        return jury.combine_orders(votes)
     probabilities = recorded.probabilities
     if probabilities is not None:
         if set(probabilities) != set(jury.WINS):

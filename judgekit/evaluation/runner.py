@@ -211,7 +211,7 @@ async def ask_about_case(
     return by_tier
 
 
-def again(cases: Sequence[Case], times: int = 1, *, swapped: bool = True) -> list[Case]:
+def add_variants(cases: Sequence[Case], times: int = 1, *, swapped: bool = True) -> list[Case]:
     """List the cases, each original followed by its variants.
 
     The variants are `times` reruns, whose answers don't come from the cache. With `swapped`, there's also a
@@ -247,7 +247,7 @@ class Agreement(NamedTuple):
     share: Interval | None
 
 
-def trial(
+def judge_cases(
     loaded: LoadedRubric,
     cases: Sequence[RubricCase],
     project: Path | None = None,

@@ -34,7 +34,7 @@ WHOLE = ""
 # --- How models were asked, and how their answers were read
 
 
-def models(cases: Sequence[Case]) -> dict[TierName, str]:
+def find_models(cases: Sequence[Case]) -> dict[TierName, str]:
     """Name each tier's model. The models of a jury are joined into one name.
 
     Raises `InputError` if a tier's answers name different models, or none.
@@ -56,7 +56,7 @@ def models(cases: Sequence[Case]) -> dict[TierName, str]:
     return models
 
 
-def asked(cases: Sequence[Case]) -> Asked:
+def find_options(cases: Sequence[Case]) -> Asked:
     """Find the options with which all tiers were asked; the default options if there are no answers.
 
     Raises `InputError` if the options differ between answers.

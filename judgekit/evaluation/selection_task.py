@@ -80,7 +80,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         votes = []
         for juror in recorded.jurors:
             votes.append((juror.endpoint, self._read_marks(case, juror)))
-        marks = jury.marks(votes, len(recorded.jurors), recorded.rule)
+        marks = jury.combine_marks(votes, len(recorded.jurors), recorded.rule)
         evidence = {}
         for candidate in case.candidates:
             evidence[candidate.id] = read_candidate(

@@ -120,7 +120,7 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
     """Return the figures of the log, joined with the transcripts of its sessions."""
     words = _Words(configured)
     base = os.path.realpath(configured.project)
-    exchanges = transcript.of_sessions({str(line.get("session")) for line in logged})
+    exchanges = transcript.read_sessions({str(line.get("session")) for line in logged})
     transcripts = len(exchanges)
     seen_in_session = defaultdict[object, set[str]](set)
     counts = Counter(dict.fromkeys(_TEXTS["counts"].split(), 0))
@@ -233,7 +233,7 @@ def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
         with open(path, encoding="ascii", errors="replace", newline="\n") as file:
             prompts = lines_of(file.read())[1:]  # the first line is the project's
         prompts_by_session[os.path.basename(path)] = prompts
-    exchanges = transcript.of_sessions(prompts_by_session.keys())
+    exchanges = transcript.read_sessions(prompts_by_session.keys())
     file_by_digest = {environment.digest(file): file for file in _Words(configured).files}
     for session, prompts in prompts_by_session.items():
         injected = []

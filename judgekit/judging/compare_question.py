@@ -13,7 +13,7 @@ from judgekit.config import TIE
 from judgekit.judging import decisions, prompt
 from judgekit.judging.documents import ComparisonInput, VisibleFile, characters_seen, file_of
 from judgekit.judging.fence import labels
-from judgekit.judging.jury import ORDERS, WINS, PairWord, TierVote, Vote, of_calls, tier_vote
+from judgekit.judging.jury import ORDERS, WINS, PairWord, TierVote, Vote, combine_calls, combine_votes
 from judgekit.judging.kinds import kind_of
 from judgekit.judging.question import AskedQuestion, ModelTurn
 from judgekit.judging.questionnaire import Questionnaire, TypedQuestion
@@ -142,10 +142,10 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
     def opinion(self, samples: Sequence[Sequence[Vote | None]]) -> Vote | None:
         """Combine a model's calls into one vote; None if too few samples are complete."""
         votes = [vote for sample in samples for vote in sample]
-        return of_calls(votes, criteria=len(self.rubrics_by_part))
+        return combine_calls(votes, criteria=len(self.rubrics_by_part))
 
     def combine(self, voices: Sequence[tuple[Endpoint, Vote | None]]) -> TierVote:
-        return tier_vote(voices, self.settings.jury)
+        return combine_votes(voices, self.settings.jury)
 
     def record(self, opinion: Vote) -> PairOpinion:
         """Convert an opinion to the form that it has in the record of a round."""

@@ -16,7 +16,7 @@ from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, usage_of_fai
 from judgekit.judging import claims
 from judgekit.judging.jury import DIGITS, EVEN
 from judgekit.judging.questionnaire import Answers, mean_points
-from judgekit.judging.round import Answer, Session, gather_limited, joined, make_failure, ms_since
+from judgekit.judging.round import Answer, Session, gather_limited, merge_answers, make_failure, ms_since
 from judgekit.providers.base import CallKey, Endpoint, Message, Messages, Reply, Request
 from judgekit.providers.decisions import (
     MOST_LEVELS,
@@ -91,7 +91,7 @@ class Decider:
         if answer.value:
             answers = _read_distributions(questionnaire, claims_by_name, answer.value)
         # Some questions may have failed although others have answers.
-        return joined([answer], answers, started, keep_failure=True)
+        return merge_answers([answer], answers, started, keep_failure=True)
 
 
 def _split_claims(questionnaire: Questionnaire) -> dict[str, Sequence[Claim]]:

@@ -109,10 +109,10 @@ def read_document(
         return replace(FAILED, sees_all=sees_all)
     leaning = None
     if decides:
-        leaning = margin(rubric, opinion.scores, mode, signed=True)
+        leaning = measure_margin(rubric, opinion.scores, mode, signed=True)
     return TierEvidence(
         outcome=opinion.outcome,
-        margin=margin(rubric, opinion.scores, mode),
+        margin=measure_margin(rubric, opinion.scores, mode),
         leaning=leaning,
         agreement=_agreement(opinion.divided),
         is_divided=opinion.divided is not None,
@@ -224,7 +224,7 @@ def _agreement(divided: bool | None) -> Consensus | None:  # noqa: FBT001 - as o
     return "majority" if divided else "none"
 
 
-def margin(
+def measure_margin(
     rubric: ScoreRubric, scores: Mapping[str, float], mode: ModeName, *, signed: bool = False
 ) -> float:
     """Compute by how many points the scores would have to change for another outcome.

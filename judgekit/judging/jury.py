@@ -35,7 +35,7 @@ def voter(model: str, family: str) -> str:
     return f"family {family}"
 
 
-def by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
+def group_by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
     """Group models' answers by family. A model of an unknown family is a group of its own."""
     values_by_voter: defaultdict[str, list[Value]] = defaultdict(list)
     for endpoint, value in voices:
@@ -73,7 +73,7 @@ class Opinion:
     """A decision model's probabilities, by dimension and answer."""
 
 
-def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: Decide) -> Opinion:
+def combine_opinions(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: Decide) -> Opinion:
     """Combine a jury's opinions into one, with one vote per family.
 
     If all families share an outcome, that's the outcome. If they differ, `rule` decides: by the mean
@@ -85,11 +85,11 @@ def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: 
         return only_opinion
 
     # Pooled twice, first within each family, so that a family with many models has one vote.
-    family_opinions = [_pool(opinions, rule, decide) for opinions in by_family(voices)]
+    family_opinions = [_pool(opinions, rule, decide) for opinions in group_by_family(voices)]
     pooled = _pool(family_opinions, rule, decide)
 
     model_opinions = [opinion for _, opinion in voices]
-    closest = nearest(model_opinions, pooled)
+    closest = find_nearest(model_opinions, pooled)
     findings: dict[Finding, None] = {}  # each once, in order
     for model_opinion in model_opinions:
         findings |= dict.fromkeys(model_opinion.findings)
@@ -133,7 +133,7 @@ def mean_scores(opinions: Sequence[Opinion]) -> dict[str, float]:
     }
 
 
-def nearest(opinions: Sequence[Opinion], to: Opinion) -> Opinion:
+def find_nearest(opinions: Sequence[Opinion], to: Opinion) -> Opinion:
     """Pick the opinion whose scores are nearest to those of `to`.
 
     An opinion with the same outcome as `to` comes before all others.
@@ -165,7 +165,7 @@ class Mark(NamedTuple):
 Marks: TypeAlias = dict[str, Mark | None]  # by candidate id; None if a round brought none
 
 
-def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) -> Marks:
+def combine_marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) -> Marks:
     """Combine a jury's marks into one mark for each candidate.
 
     `voices` are the marks of the models that answered, and `asked` is how many models were asked. If no
@@ -199,7 +199,7 @@ def _jury_mark(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
     If every model gave a probability, the mark has one too: the mean of the families' means.
     """
     chances_by_family = []
-    for marks_of_family in by_family(marks):
+    for marks_of_family in group_by_family(marks):
         chances_by_family.append([mark.chance for mark in marks_of_family])
 
     family_shares = [_share(chances, rule) for chances in chances_by_family]
@@ -289,7 +289,7 @@ class TierVote(NamedTuple):
     """Each model's vote."""
 
 
-def vote(votes: Sequence[Vote | None]) -> Vote | None:
+def combine_orders(votes: Sequence[Vote | None]) -> Vote | None:
     """Combine one model's votes on a pair that was shown in both orders.
 
     If both votes agree, the result is the first one. If they differ, it's a tie. None if a call failed, or
@@ -305,13 +305,13 @@ def vote(votes: Sequence[Vote | None]) -> Vote | None:
     return Vote("tie", SAME)
 
 
-def of_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
+def combine_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
     """Combine a model's calls into a vote; None if no more than half of its samples are complete.
 
     The answers are sorted by sample, then by criterion, then by order of the texts. Within a sample, the
     first criterion with a winner decides. A sample without such a criterion is a tie.
     """
-    votes = [vote(both_orders) for both_orders in _chunks(answers, len(ORDERS))]
+    votes = [combine_orders(both_orders) for both_orders in _chunks(answers, len(ORDERS))]
     samples = _chunks(votes, criteria)
     sample_votes: list[Vote] = []
     for sample in samples:
@@ -337,7 +337,7 @@ def _chunks(values: Sequence[Value], size: int) -> list[Sequence[Value]]:
     return [values[start : start + size] for start in range(0, len(values), size)]
 
 
-def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean") -> TierVote:
+def combine_votes(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean") -> TierVote:
     """Combine the votes of a tier's models, with one voice per family.
 
     By the rule `majority`, a text wins if more than half of the families vote for it. By the rule `mean`,
@@ -349,7 +349,7 @@ def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "
         return TierVote()
 
     family_leans = []
-    for votes_of_family in by_family(answered):
+    for votes_of_family in group_by_family(answered):
         lean = fmean(vote.lean for vote in votes_of_family)
         family_leans.append(round(lean, _SHARE_DIGITS))
     family_words = [word_of(lean) for lean in family_leans]

@@ -17,7 +17,7 @@ from judgekit.config.yamlfile import Strict
 from judgekit.errors import InputError
 from judgekit.judging.calibration import Count, sha256
 from judgekit.judging.calibration_fit import fingerprint
-from judgekit.judging.evidence import margin
+from judgekit.judging.evidence import measure_margin
 from judgekit.judging.questions_hash import hash_questions
 from judgekit.judging.verdict import RubricRef, Verdict, rubric_ref
 
@@ -52,7 +52,7 @@ def mark_noise(judge: DocumentJudge, document: Document, verdict: Verdict) -> Ve
     if not path.is_file():
         return verdict
     points = yamlfile.read_model(path, Noise, version_key="schema").points
-    distance = margin(judge.rubric, verdict.scores, verdict.mode, signed=True)
+    distance = measure_margin(judge.rubric, verdict.scores, verdict.mode, signed=True)
     if abs(distance) < points:
         return verdict.model_copy(update={"noise": points})
     return verdict

@@ -18,7 +18,7 @@ from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, usage_of_fai
 from judgekit.judging.documents import PromptCandidate
 from judgekit.judging.kinds import READS_TOKENS, kind_of
 from judgekit.judging.questionnaire import Answers, TypedQuestion, mean_points
-from judgekit.judging.round import Answer, Session, joined, make_failure, ms_since
+from judgekit.judging.round import Answer, Session, merge_answers, make_failure, ms_since
 from judgekit.providers.base import CallKey, Endpoint, Message, Messages, Reply, Request
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class TokenReader:
         answers = [answer]
         shares = answer.value
         if not shares:
-            return joined(answers, None, started)
+            return merge_answers(answers, None, started)
 
         points = _points_of(questionnaire, shares)
         earned_points = points
@@ -292,14 +292,14 @@ class TokenReader:
             control_answer = await ask_pointwise(session, endpoint, control_questions, timeout)
             answers.append(control_answer)
             if not control_answer.value:
-                return joined(answers, None, started)
+                return merge_answers(answers, None, started)
 
             control_points = _points_of(control.questionnaire, control_answer.value)
             weighed_points = control.weigh(points, control_points)
             earned_points = {
                 name: min(earned_points[name], weighed_points[name]) for name in points
             }
-        return joined(answers, Answers(earned_points, shares), started)
+        return merge_answers(answers, Answers(earned_points, shares), started)
 
 
 def _pointwise_questions(questionnaire: Questionnaire, fence: Fence) -> PointwiseQuestions:

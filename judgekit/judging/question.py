@@ -15,7 +15,7 @@ from judgekit.judging.asking import ASKERS
 from judgekit.judging.calibration import sha256
 from judgekit.judging.fence import Fence, without_nonce
 from judgekit.judging.kinds import DECIDES, READS_TOKENS, ModelKind, kind_of
-from judgekit.judging.round import Answer, Calls, Session, gather_limited, joined
+from judgekit.judging.round import Answer, Calls, Session, gather_limited, merge_answers
 from judgekit.judging.settings import JudgeSettings
 from judgekit.providers import registry, replay
 from judgekit.providers.base import answering_name
@@ -162,7 +162,7 @@ class TierQuestion(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         all_answers = list(chain.from_iterable(answers_by_sample))
         # Of several samples some may fail. A single one may lack a part, and the rest still counts.
         is_single = len(answers_by_sample) == 1
-        joint_answer = joined(all_answers, opinion, started, keep_failure=is_single)
+        joint_answer = merge_answers(all_answers, opinion, started, keep_failure=is_single)
         return ModelTurn(endpoint, all_answers, joint_answer)
 
     async def _ask_samples(

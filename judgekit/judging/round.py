@@ -266,7 +266,7 @@ def make_failure(kind: FailureKind, message: str) -> Failure:
     return Failure(kind=kind, message=short_line(message, FAILURE_CHARS))
 
 
-def joined(
+def merge_answers(
     answers: Sequence[Answer[Any]],
     value: Value | None,
     started: float,

@@ -182,7 +182,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             return opinions[0]
 
         average = self._opinion_of_scores(jury.mean_scores(opinions))
-        nearest = jury.nearest(opinions, average)
+        nearest = jury.find_nearest(opinions, average)
         return replace(
             nearest,
             outcome=average.outcome,
@@ -225,7 +225,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         if not jury.has_quorum(len(opinions), len(voices)):
             return None
         decide = partial(self.rubric.decide, mode=self.mode)
-        return jury.opinion(opinions, self.settings.jury, decide)
+        return jury.combine_opinions(opinions, self.settings.jury, decide)
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[Opinion]]) -> list[Round]:
         """Build the record of each model's turn, numbered from `first`."""

@@ -319,7 +319,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         """Combine the models' marks as a jury; a candidate that too few models marked has None."""
         answered = [(endpoint, marks) for endpoint, marks in voices if marks]
         unmarked: Marks = dict.fromkeys(candidate.id for candidate in self.subject.candidates)
-        return unmarked | jury.marks(answered, len(voices), self.settings.jury)
+        return unmarked | jury.combine_marks(answered, len(voices), self.settings.jury)
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[Marks]]) -> list[SelectRound]:
         """Build the record of each model's turn, numbered from `first`."""

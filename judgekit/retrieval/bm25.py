@@ -227,7 +227,7 @@ def _rate(
         pairs.sort(key=lambda pair: -pair[0].bm25)
         _add_likeness(opened, pairs)
     prompt_part = part if quick else None  # only prompts may be mere talk
-    return confidence.order(hits, part.terms, opened.size, opened.profile, prompt_part)
+    return confidence.rank_hits(hits, part.terms, opened.size, opened.profile, prompt_part)
 
 
 def _make_hit(entry: _Entry, part: Part, saturation: float) -> Candidate:

@@ -78,7 +78,7 @@ def search(
     ranked = stores.search(query, roots, **options)
     if problem is not None:
         ranked.notes.insert(0, problem)
-    ranked.notes += stores.lacking(roots, options["project"])
+    ranked.notes += stores.describe_missing_roots(roots, options["project"])
     ranked.degraded = problem
     return ranked
 

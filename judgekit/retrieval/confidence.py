@@ -323,7 +323,7 @@ def measure_nearness(words: Sequence[str], tokens: Iterable[str]) -> float:
     return min(len(near_pairs) / pair_count, 1.0)
 
 
-def order(
+def rank_hits(
     hits: Sequence[Candidate],
     terms: Sequence[Term],
     size: int,

@@ -55,7 +55,7 @@ def open_index(
         if index is None:  # no index file can be kept
             from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
 
-            return update.in_memory(root, profiles)
+            return update.build_in_memory(root, profiles)
 
         is_half_built = index.pending and not index.was_whole
         # An index that an earlier version of this program wrote has more entries than a half-built one.

@@ -155,7 +155,7 @@ def _note_missing_pins(
     ranked.notes += ranked.pin_by_note
 
 
-def lacking(roots: Sequence[str], project: str) -> list[str]:
+def describe_missing_roots(roots: Sequence[str], project: str) -> list[str]:
     """Write a line about each root that isn't a folder, or a single line if none of the roots is one."""
     unique_roots = list(dict.fromkeys(roots))
     missing_roots = []
@@ -265,7 +265,7 @@ class _Search:
             else:  # the file is fine, but locked, for example
                 from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
 
-                opened = update.in_memory(root, self.profiles)
+                opened = update.build_in_memory(root, self.profiles)
             return self._match(opened, limit, max(pool, limit))
         finally:
             opened.close()
@@ -425,7 +425,7 @@ def match_keywords(
         count = sum(number in hit.matched for hit in hits)
         term.rarity = confidence.rarity(count, len(entries), profile.background, common=term.common)
         query_terms.append(term)
-    return confidence.order(hits, query_terms, len(entries), profile)
+    return confidence.rank_hits(hits, query_terms, len(entries), profile)
 
 
 def _count_points(word: str, title: set[str], tags: set[str]) -> int:

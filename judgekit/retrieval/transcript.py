@@ -153,7 +153,7 @@ def _read_time(entry: dict[str, Any]) -> float | None:
         return None
 
 
-def of_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
+def read_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
     """Map the digest of each session's id to the session's exchanges.
 
     Sessions without a transcript are left out.

@@ -88,7 +88,7 @@ def create(connection: Connection, root: str, profiles: Profiles, kind: str = ""
     connection.executemany(_SET_ABOUT, facts.items())
 
 
-def in_memory(root: str, profiles: Profiles) -> Index:
+def build_in_memory(root: str, profiles: Profiles) -> Index:
     """Build an index of the store at `root`, or of its newest files, in memory only."""
     index = Index(index_file.connect(":memory:"), root, profiles)
     try:

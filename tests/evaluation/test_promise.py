@@ -34,7 +34,7 @@ from judgekit.evaluation.samples import Sample, walk_tiers
 from judgekit.evaluation.tasks import choose_task
 from judgekit.judging.escalation import decide
 from judgekit.judging.evidence import TierEvidence, read_pair
-from judgekit.judging.jury import Vote, tier_vote
+from judgekit.judging.jury import Vote, combine_votes
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.steps import End, EscalationRules
 from judgekit.providers import registry, replay
@@ -265,7 +265,7 @@ def test_pairs_end_as_the_judge_ends_them(finality: FinalityRules) -> None:
     rules = EscalationRules("reject", PAIR_TIERS, "pair", "lenient", finality=finality)
     for votes, deep in itertools.product(("AAA", "AAB", "ABT", "BBA"), ("A", "B", "tie")):
         script: dict[TierName, TierVote] = {
-            tier: tier_vote(
+            tier: combine_votes(
                 [(scripted_endpoint(str(at)), Vote(WORDS[word])) for at, word in enumerate(words)]
             )
             for tier, words in zip(PAIR_TIERS, (votes, deep[0].upper()), strict=True)

@@ -20,10 +20,10 @@ from scripted import PROFILE, NothingOpen, scores, scripted_endpoint
 from judgekit.config.settings import user_file
 from judgekit.evaluation import report, runner, samples
 from judgekit.evaluation.cases import Case
-from judgekit.evaluation.runner import again, ask_about_case
+from judgekit.evaluation.runner import add_variants, ask_about_case
 from judgekit.evaluation.task import join_answers
 from judgekit.evaluation.tasks import choose_task
-from judgekit.judging.jury import ORDERS, Vote, of_calls, tier_vote
+from judgekit.judging.jury import ORDERS, Vote, combine_calls, combine_votes
 from judgekit.judging.named_inputs import NamedInputs
 from judgekit.judging.question import ModelTurn
 from judgekit.judging.round import Answer as Told
@@ -131,8 +131,8 @@ def test_a_model_that_answers_otherwise_is_found_out(measured: Measured) -> None
         return flips.pairs, flips.rate.value if flips.rate else None
 
     # The second question is not answered from the cache.
-    assert rate(measured(answer, again(documents(2)), "kls")["quick"].rerun_flips) == (2, 0.5)
-    memories = again([case(**SELECT)])
+    assert rate(measured(answer, add_variants(documents(2)), "kls")["quick"].rerun_flips) == (2, 0.5)
+    memories = add_variants([case(**SELECT)])
     found = measured(first_memory, memories, "memory-relevance")["quick"]
     assert rate(found.rerun_flips) == (6, 0)
     assert rate(found.order_flips) == (6, 2 / 6)  # another one is first now
@@ -185,7 +185,7 @@ def test_what_was_asked_is_what_a_calibration_is_bound_to(
     assert all(part in texts[0] for part in ("Main.", "other.py", "print(1)", "Do it", "Done"))
     recorded = found.cases[0].judges["quick"]
     assert (recorded.samples, recorded.criteria, recorded.calls) == (2, "each", 6)
-    asked = samples.asked(found.cases)
+    asked = samples.find_options(found.cases)
     assert (asked.samples, asked.criteria, asked.jury) == (2, "each", "mean")
 
 
@@ -220,11 +220,11 @@ def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
             Told(Vote(word) if word else None, None, call_usage(), 0, endpoint.model)
             for word in words
         ]
-        vote = of_calls([one.value for one in each], criteria)
+        vote = combine_calls([one.value for one in each], criteria)
         votes.append(vote)
         turn = ModelTurn(endpoint, each, Told(vote, None, call_usage(), 0, endpoint.model))
         answers.append(task.record(case(**PAIR), turn, settings))
-    expected = tier_vote(list(zip(endpoints, votes, strict=True)), rule)
+    expected = combine_votes(list(zip(endpoints, votes, strict=True)), rule)
     recorded = {"quick": join_answers(answers, settings, is_cut=False)}
     answered = Case.model_validate_json(case(**PAIR, judges=recorded).model_dump_json())
     assert task.words(answered, answered.judges["quick"]) == {"": expected.word}
@@ -249,7 +249,7 @@ def test_models_are_measured_on_texts_that_their_own_family_wrote(ask: Ask) -> N
     ]
     assert [recorded.probabilities for recorded in quick.jury or []] == [{"A": 1.0, "B": 0.0}] * 2
     assert (deep.model, deep.samples, deep.calls) == ("custom/large", 3, 6)
-    assert samples.asked(found.cases).samples == 3
+    assert samples.find_options(found.cases).samples == 3
 
 
 def test_what_a_tier_did_not_see_whole_is_noted_and_learned_as_judging_takes_it(ask: Ask) -> None:
@@ -376,7 +376,7 @@ def tried(
     with Loopback(answers.get(rubric, kept)) as server:
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
         monkeypatch.setenv("JUDGEKIT_MODEL", "small")
-        found = runner.trial(loader.find_rubric(rubric), cases, modes=["strict"])
+        found = runner.judge_cases(loader.find_rubric(rubric), cases, modes=["strict"])
         return found, [request.text for request in server.requests]
 
 

@@ -95,7 +95,7 @@ def cases(count: int = 120, wrong: int = 0, **how: Any) -> list[labelled.Case]: 
 def learned(
     found: list[labelled.Case], rate: float = 0.05, reference: TierName | None = None
 ) -> Calibration:
-    models, wanted = samples.models(found), promise(rate, reference=reference)
+    models, wanted = samples.find_models(found), promise(rate, reference=reference)
     return learn(Opinions(found, models, {}), KLS, "strict", wanted, made=MADE, digest="0" * 64)
 
 
@@ -332,9 +332,9 @@ def test_gates_that_do_not_follow_from_the_counts_are_not_used(
 def test_labels_that_hold_for_nothing_are_refused() -> None:
     found, other = cases(2), cases(2, model="another")
     with pytest.raises(InputError, match=r"judges\.quick\.model"):
-        samples.models([found[0], other[1]])
+        samples.find_models([found[0], other[1]])
     with pytest.raises(InputError, match="the same samples, criteria, rule and redact"):
-        samples.asked([found[0], *cases(2, samples=2)[1:]])
+        samples.find_options([found[0], *cases(2, samples=2)[1:]])
     with pytest.raises(InputError, match="opinions of quick and deep"):
         learned(
             [each.model_copy(update={"judges": {"quick": each.judges["quick"]}}) for each in found]

@@ -18,7 +18,7 @@ from judgekit.config import TIERS
 from judgekit.judging import jury
 from judgekit.judging.compare import word_of_end
 from judgekit.judging.escalation import TABLE, decide
-from judgekit.judging.evidence import FAILED, Standing, TierEvidence, margin, read_pair
+from judgekit.judging.evidence import FAILED, Standing, TierEvidence, measure_margin, read_pair
 from judgekit.judging.jury import Mark, Opinion, Vote
 from judgekit.judging.rows import find_families
 from judgekit.judging.steps import Ask, End, EscalationRules
@@ -248,9 +248,9 @@ def test_the_margin_is_the_distance_to_another_outcome() -> None:
         ("lenient", (2.5, 4, 4), 0.5),
     ]
     for mode, scores, expected in cases:
-        assert margin(rubric, dict(zip(rubric.dimensions, scores, strict=True)), mode) == expected
+        assert measure_margin(rubric, dict(zip(rubric.dimensions, scores, strict=True)), mode) == expected
         for others in itertools.product((1, 1.5, 2, 2.9, 3, 3.5, 4, 5), repeat=3):
-            assert margin(rubric, dict(zip(rubric.dimensions, others, strict=True)), mode) >= 0
+            assert measure_margin(rubric, dict(zip(rubric.dimensions, others, strict=True)), mode) >= 0
 
 
 NONE, ACCEPTS = finality_rules("c"), finality_rules("c", (finality_rule("quick", "accept", 1.0),))
@@ -328,7 +328,7 @@ def said(*values: float, reasoning: str = "", findings: tuple[Finding, ...] = ()
 
 
 def sat(rule: JuryRule, **models: tuple[float, ...]) -> Opinion:
-    return jury.opinion(
+    return jury.combine_opinions(
         [(endpoint(name), said(*values)) for name, values in models.items()], rule, decide_by_scores
     )
 
@@ -396,7 +396,7 @@ def test_candidates_are_marked_by_family() -> None:
             voices.append(
                 (endpoint(name), {"m": Mark("accept" if own >= 0.5 else "reject", likely)})
             )
-        assert jury.marks(voices, len(voices), rule) == {"m": mark}, chances
+        assert jury.combine_marks(voices, len(voices), rule) == {"m": mark}, chances
 
 
 def test_a_candidate_that_half_of_the_jury_left_out_has_no_mark() -> None:
@@ -405,8 +405,8 @@ def test_a_candidate_that_half_of_the_jury_left_out_has_no_mark() -> None:
         (endpoint("a"), kept),
         (endpoint("b"), {"m": Mark("accept"), "n": None}),
     ]
-    assert jury.marks(voices, 3, "mean") == {"m": Mark("accept"), "n": None}
-    assert jury.marks(voices, 4, "mean") == {"m": None, "n": None}
+    assert jury.combine_marks(voices, 3, "mean") == {"m": Mark("accept"), "n": None}
+    assert jury.combine_marks(voices, 4, "mean") == {"m": None, "n": None}
 
 
 WORDS: dict[str, PairWord] = {"A": "A", "B": "B", "T": "tie"}
@@ -415,7 +415,7 @@ WORDS: dict[str, PairWord] = {"A": "A", "B": "B", "T": "tie"}
 def tier_vote(letters: str, rule: JuryRule = "mean") -> TierVote:
     """Return the votes that letters stand for: A, B, T for a tie; none for F, a tier that failed."""
     votes = [None if letter == "F" else Vote(WORDS[letter], f"why {letter}") for letter in letters]
-    return jury.tier_vote([(of_family(f"{at}"), vote) for at, vote in enumerate(votes)], rule)
+    return jury.combine_votes([(of_family(f"{at}"), vote) for at, vote in enumerate(votes)], rule)
 
 
 class Compared(NamedTuple):

@@ -188,7 +188,7 @@ def both(world: World) -> Iterator[tuple[Index, Index]]:
     """Open the index of a store, and one built afresh."""
     with (
         closing(opened(world.root)) as found,
-        closing(update.in_memory(str(world.root), PROFILES)) as whole,
+        closing(update.build_in_memory(str(world.root), PROFILES)) as whole,
     ):
         yield found, whole
 
@@ -220,7 +220,7 @@ def check_at_once(world: World) -> None:
 
 def check_after_a_lap(world: World) -> None:
     """After the promised number of queries, every change is seen."""
-    with closing(update.in_memory(str(world.root), PROFILES)) as whole:
+    with closing(update.build_in_memory(str(world.root), PROFILES)) as whole:
         files = len(rows(whole))
     for _ in range(files // SLICE + 1):
         opened(world.root).close()

@@ -265,10 +265,10 @@ def test_what_changes_all_the_time_is_not_shown(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert search(store) == ["jwt"]
-    order, rounds = confidence.order, iter(range(1, 10))
+    rank_hits, rounds = confidence.rank_hits, iter(range(1, 10))
 
     def meanwhile(*arguments: Any) -> Any:  # noqa: ANN401 - as it is
-        candidates = order(*arguments)
+        candidates = rank_hits(*arguments)
         number = next(rounds)
         status = "retired" if number == api.MAX_ROUNDS else "active"
         store.add(
@@ -276,7 +276,7 @@ def test_what_changes_all_the_time_is_not_shown(
         )
         return candidates
 
-    monkeypatch.setattr(confidence, "order", meanwhile)
+    monkeypatch.setattr(confidence, "rank_hits", meanwhile)
     assert search(store) == []
     assert next(rounds) == api.MAX_ROUNDS + 1
 
@@ -299,7 +299,7 @@ def test_an_edit_reaches_every_index_it_is_in(
         ).fetchall()
     assert titles == [("Edited by the client",)]
     failing(monkeypatch, "SELECT key", IOERR)
-    monkeypatch.setattr(update, "in_memory", lambda *_: pytest.fail("built"))
+    monkeypatch.setattr(update, "build_in_memory", lambda *_: pytest.fail("built"))
     assert index.refresh_file(str(new), PROFILES) == []
 
 

@@ -279,7 +279,7 @@ def test_a_confidence_grows_with_the_evidence_and_its_label_begins_at_its_thresh
 
 
 def order(*hits: Candidate) -> list[str]:
-    return [candidate.id for candidate in confidence.order(hits, terms(), 100, PROFILE)]
+    return [candidate.id for candidate in confidence.rank_hits(hits, terms(), 100, PROFILE)]
 
 
 def test_the_best_score_comes_first_and_noise_goes() -> None:

@@ -49,7 +49,7 @@ def content(found: Index) -> list[Any]:
 
 
 def fresh(store: MemoryStore) -> list[Any]:
-    return content(update.in_memory(str(store.root.resolve()), PROFILES))
+    return content(update.build_in_memory(str(store.root.resolve()), PROFILES))
 
 
 def databases() -> list[Path]:
