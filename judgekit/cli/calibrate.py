@@ -119,7 +119,9 @@ def _learn(
             raise UsageError(
                 "--model asks a model, and these cases have recorded answers; leave one out"
             )
-        opinions = Opinions(cases, samples.find_models(cases), asking={})  # without asking any model
+        opinions = Opinions(
+            cases, samples.find_models(cases), asking={}
+        )  # without asking any model
     else:
         progress = count_to(len(cases), "cases")
         opinions = runner.ask(

@@ -312,7 +312,7 @@ def _say_effect_of_judge(judge: dict[str, Any]) -> None:
 def _compare_with_bar(precision: Share | None, bar: float) -> str:
     """Say if injected memories are relevant often enough. If that's unclear, say what would settle it."""
     from judgekit.hooks.trial import FEWEST
-    from judgekit.judging.binomial import needed
+    from judgekit.judging.binomial import count_labels_needed
 
     labelled = precision.of if precision else 0
     if precision is None or labelled < FEWEST:
@@ -323,7 +323,7 @@ def _compare_with_bar(precision: Share | None, bar: float) -> str:
     if precision.low >= bar:
         return f"{value} and its interval are above the bar"
     most_irrelevant = round(1 - bar, 9)  # without the noise of floating-point numbers
-    total = needed(most_irrelevant, 0.025, 1 - precision.value)
+    total = count_labels_needed(most_irrelevant, 0.025, 1 - precision.value)
     more = "more labels may"
     if total:
         more = f"about {total - labelled} more labels like these would"

@@ -258,9 +258,7 @@ def _describe_ambiguity(readings: Sequence[Mapping[str, str]]) -> str:
     examples = " and ".join(repr(short_line(key, _SHOWN_CHARS)) for key in doubtful[:2])
     meanings = {reading[doubtful[0]] for reading in readings if doubtful[0] in reading}
     options = " or ".join(sorted(meanings))
-    return (
-        f"the labels {examples} can be read in {len(readings)} ways ({doubtful[0]}: {options})"
-    )
+    return f"the labels {examples} can be read in {len(readings)} ways ({doubtful[0]}: {options})"
 
 
 def number_of(value: object) -> float | None:

@@ -20,8 +20,6 @@ from judgekit.judging.calibration_fit import fingerprint, misfits
 from judgekit.rubric import search_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from judgekit.config import ModeName
     from judgekit.judging.finality import FinalityRules
     from judgekit.judging.settings import JudgeSettings

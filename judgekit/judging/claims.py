@@ -164,9 +164,6 @@ def _without_mark(mark: re.Pattern[str], line: str) -> str:
     return line[match.end() :]
 
 
-
-
-
 def _end_block(kind: str, lines: Sequence[str]) -> Iterator[_Block]:
     """Yield the block that these lines form; nothing if the lines are blank.
 

@@ -13,7 +13,15 @@ from judgekit.config import TIE
 from judgekit.judging import decisions, prompt
 from judgekit.judging.documents import ComparisonInput, VisibleFile, characters_seen, file_of
 from judgekit.judging.fence import labels
-from judgekit.judging.jury import ORDERS, WINS, PairWord, TierVote, Vote, combine_calls, combine_votes
+from judgekit.judging.jury import (
+    ORDERS,
+    WINS,
+    PairWord,
+    TierVote,
+    Vote,
+    combine_calls,
+    combine_votes,
+)
 from judgekit.judging.kinds import kind_of
 from judgekit.judging.question import AskedQuestion, ModelTurn
 from judgekit.judging.questionnaire import Questionnaire, TypedQuestion
@@ -76,7 +84,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
     def _questionnaire(
         self, rubric: CompareRubric, part: str, order: str, endpoint: Endpoint | None
     ) -> Questionnaire:
-        """Build the questionnaire about the two texts, shown in the `order` of their letters ("AB" or "BA")."""
+        """Build the questionnaire about the two texts, shown in an order ("AB" or "BA")."""
         if kind_of(endpoint).names_texts:
             name_by_letter = {letter: self.label(letter) for letter in order}
             hash_by_name = {label: sha256 for sha256, label in self._labels.items()}

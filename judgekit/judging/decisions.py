@@ -16,7 +16,14 @@ from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, usage_of_fai
 from judgekit.judging import claims
 from judgekit.judging.jury import DIGITS, EVEN
 from judgekit.judging.questionnaire import Answers, mean_points
-from judgekit.judging.round import Answer, Session, gather_limited, merge_answers, make_failure, ms_since
+from judgekit.judging.round import (
+    Answer,
+    Session,
+    gather_limited,
+    make_failure,
+    merge_answers,
+    ms_since,
+)
 from judgekit.providers.base import CallKey, Endpoint, Message, Messages, Reply, Request
 from judgekit.providers.decisions import (
     MOST_LEVELS,

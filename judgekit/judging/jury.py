@@ -73,7 +73,9 @@ class Opinion:
     """A decision model's probabilities, by dimension and answer."""
 
 
-def combine_opinions(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: Decide) -> Opinion:
+def combine_opinions(
+    voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: Decide
+) -> Opinion:
     """Combine a jury's opinions into one, with one vote per family.
 
     If all families share an outcome, that's the outcome. If they differ, `rule` decides: by the mean
@@ -337,7 +339,9 @@ def _chunks(values: Sequence[Value], size: int) -> list[Sequence[Value]]:
     return [values[start : start + size] for start in range(0, len(values), size)]
 
 
-def combine_votes(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean") -> TierVote:
+def combine_votes(
+    voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean"
+) -> TierVote:
     """Combine the votes of a tier's models, with one voice per family.
 
     By the rule `majority`, a text wins if more than half of the families vote for it. By the rule `mean`,

@@ -134,7 +134,9 @@ def _refuse_link_to_untracked(
 
     # The link may be the path itself, or a folder on the way.
     possible_links = (path_in_checkout, *path_in_checkout.parents)
-    came_with_clone = any(real_checkout / possible_link in tracked for possible_link in possible_links)
+    came_with_clone = any(
+        real_checkout / possible_link in tracked for possible_link in possible_links
+    )
     if not came_with_clone:
         return
     ends_at_tracked = real_path in tracked or any(

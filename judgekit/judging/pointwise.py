@@ -18,7 +18,7 @@ from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, usage_of_fai
 from judgekit.judging.documents import PromptCandidate
 from judgekit.judging.kinds import READS_TOKENS, kind_of
 from judgekit.judging.questionnaire import Answers, TypedQuestion, mean_points
-from judgekit.judging.round import Answer, Session, merge_answers, make_failure, ms_since
+from judgekit.judging.round import Answer, Session, make_failure, merge_answers, ms_since
 from judgekit.providers.base import CallKey, Endpoint, Message, Messages, Reply, Request
 
 if TYPE_CHECKING:

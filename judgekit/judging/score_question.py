@@ -207,7 +207,9 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             models_word = replies[0].said
         else:
             reasoning = _reasoning_by_dimension(replies)
-            models_word = None  # each reply was about one dimension, so none has a word on the whole
+            models_word = (
+                None  # each reply was about one dimension, so none has a word on the whole
+            )
 
         return replace(
             self._opinion_of_scores(scores),

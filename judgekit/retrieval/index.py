@@ -296,7 +296,7 @@ def _find_folders_of_missing(index: Index, rows: Iterable[tuple[int, str]]) -> l
 
 
 def recheck(index: Index, places: Iterable[str]) -> bool:
-    """Read the entries at `places` again if their files changed. Returns True if the query has to be repeated.
+    """Read the entries at `places` again if their files changed. Returns True if the query must be repeated.
 
     This comes before anything is shown. Afterwards `index.outdated` has the places of entries that changed.
     """

@@ -229,7 +229,7 @@ def read_file(root: str, path: str, profile: Profile) -> tuple[Entry | None, str
 
 
 def entries(root: str, profiles: Profiles) -> tuple[Profile, list[tuple[str, Entry]], list[str]]:
-    """Read a whole store without an index. Returns its profile, its entries with their paths, and problems."""
+    """Read a whole store without an index. Returns its profile, entries with their paths, and problems."""
     profile = profiles.by_kind[kind_of(root, profiles)]
     store = Store(root, profile.kind, profiles)
     pending_folders = [""]

@@ -131,7 +131,10 @@ def test_a_model_that_answers_otherwise_is_found_out(measured: Measured) -> None
         return flips.pairs, flips.rate.value if flips.rate else None
 
     # The second question is not answered from the cache.
-    assert rate(measured(answer, add_variants(documents(2)), "kls")["quick"].rerun_flips) == (2, 0.5)
+    assert rate(measured(answer, add_variants(documents(2)), "kls")["quick"].rerun_flips) == (
+        2,
+        0.5,
+    )
     memories = add_variants([case(**SELECT)])
     found = measured(first_memory, memories, "memory-relevance")["quick"]
     assert rate(found.rerun_flips) == (6, 0)

@@ -46,7 +46,7 @@ from judgekit.judging import (
     select_question,
     writing,
 )
-from judgekit.judging.binomial import at_most, lower, needed, upper
+from judgekit.judging.binomial import at_most, count_labels_needed, lower, upper
 from judgekit.judging.calibration import Calibration
 from judgekit.judging.questionnaire import TypedQuestion
 from judgekit.judging.questions_hash import hash_questions
@@ -761,11 +761,13 @@ def test_at_the_bound_the_tail_is_the_level(total: int, data: st.DataObject, lev
 
 def test_how_many_labels_show_a_rate() -> None:
     for rate, level, count in ((0.05, 0.05, 59), (0.01, 0.05, 299), (0.05, 0.005, 104)):
-        assert needed(rate, level) == count
+        assert count_labels_needed(rate, level) == count
         assert upper(0, count, level) <= rate < upper(0, count - 1, level)
-    some = needed(0.05, 0.05, 0.02)
+    some = count_labels_needed(0.05, 0.05, 0.02)
     assert some is not None
     assert upper(round(0.02 * some), some, 0.05) <= 0.05
     assert some > 59
     # No number of labels can show something false.
-    assert needed(0.05, 0.05, 0.05) is needed(0.05, 0.05, 0.0499999) is None
+    assert (
+        count_labels_needed(0.05, 0.05, 0.05) is count_labels_needed(0.05, 0.05, 0.0499999) is None
+    )

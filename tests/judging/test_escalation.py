@@ -248,9 +248,14 @@ def test_the_margin_is_the_distance_to_another_outcome() -> None:
         ("lenient", (2.5, 4, 4), 0.5),
     ]
     for mode, scores, expected in cases:
-        assert measure_margin(rubric, dict(zip(rubric.dimensions, scores, strict=True)), mode) == expected
+        assert (
+            measure_margin(rubric, dict(zip(rubric.dimensions, scores, strict=True)), mode)
+            == expected
+        )
         for others in itertools.product((1, 1.5, 2, 2.9, 3, 3.5, 4, 5), repeat=3):
-            assert measure_margin(rubric, dict(zip(rubric.dimensions, others, strict=True)), mode) >= 0
+            assert (
+                measure_margin(rubric, dict(zip(rubric.dimensions, others, strict=True)), mode) >= 0
+            )
 
 
 NONE, ACCEPTS = finality_rules("c"), finality_rules("c", (finality_rule("quick", "accept", 1.0),))
