@@ -42,7 +42,7 @@ READS_OPINIONS = {
     "TierEvidence()": {"judging.evidence"},
     "End()": {"judging.rows", "judging.situation", "judging.steps"},
     "certainty()": {"judging.evidence"},
-    "margin()": {"judging.evidence", "judging.noise", "evaluation.document_task"},
+    "measure_margin()": {"judging.evidence", "judging.noise", "evaluation.document_task"},
     ".outcomes()": {"judging.evidence"},
     ".divided": {"judging.evidence", "judging.score"},
     ".is_won()": {"judging.rows", "evaluation.ranking_task"},

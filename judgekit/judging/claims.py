@@ -104,7 +104,8 @@ def _split_blocks(text: str) -> Iterator[_Block]:
     kind = "prose"  # of the current block
     open_fence = ""  # the mark that opened the current code block, or ""
     lines = lines_of(text)
-    for whole_line, next_line in zip(lines, [*lines[1:], ""], strict=True):
+    next_lines = [*lines, ""][1:]
+    for whole_line, next_line in zip(lines, next_lines, strict=True):
         fence = _FENCE.match(whole_line)
         if open_fence:
             if fence and fence[1].startswith(open_fence):
