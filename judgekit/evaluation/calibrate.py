@@ -444,8 +444,8 @@ def read_ranked_cases(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> 
     apart_by_case = usual_ways(cases).apart_by_case
     for case, apart in zip(cases, apart_by_case, strict=True):
         if len(case.subjects) < 2:  # noqa: PLR2004 - one text is not compared
-            wanted = "at least two texts" if case.subjects else "in all cases, or in none"
-            raise case.wrong(f"subjects: expected {wanted}")
+            expected = "at least two texts" if case.subjects else "in all cases, or in none"
+            raise case.wrong(f"subjects: expected {expected}")
         ranked_cases.append(task.ranked_case(case, apart))
     return ranked_cases
 
@@ -510,20 +510,15 @@ def learn(
     cases = opinions.cases
     models = opinions.models
     rubric = loaded.rubric
-    tiers = tuple(tier for tier in TIERS if tier in models)
-    lacks_reference = promise.reference is not None and promise.reference not in tiers
-    if len(tiers) < 2 or lacks_reference:  # noqa: PLR2004 - as said
-        wanted = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
-        raise InputError(f"{wanted}; a calibration needs a next tier")
-
+    tiers = _list_tiers(models, promise)
     ways = usual_ways(cases)
     ranked_cases = read_ranked_cases(cases, rubric, mode)
     if ranked_cases:
         choice = _choose_for_rankings(ranked_cases, tiers, promise)
     else:
-        labelled = read_samples(cases, rubric, mode)
+        samples = read_samples(cases, rubric, mode)
         usual_rules = _usual_rules(rubric, mode, models, ways.read)
-        choice = _choose_for_samples(labelled, tiers, promise, usual_rules)
+        choice = _choose_for_samples(samples, tiers, promise, usual_rules)
     saved = None
     if choice.likelihoods:
         saved = _estimate_saved_per_hundred(cases, choice.with_gates, tiers)
@@ -554,6 +549,16 @@ def learn(
         saved=saved,
     )
     return learned.model_copy(update={"id": f"{rubric.rubric}-{mode}-{_digest(learned)}"})
+
+
+def _list_tiers(models: Mapping[TierName, str], promise: Promise) -> tuple[TierName, ...]:
+    """List the tiers with models, in order; raises `InputError` if they're too few to learn from."""
+    tiers = tuple(tier for tier in TIERS if tier in models)
+    lacks_reference = promise.reference is not None and promise.reference not in tiers
+    if len(tiers) < 2 or lacks_reference:  # noqa: PLR2004 - as said
+        problem = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
+        raise InputError(f"{problem}; a calibration needs a next tier")
+    return tiers
 
 
 def _names_for_all(

@@ -145,8 +145,8 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         """
         scale = self.rubric.scale
         if case.score is not None and not scale.min <= case.score <= scale.max:
-            wanted = f"a number from {scale.min} to {scale.max}, as on the rubric's scale"
-            raise case.wrong(f"label: expected {wanted}, got {case.score:g}")
+            expected = f"a number from {scale.min} to {scale.max}, as on the rubric's scale"
+            raise case.wrong(f"label: expected {expected}, got {case.score:g}")
         means = []
         for juror in recorded.jurors:
             scores = self._read_scores(case, juror)

@@ -23,7 +23,7 @@ from judgekit.judging.documents import LEAST_TEXTS, LETTERS
 from judgekit.text import counted, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence, Set
 
     from judgekit.evaluation.stats import Pair
 
@@ -444,12 +444,7 @@ def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
     for (key, verdict), count in pairs.items():
         counts[key] += count
         verdicts.add(verdict)
-    letters = sorted(verdicts.intersection(LETTERS))
-    if letters or TIE in verdicts:
-        text_count = LETTERS.index(letters[-1]) + 1 if letters else LEAST_TEXTS
-        word_by_key = read_winners(counts, max(text_count, LEAST_TEXTS))
-    else:
-        word_by_key = read_outcomes(counts)
+    word_by_key = _read_labels(counts, verdicts)
 
     meaningful = Counter[tuple[str, str]]()
     for (key, verdict), count in pairs.items():
@@ -471,3 +466,14 @@ def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
         if key != BLANK and key not in word_by_key:
             left_out.add_unknown(key.removeprefix(NOT_UNDERSTOOD), count)
     return agreed, decided, left_out
+
+
+def _read_labels(counts: Mapping[str, int], verdicts: Set[str]) -> dict[str, str]:
+    """Map labels to winners if the verdicts are those of comparisons, otherwise to outcomes."""
+    letters = sorted(verdicts & set(LETTERS))
+    if not letters and TIE not in verdicts:
+        return read_outcomes(counts)
+    text_count = LEAST_TEXTS
+    if letters:
+        text_count = max(LETTERS.index(letters[-1]) + 1, LEAST_TEXTS)
+    return read_winners(counts, text_count)

@@ -48,9 +48,9 @@ def find_models(cases: Sequence[Case]) -> dict[TierName, str]:
                 names.add(together(juror.model for juror in jurors))
         if len(names) > 1 or "" in names:
             shown_names = ", ".join(map(repr, sorted(names)))
-            wanted = f"judges.{tier}.model: expected one model throughout, got {shown_names}"
+            problem = f"judges.{tier}.model: expected one model throughout, got {shown_names}"
             reason = "valid only for the models it was measured with"
-            raise InputError(f"{wanted}; a calibration is {reason}")
+            raise InputError(f"{problem}; a calibration is {reason}")
         if names:
             models[tier] = names.pop()
     return models
@@ -67,9 +67,9 @@ def find_options(cases: Sequence[Case]) -> Asked:
             options = (recorded.samples, recorded.criteria, recorded.rule, recorded.redact)
             option_sets.add(options)
     if len(option_sets) > 1:
-        wanted = "judges: expected the same samples, criteria, rule and redact throughout"
+        problem = "judges: expected the same samples, criteria, rule and redact throughout"
         raise InputError(
-            f"{wanted}; a calibration is valid only for the options it was measured with"
+            f"{problem}; a calibration is valid only for the options it was measured with"
         )
     if not option_sets:
         return USUALLY
@@ -142,12 +142,7 @@ def usual_ways(cases: Sequence[Case]) -> Ways:
 
     The result also lists for each case the tiers whose opinions differ from that.
     """
-    answers = []
-    for number, case in enumerate(cases):
-        for tier, recorded in by_tier(case).items():
-            for juror in recorded.jurors:
-                if juror.failure is None:
-                    answers.append(_Answer(number, tier, juror, samples=recorded.samples))
+    answers = _list_answers(cases)
     # A model with fractions anywhere gave probabilities, so its integer scores are expectations too.
     with_fractions = {answer.voter for answer in answers if answer.has_fractions}
     source_counts: dict[tuple[TierName, str], Counter[ScoreSource]] = defaultdict(Counter)
@@ -174,6 +169,17 @@ def usual_ways(cases: Sequence[Case]) -> Ways:
         if source != usual_source or answer.answered != usual_model:
             apart_by_case[answer.number].add(answer.tier)
     return Ways(usual_sources, usual_models, [frozenset(tiers) for tiers in apart_by_case])
+
+
+def _list_answers(cases: Sequence[Case]) -> list[_Answer]:
+    """List the models' answers about all cases, without those that failed."""
+    answers = []
+    for number, case in enumerate(cases):
+        for tier, recorded in by_tier(case).items():
+            for juror in recorded.jurors:
+                if juror.failure is None:
+                    answers.append(_Answer(number, tier, juror, samples=recorded.samples))
+    return answers
 
 
 # --- Labelled subjects, with the tiers' opinions

@@ -77,25 +77,20 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
     if not strength:
         return None
 
-    value_start, value, is_quoted = _read_value(text, match)
+    value = _read_value(text, match)
     is_password = strength in ("strong", "short")
-    if is_password and not is_quoted and is_reference(value):
+    if is_password and not value.is_quoted and is_reference(value.text):
         return None
-    is_passphrase = is_quoted and _is_passphrase(match, value, is_password=is_password)
-    if not is_passphrase and not is_generated(value):
-        is_name_of_setting = is_password and value.isupper() and not value.isalnum()
-        # A letter `r` before the quote makes a raw string, as in Python.
-        is_raw = text[value_start - 2 : value_start - 1] in ("r", "R")
-        if is_name_of_setting or _is_stand_in(
-            value, is_quoted_password=is_quoted and is_password, is_raw=is_raw
-        ):
-            return None
+    is_passphrase = value.is_quoted and _is_passphrase(match, value.text, is_password=is_password)
+    may_stand_for_another = not is_passphrase and not is_generated(value.text)
+    if may_stand_for_another and _is_stand_in(text, value, is_password=is_password):
+        return None
 
-    if is_quoted:
-        is_hyphened_phrase = is_passphrase and "-" in value
-        is_secret = is_hyphened_phrase or _quoted_secret(text, match, value, strength)
+    if value.is_quoted:
+        is_hyphened_phrase = is_passphrase and "-" in value.text
+        is_secret = is_hyphened_phrase or _is_quoted_secret(text, match, value.text, strength)
     else:
-        is_secret = _bare_secret(text, match, value, strength)
+        is_secret = _is_bare_secret(text, match, value.text, strength)
     if not is_secret:
         return None
 
@@ -103,23 +98,27 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
         kind = "password"
     else:
         kind = {"key": "key", "secret": "secret"}.get(match["core"], "token")
-    value_end = value_start + len(value)
-    if not is_quoted:
-        value_end = _end_of_setting(text, match, value_end)
-    return SecretMatch(value_start, value_end, kind)
+    end = value.start + len(value.text)
+    if not value.is_quoted:
+        end = _end_of_setting(text, match, end)
+    return SecretMatch(value.start, end, kind)
 
 
-def _is_stand_in(value: str, *, is_quoted_password: bool, is_raw: bool) -> bool:
+def _is_stand_in(text: str, value: _Value, *, is_password: bool) -> bool:
     """Whether a value isn't a secret itself but stands for one.
 
-    It may be a placeholder, a reference such as a variable, or a regular expression.
+    It may be the name of a setting, a placeholder, a reference such as a variable, or a regular expression.
     """
-    is_sentence = any(map(str.isspace, value))
-    if is_quoted_password and not is_sentence:
-        # Nearly any word may be a password: only what clearly isn't one is left out.
-        is_pattern = is_raw and bool(PATTERNS["expression"].search(value))
-        return is_pattern or is_reference(value)
-    return is_placeholder(value)
+    if is_password and value.text.isupper() and not value.text.isalnum():  # such as DB_PASSWORD
+        return True
+    is_sentence = any(map(str.isspace, value.text))
+    if value.is_quoted and is_password and not is_sentence:
+        # Nearly any word may be a password: only what clearly isn't one is left out. A letter `r` before the
+        # quote makes a raw string, as in Python.
+        is_raw = text[value.start - 2 : value.start - 1] in ("r", "R")
+        is_pattern = is_raw and bool(PATTERNS["expression"].search(value.text))
+        return is_pattern or is_reference(value.text)
+    return is_placeholder(value.text)
 
 
 class _Value(NamedTuple):
@@ -197,7 +196,7 @@ def _read_line_before(text: str, at: int) -> str:
     return text[max(earliest, line_break + 1) : at]
 
 
-def _quoted_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
+def _is_quoted_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
     """Whether a value in quotes is a secret.
 
     The more surely its name is a secret's (`strength`), the less the value must look like a secret.
@@ -220,7 +219,7 @@ def _quoted_secret(text: str, match: re.Match[str], value: str, strength: str) -
     return not (is_code(value) or PATTERNS["expression"].search(value))
 
 
-def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
+def _is_bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
     """Whether a value without quotes is a secret. In code, such a value is usually a name.
 
     The more surely its name is a secret's (`strength`), the less the value must look like a secret.

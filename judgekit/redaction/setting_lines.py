@@ -44,7 +44,7 @@ def find_set_values(text: str, start: int, end: int) -> Iterator[SecretMatch]:
         if text.find(mark, start, end) >= 0:
             for setting in PATTERNS[pattern].finditer(text, start, end):
                 span = setting.span("value")
-                yield from _check(text, setting["name"], span, is_code=False)
+                yield from _find_value(text, setting["name"], span, is_code=False)
     for match in PATTERNS["setting_line"].finditer(text, start, end):
         yield from _find_in_line(text, match)
 
@@ -67,14 +67,14 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
         is_raw = "r" in quoted_value["prefix"].lower()
         if is_raw and PATTERNS["expression"].search(quoted_value["inside"]):  # a regular expression
             return
-        yield from _check(text, match["name"], quoted_value.span("inside"), is_code=False)
+        yield from _find_value(text, match["name"], quoted_value.span("inside"), is_code=False)
         return
 
     comment = PATTERNS["comment"].search(text, value_start, value_end)
     if comment is not None:
         value_end = comment.start()
     is_code = _is_code(match, text[value_start:value_end])
-    yield from _check(text, match["name"], (value_start, value_end), is_code=is_code)
+    yield from _find_value(text, match["name"], (value_start, value_end), is_code=is_code)
 
 
 def _make_singular(match: re.Match[str]) -> str:
@@ -93,8 +93,8 @@ def _is_code(match: re.Match[str], value: str) -> bool:
     return not is_env_line or value.endswith((",", ";", ")", "{"))
 
 
-def _check(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[SecretMatch]:
-    """Yield the value at a span if it's a secret by its name, and looks like one as far as needed.
+def _find_value(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[SecretMatch]:
+    """Yield the value at a span if it's a secret: by its name, and by its looks as far as needed.
 
     `is_code` tells whether the line may be program code, in which a word may be a variable.
     """
@@ -172,4 +172,4 @@ def _find_in_list(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
         stop += 1
     name = _make_singular(match)
     for item in PATTERNS["list_item"].finditer(text, start, min(stop, len(text))):
-        yield from _check(text, name, item.span("inside"), is_code=False)
+        yield from _find_value(text, name, item.span("inside"), is_code=False)

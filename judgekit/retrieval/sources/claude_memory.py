@@ -243,6 +243,13 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
 
     if category is None:
         category = _category_in(record, profile)
+    entry = _make_entry(name, category, record, profile)
+    entry.note = note
+    return entry
+
+
+def _make_entry(name: str, category: str, record: Mapping[str, object], profile: Profile) -> Entry:
+    """Make the entry of an active record. Fields of a wrong type count as missing."""
     title = record.get("title")
     if not isinstance(title, str) or not title.strip():
         title = name
@@ -259,7 +266,6 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         updated=read_time(record.get("updated_at")) or read_time(record.get("created_at")),
     )
     entry.status = force.status_of(_status_fields(record), body="")
-    entry.note = note
     return entry
 
 
