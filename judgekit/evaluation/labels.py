@@ -23,7 +23,7 @@ from judgekit.judging.documents import LEAST_TEXTS, LETTERS
 from judgekit.text import counted, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence, Set
+    from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.evaluation.stats import Pair
 
@@ -468,7 +468,7 @@ def agreement(pairs: Mapping[Pair, int]) -> tuple[int, int, LeftOut]:
     return agreed, decided, left_out
 
 
-def _read_labels(counts: Mapping[str, int], verdicts: Set[str]) -> dict[str, str]:
+def _read_labels(counts: Mapping[str, int], verdicts: set[str]) -> dict[str, str]:
     """Map labels to winners if the verdicts are those of comparisons, otherwise to outcomes."""
     letters = sorted(verdicts & set(LETTERS))
     if not letters and TIE not in verdicts:
