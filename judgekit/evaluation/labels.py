@@ -194,22 +194,33 @@ def _by_preference(numbers: Mapping[str, float], _most: int) -> dict[str, str]:
     """
     if all(number >= 0 for number in numbers.values()):
         return {}
-    letters = {}
+    letters = dict.fromkeys(numbers, TIE)
     for key, number in numbers.items():
-        letters[key] = "A" if number < 0 else "B" if number > 0 else TIE
+        if number < 0:
+            letters[key] = "A"
+        elif number > 0:
+            letters[key] = "B"
     return letters
 
 
 def _from_one(numbers: Mapping[str, float], most: int) -> dict[str, str]:
-    found = {key: _by_number(number, most) for key, number in numbers.items()}
-    return {key: letter for key, letter in found.items() if letter}
+    letters = {}
+    for key, number in numbers.items():
+        letter = _by_number(number, most)
+        if letter:
+            letters[key] = letter
+    return letters
 
 
 def _from_zero(numbers: Mapping[str, float], most: int) -> dict[str, str]:
     if not {0.0, 1.0} <= {*numbers.values()}:
         return {}
-    found = {key: _by_number(number + 1, most) for key, number in numbers.items() if number >= 0}
-    return {key: letter for key, letter in found.items() if letter}
+    letters = {}
+    for key, number in numbers.items():
+        letter = _by_number(number + 1, most) if number >= 0 else None
+        if letter:
+            letters[key] = letter
+    return letters
 
 
 def _is_first_better(numbers: Mapping[str, float], _most: int) -> dict[str, str]:

@@ -56,8 +56,8 @@ class Difference(Figure):
     @classmethod
     def of(cls, name: str, interval: Interval, note: str = "") -> Difference:
         """Build the difference on an axis that reaches a little further than its interval."""
-        farthest = max(abs(interval.low), abs(interval.high))
-        reach = min(1.0, next(step for step in _REACHES if step >= min(farthest, 1.0)))
+        farthest = min(max(abs(interval.low), abs(interval.high)), 1.0)
+        reach = next(step for step in _REACHES if step >= farthest)
         return cls(name, interval.value, interval, note, least=-reach, most=reach)
 
     @property

@@ -355,10 +355,17 @@ def search(
 
 
 def _next_scope(names: Sequence[str], name: str) -> str | None:
-    """Return the scope after this one (the first after the last); None if it's the only one."""
+    """Find the scope after this one (after the last, the first); None if it's the only one.
+
+    `names` are sorted.
+    """
     others = [other for other in names if other != name]
-    following = (other for other in others if other > name)
-    return next(following, others[0] if others else None)
+    if not others:
+        return None
+    for other in others:
+        if other > name:
+            return other
+    return others[0]
 
 
 def report(

@@ -149,7 +149,9 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
 
     def opinion(self, samples: Sequence[Sequence[Vote | None]]) -> Vote | None:
         """Combine a model's calls into one vote; None if too few samples are complete."""
-        votes = [vote for sample in samples for vote in sample]
+        votes: list[Vote | None] = []
+        for sample in samples:
+            votes += sample
         return combine_calls(votes, criteria=len(self.rubrics_by_part))
 
     def combine(self, voices: Sequence[tuple[Endpoint, Vote | None]]) -> TierVote:

@@ -286,7 +286,7 @@ class TierVote(NamedTuple):
     families: frozenset[str] = frozenset()
     """The families for the word."""
     models: frozenset[str] = frozenset()
-    """The families with a vote, in a tier that has a word."""
+    """The models with a vote, in a tier that has a word."""
     votes: tuple[Vote, ...] = ()
     """Each model's vote."""
 
@@ -317,11 +317,12 @@ def combine_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | N
     samples = _chunks(votes, criteria)
     sample_votes: list[Vote] = []
     for sample in samples:
-        answered = [vote for vote in sample if vote is not None]
-        is_complete = len(answered) == criteria
+        criterion_votes = [vote for vote in sample if vote is not None]
+        is_complete = len(criterion_votes) == criteria
         if is_complete:
-            wins = [vote for vote in answered if vote.word in WINS]
-            sample_votes.append(wins[0] if wins else answered[0])
+            wins = [vote for vote in criterion_votes if vote.word in WINS]
+            deciding_vote = wins[0] if wins else criterion_votes[0]
+            sample_votes.append(deciding_vote)
     if not has_quorum(len(sample_votes), len(samples)):
         return None
 
@@ -354,13 +355,12 @@ def combine_votes(
 
     family_leans = []
     for votes_of_family in group_by_family(answered):
-        lean = fmean(vote.lean for vote in votes_of_family)
-        family_leans.append(round(lean, _SHARE_DIGITS))
+        family_lean = fmean(vote.lean for vote in votes_of_family)
+        family_leans.append(round(family_lean, _SHARE_DIGITS))
     family_words = [word_of(lean) for lean in family_leans]
+    tier_lean = fmean(family_leans)
     if rule == "majority":
         tier_lean = _lean_of_majority(family_words)
-    else:
-        tier_lean = fmean(family_leans)
     tier_lean = round(tier_lean, _SHARE_DIGITS)
     word = word_of(tier_lean)
 

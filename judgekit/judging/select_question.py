@@ -77,21 +77,21 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         """
         kind = kind_of(endpoint)
         candidates = self.subject.candidates
-        if kind.candidates_at_once == 1:
-            return [self._about_one(endpoint, candidate) for candidate in candidates]
-        if not kind.gives_reasons:
-            return [self._about_several(self.rubric, candidates, "", endpoint)]
+        if kind.candidates_at_once == 1:  # it reads tokens
+            return [self._build_about_one(endpoint, candidate) for candidate in candidates]
+        if not kind.gives_reasons:  # it's a decision model
+            return [self._build_about_several(self.rubric, candidates, "", endpoint)]
         questionnaires = []
         batch_limit = kind.candidates_at_once or len(candidates)
         for batch in batches(candidates, batch_limit):
             for part, rubric in self.rubrics_by_part.items():
-                questionnaires.append(self._about_several(rubric, batch, part, endpoint))
+                questionnaires.append(self._build_about_several(rubric, batch, part, endpoint))
         return questionnaires
 
     def asks_in_order(self, endpoint: Endpoint) -> bool:
         return kind_of(endpoint).candidates_at_once == 1
 
-    def _about_several(
+    def _build_about_several(
         self,
         rubric: SelectRubric,
         candidates: Sequence[PromptCandidate],
@@ -110,7 +110,9 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         ids_by_label = {label: candidate_id for candidate_id, label in labels_by_id.items()}
         return replace(questionnaire, labels=ids_by_label, is_listing=True, part=part)
 
-    def _about_one(self, endpoint: Endpoint | None, candidate: PromptCandidate) -> Questionnaire:
+    def _build_about_one(
+        self, endpoint: Endpoint | None, candidate: PromptCandidate
+    ) -> Questionnaire:
         """Build the questionnaire about a single candidate, with controls for a yes to it.
 
         The first control asks about the same candidate for an unrelated request. If there are earlier
@@ -122,20 +124,20 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         threshold = self._threshold(endpoint)
 
         unrelated_query = query._replace(text=pointwise.IDLE)
-        about_unrelated_query = self._pair(candidate, unrelated_query, key.within("idle"))
+        about_unrelated_query = self._build_pair(candidate, unrelated_query, key.within("idle"))
         controls = [self._control(about_unrelated_query, pointwise.LEAST_GAIN, threshold)]
         if query.turns:
             # The same for all candidates, so a session asks it once.
-            about_unrelated_memory = self._pair(
+            about_unrelated_memory = self._build_pair(
                 pointwise.IDLE_MEMORY, query, key.within("idle-memory")
             )
             least_gain = pointwise.LEAST_GAIN_OVER_MEMORY
             controls.append(self._control(about_unrelated_memory, least_gain, threshold))
 
-        questionnaire = self._pair(candidate, query, key)
+        questionnaire = self._build_pair(candidate, query, key)
         return replace(questionnaire, labels={_ALONE: candidate.id}, controls=controls)
 
-    def _pair(self, candidate: PromptCandidate, query: Query, key: CallKey) -> Questionnaire:
+    def _build_pair(self, candidate: PromptCandidate, query: Query, key: CallKey) -> Questionnaire:
         """Build a questionnaire about one candidate for a query, with the beginning of its text."""
         short = replace(candidate, text=candidate.text[:POINTWISE_CHARS])
         context = partial(prompt.candidate_context, candidate=short, query=query)
@@ -298,7 +300,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
             holds = {criterion: bool(share) for criterion, share in yes.items()}
             return self._mark_of(holds)
 
-        # Shift the probabilities so that the threshold is at one half, as all else expects it.
+        # Shift the probabilities so that the threshold is at one half, like that of other models.
         centred = {}
         for criterion, probability in yes.items():
             centred[criterion] = pointwise.centred(probability, threshold)

@@ -70,14 +70,17 @@ def is_placeholder(value: str) -> bool:
 
 def is_generated(value: str) -> bool:
     """Whether a value is a mixture of characters that people don't write, so that a generator made it."""
-    if len(value) < LEAST_TOKEN or PATTERNS["format"].search(value) or any(map(str.isspace, value)):
+    if len(value) < LEAST_TOKEN or any(map(str.isspace, value)):
         return False
-    symbols = len(_SYMBOLS.intersection(value[1:-1]))  # symbols at the ends may be punctuation
+    if PATTERNS["format"].search(value):
+        return False
+
+    symbol_count = len(_SYMBOLS.intersection(value[1:-1]))  # those at the ends may be punctuation
     has_both_cases = any(map(str.isupper, value)) and any(map(str.islower, value))
     has_letters_and_digits = is_mixed(value)
-    if has_letters_and_digits and has_both_cases and symbols:
+    if has_letters_and_digits and has_both_cases and symbol_count:
         return True
-    if (has_letters_and_digits or has_both_cases) and symbols >= _LEAST_SYMBOLS:
+    if (has_letters_and_digits or has_both_cases) and symbol_count >= _LEAST_SYMBOLS:
         return True
     if PATTERNS["words"].match(value):
         return False
@@ -86,7 +89,7 @@ def is_generated(value: str) -> bool:
 
 
 def share_of_changes(value: str) -> float:
-    """Return the share of neighbouring characters that are of different classes, from 0 to 1.
+    """Compute the share of neighbouring characters that are of different classes, from 0 to 1.
 
     The classes are lower case, upper case, digits and others.
     """
@@ -129,6 +132,7 @@ def is_strange(value: str) -> bool:
         has_lower = any(map(str.islower, core))
         has_symbol = bool(_SYMBOLS.intersection(core[1:-1]))
         return has_upper and has_lower and has_symbol and len(core) >= LEAST_TOKEN
+
     classes = "".join(map(_class_of_character, core))
     runs = re.sub(r"(.)\1+", r"\1", classes)  # "abc12-x" has the runs "a0-a"
     has_many_runs = len(runs) >= _CHANGED_OFTEN
@@ -141,9 +145,8 @@ def is_chosen(value: str) -> bool:
     core = value.strip("\"'`*_.,;:?)")
     if len(core) < _LEAST_STRANGE or not is_mixed(core):
         return False
-    return not (
-        PATTERNS["term"].match(core) or is_placeholder(core) or PATTERNS["expression"].search(core)
-    )
+    is_term = bool(PATTERNS["term"].match(core) or PATTERNS["expression"].search(core))
+    return not is_term and not is_placeholder(core)
 
 
 def is_phrase(value: str) -> bool:
