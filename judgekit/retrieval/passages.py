@@ -72,9 +72,10 @@ def count_in_passages(
     patterns: Sequence[Pattern],
     profile: Profile,
 ) -> None:
-    """Count the terms in each section of an entry; `places` are those in the entry's body.
+    """Count the terms in each section of an entry: in its part of the body, and in its headings.
 
-    Sections may overlap, and are in the order of their starts and their ends.
+    `places` are the positions and the weights of each term in the entry's body. Sections may overlap, and are
+    in the order of their starts and their ends.
     """
     body_weight = profile.weights["body"]
     for number, occurrences in places.items():
@@ -87,6 +88,7 @@ def count_in_passages(
                 frequencies = passages[passage_number].frequencies
                 frequencies[number] = frequencies.get(number, 0.0) + body_weight * weight
                 passage_number += 1
+
     titles = None  # the headings that `title_frequencies` were counted in
     title_frequencies: dict[int, float] = {}
     for passage in passages:

@@ -28,21 +28,15 @@ _MEMORIES = """SELECT path, id, title FROM file WHERE live = 1 AND problem IS NU
 def suggest(
     notes: Sequence[str], pin_by_note: dict[str, str], roots: Iterable[str], profiles: Profiles
 ) -> list[str]:
-    """Return the notes; a note about a pin that names no memory also suggests the nearest name.
+    """Add the nearest name, as a suggestion, to each note about a pin that names no memory.
 
-    `pin_by_note` maps these notes to their pins. Without a near name, such a note stays as it is.
+    `pin_by_note` maps these notes to their pins. Without a near name, such a note stays as it is, and so do
+    all other notes.
     """
     if pin_by_note.keys().isdisjoint(notes):
         return list(notes)
-    path_by_name: dict[str, str] = {}
-    for root in roots:
-        for path, entry_id, title in _list_memories(root, profiles):
-            path_without_ending, _, _ = path.rpartition(".")
-            _, _, stem = path_without_ending.rpartition("/")
-            for name in (path, path_without_ending, stem, entry_id, title):
-                comparable_name = _comparable(name)
-                if comparable_name not in path_by_name:
-                    path_by_name[comparable_name] = path
+
+    path_by_name = _map_names_to_paths(roots, profiles)
     pairs_by_name = {name: _pair_letters(name) for name in path_by_name}
     lines = []
     for note in notes:
@@ -53,6 +47,20 @@ def suggest(
                 line = f"{note}; did you mean {path_by_name[nearest_name]!r}?"
         lines.append(line)
     return lines
+
+
+def _map_names_to_paths(roots: Iterable[str], profiles: Profiles) -> dict[str, str]:
+    """Map each name that a pin could have meant to the path of its memory."""
+    path_by_name: dict[str, str] = {}
+    for root in roots:
+        for path, entry_id, title in _list_memories(root, profiles):
+            path_without_ending, _, _ = path.rpartition(".")
+            _, _, stem = path_without_ending.rpartition("/")
+            for name in (path, path_without_ending, stem, entry_id, title):
+                comparable_name = _comparable(name)
+                if comparable_name not in path_by_name:  # the first memory of a name counts
+                    path_by_name[comparable_name] = path
+    return path_by_name
 
 
 def _find_nearest(pin: str, pairs_by_name: dict[str, set[str]]) -> str | None:

@@ -222,6 +222,8 @@ def _compile_language(file: LanguageFile) -> dict[str, Any]:
     if file.endings is not None:
         steps = [_compile_step(step) for step in file.endings]
     stop_words = list(dict.fromkeys(map(fold, file.stop)))  # each once
+
+    # The other rules don't affect the index.
     rules_of_index = repr((sorted(stop_words), pairs, file.abbreviations, steps))
     checksum = zlib.crc32(rules_of_index.encode())
     abbreviations = {short: "|".join(words) for short, words in file.abbreviations.items()}
