@@ -296,7 +296,7 @@ def _sort_into_chains(
 def _chains_of_opinion(
     sample: Sample, tier: TierName, tier_before: TierName | None, reference: TierName | None
 ) -> list[Chain]:
-    """List the chains that a tier's opinion on a sample belongs to; empty if no gate is learned from it.
+    """List the chains (classes) that a tier's opinion on a sample belongs to; empty if none is learned from.
 
     The opinion of a decision model in the first tier belongs to both sides' chains. Any other belongs to
     one chain.

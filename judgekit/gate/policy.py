@@ -31,8 +31,7 @@ RULES = (".judgekit", _MEMORY_CONFIG)
 MAX_BYTES = 100_000  # of one rules file, read before the budget starts to count
 MAX_TOTAL = 10_000_000  # bytes of all of them
 MAX_FILES = 5_000
-# Paths that decide besides the rubrics. Replacing another file in the folder by a link changes no
-# rule.
+# Paths that decide besides the rubrics. Replacing another file in the folder by a link changes no rule.
 _DECIDING = (".judgekit", ".judgekit/config.yaml", ".judgekit/rubrics")
 _RUBRICS = ".judgekit/rubrics/"
 _MAX_RULES = 20  # different ones to compare

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from judgekit.git import Repository
     from judgekit.judging.documents import Document
 
-# Variables set by CI servers: most set `CI`; then Azure Pipelines, TeamCity, Jenkins and AWS
-# CodeBuild.
+# Variables set by CI servers: most set `CI`; then Azure Pipelines, TeamCity, Jenkins and AWS CodeBuild.
 CI_VARIABLES = ("CI", "TF_BUILD", "TEAMCITY_VERSION", "JENKINS_URL", "CODEBUILD_BUILD_ID")
 _EVER = "0001-01-01"
 _ENTRY = re.compile(r"\s*(?P<token>[^<]*?)\s*(?:<(?P<email>[^>]*)>)?\s*")

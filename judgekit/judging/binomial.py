@@ -24,8 +24,7 @@ def at_most(errors: int, total: int, rate: float) -> float:
     # Start from the logarithm of the probability of exactly `errors`, the last term of the sum.
     ways = lgamma(total + 1) - lgamma(errors + 1) - lgamma(total - errors + 1)
     last_term = ways + errors * log(rate) + (total - errors) * log1p(-rate)
-    # Work down from the last term, relative to it: below the mean each term is smaller than the
-    # next.
+    # Work down from the last term, relative to it: below the mean each term is smaller than the next.
     term = 1.0
     relative_sum = 1.0
     for error_count in range(errors, 0, -1):

@@ -138,7 +138,7 @@ def misfits(
         if together(models_then.split(TOGETHER)) != models_now:
             yield f"{tier} was {models_then} and is {models_now} now"
 
-    for name in _options_in_play(calibration, loaded.rubric, panel):
+    for name in _list_relevant_options(calibration, loaded.rubric, panel):
         value_then = getattr(calibration.asked, name)
         value_now = getattr(panel.asked, name)
         if value_then != value_now:
@@ -146,12 +146,11 @@ def misfits(
     yield from _other_readings(calibration, panel)
 
 
-def _options_in_play(
+def _list_relevant_options(
     calibration: Calibration, rubric: Rubric, panel: PanelFingerprint
 ) -> Iterator[str]:
     """Yield the names of those options in `Asked` that affect how these models are asked."""
-    # A model that answers in single tokens answers once, and about one thing at a time except in
-    # pairs.
+    # A model that answers in single tokens answers once, and about one thing at a time except in pairs.
     sources_of_models: list[frozenset[ScoreSource]] = []
     for sources_by_model in panel.able.values():
         sources_of_models += sources_by_model.values()

@@ -19,8 +19,7 @@ def _text(value: object) -> str:
     return value
 
 
-# Text from the caller's system: a path may hold bytes that aren't UTF-8, which pydantic would
-# refuse.
+# Text from the caller's system: a path may hold bytes that aren't UTF-8, which pydantic would refuse.
 Raw: TypeAlias = Annotated[Any, AfterValidator(_text)]
 ModelName: TypeAlias = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 

@@ -51,8 +51,7 @@ ON_DEMAND_POOL = 20  # the fewest candidates models see when someone searches on
 HOOK_SECONDS = (
     20.0  # the longest the hook judges; the client stops it after 30 s and its answer would be lost
 )
-# How long a prompt waits for a decision model. It answers in tenths of a second, unless something's
-# wrong.
+# How long a prompt waits for a decision model. It answers in tenths of a second, unless something's wrong.
 DECISION_SECONDS = 1.5
 INJECTED_LABEL = "high"
 UNCALIBRATED = (

@@ -21,12 +21,12 @@ _LINE_PREFIX = " \t>#*|/\\+-\"';:.,0123456789"
 def private_keys(text: str, lower: str) -> Iterator[Span]:
     """Yield the spans of private keys. If there's prose inside a key, the parts around it are yielded."""
     if "begin" in lower or "private-lines" in lower:
-        yield from _keys_with_header(text, lower)
+        yield from _find_keys_with_header(text, lower)
     if "private" in lower:
-        yield from _keys_before_tail(text, lower)
+        yield from _find_keys_before_tail(text, lower)
 
 
-def _keys_with_header(text: str, lower: str) -> Iterator[Span]:
+def _find_keys_with_header(text: str, lower: str) -> Iterator[Span]:
     """Yield the spans of private keys that begin with a header such as `-----BEGIN PRIVATE KEY-----`."""
     search_start = 0
     line_end = -1
@@ -59,7 +59,7 @@ def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Ite
     yield start, end
 
 
-def _keys_before_tail(text: str, lower: str) -> Iterator[Span]:
+def _find_keys_before_tail(text: str, lower: str) -> Iterator[Span]:
     """Yield the spans of keys found upwards from their end marker, since their header may be missing."""
     searched_until = 0
     for end_marker in PATTERNS["tail"].finditer(lower):

@@ -34,17 +34,19 @@ def find_in_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
     separator = next(mark for mark in "|,;\t" if mark in line)
     cells = line.split(separator)
     columns = _find_password_columns(cells)
-    filled = [column for column, cell in enumerate(cells) if cell.strip()]
-    if not columns or len(filled) < 2:  # noqa: PLR2004 - a table has another column beside that
+    filled_columns = [column for column, cell in enumerate(cells) if cell.strip()]
+    if not columns or len(filled_columns) < 2:  # noqa: PLR2004 - a table has another column
         return
 
     # A row with a line of dashes below it is the head of a table.
     is_head = bool(PATTERNS["rule"].fullmatch(next_line) or PATTERNS["frame"].fullmatch(next_line))
-    is_pair = len(filled) == 2 and columns == filled[:1]  # noqa: PLR2004 - a name and a value
-    if is_head and is_pair and PATTERNS["value_cell"].fullmatch(cells[filled[1]]):
-        yield from _cells(line, start, "|", [filled[1]])
+    has_two_cells = len(filled_columns) == 2  # noqa: PLR2004 - a name and a value
+    is_pair = has_two_cells and columns == filled_columns[:1]
+    second_column = filled_columns[1]
+    if is_head and is_pair and PATTERNS["value_cell"].fullmatch(cells[second_column]):
+        yield from _find_in_cells(line, start, "|", [second_column])
     if separator == "|" and not is_head:
-        yield from _find_behind_name(line, start, columns[0], filled)
+        yield from _find_behind_name(line, start, columns[0], filled_columns)
     elif separator == "|" or _is_csv_head(line, next_line, separator):
         yield from _find_below_head(lower, stop, separator, columns)
 
@@ -56,7 +58,7 @@ def _find_behind_name(
     has_cell_behind = name_column in filled[:-1]
     if has_cell_behind and line.lstrip().startswith("|"):
         column_behind = filled[filled.index(name_column) + 1]
-        yield from _cells(line, start, "|", [column_behind])
+        yield from _find_in_cells(line, start, "|", [column_behind])
 
 
 def _is_csv_head(line: str, next_line: str, separator: str) -> bool:
@@ -98,10 +100,12 @@ def _find_below_head(
             return
         is_rule = separator == "|" and bool(PATTERNS["rule"].fullmatch(row))
         if not is_frame and not is_rule:
-            yield from _cells(row, start, separator, columns)
+            yield from _find_in_cells(row, start, separator, columns)
 
 
-def _cells(line: str, start: int, separator: str, columns: list[int]) -> Iterator[SecretMatch]:
+def _find_in_cells(
+    line: str, start: int, separator: str, columns: list[int]
+) -> Iterator[SecretMatch]:
     """Yield the passwords in the cells of a row, in the columns with these indexes.
 
     `line` is the row, and `start` its position in the text.
@@ -140,7 +144,7 @@ def find_in_wiki_table(lower: str, start: int, stop: int) -> Iterator[SecretMatc
         if start >= len(lower) or not stripped.startswith("|") or is_head:
             return
         indent = len(row) - len(stripped)
-        yield from _cells(stripped, start + indent, "|", columns)
+        yield from _find_in_cells(stripped, start + indent, "|", columns)
 
 
 def _heads_of_wiki_row(line: str) -> list[str]:
@@ -187,7 +191,7 @@ def _find_in_asciidoc(lower: str) -> Iterator[SecretMatch]:
         if end < 0:
             end = len(lower)
         separator = fence[0]
-        yield from _cells_in_order(lower, opening.end(), end, separator)
+        yield from _find_in_cell_sequence(lower, opening.end(), end, separator)
         search_start = end + len(fence) + 1
 
 
@@ -199,10 +203,12 @@ def _find_in_mediawiki(lower: str) -> Iterator[SecretMatch]:
         if end < 0:
             end = len(lower)
         position = min(end, opening.end() + _MOST_CHARACTERS)
-        yield from _mediawiki_cells(lower, opening.end(), position)
+        yield from _find_in_mediawiki_rows(lower, opening.end(), position)
 
 
-def _cells_in_order(lower: str, start: int, end: int, separator: str) -> Iterator[SecretMatch]:
+def _find_in_cell_sequence(
+    lower: str, start: int, end: int, separator: str
+) -> Iterator[SecretMatch]:
     """Yield the passwords in a table of AsciiDoc from `start` to `end`, whose first cells are the heads.
 
     The number of columns is the number of cells in the first line that has any. If that's one, each cell has
@@ -228,10 +234,10 @@ def _cells_in_order(lower: str, start: int, end: int, separator: str) -> Iterato
     if columns == 1:  # one cell a line: blank lines separate rows
         heads, _, _ = lower[start:end].strip().partition("\n\n")
         columns = heads.count(separator)
-    yield from _below_heads(cells, columns)
+    yield from _find_below_heads(cells, columns)
 
 
-def _mediawiki_cells(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
+def _find_in_mediawiki_rows(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
     """Yield the passwords in a table of MediaWiki from `start` to `end`.
 
     A line that begins with `!` has heads, one with `|` has cells, and one with `|-` begins a new row.
@@ -243,7 +249,7 @@ def _mediawiki_cells(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
         line_stop = min(line_end(lower, line_start), end)
         line = lower[line_start:line_stop]
         if line.startswith("|-"):
-            yield from _below_heads(row, len(heads), heads)
+            yield from _find_below_heads(row, len(heads), heads)
             row = []
         elif line.startswith("!"):
             for head in line[1:].split("!!"):
@@ -255,10 +261,10 @@ def _mediawiki_cells(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
                 row.append((cell_start, cell))
                 cell_start += len(cell) + 2  # behind the `||`
         line_start = line_stop + 1
-    yield from _below_heads(row, len(heads), heads)
+    yield from _find_below_heads(row, len(heads), heads)
 
 
-def _below_heads(
+def _find_below_heads(
     cells: list[tuple[int, str]],
     columns: int,
     heads: list[str] | None = None,
