@@ -441,12 +441,12 @@ def read_ranked_cases(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> 
         return []
     task = ranking_task(rubric, mode)
     ranked_cases = []
-    apart_by_case = usual_ways(cases).apart_by_case
-    for case, apart in zip(cases, apart_by_case, strict=True):
+    deviating_tiers_by_case = usual_ways(cases).deviating_tiers_by_case
+    for case, deviating_tiers in zip(cases, deviating_tiers_by_case, strict=True):
         if len(case.subjects) < 2:  # noqa: PLR2004 - one text is not compared
             expected = "at least two texts" if case.subjects else "in all cases, or in none"
             raise case.wrong(f"subjects: expected {expected}")
-        ranked_cases.append(task.ranked_case(case, apart))
+        ranked_cases.append(task.ranked_case(case, deviating_tiers))
     return ranked_cases
 
 
@@ -471,10 +471,10 @@ class Opinions(NamedTuple):
             return self.cases
         task = choose_task(rubric, mode)
         rules = self.judge.settings.escalation_rules(task.name)
-        apart_by_case = usual_ways(self.cases).apart_by_case
+        deviating_tiers_by_case = usual_ways(self.cases).deviating_tiers_by_case
         cases = []
-        for case, apart in zip(self.cases, apart_by_case, strict=True):
-            course = task.record_course(case, apart, rules)
+        for case, deviating_tiers in zip(self.cases, deviating_tiers_by_case, strict=True):
+            course = task.record_course(case, deviating_tiers, rules)
             if course is None:
                 cases.append(case)
             else:
@@ -540,7 +540,7 @@ def learn(
         promise=promise,
         gates=choice.rules.gates,
         not_promised=choice.rules.refused,
-        read_otherwise=_count_apart(ways.apart_by_case),
+        read_otherwise=_count_deviating(ways.deviating_tiers_by_case),
         cases=len(choice.without_gates),
         labels_sha256=digest,
         with_gates=measured(choice.with_gates, tiers),
@@ -600,14 +600,16 @@ def _choose_for_samples(
     return _Choice(rules, with_gates, without_gates, likelihoods=_learn_likelihoods(labelled))
 
 
-def _count_apart(apart_by_case: Sequence[Collection[TierName]]) -> dict[TierName, int]:
+def _count_deviating(
+    deviating_tiers_by_case: Sequence[Collection[TierName]],
+) -> dict[TierName, int]:
     """Count the cases in which each tier was read in an unusual way.
 
     A tier without such cases is left out.
     """
     counts = {}
     for tier in TIERS:
-        count = sum(tier in apart for apart in apart_by_case)
+        count = sum(tier in deviating_tiers for deviating_tiers in deviating_tiers_by_case)
         if count:
             counts[tier] = count
     return counts

@@ -394,11 +394,11 @@ def compared(pairs: Iterable[Pair], *, binary: bool) -> list[Pair]:
     """Prepare labels and verdicts for comparison: beside binary labels, an improve is a reject."""
     if not binary:
         return list(pairs)
-    return [(label, "reject" if said == "improve" else said) for label, said in pairs]
+    return [(label, "reject" if answer == "improve" else answer) for label, answer in pairs]
 
 
-def agrees(label: str, said: str, *, binary: bool) -> bool:
-    return compared([(label, said)], binary=binary) == [(label, label)]
+def agrees(label: str, answer: str, *, binary: bool) -> bool:
+    return compared([(label, answer)], binary=binary) == [(label, label)]
 
 
 @dataclass

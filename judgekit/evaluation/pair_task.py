@@ -84,7 +84,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         del case
         return _BETTER
 
-    def samples(self, case: Case, apart: Collection[TierName] = ()) -> Iterator[Sample]:
+    def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
         """Yield the pair as a sample. Its label says if the tiers' favourite text is the better one."""
         votes = {tier: _read_tier_vote(case, answer) for tier, answer in by_tier(case).items()}
         evidence = read_pair(votes, cut=find_cut_tiers(case))
@@ -93,7 +93,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         yield Sample(
             id=case.id,
             label=self._label_beside(jury.favourite(votes), case),
-            voices=without_margins(evidence, apart),
+            voices=without_margins(evidence, deviating_tiers),
             ties=_find_ties(evidence, up_to_a_win=is_lenient),
             stands=is_lenient,
         )

@@ -111,8 +111,8 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
     def label_words(self, case: Case) -> Sequence[str]:
         return (*case.letters, TIE)
 
-    def ranked_case(self, case: Case, apart: Collection[TierName] = ()) -> RankedCase:
-        """Read a case's scores. `apart` are the tiers whose scores were read in an unusual way."""
+    def ranked_case(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> RankedCase:
+        """Read a case's scores. `deviating_tiers` are the tiers whose scores were read in an unusual way."""
         scores_by_tier = {}
         for tier, recorded in by_tier(case).items():
             scores_by_tier[tier] = read_points(case, recorded)
@@ -120,13 +120,13 @@ class RankingTask(CaseTask[ScoreRubric, ComparisonInput, dict[str, Opinion], Com
             case=case,
             rubric=self.rubric,
             mode=self.mode,
-            said=scores_by_tier,
+            scores_by_tier=scores_by_tier,
             best=self.labels(case)[WHOLE],
-            apart=frozenset(apart),
+            deviating_tiers=frozenset(deviating_tiers),
         )
 
-    def samples(self, case: Case, apart: Collection[TierName] = ()) -> Iterator[Sample]:
-        yield self.ranked_case(case, apart).sample()
+    def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
+        yield self.ranked_case(case, deviating_tiers).sample()
 
     def compare_with_label(self, case: Case, record: Comparison) -> Iterator[Tried]:
         why = record.degraded or record.reasoning
@@ -152,29 +152,29 @@ class Turn(NamedTuple):
 
 def ranking_rules(
     letters: Sequence[str],
-    said: Mapping[TierName, MeansByVoter],
+    scores_by_tier: Mapping[TierName, MeansByVoter],
     mode: ModeName,
     finality: FinalityRules | None = None,
 ) -> EscalationRules:
     """Build the rules for ranking recorded scores. Their models are those that gave the scores."""
     return EscalationRules(
         confirm="accept" if mode == "strict" else "reject",
-        tiers=tuple(said),
+        tiers=tuple(scores_by_tier),
         task="ranking",
         mode=mode,
-        models={tier: {voter.model for voter in means} for tier, means in said.items()},
+        models={tier: {voter.model for voter in means} for tier, means in scores_by_tier.items()},
         finality=finality,
         letters=tuple(letters),
     )
 
 
 def walk_ranking(
-    said: Mapping[TierName, MeansByVoter],
+    scores_by_tier: Mapping[TierName, MeansByVoter],
     rules: EscalationRules,
     margins: Margins,
     *,
     cut: Collection[TierName] = (),
-    apart: Collection[TierName] = (),
+    deviating_tiers: Collection[TierName] = (),
 ) -> list[Turn]:
     """Replay a ranking over recorded scores, tier after tier, to its end."""
     turns: list[Turn] = []
@@ -186,13 +186,13 @@ def walk_ranking(
             ranked_tiers,
             tier,
             step.about,
-            said[tier],
+            scores_by_tier[tier],
             asked=len(rules.models[tier]),
             is_cut=tier in cut,
-            is_known=tier not in apart,
+            is_known=tier not in deviating_tiers,
         )
         ranked_tiers.append(ranked)
-        calls = count_calls(said[tier], step.about)
+        calls = count_calls(scores_by_tier[tier], step.about)
         evidence = read_ranking(ranked_tiers, margins)
         step = decide(evidence, rules)
         turns.append(Turn(calls, ranked, evidence[tier], step))
@@ -200,23 +200,23 @@ def walk_ranking(
 
 
 class RankedCase(NamedTuple):
-    """A case with its subjects' scores by tier; `apart` are tiers that were read in another way."""
+    """A case with its subjects' scores by tier; `deviating_tiers` are tiers that were read in another way."""
 
     case: Case
     rubric: ScoreRubric
     mode: ModeName
-    said: Mapping[TierName, MeansByVoter]
+    scores_by_tier: Mapping[TierName, MeansByVoter]
     best: str
-    apart: frozenset[TierName] = frozenset()
+    deviating_tiers: frozenset[TierName] = frozenset()
 
     def turns(self, finality: FinalityRules | None) -> list[Turn]:
         """Replay the ranking to its end."""
         return walk_ranking(
-            self.said,
-            ranking_rules(self.case.letters, self.said, self.mode, finality),
+            self.scores_by_tier,
+            ranking_rules(self.case.letters, self.scores_by_tier, self.mode, finality),
             usual_margins(self.rubric),
             cut=find_cut_tiers(self.case),
-            apart=self.apart,
+            deviating_tiers=self.deviating_tiers,
         )
 
     def walk(self, finality: FinalityRules | None) -> Walked:

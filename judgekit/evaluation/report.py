@@ -302,7 +302,7 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
         repeated_words.append([item.word for item in group if item.word])
         repeated_scores.append([item.rated for item in group if item.rated])
 
-    has_improve = any(said == "improve" for _, said in answered)
+    has_improve = any(answer == "improve" for _, answer in answered)
     return JudgeReport(
         judge=judge,
         model=model,
@@ -349,7 +349,7 @@ def _unreadable_share(items: Iterable[Item]) -> Interval | None:
 
 def _count_confusions(answered: Iterable[stats.Pair]) -> list[Confusion]:
     counts = sorted(Counter(answered).items())
-    return [Confusion(label=label, said=said, count=count) for (label, said), count in counts]
+    return [Confusion(label=label, said=answer, count=count) for (label, answer), count in counts]
 
 
 def _answers_by_order(items: Iterable[Item]) -> list[stats.Pair]:

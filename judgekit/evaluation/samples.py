@@ -134,7 +134,7 @@ class Ways(NamedTuple):
 
     read: Readings
     answered: Answered
-    apart_by_case: list[frozenset[TierName]]
+    deviating_tiers_by_case: list[frozenset[TierName]]
 
 
 def usual_ways(cases: Sequence[Case]) -> Ways:
@@ -162,13 +162,15 @@ def usual_ways(cases: Sequence[Case]) -> Ways:
         usual_model, _ = model_counts[tier, model].most_common(1)[0]
         usual_models.setdefault(tier, {})[model] = usual_model
 
-    apart_by_case = [set[TierName]() for _ in cases]
+    deviating_tiers_by_case = [set[TierName]() for _ in cases]
     for answer, source in zip(answers, sources, strict=True):
         usual_source = usual_sources[answer.tier][answer.recorded.model]
         usual_model = usual_models[answer.tier][answer.recorded.model]
         if source != usual_source or answer.answered != usual_model:
-            apart_by_case[answer.number].add(answer.tier)
-    return Ways(usual_sources, usual_models, [frozenset(tiers) for tiers in apart_by_case])
+            deviating_tiers_by_case[answer.number].add(answer.tier)
+    return Ways(
+        usual_sources, usual_models, [frozenset(tiers) for tiers in deviating_tiers_by_case]
+    )
 
 
 def _list_answers(cases: Sequence[Case]) -> list[_Answer]:

@@ -200,8 +200,8 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         return {WHOLE: str(label)}
 
     @abstractmethod
-    def samples(self, case: Case, apart: Collection[TierName] = ()) -> Iterator[Sample]:
-        """Yield the document, the pair or each candidate; tiers in `apart` have no margin."""
+    def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
+        """Yield the document, the pair or each candidate; tiers in `deviating_tiers` have no margin."""
 
     def score(self, case: Case, recorded: Recorded) -> float | None:
         """Average a document's scores over a tier's models; None if too few of them could be read.
@@ -218,10 +218,10 @@ class CaseTask(ABC, Generic[AnyRubric, Subject, Opinion, Record]):
         return None
 
     def record_course(
-        self, case: Case, apart: Collection[TierName], rules: EscalationRules
+        self, case: Case, deviating_tiers: Collection[TierName], rules: EscalationRules
     ) -> Recorded | None:
         """Record the tiers' joint result on a case; None for texts that are compared."""
-        del case, apart, rules
+        del case, deviating_tiers, rules
         return None
 
     # --- How a record compares with a label
@@ -251,10 +251,10 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
         evidence = self.evidence(case, recorded)
         return {part: opinion.outcome for part, opinion in evidence.items()}
 
-    def samples(self, case: Case, apart: Collection[TierName] = ()) -> Iterator[Sample]:
+    def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
         """Yield the labelled parts of a case, with the evidence of its tiers.
 
-        A part is a candidate, or the whole document. The margins of the tiers in `apart` are left out.
+        A part is a candidate, or the whole document. The margins of `deviating_tiers` are left out.
         """
         evidence_by_tier = {}
         for tier, recorded in by_tier(case).items():
@@ -264,11 +264,11 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
             yield Sample(
                 id=f"{case.id}/{part_name}" if part_name else case.id,
                 label=cast("Outcome", label),
-                voices=without_margins(voices, apart),
+                voices=without_margins(voices, deviating_tiers),
             )
 
     def record_course(
-        self, case: Case, apart: Collection[TierName], rules: EscalationRules
+        self, case: Case, deviating_tiers: Collection[TierName], rules: EscalationRules
     ) -> Recorded:
         """Record the tiers' joint result on a case."""
         evidence_by_tier = {}
@@ -283,7 +283,7 @@ class SeparateTiersTask(CaseTask[AnyRubric, Subject, Opinion, Record]):
         for part_name in parts:
             voices = {tier: evidence[part_name] for tier, evidence in evidence_by_tier.items()}
             unused_label: Outcome = "accept"
-            sample = Sample(part_name, unused_label, without_margins(voices, apart))
+            sample = Sample(part_name, unused_label, without_margins(voices, deviating_tiers))
             ends[part_name], tiers = walk_tiers(sample, rules_of_asked)
             asked_tiers.update(tiers)
 

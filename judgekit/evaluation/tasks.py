@@ -50,10 +50,10 @@ def ranking_task(rubric: Rubric, mode: ModeName) -> RankingTask:
 
 def read_samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Sample]:
     """Read the labelled documents, pairs or candidates of all cases; raises `InputError`."""
-    apart_by_case = usual_ways(cases).apart_by_case
+    deviating_tiers_by_case = usual_ways(cases).deviating_tiers_by_case
     samples: list[Sample] = []
-    for case, apart in zip(cases, apart_by_case, strict=True):
-        samples.extend(choose_task(rubric, mode, case).samples(case, apart))
+    for case, deviating_tiers in zip(cases, deviating_tiers_by_case, strict=True):
+        samples.extend(choose_task(rubric, mode, case).samples(case, deviating_tiers))
     if choose_task(rubric, mode).label_kind == "winner":  # in a pair, improve means a tie
         return samples
     if not is_binary(sample.label for sample in samples):
