@@ -101,6 +101,7 @@ def ask(
             unasked: dict[str, UnaskedError] = {}
             count = 0
             for model, judge in zip(models, judges, strict=True):
+                # It asks every tier about every case, whatever the tiers before said.
                 tier_judge = _for_every_opinion(judge, model)
                 ask_tiers = partial(_ask_unless_refused, tier_judge, inputs=inputs)
                 limit = service.max_concurrency(tier_judge, at_once)

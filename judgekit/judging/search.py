@@ -282,10 +282,11 @@ def _choose_with_models(
         candidates = _texts_of(query, ranked.candidates, config, profiles)
         selection = running.run(_judge(config, Path(home), candidates, mode=mode))
     top_k = config.retrieval.fallback_top_k
-    kept_hits, degraded = choose_results(selection, ranked.candidates, mode, top_k)
     if isinstance(selection, str):  # the reason why no model was asked
-        return _Choice(kept_hits, degraded)
+        kept_hits = choose_by_bm25(ranked.candidates, mode, top_k)
+        return _Choice(kept_hits, degraded=selection)
 
+    kept_hits = choose_results(selection, ranked.candidates, mode, top_k)
     probabilities: Mapping[int, float] = {}
     if selection.by_decisions:
         probabilities = probabilities_of(selection)
@@ -295,7 +296,7 @@ def _choose_with_models(
     if is_uncalibrated(selection):
         names = ", ".join(dict.fromkeys(row.model for row in selection.rounds))
         notes.append(f"kept by {names} {UNCALIBRATED}")
-    return _Choice(kept_hits, degraded, probabilities, notes)
+    return _Choice(kept_hits, selection.degraded, probabilities, notes)
 
 
 def _texts_of(
@@ -480,23 +481,26 @@ def _with_best_parts_first(prompt: str, parts: Sequence[str], config: Config) ->
     return "\n".join([*safe_parts, shown_prompt])
 
 
+def choose_by_bm25(candidates: Sequence[Candidate], mode: ModeName, top_k: int) -> list[KeptHit]:
+    """Pick the candidates to return if no model was asked.
+
+    In lenient mode, these are all; in strict mode, the first `top_k` of those that BM25 is sure of.
+    """
+    chosen_candidates = candidates
+    if mode == "strict":
+        sure = [hit for hit in candidates if hit.confidence_label == INJECTED_LABEL]
+        chosen_candidates = sure[:top_k]
+    return [KeptHit(hit, "bm25") for hit in chosen_candidates]
+
+
 def choose_results(
-    selection: Selection | str, candidates: Sequence[Candidate], mode: ModeName, top_k: int
-) -> tuple[list[KeptHit], str | None]:
+    selection: Selection, candidates: Sequence[Candidate], mode: ModeName, top_k: int
+) -> list[KeptHit]:
     """Pick the candidates to return, each with the tier that kept it, or "bm25".
 
-    Also returns the reason if models didn't decide on all of them, else None.
-
     A candidate that no tier decided on is kept in lenient mode. In strict mode, it's kept if it's among the
-    first `top_k` and BM25 could rate it. If no model was asked, `selection` is the reason. Then lenient
-    mode keeps all candidates, and strict mode the first `top_k` of those that BM25 is sure of.
+    first `top_k` and BM25 could rate it.
     """
-    if isinstance(selection, str):
-        if mode == "strict":
-            sure = [hit for hit in candidates if hit.confidence_label == INJECTED_LABEL]
-            candidates = sure[:top_k]
-        return [KeptHit(hit, "bm25") for hit in candidates], selection
-
     kept_if_undecided = candidates
     if mode == "strict":
         kept_if_undecided = [hit for hit in candidates[:top_k] if hit.rated]
@@ -506,7 +510,7 @@ def choose_results(
             kept_hits.append(KeptHit(candidate, decision.tier or "", decision.because))
         elif decision.decision == "undetermined" and candidate in kept_if_undecided:
             kept_hits.append(KeptHit(candidate, "bm25", decision.because))
-    return kept_hits, selection.degraded
+    return kept_hits
 
 
 async def _judge(

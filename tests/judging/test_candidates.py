@@ -379,17 +379,15 @@ def test_where_nothing_was_decided_bm25_decides() -> None:
         ("lenient", {"a": "dropped", "b": "undetermined", "c": "kept", "d": "dropped"}, "bc"),
     ]
     for mode, decided, kept in cases:
-        found, degraded = search.choose_results(selection(**decided), FOUND, mode, top_k=2)
+        found = search.choose_results(selection(**decided), FOUND, mode, top_k=2)
         assert "".join(own.hit.id for own in found) == kept
-        assert (degraded is not None) == ("undetermined" in decided.values())
         for own in found:
             is_open = decided[own.hit.id] == "undetermined"
             assert own.kept_by == ("bm25" if is_open else "quick")
         # Without any judge.
-        alone, why = search.choose_results("no model found", FOUND, mode, top_k=2)
+        alone = search.choose_by_bm25(FOUND, mode, top_k=2)
         expected = "ac" if mode == "strict" else "abcd"
         assert "".join(own.hit.id for own in alone) == expected
-        assert why == "no model found"
 
 
 @pytest.fixture
