@@ -170,7 +170,7 @@ def _choose_entries(
     """Pair each part with the numbers of its likeliest entries, the part with the rarest term first.
 
     The parts share the `pool`, which is the number of entries to score, but each part gets a few. A quick
-    search leaves out the last parts if the terms of the others are frequent enough.
+    search leaves out the last parts if all their terms, or those of the parts before, are very frequent.
     """
     part_count = len(parts) or 1
     pool_of_part = max(pool // part_count, min(pool, LEAST))
@@ -192,7 +192,8 @@ def _choose_entries(
     numbers_by_part = []
     for part in sorted(parts, key=count_rarest):
         occurrences = sum(map(len, postings.values()))  # of the terms looked up so far
-        if quick and occurrences > QUICK_POSTINGS:
+        is_frequent = max(occurrences, count_rarest(part)) > QUICK_POSTINGS
+        if quick and is_frequent and numbers_by_part:
             break  # the remaining parts have frequent terms only
         weight_by_entry = _weigh_entries(
             opened, part.terms, postings, enough_occurrences, most_occurrences

@@ -191,6 +191,23 @@ def test_a_frequent_word_beside_a_rare_one_is_left_to_the_scoring(
     assert len(pancakes) > 3, "but without a rarer one it was"
 
 
+@pytest.mark.parametrize(
+    ("quick", "words"), [(False, ["jwt", "pancake"]), (True, ["jwt"])], ids=["search", "prompt"]
+)
+def test_beside_a_part_with_a_rare_word_a_prompt_leaves_out_one_with_frequent_words(
+    monkeypatch: pytest.MonkeyPatch,
+    quick: bool,  # noqa: FBT001 - a parameter of the test
+    words: list[str],
+) -> None:
+    monkeypatch.setattr(bm25, "QUICK_POSTINGS", 200)
+    documents = [*fillers(250), document("jwt", "jwt", "x")]
+    store = SearchableCollection(documents, PROFILE)
+    prompt_parts = parts.parse("Is it the jwt? Or the pancake?", PROFILE.language)
+    hits_by_part = bm25.match_parts(store.index, prompt_parts, quick=quick)
+    store.close()
+    assert [part.terms[0].text for part, hits in hits_by_part if hits] == words
+
+
 def test_by_keyword_titles_and_tags_are_searched(store: MemoryStore, isolated: Path) -> None:
     def found(text: str) -> list[tuple[str, str]]:
         ranked = api.search(
