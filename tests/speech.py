@@ -70,7 +70,7 @@ def list_files(rooms: list[str]) -> Iterator[Path]:
 
 
 def main() -> int:
-    """Print what is found; returns the exit code."""
+    """Print the findings; returns the exit code."""
     problems: list[str] = []
     for path in list_files(sys.argv[1:]):
         problems += check(path, may_lack=PACKAGE not in path.parents)

@@ -1,4 +1,4 @@
-"""The documentation is true, and the checks of it find what they look for."""
+"""The documentation is true, and its checks find the faults they're for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check of docstrings finds what it looks for, and lets good ones pass."""
+"""The check of docstrings finds bad ones, and lets good ones pass."""
 
 from __future__ import annotations
 

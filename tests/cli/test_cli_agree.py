@@ -1,4 +1,4 @@
-"""A run under a promise of agreement: rows that the first tier decides, rows for deep, and what survives."""
+"""Runs under a promise of agreement: rows that the first tier decides, rows for deep, and resuming."""
 
 from __future__ import annotations
 

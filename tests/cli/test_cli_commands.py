@@ -1,4 +1,4 @@
-"""What holds for every command: help, errors, terminals, signals; schemas, doctor, providers, demo."""
+"""All commands: help, errors, terminals, signals. Some: schemas, doctor, providers, demo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`judge --data … --on ray`: the same as on one machine, one budget and pace, and what survives a death."""
+"""`judge --data … --on ray`: the same as on one machine, one budget and pace, and resuming after a death."""
 
 from __future__ import annotations
 

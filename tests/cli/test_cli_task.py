@@ -220,7 +220,7 @@ def test_named_tasks_that_are_not_accepted(
 def told(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Path]:
-    """Let the user be told by a program; it does more than keep what it gets, if a test says so."""
+    """Let the user be told by a program; it stores its input, and runs further commands that a test gives."""
     folder = tmp_path_factory.mktemp("told")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-user")
 

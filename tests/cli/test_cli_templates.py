@@ -1,4 +1,4 @@
-"""`--template` fills what a row's text is for, and `--drop-thinking` leaves a model's thoughts out of it."""
+"""`--template` writes a row's prompt, and `--drop-thinking` leaves a model's thoughts out of it."""
 
 from __future__ import annotations
 

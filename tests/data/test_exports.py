@@ -149,7 +149,7 @@ def log_of(samples: list[Any], compression: int) -> bytes:
 
 
 def log_in_zstandard(samples: list[Any]) -> bytes:
-    """Write a log with what Python can't pack: stored as it's packed elsewhere, and marked so."""
+    """Write a log in a compression that this Python lacks: its members are marked as Zstandard."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for number, sample in enumerate(samples):

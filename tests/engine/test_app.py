@@ -1,4 +1,4 @@
-"""The application for local clients, who is let in, and what an engine keeps between requests."""
+"""The application for local clients, who is let in, and the state of an engine between requests."""
 
 from __future__ import annotations
 

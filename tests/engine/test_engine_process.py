@@ -255,7 +255,7 @@ HAPPENINGS = ("an engine dies", "a client dies", "no socket", "no log", "no trus
 
 
 def happen(what: str, place: EngineAddress, chance: random.Random) -> None:
-    """Do what a crash, a clean-up of temporary files, a full disk or a wrong mode does."""
+    """Cause the damage of a crash, a clean-up of temporary files, a full disk or a wrong mode."""
     folder, share = Path(place.folder), chance.random()
     with suppress(OSError, IndexError):
         if what == "an engine dies":  # or one that is just beginning

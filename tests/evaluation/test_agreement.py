@@ -1,4 +1,4 @@
-"""A promise of agreement: what a sample allows, that it's kept, and what it's worth."""
+"""A promise of agreement: the one that a sample allows, whether it's kept, and the calls it saves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report on judges: what they said is read and counted as it should be."""
+"""The report on judges reads and counts their replies correctly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions on all rows, and answers from some of them: what counts, and how often an answer is wrong."""
+"""Conditions on all rows, answered from some: which rows count, and how often an answer is wrong."""
 
 from __future__ import annotations
 

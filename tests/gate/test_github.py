@@ -1,4 +1,4 @@
-"""One issue a task: what it says, and when it is opened; whatever fails costs a line and nothing else."""
+"""One issue a task: its text, and when it's opened; whatever fails costs a line and nothing else."""
 
 from __future__ import annotations
 

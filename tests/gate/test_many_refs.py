@@ -1,4 +1,4 @@
-"""Pushes of many refs: git is asked as often as for a few, and each ref brings what it brings alone."""
+"""Pushes of many refs: git is asked as often as for a few, and each ref is judged as if alone."""
 
 from __future__ import annotations
 

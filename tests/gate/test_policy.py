@@ -1,4 +1,4 @@
-"""Which changes of a push are judged, whose rules hold for it, and what an agent leaves uncommitted."""
+"""Which changes of a push are judged, whose rules apply to it, and an agent's uncommitted files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real pushes: whose rules hold, what blocks and what does not, and what a person can do about it.
+"""Real pushes: whose rules apply, which verdicts block, and the remedies that a person has.
 
 If it's unclear whose rules hold, the strictest known ones do.
 """

@@ -1,4 +1,4 @@
-"""judgekit in git's hooks and in pre-commit's configuration: in, out again, and what the doctor says."""
+"""judgekit in git's hooks and in pre-commit's configuration: installed, removed, checked by the doctor."""
 
 from __future__ import annotations
 

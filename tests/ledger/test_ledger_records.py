@@ -123,7 +123,7 @@ KINDS: dict[str, Record] = {  # how often "ann" stands in each line
 
 
 def test_every_kind_is_read_back_and_signed_by_who_brought_it() -> None:
-    """Whatever a line claims: labels, overrides, bypasses, changes of mode, and what stands in a verdict."""
+    """Whatever a line claims: labels, overrides, bypasses, changes of mode, and quotes in a verdict."""
     schema, lines = json_schema("ledger"), list(KINDS.values())
     assert {line.schema_ for line in lines} == {*records.SCHEMAS.values()}
     assert len({line.id for line in lines}) == len(lines)

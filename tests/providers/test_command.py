@@ -1,4 +1,4 @@
-"""The command gateway: small programs, what is read out of what programs print, and the real programs."""
+"""The command gateway: small programs, parsing of printed replies, and the real programs."""
 
 from __future__ import annotations
 

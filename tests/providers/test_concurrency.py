@@ -1,4 +1,4 @@
-"""The scheduler of judging: order, how much is held, and what an error or an end leaves."""
+"""The scheduler of judging: order, how much is held in memory, and the state after an error or the end."""
 
 from __future__ import annotations
 

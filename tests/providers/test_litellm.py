@@ -1,4 +1,4 @@
-"""The litellm gateway: exceptions, misbehaving servers, token probabilities, what it does to a process."""
+"""The litellm gateway: exceptions, misbehaving servers, token probabilities, side effects in the process."""
 
 from __future__ import annotations
 

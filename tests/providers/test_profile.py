@@ -1,4 +1,4 @@
-"""Provider profiles and the choice of models: what ships, whose models judge, what is listed and tried."""
+"""Provider profiles: the bundled ones, whose models judge, which are listed and tried."""
 
 from __future__ import annotations
 

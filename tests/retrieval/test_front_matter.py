@@ -1,4 +1,4 @@
-"""Headers of notes, in the forms of YAML that people and tools write; ruamel.yaml says what they mean."""
+"""Headers of notes, in the forms of YAML that people and tools write; ruamel.yaml is the yardstick."""
 
 from __future__ import annotations
 

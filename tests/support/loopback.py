@@ -196,7 +196,7 @@ class _Server(ThreadingHTTPServer):
         self.loopback = loopback
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: a client that leaves is what the tests are about."""
+        """Say nothing: the tests let clients leave on purpose."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -64,7 +64,7 @@ class Codex(NpmClient):
     ]
 
     def setup(self) -> None:
-        """Write what lets the client start without a question, and keeps it from calling home."""
+        """Write settings with which the client starts without a question, and doesn't call home."""
         self.settings.parent.mkdir(parents=True)
         self.settings.with_name("config.toml").write_text(
             'model = "m"\nmodel_provider = "standin"\ncheck_for_update_on_startup = false\n'
@@ -122,7 +122,7 @@ class Gemini(NpmClient):
     arguments: ClassVar = ["--yolo", "-m", "gemini-2.5-flash", "-p"]
 
     def setup(self) -> None:
-        """Write what lets the client start without a question, and keeps it from calling home."""
+        """Write settings with which the client starts without a question, and doesn't call home."""
         self.settings.parent.mkdir(parents=True)
         chosen = {
             "security": {"auth": {"selectedType": "gemini-api-key"}},
