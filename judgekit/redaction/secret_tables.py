@@ -44,7 +44,7 @@ def find_in_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
     is_pair = has_two_cells and columns == filled_columns[:1]
     second_column = filled_columns[1]
     if is_head and is_pair and PATTERNS["value_cell"].fullmatch(cells[second_column]):
-        yield from _find_in_cells(line, start, "|", [second_column])
+        yield from _find_in_cells(line, start, separator, [second_column])
     if separator == "|" and not is_head:
         yield from _find_behind_name(line, start, columns[0], filled_columns)
     elif separator == "|" or _is_csv_head(line, next_line, separator):
