@@ -106,7 +106,7 @@ def run(tmp_path: Path) -> Callable[..., tuple[int, str]]:
             env=environ,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=280,
             check=False,
         )
         return done.returncode, done.stdout + done.stderr
