@@ -19,6 +19,7 @@ from judgekit.judging.request import JudgeRequest
 from judgekit.providers.gateway import open_gateway
 from judgekit.redaction.redact import redact
 from judgekit.replies import reading
+from judgekit.replies.extract import read_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,7 +98,7 @@ def test_the_deadline_comes_while_secrets_are_looked_for_or_a_prompt_is_made(
 def test_the_deadline_comes_while_a_reply_is_read(
     endless: Endless, monkeypatch: pytest.MonkeyPatch, model: Loopback
 ) -> None:
-    monkeypatch.setattr(reading, "read_answer", endless.before(reading.read_answer, is_slow))
+    monkeypatch.setattr(reading, "read_answer", endless.before(read_answer, is_slow))
     model._script = (says(SLOW + VERDICT),)
     (verdict,) = judgekit.judge_texts({"a.md": "Some words."}, deadline=3)
     assert verdict.verdict == "undetermined"
