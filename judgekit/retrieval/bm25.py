@@ -189,7 +189,7 @@ def _choose_entries(
         return min([term.count or opened.size for term in part.terms])
 
     postings: Postings = {}
-    numbers_by_part = []
+    numbers_by_part: list[tuple[Part, set[int]]] = []
     for part in sorted(parts, key=count_rarest):
         occurrences = sum(map(len, postings.values()))  # of the terms looked up so far
         is_frequent = max(occurrences, count_rarest(part)) > QUICK_POSTINGS
