@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, Unpack
 
 from typer import Argument, Option
 
@@ -23,7 +23,7 @@ from judgekit.judging.wordless import Deciders
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from judgekit.judging.documents import ComparisonInput, Document, File, TaskDescription
     from judgekit.judging.request import JudgeArgs
@@ -148,6 +148,7 @@ def judge(
         raise UsageError("--estimate is for one model and one rubric; estimate each by itself")
     if variants and show_prompt:
         raise UsageError("--show-prompt is for one model and one rubric; show each by itself")
+
     if not files or dataset.has_row_options:
         dataset.check(files, task_id)
         if until and exit_on:
@@ -170,33 +171,62 @@ def judge(
         )
         families = [author_family] if author_family else []
         return rows.run("judge", dataset, task, request, families, run_options)
+
     if worst is not None:
         raise UsageError("--worst is for rows; name their file with --data")
-    also_files = formats.read_also(also)
+    file_options = _FileOptions(
+        request=request,
+        task=task,
+        task_id=task_id,
+        author_family=author_family,
+        jobs=jobs or row_options.JOBS,
+        use_engine=use_engine,
+        show_prompt=show_prompt,
+        is_estimate=estimate,
+        explains=explain,
+        format=format_,
+        also_files=formats.read_also(also),
+        exit_on=exit_on or _USUAL_EXIT,
+    )
     if out:
         output_files.write_results_to(Path(out))
+    return _judge_files(files, file_options)
+
+
+class _FileOptions(NamedTuple):
+    """How files are judged or only shown, and how their verdicts are printed."""
+
+    request: Record
+    task: TaskDescription
+    task_id: str | None
+    author_family: str | None
+    jobs: int
+    use_engine: bool
+    show_prompt: bool
+    is_estimate: bool
+    explains: bool
+    format: str | None
+    also_files: Sequence[formats.AlsoFile]
+    exit_on: Collection[row_options.ExitOn]
+
+
+def _judge_files(paths: Sequence[str], file_options: _FileOptions) -> int:
+    """Judge files, or only show or estimate what's sent; returns the exit code."""
+    request = file_options.request
     unreadable: list[InputError] = []
-    subjects = _read_documents(files, unreadable, task_id, task, author_family)
+    subjects = _read_documents(paths, unreadable, file_options)
     words: set[str] = set()
-    if show_prompt:
+    if file_options.show_prompt:
         _print_prompts(list(subjects), request)
-    elif estimate:
-        _print_estimate(subjects, request, jobs or row_options.JOBS, format_)
+    elif file_options.is_estimate:
+        _print_estimate(subjects, request, file_options.jobs, file_options.format)
     else:
-        verdicts = _judge_documents(
-            subjects,
-            request,
-            format_ or "table",
-            also_files,
-            jobs=jobs or row_options.JOBS,
-            use_engine=use_engine,
-            as_task=task_id is not None,
-        )
+        verdicts = _judge_documents(subjects, file_options)
         _note_about(verdicts)
-        if explain:
+        if file_options.explains:
             _note_reasons(verdicts)
         words = {verdict["verdict"] for verdict in verdicts}
-    code = row_options.exit_code(words, exit_on or _USUAL_EXIT)
+    code = row_options.exit_code(words, file_options.exit_on)
     if unreadable and code != Exit.REJECTED:
         return unreadable[-1].exit_code
     return code
@@ -212,13 +242,14 @@ def _name_variants(
 
     Raises `UsageError` if the same name is given twice, or if several models and several rubrics are given.
     """
-    choices = {"rubric": rubrics, "model": models}
-    several = {name: values for name, values in choices.items() if len(values) > 1}
-    if not several:
-        return {}
-    if len(several) > 1:
+    if len(rubrics) > 1 and len(models) > 1:
         raise UsageError("--rubric and --model are both given twice; vary one of the two")
-    ((field, values),) = several.items()
+    if len(rubrics) > 1:
+        field, values = "rubric", rubrics
+    elif len(models) > 1:
+        field, values = "model", models
+    else:
+        return {}
     dataset.check_variants(f"--{field}")
     if len(set(values)) < len(values):
         raise UsageError(f"--{field}: the same value is given twice; give it once")
@@ -234,17 +265,16 @@ def _request_fields(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
 
 
 def _read_documents(
-    paths: Sequence[str],
-    unreadable: list[InputError],
-    task_id: str | None,
-    task: TaskDescription,
-    family: str | None,
+    paths: Sequence[str], unreadable: list[InputError], file_options: _FileOptions
 ) -> Iterator[Document]:
-    """Yield each file as a document, as soon as it's read. With a `task_id`, all files are one document.
+    """Yield each file as a document, as soon as it's read. With a task id, all files are one document.
 
-    An unreadable file is reported and added to `unreadable`. With a `task_id`, it raises `InputError` in
-    the end.
+    An unreadable file is reported and added to `unreadable`. With a task id, `InputError` is raised after
+    all files were read.
     """
+    task = file_options.task
+    task_id = file_options.task_id
+    family = file_options.author_family
     task_files: list[File] = []
     for path in documents.expand(paths):
         if path in paths and path.endswith(_TEXTS_WITH_ROWS):
@@ -296,28 +326,21 @@ def _print_estimate(
     print_estimate(estimate, format_)
 
 
-def _judge_documents(
-    subjects: Iterable[Document],
-    request: Record,
-    form: str,
-    also_files: Sequence[formats.AlsoFile],
-    *,
-    jobs: int,
-    use_engine: bool,
-    as_task: bool,
-) -> list[Record]:
-    """Judge documents as they come, or a single one `as_task`; prints and returns the verdicts' records.
+def _judge_documents(subjects: Iterable[Document], file_options: _FileOptions) -> list[Record]:
+    """Judge documents as they're read, by the engine or here; prints and returns the verdicts' records.
 
-    `form` is the name of the format to print.
+    With a task id, the single document is judged as a task, which is noted in the ledger.
     """
     verdicts: list[Record] = []
+    request = file_options.request
     project = environment.project_root()
-    is_streamed = formats.FORMATS[form].is_streamed
+    format_ = file_options.format or "table"
+    is_streamed = formats.FORMATS[format_].is_streamed
 
     def on_verdict(_: Document, verdict: Record) -> None:
         verdicts.append(verdict)
         if is_streamed:
-            formats.print_verdicts(form, [verdict])
+            formats.print_verdicts(format_, [verdict])
         else:
             progress.show(f"{len(verdicts)} judged")
 
@@ -334,18 +357,23 @@ def _judge_documents(
             on_verdict(document, verdict.record())
 
         judge_request = JudgeRequest(**request)
-        running.run(ajudge_documents(rest, Path(project), judge_request, on_judged, jobs))
+        judging = ajudge_documents(rest, Path(project), judge_request, on_judged, file_options.jobs)
+        running.run(judging)
 
-    if as_task:
+    use_engine = file_options.use_engine
+    if file_options.task_id is not None:
         (task,) = subjects
         _judge_task(task, request, lambda: write_body(task), on_verdict, use_engine=use_engine)
     elif use_engine:
+        jobs = file_options.jobs
         answers.many("judge", subjects, write_body, judge_here, on_verdict, at_once=jobs, warn=note)
     else:
         judge_here(subjects, on_verdict)
+
     if not is_streamed:
         progress.show("")
-        formats.print_verdicts(form, verdicts)
+        formats.print_verdicts(format_, verdicts)
+    also_files = file_options.also_files
     formats.write_also(also_files, lambda renderer: renderer.render_verdicts(verdicts))
     return verdicts
 
@@ -365,6 +393,7 @@ def _note_about(verdicts: Sequence[Record]) -> None:
             reasons.add(verdict["degraded"])
     for reason in sorted(reasons):
         warn(f"undetermined: {reason}")
+
     substitutes: list[str] = []
     secrets = 0
     deciders = Deciders()
@@ -384,9 +413,12 @@ def _judge_task(
     *,
     use_engine: bool,
 ) -> None:
-    """Judge a task, and note it in the ledger. Pass its record on, and print notes for a person."""
+    """Judge a task, and note it in the ledger. Passes its record to `on_verdict`, and prints its notes.
 
-    def read(response: client.Response) -> tuple[Record, list[str]]:
+    `body` builds the engine's request.
+    """
+
+    def read_reply(response: client.Response) -> tuple[Record, list[str]]:
         reply = answers.value(response)
         return reply["verdict"], reply["notes"]
 
@@ -398,7 +430,7 @@ def _judge_task(
         verdict, notes = tasks.judge_task(document, project, JudgeRequest(**request))
         return verdict.record(), [*notes, *github.notify_and_open_issues([verdict], project)]
 
-    record, notes = client.call("task", body, read, judge_here, use=use_engine, warn=note)
+    record, notes = client.call("task", body, read_reply, judge_here, use=use_engine, warn=note)
     on_verdict(document, record)
     note(*notes)
 
@@ -444,10 +476,6 @@ def compare(
     until: row_options.Until = None,
 ) -> int:
     """Decide which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
-    from judgekit.judging import service
-    from judgekit.judging.request import JudgeRequest
-    from judgekit.providers import running
-
     request = _request_fields(
         rubric=rubric,
         mode=mode,
@@ -486,33 +514,53 @@ def compare(
         )
         task = documents.TaskDescription(encodable(prompt or ""))
         return rows.run("compare", dataset, task, request, author_family or [], run)
+
     if also or format_ not in (None, *formats.OF_COMPARISONS):
         known = ", ".join(formats.OF_COMPARISONS)
         raise UsageError(f"--format of two texts is one of {known}; rows (--data) have all formats")
     if out:
         output_files.write_results_to(Path(out))
-    prompt = prompt or ""
+    compared = _read_compared(files, prompt or "", author_family or [])
+    if estimate and not show_prompt:
+        _print_estimate([compared], request, row_options.JOBS, format_)
+        return Exit.ACCEPTED
+    return _compare_texts(compared, request, format_ or "table", show_prompt=show_prompt)
+
+
+def _read_compared(
+    files: Sequence[str], prompt: str, author_families: Sequence[str]
+) -> ComparisonInput:
+    """Read the files to compare; raises `UsageError` for arguments that don't go together."""
+    from judgekit.judging import service
+
     if not prompt.strip():
         raise UsageError("--prompt is missing or empty; give the prompt that the texts answer")
     if files.count(documents.STDIN) > 1:
         raise UsageError("standard input (-) is given twice; give it once")
-    options.check_filled(*options.FAMILY, *(author_family or ()))
+    options.check_filled(*options.FAMILY, *author_families)
     for file in files:
         if file and documents.is_folder(file):
             raise InputError(f"{file}: a folder; compare takes files")
-    authors = service.authors(author_family or None, len(files))
+    authors = service.authors(author_families or None, len(files))
     texts = tuple(documents.read_file(file, sys.stdin.buffer) for file in files)
-    compared = documents.ComparisonInput(prompt, texts, authors)
+    return documents.ComparisonInput(prompt, texts, authors)
+
+
+def _compare_texts(
+    compared: ComparisonInput, request: Record, format_: str, *, show_prompt: bool
+) -> int:
+    """Compare texts and print the result, or only show what's sent; returns the exit code."""
+    from judgekit.judging import service
+    from judgekit.judging.request import JudgeRequest
+    from judgekit.providers import running
+
     project = Path(environment.project_root())
     judge_request = JudgeRequest(**request)
     if show_prompt:
         output.say_prompts("compare", service.prompts(compared, project, judge_request))
         return Exit.ACCEPTED
-    if estimate:
-        _print_estimate([compared], request, row_options.JOBS, format_)
-        return Exit.ACCEPTED
     comparison = running.run(service.acompare(compared, project, judge_request))
-    return _print_comparison(comparison, format_ or "table")
+    return _print_comparison(comparison, format_)
 
 
 def _print_comparison(comparison: Comparison, format_: str) -> int:

@@ -232,6 +232,7 @@ class DataOptions(NamedTuple):
             if not is_of_text:
                 problem = "no encoding of this name; use one such as utf-8, utf-16 or cp1252"
                 raise UsageError(f"--encoding {self.encoding}: {problem}")
+
         delimiter = _DELIMITERS_BY_NAME.get(self.delimiter or "", self.delimiter)
         if delimiter is not None and (len(delimiter) != 1 or delimiter in '\r\n"'):
             problem = "expected one character that's no quote and no end of a line, or the word tab"
@@ -251,11 +252,7 @@ class DataOptions(NamedTuple):
     def check(self, files: list[str] | None, task_id: str | None = None) -> None:
         """Raise `UsageError` for options that don't go together, or if there's nothing to judge."""
         if self.data is None:
-            for name, value in self._replace(out=None)._asdict().items():
-                if value != self._field_defaults[name]:
-                    option = f"--{name.replace('_', '-')}"
-                    raise UsageError(f"{option} is for rows; name their file with --data")
-            raise UsageError("nothing to judge: name files, or a file of rows with --data")
+            raise self._explain_missing_data()
         if self.until is not None and files:
             # Without quotes, a shell takes `>= 0.9` as a redirection to the file `=`, and a path.
             problem = "put the condition in quotes, and leave paths out"
@@ -264,30 +261,9 @@ class DataOptions(NamedTuple):
         for name, value in others.items():
             if value:
                 raise UsageError(f"--data and {name} do not go together; give one of the two")
-        if self.trust_results and (self.fresh or not self.out):
-            raise UsageError(
-                "--trust-results is for an --out, and without --fresh, which loses its rows"
-            )
-        if self.full and not (self.out and tables.is_lean(self.out)):
-            problem = "other results have the whole verdicts; leave it out"
-            raise UsageError(f"--full is for an --out in CSV or TSV: {problem}")
-        if self.batch_fallback != "live" and not self.batch:
-            raise UsageError("--batch-fallback is for --batch; give both")
-        if self.batch and self.out is None:
-            raise UsageError("--batch needs --out: beside it is noted which batches were submitted")
-        if self.batch and any(environment.environ().get(name) for name in _RECORDINGS):
-            raise UsageError(
-                f"--batch: a recording holds no batches; unset {' and '.join(_RECORDINGS)}"
-            )
-        if self.ray_address and not self.on:
-            raise UsageError("--ray-address is for --on ray; give both")
-        if self.on and (self.data == "-" or not self.out):
-            raise UsageError(
-                "--on ray reads a file, a folder or an address: name it with --data, and --out"
-            )
-        if self.on and (self.encoding or self.delimiter):
-            problem = "workers find these out by themselves; convert the file, or leave --on out"
-            raise UsageError(f"--encoding and --delimiter do not go with --on ray: {problem}")
+        self._check_results()
+        self._check_batch()
+        self._check_ray()
         if self.other_data is not None:
             self._check_pairs()
         if self.run is not None and (not self.run.strip() or not self.out or self.on):
@@ -298,6 +274,47 @@ class DataOptions(NamedTuple):
         self._check_until()
         if self.on and self.batch:
             raise UsageError("--batch and --on ray do not go together; give one of the two")
+
+    def _explain_missing_data(self) -> UsageError:
+        """Build the error for rows without a file: it names the first option that's only for rows."""
+        for name, value in self._replace(out=None)._asdict().items():
+            if value != self._field_defaults[name]:
+                option = f"--{name.replace('_', '-')}"
+                return UsageError(f"{option} is for rows; name their file with --data")
+        return UsageError("nothing to judge: name files, or a file of rows with --data")
+
+    def _check_results(self) -> None:
+        """Raise `UsageError` for options about results that don't fit the results' file."""
+        if self.trust_results and (self.fresh or not self.out):
+            raise UsageError(
+                "--trust-results is for an --out, and without --fresh, which loses its rows"
+            )
+        if self.full and not (self.out and tables.is_lean(self.out)):
+            problem = "other results have the whole verdicts; leave it out"
+            raise UsageError(f"--full is for an --out in CSV or TSV: {problem}")
+
+    def _check_batch(self) -> None:
+        """Raise `UsageError` for options of batches without --batch, and for batches that need more."""
+        if self.batch_fallback != "live" and not self.batch:
+            raise UsageError("--batch-fallback is for --batch; give both")
+        if self.batch and self.out is None:
+            raise UsageError("--batch needs --out: beside it is noted which batches were submitted")
+        if self.batch and any(environment.environ().get(name) for name in _RECORDINGS):
+            raise UsageError(
+                f"--batch: a recording holds no batches; unset {' and '.join(_RECORDINGS)}"
+            )
+
+    def _check_ray(self) -> None:
+        """Raise `UsageError` for options of Ray without --on ray, and for rows that workers can't read."""
+        if self.ray_address and not self.on:
+            raise UsageError("--ray-address is for --on ray; give both")
+        if self.on and (self.data == "-" or not self.out):
+            raise UsageError(
+                "--on ray reads a file, a folder or an address: name it with --data, and --out"
+            )
+        if self.on and (self.encoding or self.delimiter):
+            problem = "workers find these out by themselves; convert the file, or leave --on out"
+            raise UsageError(f"--encoding and --delimiter do not go with --on ray: {problem}")
 
     def check_variants(self, given_twice: str) -> None:
         """Raise `UsageError` if rows can't be judged in several ways."""
@@ -352,13 +369,13 @@ def exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int:
 
     `exit_on` are the outcomes that may give another code than 0.
     """
-    code_of: dict[str, int] = {}
+    codes_by_word: dict[str, int] = {}
     for outcome in exit_on:
-        code_of.update(_CODES[outcome])
+        codes_by_word.update(_CODES[outcome])
     outcomes = {"undetermined" if word == "escalate" else word for word in words}
-    codes = {code_of.get(outcome, 0) for outcome in outcomes}
+    codes = {codes_by_word.get(outcome, 0) for outcome in outcomes}
     is_undecided = outcomes == {"undetermined"}
-    if code_of and is_undecided:
+    if codes_by_word and is_undecided:
         codes.add(Exit.HUMAN_NEEDED)  # nothing was judged, so nothing was found to be good
     if Exit.REJECTED in codes:
         return Exit.REJECTED

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from judgekit.data.batch_runner import BatchRunner
-    from judgekit.data.dataset import Dataset
+    from judgekit.data.dataset import Dataset, RowOptions
     from judgekit.data.promised import AgreementOptions, PromisedRows, PromisedRun
     from judgekit.data.results import Results
     from judgekit.data.rows import Rows
@@ -71,13 +71,12 @@ def run(
 
     Returns the exit code. Raises `UsageError` for options that don't go together.
     """
-    from judgekit.data import fields, results, rows, runs
-    from judgekit.data.dataset import RowOptions, open_dataset
+    from judgekit.data import fields, results, runs
+    from judgekit.data.dataset import open_dataset
     from judgekit.data.variants import Variants
     from judgekit.evaluation.conditions import parse_condition
     from judgekit.judging.request import JudgeRequest
 
-    assert options.data is not None  # noqa: S101 - what the callers look at
     project = Path(environment.project_root())
     request = JudgeRequest(**request_fields)
     if options.batch and request.deadline is not None:
@@ -86,20 +85,8 @@ def run(
     if options.until is not None:
         condition = parse_condition(options.until, task, "--until")
     columns = fields.parse_map(options.map or ())
-    if options.other_data is not None:
-        source: rows.Rows = _open_joined(options, columns)
-        row_options = RowOptions(task=task, fixed=description, families=families)
-    else:
-        source = rows.open_rows(options.data, sys.stdin.buffer, options.reading())
-        row_options = RowOptions(
-            task, columns, options.id, description, families, options.judge_turn
-        )
-    row_options = row_options._replace(
-        template=_parse_template(options, description), drops_thoughts=options.drop_thinking
-    )
-    # With a condition, which is about all rows, the limit only counts the rows that are drawn.
-    if condition is None:
-        row_options = row_options._replace(limit=options.limit)
+    source = _open_source(options, columns)
+    row_options = _build_row_options(task, options, columns, description, families)
     if options.on and not source.can_split:
         problem = "--on ray cannot have several machines read such a file"
         raise UsageError(f"{source.name}: {problem}; leave --on out")
@@ -108,6 +95,7 @@ def run(
     note(*source.describe(matched, *id_columns), *remarks)
     if run_options.show_prompt:
         return _show_prompt(task, dataset, project, request)
+
     variants = None
     if run_options.variants:
         variants = Variants.of(run_options.variants, run_options.combination)
@@ -115,7 +103,8 @@ def run(
     if options.run is not None:
         dataset = replace(dataset, taken=dataset.taken.with_names([results.RUN]))
     if run_options.is_estimate:
-        return _estimate(options, dataset, project, request, run_options)
+        return _print_estimate(options, dataset, project, request, run_options)
+
     if options.out:
         _note_missing_key()
     promised = None
@@ -149,27 +138,45 @@ def run(
         outcome = _judge_on_ray(job) if options.on else _judge_here(job)
         if work.verdict_counts:
             printer.print_all(source.name)
-    is_interrupted = outcome.is_interrupted and not work.gave_up
-    _print_problems(work, task)
-    interruption.KEPT[task] = None  # the summary says what's kept
-    summary = summarise(
-        work,
-        outcome.name,
-        outcome.seconds,
-        outcome.total,
-        interrupted=is_interrupted,
-        resumes=bool(options.out),
-        others=outcome.others,
-        is_settled=outcome.answer is not None and outcome.answer.holds is not None,
+    return _report_outcome(job, outcome)
+
+
+def _open_source(options: DataOptions, columns: Mapping[str, str]) -> Rows:
+    """Open the file of rows, or the two whose rows are joined; `columns` are those of `--map`."""
+    from judgekit.data.rows import open_rows
+
+    assert options.data is not None  # noqa: S101 - what the callers look at
+    if options.other_data is not None:
+        return _open_joined(options, columns)
+    return open_rows(options.data, sys.stdin.buffer, options.reading())
+
+
+def _build_row_options(
+    task: Literal["judge", "compare"],
+    options: DataOptions,
+    columns: Mapping[str, str],
+    description: TaskDescription,
+    families: Sequence[str],
+) -> RowOptions:
+    """Collect the options for reading rows; raises `UsageError` for a template that can't be used."""
+    from judgekit.data.dataset import RowOptions
+
+    row_options = RowOptions(
+        task=task,
+        fixed=description,
+        families=families,
+        template=_parse_template(options, description),
+        drops_thoughts=options.drop_thinking,
     )
-    if sys.stderr is not None and not output.current.quiet:
-        for line in (summary, *outcome.lines):
-            sys.stderr.write(f"{output.printable(line)}\n")
-    if is_interrupted:
-        return Exit.INTERRUPTED
-    if outcome.answer is not None and not work.gave_up:
-        return _ANSWER_CODES[outcome.answer.holds]
-    return _exit_code(work, run_options.exit_on)
+    # The rows of two files were joined by --map and --id, and have usual names now.
+    if options.other_data is None:
+        row_options = row_options._replace(
+            given=columns, id_column=options.id, judge_turn=options.judge_turn
+        )
+    # A condition is about all rows: the limit then only counts the rows that are drawn.
+    if options.until is None:
+        row_options = row_options._replace(limit=options.limit)
+    return row_options
 
 
 def _parse_template(options: DataOptions, description: TaskDescription) -> Template | None:
@@ -284,7 +291,9 @@ def _judge_here(job: _Job) -> _Outcome:
         if promised_run is not None:
             runner: Runner = promised_run
         else:
-            runner = _make_runner(job, (total or 0) - results.count_earlier())
+            # An unknown total counts as few rows.
+            new_rows = (total or 0) - results.count_earlier()
+            runner = _make_runner(job, new_rows)
         judge = partial(runner, work.pending(), work.on_record)
         is_interrupted, seconds = _judge_with_progress(judge, work, total)
         results.write_out()
@@ -328,6 +337,33 @@ def _judge_until(job: _Job, results: Results) -> _Outcome:
     )
 
 
+def _report_outcome(job: _Job, outcome: _Outcome) -> int:
+    """Print a run's problems and its summary; returns the exit code."""
+    work = job.work
+    is_interrupted = outcome.is_interrupted and not work.gave_up
+    _print_problems(work, job.task)
+    interruption.KEPT[job.task] = None  # the summary says what's kept
+    summary = summarise(
+        work,
+        outcome.name,
+        outcome.seconds,
+        outcome.total,
+        interrupted=is_interrupted,
+        resumes=bool(job.options.out),
+        others=outcome.others,
+        is_settled=outcome.answer is not None and outcome.answer.holds is not None,
+    )
+    if sys.stderr is not None and not output.current.quiet:
+        for line in (summary, *outcome.lines):
+            sys.stderr.write(f"{output.printable(line)}\n")
+
+    if is_interrupted:
+        return Exit.INTERRUPTED
+    if outcome.answer is not None and not work.gave_up:
+        return _ANSWER_CODES[outcome.answer.holds]
+    return _choose_exit_code(work, job.run_options.exit_on)
+
+
 def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None:
     """Say where texts were sent, why rows have no verdict, and why a run was given up."""
     output.note_sent(work.substitutes, work.redacted)
@@ -344,7 +380,7 @@ def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None
         warn(str(work.error_of_given_up()))
 
 
-def _exit_code(work: DatasetRun, exit_on: Collection[ExitOn]) -> int:
+def _choose_exit_code(work: DatasetRun, exit_on: Collection[ExitOn]) -> int:
     """Choose the exit code for the run's problem if it has one, else for its verdicts."""
     if work.gave_up:
         return Exit.BAD_CONFIG
@@ -479,7 +515,7 @@ def _show_prompt(task: str, dataset: Dataset, project: Path, request: JudgeReque
     return Exit.ACCEPTED
 
 
-def _estimate(
+def _print_estimate(
     options: DataOptions,
     dataset: Dataset,
     project: Path,
@@ -514,7 +550,7 @@ class _NewSubjects:
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._kept = 0
+        self._with_result = 0
         self._unjudgeable = 0
 
     def read(self, results: Results) -> Iterator[Document | ComparisonInput]:
@@ -528,15 +564,15 @@ class _NewSubjects:
             if row.subject is None:
                 self._unjudgeable += 1
             elif results.kept(row.row_id, row.fingerprint) is not None:
-                self._kept += 1
+                self._with_result += 1
             else:
                 yield row.subject
 
     def describe_left_out(self) -> list[str]:
         """Say how many rows were left out, a line for each reason."""
         lines = []
-        if self._kept:
-            lines.append(f"{counted(self._kept, 'row has', 'rows have')} a result already")
+        if self._with_result:
+            lines.append(f"{counted(self._with_result, 'row has', 'rows have')} a result already")
         if self._unjudgeable:
             lines.append(f"{counted(self._unjudgeable, 'row', 'rows')} cannot be judged")
         return lines
@@ -546,7 +582,7 @@ class _NewSubjects:
 def _set_on_interrupt(stopped: threading.Event) -> Iterator[None]:
     """Set `stopped` on Ctrl-C; raise `KeyboardInterrupt` two seconds later, or at the second Ctrl-C."""
     main = threading.main_thread()
-    if threading.current_thread() is not main:
+    if threading.current_thread() is not main:  # Python lets only the main thread handle signals
         yield
         return
 
