@@ -19,9 +19,10 @@ from judgekit.evaluation.page import Cell, Figure, Row, Section, Table, shares
 from judgekit.text import counted, encodable, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.data.labels import LabelSheet, NamedColumns, ResultFile
+    from judgekit.data.page_rows import PageRows
     from judgekit.data.report import Group, Labelled, ResultsReport, Shown, Unmatched, WinRate
     from judgekit.data.rows import Rows
     from judgekit.evaluation.conditions import Condition, Operator
@@ -89,8 +90,7 @@ def report(
 
     if len(results) > 2:  # noqa: PLR2004 - as the help says
         raise UsageError(f"expected one or two files of results, got {len(results)}")
-    given = fields.parse_map(map_ or ())
-    columns = files.NamedColumns(id_, given)
+    columns = files.NamedColumns(id_, fields.parse_map(map_ or ()))
     columns_of_data = columns
     if data is not None:
         if html is None:
@@ -101,6 +101,7 @@ def report(
     if as_json and format_ not in ("table", "json"):
         raise UsageError(f"--json and --format {format_} do not go together; give one of the two")
     also_files = formats.read_also(also)
+
     first = files.results(_open_rows(results[0]), columns)
     if also_files or format_ not in ("table", "json"):
         first.keep_stream()
@@ -114,22 +115,19 @@ def report(
     label_sheet = _read_labels(labels, first, columns)
     if id_ and not first.has_id_column and not (label_sheet and label_sheet.has_id_column):
         raise UsageError(f"--id {id_}: neither the results nor the labels have such a column")
-    second = None
+
+    second_path = results[1] if results[1:] else None
     page_rows = None
     if html is not None:
         source = report_page.PageSource(
             results=first,
-            second=results[1] if results[1:] else None,
+            second=second_path,
             data=data,
             columns=columns,
             columns_of_data=columns_of_data,
         )
         page_rows = report_page.open_page_rows(source, _open_rows)
-    if page_rows is not None and page_rows.beside is not None:
-        second = page_rows.beside.file, page_rows.beside.words
-    elif results[1:]:
-        others = files.results(_open_rows(results[1]), columns)
-        second = others.name, {row.row_id: row.word for row in others}
+    second = _read_second(second_path, page_rows, columns)
     if by and f"row.{by}" in first.column_names:
         note(f"--by {by}: that column is judgekit's own; the rows' is row.{by}")
     summary = summarise(
@@ -144,13 +142,13 @@ def report(
     about = _describe_results(summary)
     sections = _build_sections(summary)
     if html is not None and page_rows is not None:
-        on_page = _build_page_sections(summary, sections)
-        notices = _write_notes(summary)
-        write_file(
-            html, report_page.write_page(summary, about, on_page, page_rows.finish(), notices)
-        )
+        page_sections = _choose_page_sections(summary, sections)
+        notes = _write_notes(summary)
+        page = report_page.write_page(summary, about, page_sections, page_rows.finish(), notes)
+        write_file(html, page)
+
     missed = limits.find_missed(summary, results[0], columns)
-    printed = RowResults(
+    row_results = RowResults(
         rows=first,
         summary=summary,
         about=about,
@@ -159,8 +157,8 @@ def report(
         has_limits=limits != _NO_LIMITS,
         worst=worst,
     )
-    formats.write_also(also_files, lambda renderer: renderer.render_report(printed))
-    formats.print_report("json" if as_json else format_, printed)
+    formats.write_also(also_files, lambda renderer: renderer.render_report(row_results))
+    formats.print_report("json" if as_json else format_, row_results)
     for line in missed:
         warn(escaped(line))
     return Exit.REJECTED if missed else Exit.ACCEPTED
@@ -198,15 +196,18 @@ class _Limits(NamedTuple):
             raise UsageError("--fail-if-worse: standard input is read once; name the file")
 
     def find_missed(self, summary: ResultsReport, file: str, columns: NamedColumns) -> list[str]:
-        """List a line for each missed limit; raises `UsageError` for those on other results."""
+        """Describe each missed limit in a line; raises `UsageError` if the results can't have such a limit.
+
+        `file` holds the results; `--fail-if-worse` reads it once more.
+        """
         from judgekit.data.limits import describe_missed, describe_worse, read_base
 
-        of_documents = {
+        limits_on_documents = {
             "--min-accept": self.min_accept,
             "--max-reject": self.max_reject,
             "--fail-if-worse": self.fail_if_worse,
         }
-        for option, limit in of_documents.items():
+        for option, limit in limits_on_documents.items():
             if limit is not None and summary.task == "compare":
                 problem = "in these results texts were compared, and none is accepted"
                 raise UsageError(f"{option}: {problem}; leave it out")
@@ -263,6 +264,23 @@ def _read_words(path: str, columns: NamedColumns) -> dict[str, str]:
     return {row.row_id: row.word for row in rows}
 
 
+def _read_second(
+    path: str | None, page_rows: PageRows | None, columns: NamedColumns
+) -> tuple[str, Mapping[str, str]] | None:
+    """Read the name and the verdicts by id of the second results; None if there are none.
+
+    If the page has them already, they aren't read again: standard input can be read only once.
+    """
+    from judgekit.data.labels import results
+
+    if page_rows is not None and page_rows.beside is not None:
+        return page_rows.beside.file, page_rows.beside.words
+    if path is None:
+        return None
+    rows = results(_open_rows(path), columns)
+    return rows.name, {row.row_id: row.word for row in rows}
+
+
 def _draw_sample(
     file: str, results: ResultFile, labels: str | None, count: int, columns: NamedColumns
 ) -> None:
@@ -311,8 +329,8 @@ def _describe_results(results: ResultsReport) -> str:
     return "; ".join(parts)
 
 
-def _build_page_sections(results: ResultsReport, sections: Sequence[Section]) -> list[Section]:
-    """Choose a page's sections besides its rows; other lists of rows are left out."""
+def _choose_page_sections(results: ResultsReport, sections: Sequence[Section]) -> list[Section]:
+    """Choose a page's sections; lists of rows are left out, since the page has a single list of its own."""
     chosen = []
     for section in sections:
         if section.title in _LISTS:
@@ -354,26 +372,25 @@ def _build_sections(results: ResultsReport) -> list[Section]:
         sections.append(Section(title, [_build_win_table(results)]))
     if results.groups:
         columns = [results.column or "", "rows", "as judged", "corrected", *results.verdicts]
-        groups = [_build_group_row(group, results.verdicts) for group in results.groups]
-        sections.append(
-            Section(f"By {results.column}", [Table(columns, groups, total=results.values)])
-        )
+        group_rows = [_build_group_row(group, results.verdicts) for group in results.groups]
+        group_table = Table(columns, group_rows, total=results.values)
+        sections.append(Section(f"By {results.column}", [group_table]))
     if results.dimensions:
         sections.append(Section("Scores", [shares("dimension", results.dimensions)]))
     if results.tiers:
-        tiers: list[Row] = [[name, *tier.values()] for name, tier in results.tiers.items()]
-        sections.append(Section("Tiers", [Table(_TIER_COLUMNS, tiers)]))
+        tier_rows: list[Row] = [[name, *tier.values()] for name, tier in results.tiers.items()]
+        sections.append(Section("Tiers", [Table(_TIER_COLUMNS, tier_rows)]))
+
     if labelled and labelled.wrong:
-        sections.append(Section(_WRONG, [_build_row_table(labelled.wrong, labelled.differing)]))
+        wrong_rows = _build_row_table(labelled.wrong, labelled.differing)
+        sections.append(Section(_WRONG, [wrong_rows]))
     difference = results.difference
     if difference and difference.rows_that_differ:
-        sections.append(
-            Section(_CHANGED, [_build_row_table(difference.rows_that_differ, difference.differing)])
-        )
+        changed_rows = _build_row_table(difference.rows_that_differ, difference.differing)
+        sections.append(Section(_CHANGED, [changed_rows]))
     if results.worst:
-        sections.append(
-            Section(WORST_ROWS, [_build_row_table(results.worst, results.not_accepted)])
-        )
+        worst_rows = _build_row_table(results.worst, results.not_accepted)
+        sections.append(Section(WORST_ROWS, [worst_rows]))
     return sections
 
 
@@ -399,19 +416,19 @@ def _build_figures(results: ResultsReport) -> list[Figure]:
     for letter, win in results.win_rates.items():
         figures.append(Figure(f"{letter} wins", win.rate, win.interval, note=_count_wins(win)))
     if results.labelled:
-        figures += _agreement_figures(results.labelled)
-    if results.labelled_second and results.difference:
-        _, name = report_page.short_names(results.file, results.difference.file)
-        figures += _agreement_figures(results.labelled_second, f"{name}: ")
+        figures += _build_agreement_figures(results.labelled)
     difference = results.difference
+    if results.labelled_second and difference:
+        _, second_name = report_page.short_names(results.file, difference.file)
+        figures += _build_agreement_figures(results.labelled_second, f"{second_name}: ")
     if difference and difference.interval:
         note = f"of {counted(difference.rows, 'row', 'rows')} in both"
         figures.append(report_page.build_difference(results.file, difference, note))
     return figures
 
 
-def _agreement_figures(labelled: Labelled, whose: str = "") -> list[Figure]:
-    """Build the figures on agreement with labels; `whose` comes before their names."""
+def _build_agreement_figures(labelled: Labelled, prefix: str = "") -> list[Figure]:
+    """Build the figures on agreement with labels; `prefix` comes before their names."""
     agreement = {"agreement with labels": labelled.accuracy, "Cohen's kappa": labelled.kappa}
     note = f"of {counted(labelled.labels, 'label', 'labels')}"
     figures = []
@@ -419,7 +436,7 @@ def _agreement_figures(labelled: Labelled, whose: str = "") -> list[Figure]:
         if interval:
             # Kappa may be negative.
             least = min(0.0, interval.low)
-            figures.append(Figure(whose + name, interval.value, interval, note, least=least))
+            figures.append(Figure(prefix + name, interval.value, interval, note, least=least))
     return figures
 
 
@@ -449,9 +466,9 @@ def _write_notes(results: ResultsReport) -> list[str]:
         notes.append(_describe_mismatch(difference.unmatched, "second results"))
     elif difference and (difference.only_first or difference.only_second):
         rows = counted(difference.only_first, "row", "rows")
-        first = f"{rows} that only the first results have"
+        only_first = f"{rows} that only the first results have"
         notes.append(
-            f"Left out of the difference: {first}, {difference.only_second} of the second."
+            f"Left out of the difference: {only_first}, {difference.only_second} of the second."
         )
     for judge, count in results.judged_by.items():
         notes.append(f"Judged by {judge}: {counted(count, 'row', 'rows')}.")
@@ -467,9 +484,8 @@ def _describe_mismatch(unmatched: Unmatched, other: str) -> str:
     ids = (
         f"those of the results begin with {first_ids}, those of the {other} with {first_other_ids}"
     )
-    return (
-        f"No id of the {other} is in the results: {ids}. Name the column of ids with --id COLUMN."
-    )
+    remedy = "Name the column of ids with --id COLUMN."
+    return f"No id of the {other} is in the results: {ids}. {remedy}"
 
 
 def _build_win_cell(win: WinRate | None) -> Cell | None:
@@ -495,7 +511,10 @@ def _build_group_row(group: Group, words: Iterable[str]) -> Row:
 
 
 def _build_row_table(rows: Sequence[Shown], total: int) -> Table:
-    """Build a table of rows, with every column that any of them fills, of `total` such rows."""
+    """Build a table of rows with every column that any of them fills.
+
+    There are `total` such rows; the table may show only some.
+    """
     scores: list[str | float | None] = []
     for row in rows:
         scores_of_row = [f"{name} {score:g}" for name, score in row.scores.items()]

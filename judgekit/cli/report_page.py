@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from judgekit.data.rows import Rows
     from judgekit.evaluation.row_views import ShownRows
 
-_OF_RESULTS = ("verdict", "label", "winner")  # fields that the results or the labels have
+_RESULT_FIELDS = ("verdict", "label", "winner")  # the other ones are read from the judged file
 _NAME_CHARS = 40
 
 
@@ -45,14 +45,14 @@ class PageSource(NamedTuple):
 
 def split_columns(columns: NamedColumns) -> tuple[NamedColumns, NamedColumns]:
     """Split named columns into those of the results and those of the file that was judged."""
-    of_results = {}
-    of_data = {}
+    result_columns = {}
+    data_columns = {}
     for field, column in columns.given.items():
-        if field in _OF_RESULTS:
-            of_results[field] = column
+        if field in _RESULT_FIELDS:
+            result_columns[field] = column
         else:
-            of_data[field] = column
-    return columns._replace(given=of_results), columns._replace(given=of_data)
+            data_columns[field] = column
+    return columns._replace(given=result_columns), columns._replace(given=data_columns)
 
 
 def open_page_rows(source: PageSource, open_rows: Callable[[str], Rows]) -> PageRows:
@@ -69,8 +69,8 @@ def open_page_rows(source: PageSource, open_rows: Callable[[str], Rows]) -> Page
     texts = None
     if source.data is not None:
         rows = open_rows(source.data)
-        found = read_texts(rows, source.results.task, source.columns_of_data)
-        texts = page_rows.store_texts(found)
+        judged_texts = read_texts(rows, source.results.task, source.columns_of_data)
+        texts = page_rows.store_texts(judged_texts)
     return page_rows.PageRows(source.results, name, beside=beside, texts=texts)
 
 
