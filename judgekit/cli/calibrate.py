@@ -24,7 +24,7 @@ from judgekit.errors import Exit, UsageError
 from judgekit.text import counted, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from judgekit.evaluation.cases import Case
     from judgekit.judging.calibration import CalibratedRule, Calibration, Measured, Promise
@@ -108,7 +108,7 @@ def _learn(
     from judgekit.judging.named_inputs import NamedInputs
     from judgekit.rubric import loader
 
-    calibration_files.check_writable(out)
+    calibration_files.check_writable(out)  # before any model is asked
     project = project_path()
     loaded = loader.find_rubric(rubric, project)
     cases, left_out = read_cases(labels, loaded.rubric, mode, map_, id_)
@@ -124,18 +124,13 @@ def _learn(
         )  # without asking any model
     else:
         progress = count_to(len(cases), "cases")
-        opinions = runner.ask(
-            cases,
-            NamedInputs.of(labels, base),
-            loaded,
-            mode,
-            project,
-            progress,
-        )
+        named_inputs = NamedInputs.of(labels, base)
+        opinions = runner.ask(cases, named_inputs, loaded, mode, project, progress)
         left_out.add_unasked(opinions.unasked)
         unanswered = runner.unanswered(opinions.cases)
     if left_out.told():
         note(escaped(f"{labels}: left out: {left_out.told()}"))
+
     digest = hashlib.sha256(labels.read_bytes()).hexdigest()
     calibration = learn(opinions, loaded, mode, promise, made=datetime.now(UTC), digest=digest)
     if as_json:
@@ -143,30 +138,37 @@ def _learn(
     else:
         _say_agreement(opinions.cases, loaded, mode)
         _say_calibration(calibration)
-    if calibration.gates or out is not None:
-        path = calibration_files.write(calibration, out)
-        calibration_files.accept(path)
-        note(f"Wrote {path}")
-    else:
-        note(
-            "these labels support no promise, so no file was written; the rubric's own rules apply"
-        )
+    _write_if_useful(calibration, out)
     if unanswered is not None:
         return warn_unanswered(unanswered)
     return Exit.ACCEPTED
 
 
-def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) -> None:
-    """Say how many rows `--agree` would let the first tier decide without labels, going by these cases.
+def _write_if_useful(calibration: Calibration, out: Path | None) -> None:
+    """Write a calibration and accept it for this user. One without promises is only written to `out`."""
+    from judgekit.judging import calibration_files
 
-    Says nothing if the cases can't tell.
+    if not calibration.gates and out is None:
+        note(
+            "these labels support no promise, so no file was written; the rubric's own rules apply"
+        )
+        return
+    path = calibration_files.write(calibration, out)
+    calibration_files.accept(path)
+    note(f"Wrote {path}")
+
+
+def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) -> None:
+    """Estimate from the cases how many rows `judge --agree` would leave to the first tier, and print it.
+
+    Prints nothing if the cases can't tell.
     """
     from judgekit.evaluation import agreement, samples, tasks
     from judgekit.rubric.schema import ScoreRubric
 
     tiers = list(samples.find_models(cases))
-    is_about_several = any(case.subjects for case in cases)
-    if not isinstance(loaded.rubric, ScoreRubric) or is_about_several:
+    has_comparisons = any(case.subjects for case in cases)
+    if not isinstance(loaded.rubric, ScoreRubric) or has_comparisons:
         return
     if tiers[:1] == [_STRONG]:  # there's no cheaper tier
         return
@@ -253,29 +255,24 @@ def _say_effect(calibration: Calibration) -> None:
     """Print how judging would have gone on the labelled cases, with the calibration and without it."""
     title = f"On these {counted(calibration.cases, 'label', 'labels')}"
     say(f"\n{title:<46}{'calibrated':>12}{'without':>12}")
-    subjects = calibration.subjects.all if calibration.subjects else calibration.cases
-    tiers_asked = sum(tier != "tiebreaker" for tier in calibration.models)
-    usual_calls = subjects * tiers_asked
+    outcomes = (calibration.with_gates, calibration.without)
 
-    def say_row(name: str, figure: Callable[[Measured], str]) -> None:
-        with_gates = figure(calibration.with_gates)
-        say(f"  {name:<{WIDTH}}{with_gates:>12}{figure(calibration.without):>12}")
+    def say_row(name: str, figures: Sequence[str]) -> None:
+        calibrated, without = figures
+        say(f"  {name:<{WIDTH}}{calibrated:>12}{without:>12}")
 
-    def share_of_wrong(measured: Measured) -> str:
-        return f"{measured.errors / measured.decided:.1%}" if measured.decided else "-"
-
-    def share_of_saved(measured: Measured) -> str:
-        share = 0.0
-        if usual_calls:
-            share = 1 - sum(measured.calls.values()) / usual_calls
-        return f"{share:.1%}"
-
-    say_row("final by calibration", lambda measured: f"{measured.by_gate / calibration.cases:.1%}")
-    say_row("decided", lambda measured: f"{measured.decided / calibration.cases:.1%}")
-    say_row("wrong among the decided", share_of_wrong)
+    cases = calibration.cases
+    say_row("final by calibration", [f"{measured.by_gate / cases:.1%}" for measured in outcomes])
+    say_row("decided", [f"{measured.decided / cases:.1%}" for measured in outcomes])
+    say_row("wrong among the decided", [_describe_wrong(measured) for measured in outcomes])
     for tier in calibration.models:
-        say_row(f"calls of {tier}", lambda measured, tier=tier: str(measured.calls.get(tier, 0)))  # type: ignore[misc]
-    say_row("calls saved against quick and deep", share_of_saved)
+        say_row(f"calls of {tier}", [str(measured.calls.get(tier, 0)) for measured in outcomes])
+    subjects = calibration.subjects.all if calibration.subjects else cases
+    usual_tiers = [tier for tier in calibration.models if tier != "tiebreaker"]
+    usual_calls = subjects * len(usual_tiers)
+    saved_calls = [_describe_saved_calls(measured, usual_calls) for measured in outcomes]
+    say_row("calls saved against quick and deep", saved_calls)
+
     saved = calibration.saved
     amounts = []
     if saved is not None and saved.usd is not None:
@@ -286,24 +283,47 @@ def _say_effect(calibration: Calibration) -> None:
         say(f"  Of a hundred, the calibration saves {' and '.join(amounts)}")
 
 
+def _describe_wrong(measured: Measured) -> str:
+    """Describe the share of the decided cases that were decided wrongly; "-" if none was decided."""
+    if not measured.decided:
+        return "-"
+    return f"{measured.errors / measured.decided:.1%}"
+
+
+def _describe_saved_calls(measured: Measured, usual_calls: int) -> str:
+    """Describe the share of the usual calls that judging would have saved."""
+    if not usual_calls:
+        return f"{0.0:.1%}"
+    return f"{1 - sum(measured.calls.values()) / usual_calls:.1%}"
+
+
 def _rule_line(rule: CalibratedRule, calibration: Calibration) -> str:
-    """Describe a rule: which opinions it's about, how many were wrong, and the bound of their error rate."""
-    margin = f"{rule.least_margin:g} or more"
-    if calibration.subjects:
-        after = {"accept": " after a lead", "improve": " after a tie"}.get(rule.after or "", "")
-        opinions_text = f"best of {rule.tier}{after}, ahead by {margin}"
-    elif rule.stands:
-        opinions_text = f"a win of {rule.stands} against a tie of {rule.tier}, lead {margin}"
-    else:
-        opinions_text = f"{rule.tier} {rule.outcome}"
-        if rule.after:
-            opinions_text = f"{opinions_text} after {rule.after}"
-        if rule.leaning is not None:
-            opinions_text = f"{opinions_text}, leaning {rule.leaning:g} or more"
-        if rule.least_margin:
-            opinions_text = f"{opinions_text}, margin {margin}"
+    """Build a rule's line: its opinions, how many of them were wrong, and the bound of their error rate."""
+    opinions_text = _describe_opinions(rule, is_of_comparisons=bool(calibration.subjects))
     gains = f" and {rule.gains} gained" if rule.gains else ""
     bound = rule.bound
     if bound > 0:
         bound = max(bound, 0.001)  # so that it never says "at most 0.0%"
     return f"  {opinions_text:<{WIDTH}} {rule.errors} wrong{gains} of {rule.labels}, at most {bound:.1%}"
+
+
+def _describe_opinions(rule: CalibratedRule, *, is_of_comparisons: bool) -> str:
+    """Describe the opinions that a rule is about, such as "quick accept, margin 0.5 or more"."""
+    margin = f"{rule.least_margin:g} or more"
+    if is_of_comparisons:
+        after = ""
+        if rule.after == "accept":
+            after = " after a lead"
+        elif rule.after == "improve":
+            after = " after a tie"
+        return f"best of {rule.tier}{after}, ahead by {margin}"
+    if rule.stands:
+        return f"a win of {rule.stands} against a tie of {rule.tier}, lead {margin}"
+    text = f"{rule.tier} {rule.outcome}"
+    if rule.after:
+        text = f"{text} after {rule.after}"
+    if rule.leaning is not None:
+        text = f"{text}, leaning {rule.leaning:g} or more"
+    if rule.least_margin:
+        text = f"{text}, margin {margin}"
+    return text

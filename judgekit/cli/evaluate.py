@@ -28,6 +28,7 @@ from judgekit.text import counted, escaped, short_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from judgekit.data.rows import Rows
     from judgekit.evaluation.cases import Case
     from judgekit.evaluation.labels import LeftOut
     from judgekit.evaluation.report import Flips, JudgeReport, JudgingReport, Spread
@@ -99,10 +100,13 @@ def measure_judges(
         repeat=repeat,
         keep=keep,
     )
+
     unanswered = None
     configured_judge = None
     if rubric_to_ask is not None:
-        reruns = max(repeat - 1, 1) if again else repeat - 1
+        reruns = repeat - 1
+        if again:
+            reruns = max(reruns, 1)
         cases = runner.add_variants(cases, reruns, swapped=again)
         progress = count_to(len(cases) * max(1, len(names)), "answers")
         opinions = runner.ask(
@@ -121,6 +125,7 @@ def measure_judges(
         if repeat > 1 and not names:
             cases = opinions.with_course(rubric_to_ask.rubric, mode)
             configured_judge = opinions.judge
+
     measured = report.report(cases, file.name, loaded, mode, wanted, left_out)
     if html is not None:
         output_files.write_file(html, pages.judging_page(measured, cases, build_foot()))
@@ -147,8 +152,13 @@ def _check_combination(
 
     Models can be asked (`can_ask`) only if a rubric is named, and the file has no recorded answers.
     """
-    asking = {"--again": again, "--model": model, "--models": models, "--repeat": repeat > 1}
-    for option, value in asking.items():
+    asking_options = {
+        "--again": again,
+        "--model": model,
+        "--models": models,
+        "--repeat": repeat > 1,
+    }
+    for option, value in asking_options.items():
         if value and not can_ask:
             raise UsageError(
                 f"{option} asks models: name a --rubric, and a file without recorded answers"
@@ -206,9 +216,14 @@ def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
     from judgekit.evaluation.cases import COURSE
     from judgekit.judging import noise
 
-    spreads = [judged.spread for judged in report.judges if judged.judge == COURSE]
-    spread = spreads[0] if spreads else None
-    repeats = 0 if spread is None else spread.answers - spread.cases
+    spread = None
+    for judge_report in report.judges:
+        if judge_report.judge == COURSE:
+            spread = judge_report.spread
+            break
+    repeats = 0
+    if spread is not None:
+        repeats = spread.answers - spread.cases  # the first answer about a case is no repeat
     if judge is None or spread is None or repeats < noise.LEAST:
         requirement = f"scores of documents, and {noise.LEAST} repeats or more in all"
         warn(f"noise not kept: it takes {requirement}")
@@ -231,25 +246,39 @@ def read_cases(
     cases.
     """
     from judgekit.data import fields, labels
-    from judgekit.data.rows import open_rows
-    from judgekit.data.sources import ENDINGS, Reading, find_source
     from judgekit.evaluation import case_labels, cases
     from judgekit.evaluation.labels import LeftOut
 
     columns = labels.NamedColumns(id_, fields.parse_map(map_ or ()))
-    has_row_options = bool(map_ or id_)
+    rows = _open_if_rows(file, has_row_options=bool(map_ or id_))
+    labelled: Sequence[Case]
+    if rows is not None:
+        labelled, left_out = labels.labelled_cases(rows, columns)
+    else:
+        labelled = cases.read_cases(file)
+        left_out = LeftOut()
+    # Labels that the rubric doesn't understand are added to `left_out`.
+    understood = case_labels.with_understood_labels(labelled, rubric, mode, left_out)
+    return understood, left_out
+
+
+def _open_if_rows(file: Path, *, has_row_options: bool) -> Rows | None:
+    """Open a file of labelled rows; None if it's one of cases.
+
+    Raises `UsageError` for options about rows (`has_row_options`) and a file that can't hold any.
+    """
+    from judgekit.data.rows import open_rows
+    from judgekit.data.sources import ENDINGS, Reading, find_source
+
     source = find_source(str(file))
-    if source is not None and file.is_file():
-        rows = open_rows(str(file), sys.stdin.buffer, Reading(listener=note))
-        if has_row_options or not source.has_cases or _has_labelled_rows(rows):
-            labelled, left_out = labels.labelled_cases(rows, columns)
-            return case_labels.with_understood_labels(labelled, rubric, mode, left_out), left_out
-    elif has_row_options:
-        raise UsageError(f"--map and --id are for rows; {file} is none of {', '.join(ENDINGS)}")
-    left_out = LeftOut()
-    return case_labels.with_understood_labels(
-        cases.read_cases(file), rubric, mode, left_out
-    ), left_out
+    if source is None or not file.is_file():
+        if has_row_options:
+            raise UsageError(f"--map and --id are for rows; {file} is none of {', '.join(ENDINGS)}")
+        return None
+    rows = open_rows(str(file), sys.stdin.buffer, Reading(listener=note))
+    if has_row_options or not source.has_cases or _has_labelled_rows(rows):
+        return rows
+    return None
 
 
 def _has_labelled_rows(rows: Iterable[object]) -> bool:
@@ -365,6 +394,7 @@ def measure_retrieval(
     answers = retrieval.search(collection, compiled, scoped=scope_prefix, progress=progress)
     if run is not None:
         retrieval.write_run(run, ((answer.query, answer.ranking) for answer in answers))
+
     report = retrieval.report(collection, compiled, answers, scoped=scope_prefix)
     if report.strays:
         strays = f"{report.strays} judgements name unknown queries or documents"
@@ -386,6 +416,7 @@ def _say_retrieval(report: RetrievalReport) -> None:
     for name, metric in report.metrics.items():
         say_figure(name, metric)
     _say_confidence(report.confidence)
+
     injection = report.injection
     prompts = counted(injection.prompts, "prompt", "prompts")
     say(f"\nTo {prompts}, {injection.answerable} of them answerable, the hook would add")

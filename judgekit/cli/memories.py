@@ -60,21 +60,23 @@ def measure_memories(
     configured, notes = settings.load(project)
     _refuse_if_not_measurable(configured, fit=fit)
     texts = _read_prompts(prompts, from_, project, limit)
-    kept_path = relevance.answers_file(project)
-    answers = _read_answers(labels, kept_path, project, as_json=as_json)
-    tried = trial.run(texts, configured, count_to(len(texts), "prompts"))
-    warn(*notes, *tried.notes)
+    answers_path = relevance.answers_file(project)
+    answers = _read_answers(labels, answers_path, project, as_json=as_json)
+    trial_run = trial.run(texts, configured, count_to(len(texts), "prompts"))
+    trials = trial_run.trials
+    warn(*notes, *trial_run.notes)
     # Thresholds are also fitted to mentions, and to the memories that a model is surest of.
     surest = configured["max_inject"] if fit else 0
-    pairs = trial.collect_pairs(tried.trials, mentions=fit, surest=surest)
+    pairs = trial.collect_pairs(trials, mentions=fit, surest=surest)
     if labels is None and at_terminal():
-        _ask_about(_without_answer(pairs, answers), answers, kept_path)  # adds to `answers`
-    hook_alone = trial.hook_report(tried.trials, answers)
+        _ask_about(_without_answer(pairs, answers), answers, answers_path)  # adds to `answers`
+
+    hook_alone = trial.hook_report(trials, answers)
     hook_with_judge = None
     judge_report = None
     if configured["judge"] == "on":
-        hook_with_judge = trial.hook_report(tried.trials, answers, judged=True)
-        judge_report = trial.judge_report(tried, answers)
+        hook_with_judge = trial.hook_report(trials, answers, judged=True)
+        judge_report = trial.judge_report(trial_run, answers)
     report: dict[str, Any] = {
         "prompts": len(texts),
         "bar": trial.BAR,
@@ -82,13 +84,13 @@ def measure_memories(
         "judged": hook_with_judge.model_dump() if hook_with_judge else None,
         "judge": judge_report,
         "unanswered": len(_without_answer(pairs, answers)),
-        "fits": _fit_thresholds(tried.trials, answers, configured) if fit else [],
+        "fits": _fit_thresholds(trials, answers, configured) if fit else [],
         "injections": trial.rows(pairs, answers),
     }
-    is_silent = not any(prompt_trial.injections(mentions=fit) for prompt_trial in tried.trials)
-    if is_silent:
+    is_silent = not any(prompt_trial.injections(mentions=fit) for prompt_trial in trials)
+    if is_silent:  # then the pairs are the prompts' best hits
         report["best_hits"] = _measure_best_hits(pairs, answers)
-    crowded = trial.find_crowded(tried.trials)
+    crowded = trial.find_crowded(trials)
     if crowded:
         report["crowded"] = [prompt._asdict() for prompt in crowded]
     if as_json:
@@ -133,16 +135,18 @@ def _read_prompts(
     return prompts
 
 
-def _read_answers(labels: Path | None, kept_path: Path, project: str, *, as_json: bool) -> Answers:
-    """Read the answers in a file of labels, or else those kept from earlier.
+def _read_answers(
+    labels: Path | None, answers_path: Path, project: str, *, as_json: bool
+) -> Answers:
+    """Read the answers from a file of labels, or else those that earlier runs saved in `answers_path`.
 
-    {} if a person will be asked. Raises `UsageError` if there are no answers, and nobody can be asked.
+    Returns {} if there's neither. Raises `UsageError` if in that case nobody can be asked, either.
     """
     from judgekit.hooks import relevance
     from judgekit.ledger.labels import at_terminal
 
-    if labels is None and kept_path.exists():
-        labels = kept_path
+    if labels is None and answers_path.exists():
+        labels = answers_path
     if labels is not None:
         return relevance.read_answers(labels, project)
     if not (as_json or at_terminal()):
@@ -158,14 +162,13 @@ def _refuse_if_not_measurable(configured: Settings, *, fit: bool) -> None:
 
     if not configured["enabled"]:
         raise UsageError(f"{describe_off(configured.project)}; there is nothing to measure")
-    lacking = search.describe_missing_roots(configured["roots"], configured.project)
-    has_store = any(
-        Path(search.resolve(root, configured.project)).is_dir() for root in configured["roots"]
-    )
+    roots = configured["roots"]
+    missing_stores = search.describe_missing_roots(roots, configured.project)  # a line for each
+    has_store = any(Path(search.resolve(root, configured.project)).is_dir() for root in roots)
     if not has_store:
-        problem, _, _ = lacking[0].partition(";")
+        problem, _, _ = missing_stores[0].partition(";")
         raise InputError(f"{problem}; run this in a project with memories")
-    warn(*lacking)
+    warn(*missing_stores)
     for key, value in (("inject", "top_k"), ("scorer", "keyword")):
         if fit and configured[key] == value:
             raise UsageError(
@@ -208,10 +211,18 @@ def _ask_about(
 def _fit_thresholds(
     trials: Sequence[PromptTrial], answers: Answers, configured: Settings
 ) -> list[dict[str, Any]]:
-    """Look for better thresholds for each kind of store and each model, and write those that are better.
+    """Fit the thresholds of each kind of store and of each model, and write those that are better.
 
-    Returns a record for each threshold that was looked for.
+    Returns a record of each fit.
     """
+    store_records = _fit_stores(trials, answers, configured)
+    return [*store_records, *_fit_models(trials, answers, configured)]
+
+
+def _fit_stores(
+    trials: Sequence[PromptTrial], answers: Answers, configured: Settings
+) -> list[dict[str, Any]]:
+    """Fit the thresholds of each kind of store that a memory was found in."""
     from judgekit.hooks import fitting
 
     labels = {kind: profile.labels for kind, profile in configured.profiles.by_kind.items()}
@@ -223,9 +234,21 @@ def _fit_thresholds(
         fits.append(fitting.fit(kind, trials, answers, labels, configured["max_inject"]))
     records = []
     for fit in fits:
-        is_better = fit.after != fit.before
-        written = fitting.write_labels(fit, Path(configured.project)) if is_better else fit
-        records.append(written.model_dump())
+        if fit.after != fit.before:
+            written_fit = fitting.write_labels(fit, Path(configured.project))
+            records.append(written_fit.model_dump())
+        else:
+            records.append(fit.model_dump())
+    return records
+
+
+def _fit_models(
+    trials: Sequence[PromptTrial], answers: Answers, configured: Settings
+) -> list[dict[str, Any]]:
+    """Fit the threshold of each model that says how sure it is."""
+    from judgekit.hooks import fitting
+
+    records = []
     for model in sorted({trial.model for trial in trials if trial.sureness}):
         present = configured["inject_above"].get(model)
         model_fit = fitting.fit_model(model, trials, answers, present, configured["max_inject"])
@@ -323,6 +346,7 @@ def _compare_with_bar(precision: Share | None, bar: float) -> str:
     if precision.low >= bar:
         return f"{value} and its interval are above the bar"
     most_irrelevant = round(1 - bar, 9)  # without the noise of floating-point numbers
+    # 2.5 % on each side of the interval of 95 %.
     total = count_labels_needed(most_irrelevant, 0.025, 1 - precision.value)
     more = "more labels may"
     if total:

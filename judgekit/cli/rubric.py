@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 from typer import Argument, Option
@@ -112,8 +112,7 @@ def check(
 
     Exit code: 78 when a rubric is wrong; with --run, 2 when a case stays undecided.
     """
-    from judgekit.rubric import loader, search_path
-    from judgekit.rubric.lint import remarks
+    from judgekit.rubric import search_path
 
     needing_run = {"--json": as_json, "--model": model, "--repeat": repeat > 1, "--keep": keep}
     for option, value in needing_run.items():
@@ -123,19 +122,14 @@ def check(
         raise UsageError("--keep keeps what --repeat measures; add --repeat 3, or more")
     if not references:
         references = [str(path) for _, path in search_path.rubric_files(project_path())]
+
     codes = [Exit.ACCEPTED]
     for reference in references:
-        try:
-            loaded = _load(reference)
-            cases = loader.read_cases(loaded)
-            wrong = loader.read_wrong(loaded)
-            is_sound = _print_remarks(remarks(loaded, cases, wrong))
-        except ConfigError as error:
-            warn(str(error))
-            is_sound = False
-        if not is_sound:
+        checked = _read_if_sound(reference)
+        if checked is None:
             codes.append(Exit.BAD_CONFIG)
             continue
+        loaded, cases, wrong = checked
         if not as_json:
             count = counted(len(cases), "labelled case", "labelled cases")
             summary = f"is valid, {count}, SHA-256 {loaded.sha256}"
@@ -153,6 +147,30 @@ def check(
                 )
                 codes.append(code)
     return max(codes, key=_BY_BADNESS.index)
+
+
+class _SoundRubric(NamedTuple):
+    """A rubric without errors, its labelled cases, and its texts that are known to be wrong."""
+
+    loaded: LoadedRubric
+    cases: Sequence[RubricCase]
+    wrong: Sequence[WrongCase]
+
+
+def _read_if_sound(reference: str) -> _SoundRubric | None:
+    """Read a rubric, and print remarks about it; None if it has an error."""
+    from judgekit.rubric import loader
+    from judgekit.rubric.lint import remarks
+
+    try:
+        loaded = _load(reference)
+        cases = loader.read_cases(loaded)
+        wrong = loader.read_wrong(loaded)
+        is_sound = _print_remarks(remarks(loaded, cases, wrong))
+    except ConfigError as error:
+        warn(str(error))
+        return None
+    return _SoundRubric(loaded, cases, wrong) if is_sound else None
 
 
 def _print_remarks(remarks: Iterable[Remark]) -> bool:
@@ -177,8 +195,7 @@ def _judge_cases(
 ) -> list[Exit]:
     """Judge a rubric's cases, and print how well each mode agrees with their labels.
 
-    Returns an exit code for each mode: a person is needed for undecided cases, and if fewer than the share
-    `at_least` agree, the rubric is rejected.
+    Returns the exit code of each mode, as `_say_agreement` does.
     """
     from judgekit.evaluation import runner
 
@@ -193,30 +210,40 @@ def _judge_cases(
             answer += f"  {name} {value:g}"
         say(f"{mark}{tried.mode:<8} {tried.case:<28} {answer}")
 
-    codes = []
     trials = runner.judge_cases(loaded, cases, project_path(), modes=modes, progress=print_case)
+    codes = []
     for mode in modes:
-        of_mode = [tried for tried in trials if tried.mode == mode]
-        agreement = runner.agreement(of_mode)
-        if agreement.share is None:
-            reasons = [tried.why for tried in of_mode if tried.why]
-            if not of_mode:
-                reasons = ["it has no cases"]
-            reason = f": {reasons[0]}" if reasons else ""
-            warn(f"{mode}: no case was decided{reason}")
-            codes.append(Exit.HUMAN_NEEDED)
-            continue
-        code = Exit.ACCEPTED
-        undecided = ""
-        if agreement.undecided:
-            code = Exit.HUMAN_NEEDED
-            undecided = f", {agreement.undecided} undecided"
-        if agreement.share.value < at_least:
-            code = Exit.REJECTED
-        count = f"{agreement.right} of {agreement.decided} as labelled"
-        note(f"{mode}: {count}, {_share_text(agreement)}{undecided}")
-        codes.append(code)
+        trials_in_mode = [tried for tried in trials if tried.mode == mode]
+        codes.append(_say_agreement(mode, trials_in_mode, at_least))
     return codes
+
+
+def _say_agreement(mode: ModeName, trials: Sequence[Tried], at_least: float) -> Exit:
+    """Print how many cases were judged as labelled in a mode.
+
+    Returns the exit code: a person is needed for undecided cases, and if a smaller share than `at_least`
+    agrees, the rubric is rejected.
+    """
+    from judgekit.evaluation import runner
+
+    agreement = runner.agreement(trials)
+    if agreement.share is None:
+        reasons = [tried.why for tried in trials if tried.why]
+        if not trials:
+            reasons = ["it has no cases"]
+        reason = f": {reasons[0]}" if reasons else ""
+        warn(f"{mode}: no case was decided{reason}")
+        return Exit.HUMAN_NEEDED
+    code = Exit.ACCEPTED
+    undecided = ""
+    if agreement.undecided:
+        code = Exit.HUMAN_NEEDED
+        undecided = f", {agreement.undecided} undecided"
+    if agreement.share.value < at_least:
+        code = Exit.REJECTED
+    count = f"{agreement.right} of {agreement.decided} as labelled"
+    note(f"{mode}: {count}, {_share_text(agreement)}{undecided}")
+    return code
 
 
 def _share_text(agreement: Agreement) -> str:
@@ -268,20 +295,23 @@ def _judge_repeatedly(
     keep: bool,
     as_json: bool,
 ) -> Exit:
-    """Ask every tier repeatedly about a rubric's cases; print how often outcomes flip and scores move."""
+    """Ask every tier `times` times about a rubric's cases; print how often outcomes flip and scores move.
+
+    With `keep`, the measured noise is saved for the gate. Returns the exit code.
+    """
     from judgekit.evaluation import report, runner
     from judgekit.evaluation.cases import Case
     from judgekit.judging.named_inputs import NamedInputs
 
-    to_ask = [Case.model_validate(case.model_dump()) for case in cases]
-    to_ask = runner.add_variants(to_ask, times - 1, swapped=False)
-    progress = count_to(len(to_ask), "answers")
-    opinions = runner.ask(
-        to_ask, NamedInputs.of(loaded.path), loaded, mode, project_path(), progress
-    )
+    once = [Case.model_validate(case.model_dump()) for case in cases]
+    repeated_cases = runner.add_variants(once, times - 1, swapped=False)
+    progress = count_to(len(repeated_cases), "answers")
+    named_inputs = NamedInputs.of(loaded.path)
+    opinions = runner.ask(repeated_cases, named_inputs, loaded, mode, project_path(), progress)
     if opinions.unasked:
         first_reason = opinions.unasked[0]
         raise InputError(f"{loaded.path}: a case is not judged: {first_reason}")
+
     with_course = opinions.with_course(loaded.rubric, mode)
     measured = report.report(with_course, loaded.rubric.ref, loaded, mode)
     say_judges(measured, as_json=as_json)
@@ -331,6 +361,7 @@ def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | Non
     modes = (mode,) if mode else MODES
     old_trials = runner.judge_cases(old, cases, project_path(), modes=modes)
     new_trials = runner.judge_cases(new, cases, project_path(), modes=modes)
+
     for earlier, tried in runner.flips(old_trials, new_trials):
         if tried.agrees:
             effect = "better"
@@ -340,10 +371,12 @@ def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | Non
             effect = "still not right"
         flip = f"{earlier} -> {tried.said} (labelled {tried.expected}: {effect})"
         say(f"{tried.mode:<8} {tried.case:<28} {flip}")
+
     for one_mode in modes:
         shares = []
         for trials in (old_trials, new_trials):
-            share = runner.agreement(tried for tried in trials if tried.mode == one_mode).share
+            trials_in_mode = [tried for tried in trials if tried.mode == one_mode]
+            share = runner.agreement(trials_in_mode).share
             shares.append("none decided" if share is None else f"{share.value:.0%}")
         count = counted(len(cases), "case", "cases")
         note(f"{one_mode}: as labelled {' -> '.join(shares)} of {count}")
@@ -366,8 +399,8 @@ def begin_rubric(
     folder = project_path() / ".judgekit" / "rubrics"
     if user:
         folder = Path(environment.RUBRICS.path())
-    copied = None if like is None else _load(like)
-    files = begin(name, folder, task=task or "score", like=copied)
+    original = None if like is None else _load(like)
+    files = begin(name, folder, task=task or "score", like=original)
     for file in files:
         say(str(file))
     note(f"edit both, then run: judgekit rubric check {files[0].stem}")
