@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import functools
-import operator
 import os
 import posixpath
 import sys
@@ -71,6 +70,7 @@ def label(
 
     ledger = TeamLedger() if team else find_ledger()
     who = labels.who()
+
     if isinstance(ledger, TeamLedger) and dismiss is not None:
         raise UsageError(
             "--team: a dismissal holds in the ledger of one machine; leave --team out there"
@@ -83,14 +83,15 @@ def label(
         )
     if from_ is not None:
         return _add_labels_of_file(ledger, from_, who)
+
     if not labels.at_terminal():
         raise UsageError("labelling needs a terminal; use --from FILE to read labels from a file")
-    wanted = LineFilter(since=store.point(since) if since else None)
+    line_filter = LineFilter(since=store.point(since) if since else None)
     warn_once = functools.cache(warn_damaged)  # the same files are read twice
     readiness = None
     if not team:
         readiness, _ = measure_readiness(project_path(), on_damage=warn_once)
-    waiting = labels.waiting(ledger.records(wanted, warn_once), who, readiness)[:limit]
+    waiting = labels.waiting(ledger.records(line_filter, warn_once), who, readiness)[:limit]
     count = _ask_for_labels(ledger, waiting, who, blind=blind)
     say(f"{count} labelled, {len(waiting) - count} left")
     return 0
@@ -202,13 +203,7 @@ def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
     """
     from judgekit.ledger import Label, LineFilter, VerdictLine
 
-    try:
-        raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        text = raw.decode()
-    except OSError as error:
-        raise InputError(f"{name}: cannot be read ({error.strerror})") from None
-    except ValueError:
-        raise InputError(f"{name}: cannot be read (not UTF-8)") from None
+    text = _read_text(name)
     projects = {}  # by verdict id
     for verdict_line in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
         projects[verdict_line.id] = verdict_line.project
@@ -232,6 +227,17 @@ def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
     ledger.add(*labels)
     say(f"{len(labels)} labelled")
     return Exit.BAD_INPUT if wrong else 0
+
+
+def _read_text(name: str) -> str:
+    """Read a file, or standard input for `-`; raises `InputError` if that can't be read."""
+    try:
+        raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        return raw.decode()
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read ({error.strerror})") from None
+    except ValueError:
+        raise InputError(f"{name}: cannot be read (not UTF-8)") from None
 
 
 def _read_cells(line: str) -> list[str]:
@@ -304,6 +310,7 @@ def override(
         project=verdict.project if verdict else "",
     )
     add_to_ledger(ledger, line)
+
     counts = line.terminal or settings.load(None).gate.override_without_terminal
     if not counts:
         say(f"{line.task_id}: recorded, but it does not count")
@@ -322,22 +329,25 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
     """
     from judgekit.ledger import LineFilter, VerdictLine
 
-    names = [_path_from_root(task), task]
+    names = [_path_from_root(task), task]  # the first one with a verdict counts
     if task_ids.is_blob(task):  # it may match a verdict as it is
         names.reverse()
-    last_by_name: dict[str, VerdictLine] = {}  # by name
-    with_this_start: dict[str, VerdictLine] = {}  # by id
+    last_by_name: dict[str, VerdictLine] = {}
+    with_this_start: dict[str, VerdictLine] = {}  # by id, in case `task` abbreviates one
     for record in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
         if not isinstance(record, VerdictLine):
             continue
         if record.id.startswith(task):
             with_this_start[record.id] = record
         path, _, _ = record.task_id.rpartition("@")
-        own_names = (record.id, record.task_id, path)
+        record_names = (record.id, record.task_id, path)
         for name in names:
-            if name in own_names or task_ids.same_blob(record.task_id, name):
-                earlier = last_by_name.get(name, record)
-                last_by_name[name] = max(record, earlier, key=operator.attrgetter("timestamp"))
+            is_meant = name in record_names or task_ids.same_blob(record.task_id, name)
+            if not is_meant:
+                continue
+            earlier = last_by_name.get(name)
+            if earlier is None or record.timestamp >= earlier.timestamp:
+                last_by_name[name] = record
     for name in names:
         if name in last_by_name:
             return last_by_name[name]

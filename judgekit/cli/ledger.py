@@ -142,7 +142,8 @@ def remove_lines(
         raise UsageError("say what to remove: --before WHEN, or --all")
     day = date.max if before is None else store.point(before).date()
     purges = _prepare_team_purge(day, project) if team else _prepare_purges(day, project)
-    counts = {}
+
+    counts = {}  # of the lines to remove by kind, by ledger
     for name, purge in purges.items():
         count = purge(preview=True)
         if count:
@@ -156,6 +157,7 @@ def remove_lines(
     if not yes:
         of_days = "" if all_ else f" of days before {day}"
         confirm(f"Remove these lines{of_days}?", "remove these lines")
+
     for name in counts:
         purges[name](preview=False)
     removed = sum(count.total() for count in counts.values())
@@ -163,26 +165,25 @@ def remove_lines(
 
 
 def _prepare_purges(day: date, project: str | None) -> dict[str, Purge]:
-    """Map each ledger's name to the function that removes its lines from before a day.
+    """Map each ledger's name to the function that removes its lines of earlier days than `day`.
 
-    `project` chooses the ledgers: None is the current project's, "all" is all of them, and any other value
-    is a name.
+    `project` is a ledger's name, None for the current project's ledger, or "all".
     """
     from judgekit.ledger import store
 
     check_project(project)
-    wanted = find_ledger().name if project is None else project
+    ledger_name = find_ledger().name if project is None else project
     purges: dict[str, Purge] = {}
     for folder in _list_folders():
-        if project == "all" or store.same_project(folder.name, wanted):
+        if project == "all" or store.same_project(folder.name, ledger_name):
             purges[folder.name] = partial(store.purge, folder, day)
     return purges
 
 
 def _prepare_team_purge(day: date, project: str | None) -> dict[str, Purge]:
-    """Build the function that removes the team ledger's lines from before a day, under the ledger's name.
+    """Map the team ledger's name to the function that removes its lines of earlier days than `day`.
 
-    Raises `UsageError` if no `project` is named, or unless the user owns the team's ledger.
+    Raises `UsageError` if no `project` is named, or if the user doesn't own the team's ledger.
     """
     from judgekit.ledger.database import Database
 
@@ -270,26 +271,26 @@ def add_to_ledger(ledger: Ledger | TeamLedger, record: Record) -> None:
         warn(*hand_on(settings.load(None), ledger))
 
 
-def _fetch_from_team(wanted: LineFilter, on_damage: OnDamage) -> Iterator[ReadLine]:
+def _fetch_from_team(line_filter: LineFilter, on_damage: OnDamage) -> Iterator[ReadLine]:
     """Yield the shared judge's lines."""
     from judgekit.ledger import store
 
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         file = Path(folder) / "fetched.jsonl"
-        since = _EVER if wanted.since is None else wanted.since.isoformat()
-        connect_team().fetch(since, wanted.project or "all", file)
-        yield from store.entries([file], wanted, on_damage)
+        since = _EVER if line_filter.since is None else line_filter.since.isoformat()
+        connect_team().fetch(since, line_filter.project or "all", file)
+        yield from store.entries([file], line_filter, on_damage)
 
 
-def _fetch_from_host(wanted: LineFilter, host: str) -> Iterator[ReadLine]:
-    """Yield the lines of a host's ledger. In the end, report unreadable lines and the host's complaints."""
+def _fetch_from_host(line_filter: LineFilter, host: str) -> Iterator[ReadLine]:
+    """Yield the lines of a host's ledger, then warn of unreadable lines and of the host's complaint."""
     from judgekit.ledger import importing, store
 
     damages: list[Damage] = []
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         file = Path(folder) / "fetched.jsonl"
-        complaint = importing.fetch(host, wanted.since, file)
-        yield from store.entries([file], wanted, damages.append)
+        complaint = importing.fetch(host, line_filter.since, file)
+        yield from store.entries([file], line_filter, damages.append)
     if damages:
         count = counted(len(damages), "line", "lines")
         first_damage = damages[0]
@@ -309,21 +310,21 @@ def read_lines(
     of_team: bool = False,
     host: str | None = None,
 ) -> Iterator[ReadLine]:
-    """Yield the lines of some ledgers, of the shared judge or of a `host`; report unreadable ones."""
+    """Yield the lines of some ledgers, of the shared judge or of a `host`; warn of unreadable ones."""
     from judgekit.ledger import LineFilter, store
 
     name = None if project == "all" else project
     since_time = store.point(since) if since else None
-    wanted = LineFilter(since=since_time, until=until, project=name)
-    places = [bool(ledgers), of_team, host is not None]
-    if places.count(True) > 1:
+    line_filter = LineFilter(since=since_time, until=until, project=name)
+    named_sources = [bool(ledgers), of_team, host is not None]
+    if named_sources.count(True) > 1:
         raise UsageError("--team, --host and --ledger or FILE cannot be combined")
     if of_team:
-        yield from _fetch_from_team(wanted, warn_damaged)
+        yield from _fetch_from_team(line_filter, warn_damaged)
     elif host is not None:
-        yield from _fetch_from_host(wanted, host)
+        yield from _fetch_from_host(line_filter, host)
     else:
-        yield from store.entries(choose_places(ledgers, project), wanted, warn_damaged)
+        yield from store.entries(choose_places(ledgers, project), line_filter, warn_damaged)
 
 
 def choose_places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path]:
@@ -422,7 +423,7 @@ def _say_kpis(name: str, evidence: Evidence) -> None:
 
 
 def _kpi_record(evidence: Evidence) -> dict[str, Any]:
-    """Build the KPIs for programs, by name: a rate with its interval, any other figure with its limits."""
+    """Build the record of a ledger's part for programs: its verdicts, KPIs by name, and cost."""
     from judgekit.ledger.kpi import measure, reliance, sum_up_cost
 
     kpis: dict[str, Any] = {}
@@ -479,12 +480,9 @@ def promote(
 
     project = _top_folder()
     path = settings.project_file(project)
-    for link in (path.parent, path):
-        if link.is_symlink():  # git would commit it as a link
-            raise ConfigError(
-                "a link, and the gate follows no links; replace it with the file", path=link
-            )
+    _refuse_links(path)
     is_dependent = settings.load(project).judge.independence != "require"
+
     readiness, rubric = measure_readiness(project, ledger, of_team=team)
     say(f"{rubric}, verdicts of the last {kpi.WINDOW.days} days:")
     for measured in readiness.kpis:
@@ -497,6 +495,7 @@ def promote(
     if missing and not force:
         warn("not promoted; see judgekit kpi for the figures, or use --force")
         return Exit.REJECTED
+
     yaml_text.put(path, "gate", "mode", "blocking")
     say(f"{path}: gate.mode is now blocking; commit the file to apply it to the team")
     promotion = ModeChange(
@@ -509,6 +508,15 @@ def promote(
     # Last, because the ledger mustn't hold a failed promotion.
     add_to_ledger(find_ledger(), promotion)
     return 0
+
+
+def _refuse_links(path: Path) -> None:
+    """Raise `ConfigError` if a project's configuration file or its folder is a link."""
+    for link in (path.parent, path):
+        if link.is_symlink():  # git would commit it as a link
+            raise ConfigError(
+                "a link, and the gate follows no links; replace it with the file", path=link
+            )
 
 
 def _top_folder() -> Path:
@@ -537,13 +545,14 @@ def measure_readiness(
 
     name = settings.load(project).gate.rubric
     rubric = loader.configured_rubric("gate", name, project).rubric.ref
-    wanted = kpi.window()
+    line_filter = kpi.window()
     if of_team:
         if ledger:
             raise UsageError("--team and --ledger cannot be combined")
-        ledger_lines = _fetch_from_team(wanted._replace(project=find_ledger().name), on_damage)
+        of_project = line_filter._replace(project=find_ledger().name)
+        ledger_lines = _fetch_from_team(of_project, on_damage)
     else:
-        ledger_lines = store.entries(choose_places(ledger, None), wanted, on_damage)
+        ledger_lines = store.entries(choose_places(ledger, None), line_filter, on_damage)
     return kpi.readiness((line.record for line in ledger_lines), rubric), rubric
 
 
@@ -560,77 +569,83 @@ def print_triage(
     _out: OutOption = None,
 ) -> None:
     """List what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
-    from judgekit.ledger.kpi import sum_up_cost
     from judgekit.ledger.labels import triage
 
     if not since and not files:
         since = "7d"
     paths = [*(files or []), *(ledger or [])]
     ledger_lines = read_lines(paths, project or "all", since, of_team=team, host=host)
-    sorted_out = triage(line.record for line in ledger_lines)
+    report = triage(line.record for line in ledger_lines)
     if as_json:
-        emit(json.dumps(_triage_record(sorted_out), indent=2, ensure_ascii=False))
-        return
-    output: list[str] = []
-    for title, group in _triage_groups(sorted_out).items():
+        emit(json.dumps(_triage_record(report), indent=2, ensure_ascii=False))
+    else:
+        say("\n".join(_triage_lines(report)) or "nothing needs a person")
+
+
+def _triage_lines(report: Triage) -> list[str]:
+    """Render a triage for people: each group under its title, the settled ones, and the cost."""
+    from judgekit.ledger.kpi import sum_up_cost
+
+    lines = []
+    for title, group in _triage_groups(report).items():
         if group:
-            output.append(f"{title} ({len(group)})")
+            lines.append(f"{title} ({len(group)})")
         for text in group:
-            output.append(f"  {short_line(text, 4 * _CHARS)}")
-    if sorted_out.settled:
-        output.append(f"{sorted_out.settled} more are settled: fixed or overridden since")
-    if sorted_out.verdicts:
-        count = counted(len(sorted_out.verdicts), "verdict", "verdicts")
-        output.append(f"{sum_up_cost(sorted_out.verdicts)} for {count}")
-    say("\n".join(output) or "nothing needs a person")
+            lines.append(f"  {short_line(text, 4 * _CHARS)}")
+    if report.settled:
+        lines.append(f"{report.settled} more are settled: fixed or overridden since")
+    if report.verdicts:
+        count = counted(len(report.verdicts), "verdict", "verdicts")
+        lines.append(f"{sum_up_cost(report.verdicts)} for {count}")
+    return lines
 
 
-def _triage_record(sorted_out: Triage) -> dict[str, Any]:
+def _triage_record(report: Triage) -> dict[str, Any]:
     """Build a record of everything that needs a person, for programs."""
     from judgekit.ledger.kpi import sum_up_cost
 
     record: dict[str, Any] = {}
     for name in ("nogo", "unclear", "overrides", "skips", "changes"):
-        records = getattr(sorted_out, name)
+        records = getattr(report, name)
         record[name] = [
             record_in_group.model_dump(mode="json", by_alias=True) for record_in_group in records
         ]
     record["faults"] = []  # reasons why whole pushes weren't judged
-    for problem, count in sorted_out.faults.most_common():
+    for problem, count in report.faults.most_common():
         record["faults"].append({"problem": problem, "count": count})
     record["failures"] = []  # of models that didn't answer
-    for (kind, model, message), count in sorted_out.failures.most_common():
+    for (kind, model, message), count in report.failures.most_common():
         failure = {"kind": kind, "model": model, "message": message, "count": count}
         record["failures"].append(failure)
-    record["settled"] = sorted_out.settled
+    record["settled"] = report.settled
     record["unjudged"] = []  # files pushed while no model answered
-    for verdict in sorted_out.unjudged:
+    for verdict in report.unjudged:
         pushed = {"id": verdict.id, "project": verdict.project, "task_id": verdict.task_id}
         record["unjudged"].append({**pushed, "command": _command_to_judge(verdict)})
-    record["cost"] = sum_up_cost(sorted_out.verdicts).record()
+    record["cost"] = sum_up_cost(report.verdicts).record()
     return record
 
 
-def _triage_groups(sorted_out: Triage) -> dict[str, list[str]]:
+def _triage_groups(report: Triage) -> dict[str, list[str]]:
     """Describe everything that needs a person, in lines by heading; some headings have no lines."""
-    skips = [f"{skip.project}: {skip.variable} by {skip.who}" for skip in sorted_out.skips]
+    skips = [f"{skip.project}: {skip.variable} by {skip.who}" for skip in report.skips]
     not_judged = []
-    for problem, count in sorted_out.faults.most_common():
+    for problem, count in report.faults.most_common():
         not_judged.append(f"{counted(count, 'time', 'times')}: {problem}")
     unanswered = []
-    for (kind, model, message), count in sorted_out.failures.most_common():
+    for (kind, model, message), count in report.failures.most_common():
         unanswered.append(f"{counted(count, 'time', 'times')} {kind}, {model}: {message}")
-    unjudged_ids = {verdict.id for verdict in sorted_out.unjudged}
-    unclear = [verdict for verdict in sorted_out.unclear if verdict.id not in unjudged_ids]
+    unjudged_ids = {verdict.id for verdict in report.unjudged}
+    unclear = [verdict for verdict in report.unclear if verdict.id not in unjudged_ids]
     return {
-        "NO-GO": list(map(_describe_verdict, sorted_out.nogo)),
+        "NO-GO": list(map(_describe_verdict, report.nogo)),
         "UNDETERMINED: review it yourself": list(map(_describe_verdict, unclear)),
         "Pushed while no judge answered: judge it now": list(
-            map(_describe_unjudged, sorted_out.unjudged)
+            map(_describe_unjudged, report.unjudged)
         ),
-        "Overrides": list(map(_describe_override, sorted_out.overrides)),
+        "Overrides": list(map(_describe_override, report.overrides)),
         "Skipped the gate": skips,
-        "Changes of mode": list(map(_describe_change, sorted_out.changes)),
+        "Changes of mode": list(map(_describe_change, report.changes)),
         "Not judged": not_judged,
         "Models that did not answer": unanswered,
     }
