@@ -77,10 +77,11 @@ def render_rows(results: RowResults) -> str:
     file_property: dict[str, object] = {}
     if Path(results.rows.name).is_file():  # it may be standard input, or an address
         file_property["file"] = Checkout.of_folder(Path.cwd()).name(results.rows.name)
-    worst = results.summary.worst[: results.worst or _MOST_ROWS]
-    for row in worst:
+    most_rows = results.worst or _MOST_ROWS
+    for row in results.summary.worst[:most_rows]:
         scores = ", ".join(f"{name} {score:g}" for name, score in row.scores.items())
-        reasons = without_secrets("; ".join(text for text in (scores, row.reasoning) if text))
+        parts = [text for text in (scores, row.reasoning) if text]
+        reasons = without_secrets("; ".join(parts))
         title = f"{row.verdict}: {row.id}"
         level = _LEVELS.get(row.verdict, "warning")
         annotations.append(_annotate(level, reasons or row.verdict, **file_property, title=title))
@@ -99,9 +100,9 @@ render_report = render_rows
 def _verdict_lines(
     verdicts: Sequence[Record], checkout: Checkout, levels: Mapping[str, str]
 ) -> list[str]:
-    """Write an annotation for each finding, or for the verdict if it has no findings.
+    """Write an annotation for each finding that nobody dismissed, the worst verdicts first.
 
-    The worst come first.
+    A verdict without such findings gets one for itself, unless it's accepted.
     """
     annotations = []
     for verdict in sorted(verdicts, key=_badness):
@@ -111,20 +112,18 @@ def _verdict_lines(
         level = levels.get(word, "warning")
         title = f"{word}: {rule_name(verdict)}"
         whole_file, places = find_places(verdict, checkout)
-        findings = [finding for finding in verdict["findings"] if not finding.get("dismissed")]
-        if not findings:
-            message = summarise(verdict) or word
-            annotations.append(
-                _annotate(level, message, **_build_position(whole_file, checkout), title=title)
-            )
+        has_findings = False
         for finding, place in zip(verdict["findings"], places, strict=True):
-            if finding not in findings:
+            if finding.get("dismissed"):
                 continue
-            issue_and_suggestion = [finding["issue"], finding["suggestion"]]
-            message = "\n".join(text for text in issue_and_suggestion if text)
-            annotations.append(
-                _annotate(level, message, **_build_position(place, checkout), title=title)
-            )
+            has_findings = True
+            texts = [text for text in (finding["issue"], finding["suggestion"]) if text]
+            position = _build_position(place, checkout)
+            annotations.append(_annotate(level, "\n".join(texts), **position, title=title))
+        if not has_findings:
+            message = summarise(verdict) or word
+            position = _build_position(whole_file, checkout)
+            annotations.append(_annotate(level, message, **position, title=title))
     return annotations
 
 

@@ -154,20 +154,12 @@ def find_region(passage: str, text: str) -> dict[str, int] | None:
 
     Lines and columns count from 1, and the end is exclusive.
     """
-    words = passage.split()
-    if not words:
+    if not passage.strip():
         return None
-    start = text.find(passage)
-    end = start + len(passage)
-    if start < 0:  # the model may have broken the lines differently
-        flat_text = " ".join(text.split())
-        flat_passage = " ".join(words)
-        flat_start = flat_text.find(flat_passage)
-        if flat_start < 0:
-            return None
-        flat_last = flat_start + len(flat_passage) - 1  # the last character
-        start = _original_offset(text, flat_text, flat_start)
-        end = _original_offset(text, flat_text, flat_last) + 1
+    offsets = _find_offsets(passage, text)
+    if offsets is None:
+        return None
+    start, end = offsets
     start_line, start_column = _line_and_column(text, start)
     end_line, end_column = _line_and_column(text, end)
     return {
@@ -176,6 +168,22 @@ def find_region(passage: str, text: str) -> dict[str, int] | None:
         "endLine": end_line,
         "endColumn": end_column,
     }
+
+
+def _find_offsets(passage: str, text: str) -> tuple[int, int] | None:
+    """Find the start and the end of a quote, even if its lines are broken differently; None without it."""
+    start = text.find(passage)
+    if start >= 0:
+        return start, start + len(passage)
+    flat_text = " ".join(text.split())
+    flat_passage = " ".join(passage.split())
+    flat_start = flat_text.find(flat_passage)
+    if flat_start < 0:
+        return None
+    flat_last = flat_start + len(flat_passage) - 1  # the last character
+    start = _original_offset(text, flat_text, flat_start)
+    end = _original_offset(text, flat_text, flat_last) + 1
+    return start, end
 
 
 def _line_and_column(text: str, at: int) -> tuple[int, int]:

@@ -78,6 +78,7 @@ def render_gate(report: Report) -> str:
         title += ", the push is blocked"
     elif run["verdict"] == STOPS and run["mode"] == "advisory":
         title += " (advisory)"
+
     paragraphs = _verdict_table(verdict_lines)
     about = describe_run(report.judged, report.skipped, report.not_examined)
     notes = [about, *run["notes"]]
@@ -100,6 +101,7 @@ def render_rows(results: RowResults) -> str:
         paragraphs.append(f"❌ {escape_prose(missed_limit)}")
     if results.has_limits and not results.missed:
         paragraphs.append("✅ all limits are kept")
+
     for section in results.sections:
         max_rows = _SHOWN_ROWS
         if section.title == WORST_ROWS:
@@ -132,7 +134,7 @@ def _write_comment(
     lines: Sequence[_Line] = (),
     name: str = "",
 ) -> str:
-    """Put a comment together: the whole summary, and as many findings as there's room for.
+    """Put a comment together: its title and `paragraphs`, and as many findings as there's room for.
 
     A script recognises the comment by its first line, which holds the `command` and the `name` of the
     input.
@@ -143,6 +145,7 @@ def _write_comment(
     mark = " ".join(words).replace("--", "__")  # because `--` would end the HTML comment
     text = "\n\n".join([f"<!-- {mark} -->\n### {title}", *paragraphs])
     text = _cut_at_line(text)
+
     left_out = 0
     for line in lines:
         details = _write_details(line)
@@ -172,33 +175,34 @@ def _verdict_table(lines: Sequence[_Line]) -> list[str]:
     if not lines:
         return []
     has_commits = any(line.commit for line in lines)
-    header = ["", "verdict", "document", "scores", "why"]
-    if has_commits:
-        header.insert(3, "commit")
-    rows = []
-    for line in lines[:_MOST_ROWS]:
-        verdict = line.verdict
-        scores = ", ".join(f"{name} {value:g}" for name, value in (verdict["scores"] or {}).items())
-        reason = verdict["reasoning"] or verdict["degraded"] or ""
-        override = verdict.get("human_override")
-        if override:
-            reason = f"{override['decision']}ed by {override['who']}: {override['why']}"
-        cells = [
-            _SIGNS.get(line.word, _OPEN),
-            line.word,
-            format_inline(line.name),
-            escape_prose(scores),
-            escape_prose(reason, _MOST_CELL),
-        ]
-        if has_commits:
-            cells.insert(3, format_inline(line.commit))
-        rows.append(cells)
+    commit_header = ["commit"] if has_commits else []
+    header = ["", "verdict", "document", *commit_header, "scores", "why"]
+    rows = [_verdict_cells(line, has_commits=has_commits) for line in lines[:_MOST_ROWS]]
     table = _write_table(header, rows)
     if len(lines) <= _MOST_ROWS:
         return [table]
     words = Counter(line.word for line in lines[_MOST_ROWS:])
     counts = ", ".join(f"{count} {word}" for word, count in words.items())
     return [table, f"and {counts} more"]
+
+
+def _verdict_cells(line: _Line, *, has_commits: bool) -> list[str]:
+    """Render the cells of a verdict's row in the table of verdicts."""
+    verdict = line.verdict
+    scores = ", ".join(f"{name} {value:g}" for name, value in (verdict["scores"] or {}).items())
+    reason = verdict["reasoning"] or verdict["degraded"] or ""
+    override = verdict.get("human_override")
+    if override:
+        reason = f"{override['decision']}ed by {override['who']}: {override['why']}"
+    commit_cells = [format_inline(line.commit)] if has_commits else []
+    return [
+        _SIGNS.get(line.word, _OPEN),
+        line.word,
+        format_inline(line.name),
+        *commit_cells,
+        escape_prose(scores),
+        escape_prose(reason, _MOST_CELL),
+    ]
 
 
 def _write_details(line: _Line) -> str:
@@ -217,7 +221,8 @@ def _write_details(line: _Line) -> str:
     count = counted(len(verdict["findings"]), "finding", "findings")
     name = escape_prose(line.name)
     summary = f"<summary>{name}: {count} ({escape_prose(rule_name(verdict))})</summary>"
-    return f"<details>{summary}\n\n{format_block(chr(10).join(finding_texts))}\n\n</details>"
+    block = format_block("\n".join(finding_texts))
+    return f"<details>{summary}\n\n{block}\n\n</details>"
 
 
 def _part_lines(part: Part, most: int) -> list[str]:

@@ -74,7 +74,7 @@ def verdict_of(row: ResultRow, file: str) -> dict[str, Any]:
         record["rubric"] = judged.get("rubric") or _OTHER_JUDGE
         record["mode"] = judged.get("mode") or ""
         record["reasoning"] = record["reasoning"] or judged.get("reasoning") or ""
-    if str(judged.get("schema")).startswith(_VERDICT):
+    if str(judged.get("schema")).startswith(_VERDICT):  # it has everything that a record needs
         record = {**record, **judged, "degraded": record["degraded"] or judged.get("degraded")}
     record["row"] = row.row_id
     record["task_id"] = row.row_id

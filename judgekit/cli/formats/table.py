@@ -197,8 +197,8 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
     yield head if winner is None else f"{head}  {winner}"
 
     def rank(subject: Contestant) -> tuple[bool, float]:
-        # Texts without a score come last.
-        return subject.score is None, -(subject.score or 0.0)
+        has_no_score = subject.score is None  # such texts come last
+        return has_no_score, -(subject.score or 0.0)
 
     for subject in sorted(comparison.subjects, key=rank):
         line = f"    {subject.letter}  {names[subject.letter]}"
@@ -207,6 +207,7 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
         if subject.score is not None:
             line += f"  {subject.score:g} up to {subject.tier}"
         yield line
+
     cost_fields = {"cost_usd", "cost_source", "cost_complete", "rounds"}
     cost = cost_text(comparison.model_dump(include=cost_fields))
     rounds = counted(len(comparison.rounds), "round", "rounds")
@@ -214,6 +215,7 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
     rubric = f"{rubric_name(ref, comparison.rubric.source)}, {comparison.mode}"
     seconds = f"{comparison.duration_ms / 1000:.1f} s"
     yield f"    {rubric}; {rounds}; {_describe_decision(comparison)}, {seconds}{cost}"
+
     if comparison.independent is False:
         yield f"    {_describe_comparison_partiality(comparison)}"
     if comparison.degraded:
@@ -292,8 +294,9 @@ def verdict_text(verdict: Record, *, headed: bool = True, degraded: bool = True)
     text_lines += _findings_and_reviews(verdict)
     # A model's further lines are indented, so that they can't pass for ours.
     deeper = "\n        "
-    indented = [f"    {deeper.join(lines_of(line))}" for line in text_lines[1:]]
-    return "\n".join([text_lines[0], *indented])
+    first_line, *other_lines = text_lines
+    indented = [f"    {deeper.join(lines_of(line))}" for line in other_lines]
+    return "\n".join([first_line, *indented])
 
 
 def _probability_bars(verdict: Record) -> list[str]:
@@ -304,8 +307,9 @@ def _probability_bars(verdict: Record) -> list[str]:
     for round_ in verdict["rounds"]:
         if round_["tier"] == verdict["judge_tier"] and round_["opinion"]:  # none of a failed one
             opinions.append(round_["opinion"])
+    last_opinion = opinions[-1]
     dimension_lines = []
-    for name, shares in opinions[-1]["probabilities"].items():
+    for name, shares in last_opinion["probabilities"].items():
         if name not in verdict["scores"]:
             continue  # it's one claim of many, and its findings say more
         bars = ""
@@ -434,23 +438,25 @@ def cost_text(verdict: Record) -> str:
     is_incomplete = verdict.get("cost_complete") is False
     if verdict.get("cost_source") == "local" and not is_incomplete:
         return ", cost 0 (local)"
-    is_only_unknown = not cost and is_incomplete  # 0 because no call has a known cost
-    if cost is not None and not is_only_unknown:
-        at_least = "at least " if is_incomplete else ""
-        return f", {at_least}${cost:.4f}{source_text(verdict.get('cost_source'))}"
-    if not is_incomplete:
+    if is_incomplete and not cost:  # no call has a known cost
+        known_sum = "unknown" if cost is None else "at least 0"
+        return f", cost {known_sum} ({_explain_unknown_cost(verdict)})"
+    if cost is None:
         return ""
+    at_least = "at least " if is_incomplete else ""
+    return f", {at_least}${cost:.4f}{source_text(verdict.get('cost_source'))}"
+
+
+def _explain_unknown_cost(verdict: Record) -> str:
+    """Name the models without a price that answered; if there are none, it was a call that failed."""
     models: dict[str, None] = {}
     for round_ in verdict["rounds"]:
-        is_unpriced = (round_.get("usage") or {}).get("unpriced_calls")
-        if is_unpriced and round_["opinion"]:
+        usage = round_.get("usage") or {}
+        if usage.get("unpriced_calls") and round_["opinion"]:
             models[round_["model"]] = None
     if models:
-        reason = f"no price for {', '.join(models)}"
-    else:
-        reason = "a call that failed may have been charged"
-    known_sum = "unknown" if cost is None else "at least 0"
-    return f", cost {known_sum} ({reason})"
+        return f"no price for {', '.join(models)}"
+    return "a call that failed may have been charged"
 
 
 def source_text(source: str | None) -> str:
