@@ -83,7 +83,7 @@ def _print_whole_help(context: Any, _option: object, is_given: bool) -> None:  #
 
 
 def _write_options(command: Any, groups: dict[str, list[str]], ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
-    """Write the options in groups. Options that are in no group appear only in the whole help."""
+    """Write the options in groups, as --help-all does; --help leaves out those that are in no group."""
     arguments = []
     records = {}
     for parameter in command.get_params(ctx):
@@ -98,6 +98,7 @@ def _write_options(command: Any, groups: dict[str, list[str]], ctx: Any, formatt
     sections = {"Arguments": arguments}
     for title, names in groups.items():
         sections[title] = [records.pop(name) for name in names]
+    # They come last, but must not appear among the other options.
     about_help = [records.pop(name) for name in ("--help", "--help-all")]
     if ctx.meta.get(WHOLE_HELP):
         sections["Other options"] = list(records.values())
@@ -133,18 +134,23 @@ def _apply(_context: object, option: Any, is_given: bool) -> None:  # noqa: ANN4
     if option.name == "quiet":
         output.current.quiet = True
     if option.name == "verbose":
-        import logging
-
-        class OnStderr(logging.Handler):
-            def emit(self, record: logging.LogRecord) -> None:
-                output.warn(record.getMessage())
-
         output.current.verbose = True
         os.environ["JUDGEKIT_VERBOSE"] = "1"
-        log = logging.getLogger("judgekit")
-        log.handlers = [OnStderr()]
-        log.propagate = False
-        log.setLevel(logging.INFO)
+        _log_to_stderr()
+
+
+def _log_to_stderr() -> None:
+    """Send judgekit's log, which has a line for each call to a model, to stderr."""
+    import logging
+
+    class OnStderr(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            output.warn(record.getMessage())
+
+    log = logging.getLogger("judgekit")
+    log.handlers = [OnStderr()]
+    log.propagate = False
+    log.setLevel(logging.INFO)
 
 
 _OPTIONS = {

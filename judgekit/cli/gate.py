@@ -43,7 +43,7 @@ def gate(
     """Judge changed files before a push. Exit code: 0, or 1 when a blocking gate stops the push."""
     has_base = bool(base)
     is_pre_push = pre_push is not None
-    if has_base == is_pre_push:  # neither, or both
+    if has_base == is_pre_push:  # both or neither
         raise UsageError("give --base REF, or --pre-push REMOTE URL as git's hook does")
     if advise and block:
         raise UsageError("--advise and --block cannot be combined")
@@ -147,13 +147,14 @@ def _print_block(report: Report, *, is_push: bool) -> None:
         words += [UNKNOWN] * len(report.unexamined)
     counts = [f"{words.count(word)} {word}" for word in (STOPS, UNKNOWN) if word in words]
     warn(f"blocked: {', '.join(counts)}. Fix the findings above, commit, and push again;")
+    # An override is about a verdict in the ledger, and lost ones couldn't be written there.
     if any(row["lost"] for row in report.stopping):
         if is_push:
             note("or skip the gate once: JUDGEKIT_SKIP=1 git push (overrides need a ledger)")
         return
     if report.reviewers is not None:
         _print_reviewers(report.reviewers)
-    if report.reviewers == []:
+    if report.reviewers == []:  # nobody's override counts
         return
     for row in report.stopping:
         verdict = row["verdict"]

@@ -80,14 +80,14 @@ def _require_terminal(missing: list[str]) -> None:
 
 
 def _get_answer(
-    given: str | None,
+    option_value: str | None,
     question: str,
     check: Callable[[str], str],
     find_default: Callable[[], str | None] = lambda: None,
 ) -> str:
-    """Check the answer given as an option. Without one, ask until an answer passes `check`."""
-    if given is not None:
-        return check(given)
+    """Return the answer that an option gave, or else ask until an answer passes `check`."""
+    if option_value is not None:
+        return check(option_value)
 
     def check_typed(answer: str) -> str:
         try:
@@ -146,9 +146,9 @@ def _check_where(where: str, subject: _Subject) -> str:
 
 
 def _choose_columns(where: str, subject: _Subject) -> str:
-    """Say which columns give the texts, and return "".
+    """Print the columns of the texts.
 
-    If no column does, returns the option that the user must fill in.
+    Returns the option that the next commands need: "" if these columns are found without one.
     """
     from judgekit.data.dataset import RowOptions, match_columns
     from judgekit.data.rows import open_rows

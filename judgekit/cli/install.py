@@ -47,8 +47,8 @@ def install_git(scope: _GitScope = "local", print_: _Print = False) -> None:
     """Install the gate as git's pre-push hook in this repository."""
     from judgekit.hooks import git_hook
 
-    place = git_hook.choose_hooks(scope, Path.cwd())
-    change = git_hook.plan_install(place)
+    hooks_folder = git_hook.choose_hooks(scope, Path.cwd())
+    change = git_hook.plan_install(hooks_folder)
     if print_:
         _print_plan(change)
         return
@@ -60,7 +60,7 @@ def install_git(scope: _GitScope = "local", print_: _Print = False) -> None:
             fate = "runs first"
         say(f"the earlier hook {fate}: {earlier}")
     say(f"undo: judgekit uninstall git{' --scope user' if scope == 'user' else ''}")
-    note(*git_hook.list_notes(place))
+    note(*git_hook.list_notes(hooks_folder))
 
 
 @uninstalling.command("git")
@@ -130,7 +130,7 @@ def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an ann
 
 
 def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: bool) -> None:
-    """Install the prompt hook in a client's settings, and say how to undo that. Or only print the plan."""
+    """Install the prompt hook in a client's settings, or only print the plan; says how to undo it."""
     from judgekit.hooks import skill as skills
     from judgekit.hooks import stores
 
@@ -139,24 +139,21 @@ def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: b
     if print_:
         _print_plan(change)
         return
-    reach = f"of everyone in {project} with judgekit installed"
-    if scope == "user":
-        reach = "in all your projects"
-    elif scope == "local":
-        reach = f"of yours in {project}"
     files.install(change)
-    effect = f"{client.title} runs judgekit on every prompt {reach}"
+    effect = f"{client.title} runs judgekit on every prompt {_describe_reach(scope, project)}"
     if any(install.list_obstacles(project, client)):
         effect = f"{client.title} doesn't run it yet, see below"
     say(f"{_describe_writing(change)}: {effect}")
     for store_line in stores.describe_stores(str(project)):
         say(store_line)
+
     if with_skill:
         skill_change = skills.plan_install(scope, project, client)
         _install(skill_change, ": the agent knows how to search")
     elif not skills.place_of(scope, project, client).exists():
         command = f"judgekit install {client.command} --scope {scope} --skill"
         say(f"to let the agent search by itself, add the skill: {command}")
+
     notes = list(install.list_notes(project, client))
     if client.trust and not any(client.trust in store_line for store_line in notes):
         say(client.trust)
@@ -165,24 +162,33 @@ def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: b
     note(*notes)
 
 
+def _describe_reach(scope: Scope, project: Path) -> str:
+    """Describe whose prompts a hook in the settings of this scope gets."""
+    if scope == "user":
+        return "in all your projects"
+    if scope == "local":
+        return f"of yours in {project}"
+    return f"of everyone in {project} with judgekit installed"
+
+
 def _uninstall_client(client: Client, scope: Scope, *, print_: bool) -> None:
-    """Remove the prompt hook and the skill from a client's settings. Or only print the plan."""
+    """Remove the prompt hook and the skill from a client's settings, or only print the plan."""
     from judgekit.hooks import skill as skills
 
-    change = install.plan_uninstall(scope, project_path(), client)
+    project = project_path()
+    change = install.plan_uninstall(scope, project, client)
     removed = f"removed the hook from {change.path}"
     if change.after is None:
         removed = f"removed {change.path}, which held nothing else"
     _uninstall(change, removed, "the hook", print_=print_)
-    skill_change = skills.plan_uninstall(scope, project_path(), client)
+    skill_path = skills.place_of(scope, project, client)
+    skill_change = skills.plan_uninstall(scope, project, client)
     if skill_change is not None:
         _uninstall(skill_change, f"removed {skill_change.path}", "the skill", print_=print_)
-    elif skills.place_of(scope, project_path(), client).exists():
-        note(
-            f"{skills.place_of(scope, project_path(), client)} stays: judgekit did not write it so"
-        )
+    elif skill_path.exists():
+        note(f"{skill_path} stays: judgekit did not write it so")
     if not print_:
-        note(*install.list_left_hooks(project_path(), client))
+        note(*install.list_left_hooks(project, client))
 
 
 for _client in CLIENTS:

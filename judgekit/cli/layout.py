@@ -76,10 +76,10 @@ def grid_lines(
     least_widths: Mapping[int, int] = MappingProxyType({}),
     width: int | None = None,
 ) -> list[str]:
-    """Render rows as lines with aligned columns. If possible, no line is longer than `width`.
+    """Render rows as lines with aligned columns, no longer than `width` if possible (None: no limit).
 
-    The first row is the header. Without a `width` (None), there's no limit. Columns in `least_widths` (by
-    number) may shrink to the width given there. If that isn't enough, their cells go below each row.
+    The first row is the header. Columns in `least_widths` (by number) may shrink to the width given there. If
+    that isn't enough, their cells go below each row.
     """
     from rich.cells import cell_len
 
@@ -92,15 +92,27 @@ def grid_lines(
     total_width = sum(widths) + _GAP * (len(widths) - 1)
     if total_width <= room:
         return _align_columns(rows, widths)
-    fixed_columns = [number for number in range(len(lengths)) if number not in least_widths]
-    fixed_cells = [[row[number] for number in fixed_columns] for row in rows]
-    fixed_lengths = [lengths[number] for number in fixed_columns]
-    header_line, *lines = _align_columns(fixed_cells, fixed_lengths)
-    names, *rows_below = rows
+    return _put_cells_below(rows, lengths, list(least_widths), room)
+
+
+def _put_cells_below(
+    rows: Sequence[Sequence[str]], lengths: Sequence[int], moved_columns: Sequence[int], room: int
+) -> list[str]:
+    """Render rows with the cells of `moved_columns` (by number) below each row, as "name: text".
+
+    `lengths` are the widths of the columns. The moved texts are cut to `room` characters.
+    """
+    from rich.cells import cell_len
+
+    aligned_columns = [number for number in range(len(lengths)) if number not in moved_columns]
+    aligned_cells = [[row[number] for number in aligned_columns] for row in rows]
+    aligned_lengths = [lengths[number] for number in aligned_columns]
+    header_line, *row_lines = _align_columns(aligned_cells, aligned_lengths)
+    names, *rows_without_header = rows
     result = [header_line]
-    for line, row in zip(lines, rows_below, strict=True):
+    for line, row in zip(row_lines, rows_without_header, strict=True):
         result.append(line)
-        for number in least_widths:
+        for number in moved_columns:
             if row[number]:
                 text = f"{' ' * _INDENT}{names[number]}: {row[number]}"
                 result += _align_columns([[text]], [min(cell_len(text), room)])

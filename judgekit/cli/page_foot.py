@@ -18,10 +18,10 @@ _MOST_COMMAND = 1000  # characters
 
 def build_foot(notices: Sequence[str] = ()) -> Foot:
     """Build the foot of a page: notices on its data and from this command, the command, the version."""
-    said = [escaped(line) for line in output.current.notices]
+    command_notices = [escaped(line) for line in output.current.notices]
     command = shlex.join(["judgekit", *output.current.words])
     return Foot(
-        notices=[*notices, *said],
+        notices=[*notices, *command_notices],
         command=short_line(command, _MOST_COMMAND),
         versions=[f"judgekit {judgekit.__version__}"],
     )

@@ -75,6 +75,7 @@ def _search(arguments: Sequence[str]) -> int:
             _warn(f"{root}: no such folder; name a store or a folder of Markdown files")
             return Exit.BAD_INPUT
         roots.append(folder)
+
     project = environment.project_root()
     configured, notes = settings.load(project)
     search_options: dict[str, Any] = {
@@ -85,22 +86,25 @@ def _search(arguments: Sequence[str]) -> int:
         "snippets": True,
         "scorer": configured["scorer"],
     }
-    users_command = None if roots else configured["command"]
+    users_command = None if roots else configured["command"]  # it doesn't search named roots
     stores = roots or configured["roots"]
     ranked = command.search(
         options.query, users_command, stores, configured["deadline"], search_options
     )
-    degraded = ""
+
+    missing_judge = ""
     if options.judge and ranked.candidates:
-        degraded = "the plugin has no judge"
+        missing_judge = "the plugin has no judge"
     notes += [*ranked.notes, *map(describe_empty, ranked.empty_roots)]
-    for note in filter(None, [*notes, degraded]):
-        _warn(note)
+    for note in (*notes, missing_judge):
+        if note:
+            _warn(note)
     if options.json:
+        reasons = [reason for reason in (ranked.degraded, missing_judge) if reason]
         record = {
             "query": encodable(options.query),
             "mode": options.mode,
-            "degraded": "; ".join(filter(None, (ranked.degraded, degraded))) or None,
+            "degraded": "; ".join(reasons) or None,
             "results": [candidate.shown() for candidate in ranked.candidates],
             "duration_ms": round((time.perf_counter() - started) * 1000),
         }

@@ -83,9 +83,13 @@ def check(
         models = named_of(profile, request)
         request = replace(request, models=models, allow=[profile.provider])
     panel = resolve(request, os.environ)
-    endpoints = {endpoint.model: endpoint for tier in panel.endpoints.values() for endpoint in tier}
+    endpoints = {}
+    for tier in panel.endpoints.values():
+        for endpoint in tier:
+            endpoints[endpoint.model] = endpoint  # a model of several tiers is asked once
+
     server_code = _check_shared_judge() if name is None else None
-    code = server_code or Exit.ACCEPTED
+    code = Exit.ACCEPTED if server_code is None else server_code
     if not endpoints and server_code is not None:
         lost = "search uses BM25 alone, and texts are not compared"
         say(f"{'models':<18} none on this machine: {lost}")
@@ -96,14 +100,14 @@ def check(
             note(f"name a model in judge.tiers.quick, such as {profile.provider}/MODEL")
         return Exit.HUMAN_NEEDED
 
-    for tried in running.run(trial.try_models([*endpoints.values()])):
-        if tried.is_blind:
+    for model_trial in running.run(trial.try_models([*endpoints.values()])):
+        if model_trial.is_blind:
             code = Exit.REJECTED
-        elif tried.answer.failure is not None and code is not Exit.REJECTED:
+        elif model_trial.answer.failure is not None and code is not Exit.REJECTED:
             code = Exit.HUMAN_NEEDED
-        say(
-            f"{tried.endpoint.profile.provider:<18} {tried.endpoint.model}: {describe_trial(tried)}"
-        )
+        endpoint = model_trial.endpoint
+        outcome = describe_trial(model_trial)
+        say(f"{endpoint.profile.provider:<18} {endpoint.model}: {outcome}")
     return code
 
 
@@ -115,11 +119,11 @@ def _fetch_local_model() -> None:
     if not name:
         known = ", ".join(local.CATALOGUE)
         raise UsageError(f"set JUDGEKIT_LOCAL_MODEL to a model that can be fetched: {known}")
-    place = None
-    with contextlib.suppress(UsageError):
-        place = local.resolve(name)
+    path = None
+    with contextlib.suppress(UsageError):  # it isn't there yet
+        path = local.resolve(name)
     # A model in our folder is verified, and fetched again if it's damaged. Others belong to the user.
-    if place is None or place.parent == local.folder():
+    if path is None or path.parent == local.folder():
         fetch_model(name)
 
 

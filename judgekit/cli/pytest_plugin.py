@@ -17,7 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from judgekit.judging.verdict import Verdict
+    from judgekit.judging.verdict import Failure, Verdict
     from judgekit.rubric.schema import ScoreRubric
 
 _RECORD = "--judge-record"
@@ -88,6 +88,7 @@ def assert_accepted(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
             properties.append((_COST, verdict.cost_usd or 0.0))
             if verdict.cost_complete is False:
                 properties.append((_UNPRICED, True))
+
         if verdict.verdict == "undetermined":
             reason = (verdict.degraded or "").removeprefix("not judged: ")
             properties.append((_UNJUDGED, reason))
@@ -138,33 +139,49 @@ def _judge_or_replay(
 ) -> Verdict:
     """Judge a text by models or replay its recording; a missing recording fails the test."""
     __tracebackhide__ = True
-    from judgekit import environment
     from judgekit.text import short_line
 
     judge = partial(_judge, text, rubric, options)
     folder = request.config.stash[_FOLDER]
     if folder is None:
         return judge()
-    # The name is a hash of everything that's judged: another text or question has no recording yet.
-    question = sorted((name, value) for name, value in options.items() if name not in LIMITS)
-    digest = environment.digest(repr((text, rubric, question)))
-    test = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name)[:60].strip("-")
-    file = folder / f"{test}-{digest}.jsonl"
+    file = folder / _name_recording(request.node.name, text, rubric, options)
     if request.config.getoption(_RECORD):
         return _record(file, judge)
-    missing = f"{_relative_folder(request.config) / file.name} is missing"
+
     if file.is_file():
         verdict = judge(JUDGEKIT_REPLAY=str(file), JUDGEKIT_RECORD="")
-        unrecorded = None
-        for round_ in verdict.rounds:
-            if round_.failure and round_.failure.kind == "not_recorded":
-                unrecorded = round_.failure
-                break
+        unrecorded = _find_unrecorded(verdict)
         if unrecorded is None:
             return verdict
         missing = unrecorded.message
+    else:
+        missing = f"{_relative_folder(request.config) / file.name} is missing"
     remedy = f"run pytest {_RECORD} {_relative_folder(request.config)} where a model is set up"
     pytest.fail(f"the text {short_line(text, 60)!r} was not recorded: {missing}; {remedy}")
+
+
+def _name_recording(
+    test_name: str, text: str, rubric: str | None, options: Mapping[str, Any]
+) -> str:
+    """Build the name of a recording's file, with a hash of everything that's judged.
+
+    So a text or question that has changed has no recording yet.
+    """
+    from judgekit import environment
+
+    question = sorted((name, value) for name, value in options.items() if name not in LIMITS)
+    digest = environment.digest(repr((text, rubric, question)))
+    test = re.sub(r"[^a-zA-Z0-9]+", "-", test_name)[:60].strip("-")
+    return f"{test}-{digest}.jsonl"
+
+
+def _find_unrecorded(verdict: Verdict) -> Failure | None:
+    """Find the first failure that says a recording lacks a reply."""
+    for round_ in verdict.rounds:
+        if round_.failure and round_.failure.kind == "not_recorded":
+            return round_.failure
+    return None
 
 
 def _record(file: Path, judge: Callable[..., Verdict]) -> Verdict:
@@ -190,16 +207,16 @@ def _judge(text: str, rubric: str | None, options: Mapping[str, Any], **variable
     __tracebackhide__ = True
     from judgekit import api, environment
 
-    of_text = {}
-    of_request = {}
+    text_options = {}
+    request_options = {}
     for name, value in options.items():
         if name in api.Text.__dataclass_fields__:
-            of_text[name] = value
+            text_options[name] = value
         else:
-            of_request[name] = value
+            request_options[name] = value
     with environment.Brought({**os.environ, **variables}):
-        texts = {"text": api.Text(text, **of_text)}
-        (verdict,) = api.judge_texts(texts, rubric=rubric, **of_request)
+        texts = {"text": api.Text(text, **text_options)}
+        (verdict,) = api.judge_texts(texts, rubric=rubric, **request_options)
         return verdict
 
 

@@ -45,18 +45,18 @@ def search(
     if model and not judge:
         raise UsageError("--model is for --judge; add --judge")
     options.check_filled("QUERY", "words to search for", query)
-    options_of_search: dict[str, Any] = {"mode": mode, "judge": judge, "limit": number}
+    search_options: dict[str, Any] = {"mode": mode, "judge": judge, "limit": number}
 
     def write_body() -> bytes:
         # The engine works in another folder, so it gets absolute paths.
         absolute_roots = [str(Path(name).resolve()) for name in root or ()]
-        fields = {**options_of_search, "roots": absolute_roots or None, "query": query}
+        fields = {**search_options, "roots": absolute_roots or None, "query": query}
         return json.dumps({**client.carried(environment.project_root()), **fields}).encode()
 
     def search_here(_: client.NoEngine) -> dict[str, Any]:
         from judgekit.judging import search as recall
 
-        return recall.search(query, roots=root, **options_of_search).model_dump(mode="json")
+        return recall.search(query, roots=root, **search_options).model_dump(mode="json")
 
     use_engine = judge and not no_engine and engine_wanted()
     if use_engine:
@@ -65,10 +65,11 @@ def search(
     selection = client.call(
         "search", write_body, answers.value, search_here, use=use_engine, warn=note
     )
+
     degraded = selection["degraded"] or ""
     for line in selection.pop("notes"):
         warn(line)
-        degraded = degraded.removeprefix(line).removeprefix("; ")
+        degraded = degraded.removeprefix(line).removeprefix("; ")  # so that it isn't said twice
     if degraded:
         warn(f"no model decided, so BM25 did: {degraded}")
     if as_json:
