@@ -8,7 +8,6 @@ since the prompt hook reads patterns too.
 from __future__ import annotations
 
 import re
-from itertools import groupby
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -193,10 +192,13 @@ def _join_parts(parts: Sequence[str], end: str) -> str:
 
     The result is "" if `**` is the only part. `end` is the expression behind the last part.
     """
-    runs = []  # parts between which no `**` stands
-    for is_any, adjacent_parts in groupby(parts, _ANY.__eq__):
-        if not is_any:
-            runs.append("/".join(adjacent_parts))
+    runs_of_parts: list[list[str]] = [[]]  # adjacent parts without a `**` between them
+    for part in parts:
+        if part == _ANY:
+            runs_of_parts.append([])
+        else:
+            runs_of_parts[-1].append(part)
+    runs = ["/".join(run) for run in runs_of_parts if run]
     if not runs:
         return ""
     folders_before = _FOLDERS if parts[0] == _ANY else ""

@@ -338,7 +338,8 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
     file. Raises `ConfigError` naming the key, and the file or variable that has it.
     """
     variables = _variables(environ)
-    merged = user = _merge(_read(user_file()), variables)
+    user = _merge(_read(user_file()), variables)
+    merged = user
     if project is not None:
         merged = _merge(user, _within_limits(_read_project(project), user))
         # The user's consent, and the settings that a project may add to, are final in `merged`. Variables are
@@ -388,40 +389,50 @@ def explained(project: Path) -> list[Setting]:
     """List every setting that's in force in `project`; raises `ConfigError` as `load` does."""
     variables = _variables()
     user = _read(user_file())
-    default = Config().model_dump()
+    variable_values = _flatten(variables)
+    user_values = _flatten(user)
+    default_values = _flatten(Config().model_dump())
+    accepted_values = _list_accepted(_read_project(project), _merge(user, variables))
     file = project_file(project)
-    project_layer = _read_project(project)
-    allowed = _flat(_within_limits(project_layer, _merge(user, variables)))
-    accepted = {}
-    for key, value in _flat(project_layer).items():
-        if allowed.get(key) == value:
-            accepted[key] = value
-    memory = project / environment.MEMORY / environment.MEMORY_CONFIG
-    in_file = _flat(_read(file))
+    memory_file = project / environment.MEMORY / environment.MEMORY_CONFIG
+    file_values = _flatten(_read(file))
     config = load(project)
+    # Layers have no defaults in lists, so they're compared with the values that were set.
+    set_values = _flatten(config.model_dump(exclude_unset=True))
+
     settings = []
-    # As layers have it: without defaults in lists.
-    set_values = _flat(config.model_dump(exclude_unset=True))
-    for key, value in _flat(config.model_dump()).items():
+    for key, value in _flatten(config.model_dump()).items():
         section, _, name = key.partition(".")
-        layers = (
-            (_flat(variables), "environment", _variable(section, name)),
-            (accepted, "project", file if key in in_file else memory),
-            (_flat(user), "user", user_file()),
-            (_flat(default), "default", ""),
+        layers = (  # the first one that has the value counts
+            (variable_values, "environment", _variable(section, name)),
+            (accepted_values, "project", file if key in file_values else memory_file),
+            (user_values, "user", user_file()),
+            (default_values, "default", ""),
         )
-        setting = Setting(key, value, "project", str(file))  # of several places
+        # A value that no layer has comes from several of them.
+        setting = Setting(key, value, "project", str(file))
         for layer, *source in layers:
             if key in layer and layer[key] == set_values.get(key, value):
                 setting = Setting(key, value, *source)
                 break
         settings.append(setting)
+
     if not disabling_folder(config, project):
         return settings
     by_key = {setting.key: setting for setting in settings}
     folders = by_key["retrieval.disabled_in"]
     by_key["retrieval.enabled"] = folders._replace(key="retrieval.enabled", value=False)
     return list(by_key.values())
+
+
+def _list_accepted(project_layer: Layer, user: Layer) -> Layer:
+    """List a project's settings, by dotted key, that the limits of its user don't change."""
+    allowed_values = _flatten(_within_limits(project_layer, user))
+    accepted = {}
+    for key, value in _flatten(project_layer).items():
+        if allowed_values.get(key) == value:
+            accepted[key] = value
+    return accepted
 
 
 def judge_without_effect(project: Path) -> str | None:
@@ -433,22 +444,22 @@ def judge_without_effect(project: Path) -> str | None:
     requested_judge = _read_project(project).get("retrieval", {}).get("judge")
     if requested_judge not in (True, "on") or load(project).retrieval.judge != "off":
         return None
-    in_ours = "judge" in _read(project_file(project)).get("retrieval", {})
-    memory = project / environment.MEMORY / environment.MEMORY_CONFIG
-    if in_ours:
+    is_in_our_file = "judge" in _read(project_file(project)).get("retrieval", {})
+    memory_file = project / environment.MEMORY / environment.MEMORY_CONFIG
+    if is_in_our_file:
         where = f"{project_file(project)}: retrieval.judge"
     else:
-        where = f"{memory}: judge.enabled"
+        where = f"{memory_file}: judge.enabled"
     remedy = f"set retrieval.judge: project in your own configuration, {user_file()}"
     return f"{where} has no effect: a model sees your prompts only if you allow it; to allow it, {remedy}"
 
 
-def _flat(layer: Layer) -> Layer:
+def _flatten(layer: Layer) -> Layer:
     """Flatten a layer of settings: `{"gate": {"mode": …}}` becomes `{"gate.mode": …}`."""
     flat = {}
     for key, value in layer.items():
         if isinstance(value, dict):
-            for name, inner in _flat(value).items():
+            for name, inner in _flatten(value).items():
                 flat[f"{key}.{name}"] = inner
         else:
             flat[key] = value
@@ -581,18 +592,8 @@ def _make_error(path: Path, key: str, problem: str) -> ConfigError:
 
 def _within_limits(theirs: Layer, user: Layer) -> Layer:
     """Return a copy of a project's layer that stays within the limits and the consent of its user."""
-    bounded = _merge({}, theirs)
-    defaults = Config().model_dump()
-    rules = _read_user_only_settings()
-    for section, keys in rules["limits"].items():
-        settings = bounded.get(section, {})
-        for key in settings.keys() & keys:
-            # If a higher value sends more to a provider, a user who sets no limit has the default as one.
-            limit = defaults[section][key] if key in rules["sending"] else None
-            limit = user.get(section, {}).get(key, limit)
-            is_beyond = limit is not None and (settings[key] is None or settings[key] > limit)
-            if is_beyond:
-                settings[key] = limit
+    bounded = _merge({}, theirs)  # a copy
+    _limit_numbers(bounded, user)
     for section, key in CONSENTS:
         settings = bounded.setdefault(section, {})
         consent = user.get(section, {}).get(key, "off")
@@ -607,6 +608,22 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
         permitted_tiers = [tier for tier in retrieval["tiers"] if tier in allowed_tiers]
         retrieval["tiers"] = permitted_tiers or allowed_tiers
     return bounded
+
+
+def _limit_numbers(theirs: Layer, user: Layer) -> None:
+    """Lower the numbers in a project's layer that are above their limits."""
+    defaults = Config().model_dump()
+    rules = _read_user_only_settings()
+    for section, keys in rules["limits"].items():
+        settings = theirs.get(section, {})
+        for key in settings.keys() & keys:
+            # If a higher value sends more to a provider, a user who sets no limit has the default as one.
+            default_limit = defaults[section][key] if key in rules["sending"] else None
+            limit = user.get(section, {}).get(key, default_limit)
+            if limit is None:
+                continue
+            if settings[key] is None or settings[key] > limit:
+                settings[key] = limit
 
 
 def _limit_judge(judge: Layer, user: Layer) -> None:
@@ -625,15 +642,19 @@ def _limit_judge(judge: Layer, user: Layer) -> None:
             judge["tiers"][tier] = models[:1]
     # A project can add families, but never remove any.
     if user.get("author_family") and "author_family" in judge:
-        both = f"{user['author_family']},{judge['author_family'] or ''}"
-        families = {}
-        # From the end, so that of two spellings the first one, the user's, is kept.
-        for family in reversed(both.split(",")):
-            name = family.strip()
-            if name and name.casefold() != "none":
-                families[name.casefold()] = name
-        joined = ", ".join(reversed(families.values()))
+        joined = _join_families(user["author_family"], judge["author_family"] or "")
         judge["author_family"] = joined or user["author_family"]
+
+
+def _join_families(users: str, projects: str) -> str:
+    """Join two lists of model families, which are texts with commas. Of two spellings, the user's is kept."""
+    families = {}
+    # From the end, so that the first spelling is kept; a dict keeps the last one.
+    for family in reversed(f"{users},{projects}".split(",")):
+        name = family.strip()
+        if name and name.casefold() != "none":
+            families[name.casefold()] = name
+    return ", ".join(reversed(families.values()))
 
 
 def _limit_gate(gate: Layer, user: Layer) -> None:

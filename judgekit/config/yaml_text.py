@@ -152,7 +152,7 @@ def change(path: Path, change: Callable[[Any], None], instead: str, key: str) ->
     text = path.read_bytes().decode() if path.exists() else ""
     parsed(text, path)
     try:
-        changed = edited(text, change)
+        changed_text = edited(text, change)
     except ConfigError:
         raise ConfigError(
             f"cannot edit a file with this layout; {instead}", path=path, key=key
@@ -162,7 +162,7 @@ def change(path: Path, change: Callable[[Any], None], instead: str, key: str) ->
         if path.absolute().is_relative_to(environment.config_home()):
             path = path.resolve()
         outputs.make_folder(str(path.parent), mode=0o777)
-        outputs.write_atomically(str(path), changed)
+        outputs.write_atomically(str(path), changed_text)
     except OSError as error:
         raise ConfigError(f"cannot be written ({error.strerror})", path=path) from None
 
@@ -175,30 +175,32 @@ def edited(text: str, change: Callable[[Any], None]) -> str:
     """
     lines = lines_of(text)
     yaml = _yaml()
-    yaml.preserve_quotes = yaml.brace_single_entry_mapping_in_flow_sequence = True
+    yaml.preserve_quotes = True
+    yaml.brace_single_entry_mapping_in_flow_sequence = True
     yaml.width = len(text) + 4096  # so that no line is broken
     yaml.explicit_start = "---" in lines
     output = io.StringIO()
-    changed = []
+    changed_lines = []
     is_empty = parsed(text) is None  # nothing but comments, perhaps
-    mapping = "{}" if is_empty else ""
+    mapping = "{}" if is_empty else ""  # so that there's one to change
     # Other errors than the parser's mean that the text isn't a mapping, or not one that can be changed so.
     with suppress(YAMLError, ValueError, TypeError, AttributeError, LookupError):
         data, indent, offset = load_yaml_guess_indent("\n".join([*lines, mapping]), yaml=yaml)
         if is_empty:
-            data.fa.set_block_style()
+            data.fa.set_block_style()  # not in braces
         nested = _NESTED.search("\n".join(lines))
-        yaml.indent(len(nested[1]) if nested else 2, indent or 2, offset or 0)
+        mapping_indent = len(nested[1]) if nested else 2
+        yaml.indent(mapping=mapping_indent, sequence=indent or 2, offset=offset or 0)
         change(data)
         yaml.dump(data, output)
         if parsed(output.getvalue()) == data:
-            changed = lines_of(output.getvalue())
-    if not changed:
+            changed_lines = lines_of(output.getvalue())
+    if not changed_lines:
         raise ConfigError("cannot edit a file with this layout; change it by hand")
     # The parser drops comments with the lines they follow. They're kept, at the end.
-    lost_comments = _count_comments(lines) - _count_comments(changed)
+    lost_comments = _count_comments(lines) - _count_comments(changed_lines)
     line_end = "\r\n" if "\r\n" in text else "\n"
-    return line_end.join([*changed, *lost_comments.elements(), ""])
+    return line_end.join([*changed_lines, *lost_comments.elements(), ""])
 
 
 def _count_comments(lines: Iterable[str]) -> Counter[str]:

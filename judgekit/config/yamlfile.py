@@ -62,7 +62,7 @@ def read_model(
 
 @lru_cache(256)
 def _validate(raw: bytes, path: Path, model: type[Model], version_key: str | None) -> Model:
-    """Parse a file's content and validate it as a `model`; `read` explains the arguments and the errors."""
+    """Parse a file's content and validate it as a `model`; raises as `read_model` does."""
     data = _parse(raw, path)
     if version_key is not None and version_key not in data:
         raise ConfigError(
@@ -72,10 +72,9 @@ def _validate(raw: bytes, path: Path, model: type[Model], version_key: str | Non
         return model.model_validate(data)
     except ValidationError as error:
         errors = []
-        found_problems = problems(error.errors(include_url=False), data, model)
-        for problem in islice(
-            found_problems, MOST_ERRORS + 1
-        ):  # the one more says that there are more
+        all_problems = problems(error.errors(include_url=False), data, model)
+        # With one more than are shown, the message says that there are more.
+        for problem in islice(all_problems, MOST_ERRORS + 1):
             line = line_of(data, problem.location)
             errors.append(ConfigError(problem.text, path=path, line=line, key=problem.key))
         errors.sort(key=lambda error: error.line or 0)
@@ -84,15 +83,9 @@ def _validate(raw: bytes, path: Path, model: type[Model], version_key: str | Non
 
 def read_lines(path: Path, model: type[Model]) -> list[Model]:
     """Read the objects of a JSON Lines file; raises `ConfigError` naming each line that's wrong."""
-    try:
-        lines = lines_of(path.read_bytes().decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
-    except OSError as error:
-        raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
     objects = []
     errors = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_read_text_lines(path), 1):
         try:
             if line.strip():
                 objects.append(model.model_validate_json(line))
@@ -104,6 +97,16 @@ def read_lines(path: Path, model: type[Model]) -> list[Model]:
     if errors:
         raise ConfigError.of(errors)
     return objects
+
+
+def _read_text_lines(path: Path) -> list[str]:
+    """Read the lines of a text in UTF-8; raises `ConfigError` if the file isn't one."""
+    try:
+        return lines_of(path.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
+    except OSError as error:
+        raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
@@ -148,23 +151,15 @@ def _parse(raw: bytes, path: Path) -> dict[str, Any]:
 
     Raises `ConfigError`.
     """
-    data = _bundled().get(hashlib.sha256(raw).hexdigest())
-    if data is not None:
-        return data
+    bundled_data = _bundled().get(hashlib.sha256(raw).hexdigest())
+    if bundled_data is not None:
+        return bundled_data
     try:
         text = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8").read()
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
     if path.suffix == ".json":
-        try:
-            data = json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_make_object)
-        except RecursionError:
-            raise ConfigError("nested too deeply to read; correct the JSON", path=path) from None
-        except json.JSONDecodeError as error:
-            problem = f"{error.msg}; correct the JSON"
-            raise ConfigError(problem, path=path, line=error.lineno) from None
-        except ValueError as error:
-            raise ConfigError(f"{error}; correct the JSON", path=path) from None
+        data = _parse_json(text, path)
     else:
         from judgekit.config import yaml_text  # noqa: PLC0415 - bundled files need no parser
 
@@ -174,6 +169,19 @@ def _parse(raw: bytes, path: Path) -> dict[str, Any]:
             f"expected a mapping (lines `key: value`), got {kind_of(data)}", path=path, line=1
         )
     return data or {}
+
+
+def _parse_json(text: str, path: Path) -> Any:  # noqa: ANN401 - any JSON
+    """Parse a JSON text; raises `ConfigError` if it isn't valid, or an object has a key twice."""
+    try:
+        return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_make_object)
+    except RecursionError:
+        raise ConfigError("nested too deeply to read; correct the JSON", path=path) from None
+    except json.JSONDecodeError as error:
+        problem = f"{error.msg}; correct the JSON"
+        raise ConfigError(problem, path=path, line=error.lineno) from None
+    except ValueError as error:
+        raise ConfigError(f"{error}; correct the JSON", path=path) from None
 
 
 def _make_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -272,42 +280,59 @@ def problems(
     """
     # Unknown keys come first: a misspelt key explains a missing one.
     sorted_errors = sorted(errors, key=lambda error: error["type"] != "extra_forbidden")
-    # Pairs of an error and the indexes of those parts of its location that are keys of the data.
-    remaining = [(error, _find_data_parts(error, data)) for error in sorted_errors]
     misspelt = set()  # locations of keys that are there, but spelt differently
-    while remaining:
-        _, parts_of_first = remaining[0]
-        same_value = _list_alternatives([error for error, _ in remaining], parts_of_first)
-        alternatives = [remaining[number] for number in same_value]
-        remaining = [pair for number, pair in enumerate(remaining) if number not in same_value]
+    for alternatives in _group_by_value(sorted_errors, data):
         # The kind of value that was read furthest is the one that was meant.
-        first, parts = max(alternatives, key=lambda pair: len(pair[1]))
-        deepest = [error for error, other in alternatives if len(other) == len(parts)]
+        meant = max(alternatives, key=lambda located: len(located.data_parts))
+        depth = len(meant.data_parts)
+        deepest = [located.error for located in alternatives if len(located.data_parts) == depth]
         expected = _join_expectations(deepest)
-        kind = first["type"]
-        context = first.get("ctx", {})
-        location = tuple(first["loc"][part] for part in parts)
+        error = meant.error
+        kind = error["type"]
+        context = error.get("ctx", {})
+        location = tuple(error["loc"][part] for part in meant.data_parts)
         if kind == "union_tag_invalid":  # such as 'task': the key that says which kind it is
             location += tuple(_QUOTED.findall(context["discriminator"])[-1:])
+
         inner_error = context.get("error")
         if isinstance(inner_error, WrongValuesError):
             for problem in inner_error.args:
                 yield Problem((*location, *problem.location), problem.text)
             continue
-        text = expected + _describe_actual(first)
         if kind == "extra_forbidden":
-            key = _find_similar(location[-1], _list_keys(model, location[:-1]))
-            if key:
-                misspelt.add((*location[:-1], key))
-                text = f"unknown key; did you mean {key}?"
-                yield Problem(location, text)
+            similar_key = _find_similar(location[-1], _list_keys(model, location[:-1]))
+            if similar_key:
+                misspelt.add((*location[:-1], similar_key))
+                yield Problem(location, f"unknown key; did you mean {similar_key}?")
                 continue
-        guess = _find_similar(context.get("tag", first["input"]), _QUOTED.findall(expected))
+        text = expected + _describe_actual(error)
+        guess = _find_similar(context.get("tag", error["input"]), _QUOTED.findall(expected))
         if guess:
             text += f"; did you mean {guess}?"
         is_explained = kind == "missing" and location in misspelt
         if not is_explained:
             yield Problem(location, text)
+
+
+class _LocatedError(NamedTuple):
+    """An error, and the indexes of those parts of its location that are keys of the data."""
+
+    error: ErrorDetails
+    data_parts: list[int]
+
+
+def _group_by_value(errors: Sequence[ErrorDetails], data: object) -> Iterator[list[_LocatedError]]:
+    """Yield the errors in groups about the same value of `data`, in the order of their first errors."""
+    remaining = [_LocatedError(error, _find_data_parts(error, data)) for error in errors]
+    while remaining:
+        remaining_errors = [located.error for located in remaining]
+        same_value = _list_alternatives(remaining_errors, remaining[0].data_parts)
+        yield [remaining[number] for number in same_value]
+        others = []
+        for number, located in enumerate(remaining):
+            if number not in same_value:
+                others.append(located)
+        remaining = others
 
 
 def _join_expectations(errors: Iterable[ErrorDetails]) -> str:
@@ -405,10 +430,11 @@ def _list_alternatives(errors: Sequence[ErrorDetails], data_parts: Sequence[int]
     """List the indexes of the errors that are about the same value as the first error.
 
     If a value could be of several types, pydantic has an error for each type. The locations of these errors
-    are the same up to the part that names the type, which isn't in `data_parts`.
+    are the same up to the part that names the type, which isn't among the first error's `data_parts`.
     """
     first_location = errors[0]["loc"]
-    for part in set(range(len(first_location))) - set(data_parts):
+    type_parts = set(range(len(first_location))) - set(data_parts)
+    for part in type_parts:
         same_value = []
         types = set()
         for number, error in enumerate(errors):

@@ -80,7 +80,7 @@ def test_each_setting_names_who_says_so(judgekit: Run, monkeypatch: pytest.Monke
     loaded = settings.load(Path.cwd()).model_dump()
     assert {
         key: each["value"] for key, each in found.items() if not key.startswith("JUDGEKIT")
-    } == {**settings._flat(loaded)}
+    } == {**settings._flatten(loaded)}
     line = next(
         each for each in judgekit("config", "show").out.splitlines() if "judge.mode" in each
     )
