@@ -94,17 +94,22 @@ def _check_modes(loaded: LoadedRubric) -> Iterator[Remark]:
         if not has_own_wording and not has_own_rule:
             texts.append("strict and lenient are the same; make them differ")
     elif isinstance(rubric, ScoreRubric):
-        reached = outcomes(rubric) or set()
-        for in_strict, in_lenient in reached:
-            if in_strict == "accept" and in_lenient != "accept":
-                text = f"some scores are {in_lenient} in lenient and accept in strict"
-                texts.append(f"{text}; lenient should accept whatever strict accepts")
-                break
-        if reached and all(in_strict == in_lenient for in_strict, in_lenient in reached):
-            texts.append("strict and lenient decide the same; make them differ")
+        texts += _compare_outcomes(rubric)
     elif strict.confirm == lenient.confirm:
         texts.append("strict and lenient confirm the same outcomes; make them differ")
     return (Remark(loaded.path, "modes", text) for text in texts)
+
+
+def _compare_outcomes(rubric: ScoreRubric) -> Iterator[str]:
+    """Yield a text if strict accepts more than lenient, and one if both decide the same."""
+    pairs = outcomes(rubric) or set()
+    for strict, lenient in pairs:
+        if strict == "accept" and lenient != "accept":
+            text = f"some scores are {lenient} in lenient and accept in strict"
+            yield f"{text}; lenient should accept whatever strict accepts"
+            break
+    if pairs and all(strict == lenient for strict, lenient in pairs):
+        yield "strict and lenient decide the same; make them differ"
 
 
 def _check_dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
@@ -132,7 +137,10 @@ def _check_cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark
     elif len(cases) < FEW:
         count = counted(len(cases), "case", "cases")
         yield Remark(path, "", f"{count}: agreement is not meaningful below {FEW}")
-    reached = outcomes(rubric) if isinstance(rubric, ScoreRubric) else None
+
+    possible_outcomes = None
+    if isinstance(rubric, ScoreRubric):
+        possible_outcomes = outcomes(rubric)
     for number, case in enumerate(cases, 1):
         label = case.label
         if isinstance(case, CompareCase) and case.a == case.b:
@@ -145,7 +153,9 @@ def _check_cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark
             if only_strict_keeps:
                 text = f"{case.id}: strict keeps what lenient drops; is that intended?"
                 yield Remark(path, "label", text, line=number)
-        if reached is not None and (label.strict, label.lenient) not in reached:
+        if possible_outcomes is None:
+            continue
+        if (label.strict, label.lenient) not in possible_outcomes:
             both = f"{label.strict} in strict and {label.lenient} in lenient"
             text = f"{case.id}: no scores give {both}; change one label"
             yield Remark(path, "label", text, wrong=True, line=number)

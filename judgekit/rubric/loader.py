@@ -30,7 +30,7 @@ from judgekit.rubric.search_path import Origin, folders, published, rubric_files
 from judgekit.text import rubric_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 Section: TypeAlias = Literal["judge", "gate", "retrieval"]
 """The sections of a configuration that name a rubric."""
@@ -108,25 +108,36 @@ def _find_newest(reference: str, project: Path | None) -> LoadedRubric:
     for origin, folder in folders("rubrics", project):
         paths_by_version = {}
         for path in folder.glob(f"{name}@{version or '*'}.yaml"):
-            version_of_file = path.stem.partition("@")[2]
             is_hidden = origin == "bundled" and not version and path.stem in BY_FULL_NAME
-            if not version_of_file or is_hidden:
-                continue
-            # A malformed version counts as the newest, so that reading its file tells the user about it.
-            version_numbers: tuple[float, ...] = (inf,)
-            if _REFERENCE.fullmatch(path.stem):
-                version_numbers = tuple(map(int, version_of_file.split(".")))
-            paths_by_version[version_numbers] = path
+            has_version = path.stem.partition("@")[2] != ""
+            if has_version and not is_hidden:
+                paths_by_version[_read_version(path)] = path
         if paths_by_version:
             newest = max(paths_by_version)
             return load_rubric(paths_by_version[newest], origin)
+    raise _explain_unknown(reference, project)
+
+
+def _read_version(path: Path) -> tuple[float, ...]:
+    """Read the version in the name of a rubric's file, as numbers to compare.
+
+    A malformed version counts as the newest, so that reading its file tells the user about it.
+    """
+    if not _REFERENCE.fullmatch(path.stem):
+        return (inf,)
+    version = path.stem.partition("@")[2]
+    return tuple(map(int, version.split(".")))
+
+
+def _explain_unknown(reference: str, project: Path | None) -> UsageError:
+    """Build the error about a name that no rubric has, with the existing names and the nearest one."""
     stems = sorted({path.stem for _, path in rubric_files(project)})
     ids = [stem.partition("@")[0] for stem in stems]
     problem = f"no rubric {reference!r}; there are: {', '.join(stems)}"
     problem += ", or give the path of a YAML file"
     for near in difflib.get_close_matches(reference, [*stems, *ids], n=1):
         problem += f"; did you mean {near}?"
-    raise UsageError(problem)
+    return UsageError(problem)
 
 
 def configured_rubric(section: Section, reference: str, project: Path | None) -> LoadedRubric:
@@ -219,20 +230,25 @@ def begin(
     schema = to / _SCHEMA_FILE
     if not schema.exists():
         contents[schema] = json.dumps(RubricFile.model_json_schema(), indent=2) + "\n"
+    _write_files(contents)
+    return [*contents]
+
+
+def _write_files(contents: Mapping[Path, str]) -> None:
+    """Write files, and create their folders; raises `ConfigError` for one that can't be written."""
     for file, content in contents.items():
         try:
             outputs.make_folder(str(file.parent), mode=0o777)
             outputs.write_atomically(str(file), content)
         except OSError as error:
             raise ConfigError(f"cannot be written ({error.strerror})", path=file) from None
-    return [*contents]
 
 
 def _rename(source: Path, ref: str) -> str:
-    """Return the text of a rubric's file with its id and version replaced by those of `ref` (ID@VERSION).
+    """Read a rubric's file, and change the id and version in its text to those of `ref` (ID@VERSION).
 
-    Comments and layout stay, so it's the text that is changed. Raises `ConfigError` for a layout in which id
-    and version aren't found.
+    The text is changed, not the data, so that comments and layout stay. Raises `ConfigError` for a layout in
+    which id and version aren't found.
     """
     from judgekit.config import yaml_text  # noqa: PLC0415 - only needed to begin a rubric
 

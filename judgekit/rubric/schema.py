@@ -411,11 +411,17 @@ def in_full(data: Any, validated: Callable[[Any], Any]) -> Any:  # noqa: ANN401 
         is_score_rubric = isinstance(data, dict) and data.get("task", "score") == "score"
         if not is_score_rubric or "criteria" in data:  # only the other tasks have criteria
             raise
+    return validated(_add_defaults(data))
+
+
+def _add_defaults(data: dict[str, Any]) -> dict[str, Any]:
+    """Fill in the fields that the data of a rubric for scoring leaves out."""
     defaults = yamlfile.load_yaml(files.folder("rubrics") / "defaults" / "score.yaml")
     prompt = defaults["prompt"]
     prompt["system"] = prompt["system"].format(title=data.get("title"))
     _move_to_scale(defaults, data)
-    full = _fill_in(defaults, data, levels=3)
+    full: dict[str, Any] = _fill_in(defaults, data, levels=3)
+
     dimensions = data.get("dimensions")
     if isinstance(dimensions, dict):
         full["dimensions"] = {}
@@ -424,13 +430,14 @@ def in_full(data: Any, validated: Callable[[Any], Any]) -> Any:  # noqa: ANN401 
                 full["dimensions"][name] = {"question": dimension}
             else:
                 full["dimensions"][name] = dimension
+
     modes = full["modes"] if isinstance(full["modes"], dict) else {}
     for mode in modes.values():
         match mode:
             case {"accept": dict(accept), "reject": {"any_below": below}}:
                 # Unless `each` is given, a score is high enough if it isn't rejected.
                 mode["accept"] = {"each": below, **accept}
-    return validated(full)
+    return full
 
 
 def _move_to_scale(defaults: dict[str, Any], data: dict[str, Any]) -> None:

@@ -129,12 +129,30 @@ def add(
         raise UsageError(
             f"{rubric.ref} is for the task {rubric.task!r}; terms are of rubrics that score"
         )
+    added, unknown = _sort_terms(rubric, pairs)
+
+    def add_to_file(data: dict[str, Any]) -> None:
+        for name, terms in added.items():
+            _put_terms(data["dimensions"], name, terms)
+
+    if added:
+        yaml_text.change(loaded.path, add_to_file, "add the terms by hand", "dimensions")
+    return added, unknown
+
+
+def _sort_terms(
+    rubric: ScoreRubric, pairs: Iterable[tuple[str, str]]
+) -> tuple[dict[str, list[str]], Counter[str]]:
+    """List the terms that a rubric doesn't have yet by dimension, and count those of unknown dimensions.
+
+    Names and terms are compared without their case.
+    """
     names_by_folded = {}
     known_terms = {}
     for name, dimension in rubric.dimensions.items():
         names_by_folded[name.casefold()] = name
         known_terms[name] = {name.casefold(), *map(str.casefold, dimension.terms)}
-    added: dict[str, list[str]] = {}
+    new_terms: dict[str, list[str]] = {}
     unknown = Counter[str]()
     for term, dimension_name in pairs:
         name_in_rubric = names_by_folded.get(dimension_name.casefold())
@@ -142,22 +160,19 @@ def add(
             unknown[dimension_name] += 1
         elif term.casefold() not in known_terms[name_in_rubric]:
             known_terms[name_in_rubric].add(term.casefold())
-            added.setdefault(name_in_rubric, []).append(term)
+            new_terms.setdefault(name_in_rubric, []).append(term)
+    return new_terms, unknown
 
-    def add_to_file(data: dict[str, Any]) -> None:
-        dimensions = data["dimensions"]
-        for name, terms in added.items():
-            if isinstance(dimensions[name], str):  # written in short, as its question alone
-                dimensions[name] = type(dimensions)({"question": dimensions[name]})
-            dimension = dimensions[name]
-            if not dimension.get("terms"):
-                dimension.pop("terms", None)
-                behind_question = min(1, len(dimension) - 1)
-                dimension.insert(behind_question, "terms", [])
-            # At the front: a comment behind the last item of a list belongs to the next key.
-            for term in reversed(terms):
-                dimension["terms"].insert(0, term)
 
-    if added:
-        yaml_text.change(loaded.path, add_to_file, "add the terms by hand", "dimensions")
-    return added, unknown
+def _put_terms(dimensions: Any, name: str, terms: Sequence[str]) -> None:  # noqa: ANN401 - the parser's mapping
+    """Add terms to a dimension in the data of a rubric's file."""
+    if isinstance(dimensions[name], str):  # written in short, as its question alone
+        dimensions[name] = type(dimensions)({"question": dimensions[name]})
+    dimension = dimensions[name]
+    if not dimension.get("terms"):
+        dimension.pop("terms", None)
+        behind_question = min(1, len(dimension) - 1)
+        dimension.insert(behind_question, "terms", [])
+    # At the front: a comment behind the last item of a list belongs to the next key.
+    for term in reversed(terms):
+        dimension["terms"].insert(0, term)
