@@ -98,8 +98,32 @@ def _find_only_answer(raw: str, model: type[Model], *, nested: bool) -> Model:
 
     With `nested`, keys inside the answer's own object count as contradictions, too.
     """
+    answers = _read_answers(raw, model)
+    last_object, answer = answers[0]
+    if is_in_thoughts(thoughts_in(raw), last_object.start):
+        raise InvalidReply("the only answer stands among the model's thoughts, which are none")
+    if fit.is_quoted(last_object, model):
+        raise AmbiguousReply(
+            "an answer within a string of another object: which one is meant is not certain"
+        )
+    decisive_fields = _list_decisive_fields(model)
+    for _, other_answer in answers:
+        for name in decisive_fields:
+            if getattr(other_answer, name) != getattr(answer, name):
+                raise AmbiguousReply("two answers that differ: which one is meant is not certain")
+    objects = [item for item, _ in answers]
+    key = _find_contradiction(raw, objects, answer, nested=nested)
+    if key is not None:
+        raise AmbiguousReply(
+            f"`{key}` is given again with another value: which one is meant is not certain"
+        )
+    return answer
+
+
+def _read_answers(raw: str, model: type[Model]) -> list[tuple[Object, Model]]:
+    """Read every object that fits `model`, the last one first; raises `InvalidReply` if none does."""
     why_last_misfits = ""
-    answers = []  # the last one first
+    answers = []
     for item in reversed(scan(raw)):
         try:
             answers.append((item, fit.fit(item, model)))
@@ -107,26 +131,7 @@ def _find_only_answer(raw: str, model: type[Model], *, nested: bool) -> Model:
             why_last_misfits = why_last_misfits or str(misfit)
     if not answers:
         raise InvalidReply(why_last_misfits or f"no object in the reply: {_quote(raw)}")
-    last, answer = answers[0]
-    if is_in_thoughts(thoughts_in(raw), last.start):
-        raise InvalidReply("the only answer stands among the model's thoughts, which are none")
-    if fit.is_quoted(last, model):
-        raise AmbiguousReply(
-            "an answer within a string of another object: which one is meant is not certain"
-        )
-    decisive_fields = _list_decisive_fields(model)
-    objects = []
-    for item, other in answers:
-        objects.append(item)
-        for name in decisive_fields:
-            if getattr(other, name) != getattr(answer, name):
-                raise AmbiguousReply("two answers that differ: which one is meant is not certain")
-    key = _find_contradiction(raw, objects, answer, nested=nested)
-    if key is not None:
-        raise AmbiguousReply(
-            f"`{key}` is given again with another value: which one is meant is not certain"
-        )
-    return answer
+    return answers
 
 
 def _quote(raw: str) -> str:
@@ -152,20 +157,18 @@ _FieldsByKey = dict[str, list[tuple[BaseModel, str]]]
 def _find_contradiction(
     raw: str, objects: Sequence[Object], answer: BaseModel, *, nested: bool
 ) -> str | None:
-    """Find a key of `answer` that `raw` gives again with another value; None if there's none."""
+    """Find a key of `answer` that `raw` gives again with another value; None if there's none.
+
+    `objects` are those that give the answer, the last one first. With `nested`, keys inside that one count.
+    """
     fields_by_key = _map_decisive_fields(answer)
     texts_around = _list_texts_around(raw, objects)
-    last = objects[0]
-    end = exact_end(raw, last.start)
+    last_object = objects[0]
+    end = exact_end(raw, last_object.start)
     if end is None:  # it isn't exact JSON, so its own text is read as well
         texts = [raw]
     else:
-        texts = [raw[: last.start], raw[end:]]
-        for text in texts_around:
-            # If an object is written as a string, add the text from there on, without its backslashes.
-            string = _STRING.search(text)
-            if string:
-                texts.append(_ESCAPED.sub("", text[string.start() :]))
+        texts = [raw[: last_object.start], raw[end:], *_unescape_objects(texts_around)]
     for text in texts:
         for key, value, may_begin_object in _find_mentions(text, fields_by_key):
             fields = fields_by_key[key]
@@ -173,12 +176,23 @@ def _find_contradiction(
                 return key
             if _is_amount(value, fields):
                 return key
+
     if nested and end is not None:
-        for key, value in _walk(last):
+        for key, value in _walk(last_object):
             fields = fields_by_key.get(key, [])
             if fields and _is_other_value(value, fields, may_begin_object=False):
                 return key
     return _find_difference_in_prose(texts_around, fields_by_key)
+
+
+def _unescape_objects(texts: Sequence[str]) -> list[str]:
+    """Find objects that are written as strings; returns the text from there on, without its backslashes."""
+    unescaped = []
+    for text in texts:
+        string = _STRING.search(text)
+        if string:
+            unescaped.append(_ESCAPED.sub("", text[string.start() :]))
+    return unescaped
 
 
 def _map_decisive_fields(answer: BaseModel) -> _FieldsByKey:
@@ -261,11 +275,13 @@ def _is_other_value(
         value = _validate_value(mention, holder, name)
         if value is CUT:
             is_cut = True
+        elif value is not None and value == getattr(holder, name):
+            return False
         elif value is not None:
-            if value == getattr(holder, name):
-                return False
             is_valid = True
-    return is_valid or (is_cut and not may_begin_object)
+    if is_valid:
+        return True
+    return is_cut and not may_begin_object
 
 
 def _is_amount(value: object, fields: list[tuple[BaseModel, str]]) -> bool:
@@ -274,11 +290,11 @@ def _is_amount(value: object, fields: list[tuple[BaseModel, str]]) -> bool:
     Such a value isn't the answer's, but it's an assessment all the same.
     """
     parts = value if isinstance(value, Array) else [value]
-    words = []
+    amounts = []
     for part in parts:
         if isinstance(part, (int, float, str)):
-            words += re.split(r"[/,;]\s?", str(part).strip())
-    if not words or not all(map(_AMOUNT.fullmatch, words)):
+            amounts += re.split(r"[/,;]\s?", str(part).strip())
+    if not amounts or not all(map(_AMOUNT.fullmatch, amounts)):
         return False
     for holder, name in fields:
         annotation = _get_annotation(holder, name)
@@ -319,17 +335,31 @@ def _find_difference_in_prose(texts: list[str], fields_by_key: _FieldsByKey) -> 
     Finds nothing unless the texts together state every score, since a single number could mean anything.
     Returns the key of the first score that differs, or None.
     """
-    numbers = {}
+    scores = {}
     spellings = {}  # patterns that match a key written with spaces, underscores, hyphens or nothing
     for key, fields in fields_by_key.items():
         for holder, name in fields:
             if fit.is_number(_get_annotation(holder, name)):
                 words = re.split(r"[\s_-]+", fit.key_of(name, type(holder)))
                 spellings[key] = r"[\s_-]?".join(map(re.escape, words))
-                numbers[key] = getattr(holder, name)
-    if len(numbers) < _LEAST_SCORES:
+                scores[key] = getattr(holder, name)
+    if len(scores) < _LEAST_SCORES:
         return None
-    names = "|".join(spellings.values())
+    mentions = _find_numbers_in_prose(texts, list(spellings.values()))
+    mentioned_keys = {key for key, _ in mentions}
+    if mentioned_keys != scores.keys():
+        return None
+    for key, number in mentions:
+        if number != abs(scores[key]):  # a dash before a number may be its sign
+            return key
+    return None
+
+
+def _find_numbers_in_prose(
+    texts: Sequence[str], spellings: Sequence[str]
+) -> list[tuple[str, float]]:
+    """List the keys (normalised) and numbers that prose states; `spellings` are the patterns of the keys."""
+    names = "|".join(spellings)
     pattern = re.compile(fit.WORDS["said"].replace("(?&NAMES)", names))
     mentions = []
     for text in texts:
@@ -339,9 +369,4 @@ def _find_difference_in_prose(texts: list[str], fields_by_key: _FieldsByKey) -> 
             is_item_number = "\n" in match["between"] and next_mark in (".", ")", ":", "-")
             if not is_item_number:
                 mentions.append((fit.plain(match["key"]), float(match["number"])))
-    mentioned_keys = {key for key, _ in mentions}
-    if mentioned_keys == numbers.keys():
-        for key, number in mentions:
-            if number != abs(numbers[key]):  # a dash before a number may be its sign
-                return key
-    return None
+    return mentions

@@ -158,21 +158,28 @@ def shape(value: object, annotation: object, where: str) -> object:
         return _shape_model(value, kind, where)
     if is_number(kind):
         return _shape_number(value, where)
-    choices = get_args(kind) if get_origin(kind) is Literal else ()
-    if isinstance(value, bool):
-        types = _list_union_types(kind)
-        wants_number = (int in types or float in types) and bool not in types
-        if choices or wants_number:  # in Python true equals 1
-            raise Misfit(f"`{where}` is {str(value).lower()}, which was not asked for")
+    if isinstance(value, bool) and not _accepts_bool(
+        kind
+    ):  # pydantic would: in Python true equals 1
+        raise Misfit(f"`{where}` is {str(value).lower()}, which was not asked for")
     if isinstance(value, (Object, Array)) and not value.closed:
         raise CutOff(f"`{where}` is cut off")
     if kind is str:
         if type(value) is int:
             return str(value)
         return value
-    if choices:
-        return _shape_choice(value, choices, where)
+    if get_origin(kind) is Literal:
+        return _shape_choice(value, get_args(kind), where)
     return _shape_container(value, kind, where)
+
+
+def _accepts_bool(kind: object) -> bool:
+    """Whether true or false may be a value of this type; not for a choice, nor in place of a number."""
+    if get_origin(kind) is Literal:
+        return False
+    types = _list_union_types(kind)
+    has_number = int in types or float in types
+    return bool in types or not has_number
 
 
 def _shape_choice(value: object, choices: Sequence[object], where: str) -> object:
@@ -196,14 +203,7 @@ def _shape_number(value: object, where: str) -> object:
     Raises `Misfit` for a bool and for any other text or object, and `CutOff` for an unfinished one.
     """
     if isinstance(value, Object):
-        keys = _find_keys_like(value, _VALUE_KEYS)
-        if _find_keys_like(value, _MAXIMUM_KEYS):
-            raise Misfit(f"`{where}` is on a scale of its own")
-        if len(keys) != 1 or keys[0] in value.repeated:
-            raise Misfit(f"`{where}` is an object, not a number")
-        if value[keys[0]] is CUT:
-            raise CutOff(f"`{where}` is cut off")
-        return _shape_number(value[keys[0]], where)
+        return _shape_number(_find_number_in(value, where), where)
     if isinstance(value, bool):
         raise Misfit(f"`{where}` is {str(value).lower()}, not a number")
     if isinstance(value, str):
@@ -213,6 +213,19 @@ def _shape_number(value: object, where: str) -> object:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
+
+
+def _find_number_in(value: Object, where: str) -> object:
+    """Find the value of an object's only key such as "score"; raises `Misfit` and `CutOff`."""
+    if _find_keys_like(value, _MAXIMUM_KEYS):
+        raise Misfit(f"`{where}` is on a scale of its own")
+    keys = _find_keys_like(value, _VALUE_KEYS)
+    if len(keys) != 1 or keys[0] in value.repeated:
+        raise Misfit(f"`{where}` is an object, not a number")
+    number_value: object = value[keys[0]]
+    if number_value is CUT:
+        raise CutOff(f"`{where}` is cut off")
+    return number_value
 
 
 def _shape_container(value: object, kind: object, where: str) -> object:
@@ -241,7 +254,10 @@ def _join(where: str, part: object) -> str:
 
 
 def _shape_model(value: object, model: type[BaseModel], where: str) -> object:
-    """Shape an object for `model`: its fields may be wrapped, nested deeper, or flatter than there."""
+    """Shape an object for `model`, also if it's wrapped, or its fields are nested more or less deeply.
+
+    Keys that `model` doesn't have are kept.
+    """
     keyed = _key_objects(value)
     if keyed and _find_keys_like(keyed, _list_keys(model)):
         value = keyed
@@ -254,9 +270,24 @@ def _shape_model(value: object, model: type[BaseModel], where: str) -> object:
     _refuse_other_scale(value, model)
     keys_by_name = {}
     for name in model.model_fields:
-        found_key = _match_key(value, name, model, where)
-        if found_key is not None:
-            keys_by_name[name] = found_key
+        matching_key = _match_key(value, name, model, where)
+        if matching_key is not None:
+            keys_by_name[name] = matching_key
+    shaped = _shape_fields(value, model, keys_by_name, where)
+    others = {}
+    for key, item in value.items():
+        if key not in keys_by_name.values() and item is not CUT:
+            others[key] = item
+    return others | shaped
+
+
+def _shape_fields(
+    value: Object, model: type[BaseModel], keys_by_name: Mapping[str, str], where: str
+) -> dict[str, object]:
+    """Shape the value of each field that an object has; `keys_by_name` are its keys of fields.
+
+    An optional field is left out if its value is cut off, or is null and the field can't be.
+    """
     shaped = {}
     for name, field in model.model_fields.items():
         if name in keys_by_name:
@@ -276,11 +307,7 @@ def _shape_model(value: object, model: type[BaseModel], where: str) -> object:
         except CutOff:
             if is_required:
                 raise
-    others = {}
-    for key, item in value.items():
-        if key not in keys_by_name.values() and item is not CUT:
-            others[key] = item
-    return others | shaped
+    return shaped
 
 
 # The keys of a model, in an object that spells or nests them in its own way
@@ -292,20 +319,27 @@ def _match_key(value: Object, name: str, model: type[BaseModel], where: str = ""
     Raises `Misfit` if several keys are like it, or if the key is repeated.
     """
     exact_key = key_of(name, model)
-    key: str | None = exact_key
-    if exact_key not in value:
-        keys_of_others = set()
-        for other in model.model_fields:
-            if other != name:
-                keys_of_others.add(plain(key_of(other, model)))
-        alike = _find_keys_like(value, {plain(exact_key)} - keys_of_others)
-        if len(alike) > 1:
-            first, second = alike[:2]
-            raise Misfit(f"`{exact_key}` is given as {first!r} and {second!r}")
-        key = alike[0] if alike else None
+    key = exact_key if exact_key in value else _find_similar_key(value, name, model)
     if key in value.repeated:
         raise Misfit(f"`{_join(where, key)}` is given twice")
     return key
+
+
+def _find_similar_key(value: Object, name: str, model: type[BaseModel]) -> str | None:
+    """Find the key of `value` that's like that of the field `name`, and like no other field's; else None.
+
+    Raises `Misfit` for several such keys.
+    """
+    exact_key = key_of(name, model)
+    keys_of_others = set()
+    for other in model.model_fields:
+        if other != name:
+            keys_of_others.add(plain(key_of(other, model)))
+    alike = _find_keys_like(value, {plain(exact_key)} - keys_of_others)
+    if len(alike) > 1:
+        first, second = alike[:2]
+        raise Misfit(f"`{exact_key}` is given as {first!r} and {second!r}")
+    return alike[0] if alike else None
 
 
 def _key_objects(value: object) -> Object | None:
@@ -344,7 +378,7 @@ def _unwrap(value: Object, model: type[BaseModel]) -> Object:
     """
     keys = _list_keys(model)
     candidate = value
-    for _ in range(_MAX_WRAPPERS + 1):
+    for _ in range(_MAX_WRAPPERS + 1):  # `value` itself, and then each wrapped object
         if _find_keys_like(candidate, keys):
             return candidate
         wrapped = list(_find_wrapped(candidate))
@@ -357,10 +391,10 @@ def _unwrap(value: Object, model: type[BaseModel]) -> Object:
 
 
 def _find_elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
-    """Find the value of a required field that isn't where `model` has it.
+    """Find the value of a required field of which `value` has no key.
 
     It may be in a wrapped object, or, if it's a model itself, its fields may stand in `value` directly.
-    Returns `_MISSING` if it's nowhere; raises `Misfit` if it's in several places.
+    Returns `_MISSING` if it's nowhere, and for an optional field; raises `Misfit` if it's in several places.
     """
     field = model.model_fields[name]
     if not field.is_required():
@@ -371,6 +405,7 @@ def _find_elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
         key = _match_key(inner, name, model)
         if key is not None:
             values.append(inner[key])
+
     kind = strip(field.annotation)
     if is_model(kind):
         flat_models = []
@@ -379,7 +414,7 @@ def _find_elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
             if flat_model is not None:
                 flat_models.append(flat_model)
         if flat_models:
-            values = flat_models
+            values = flat_models  # rather than the wrapped ones
     if len(values) > 1:
         raise Misfit(f"`{name}` is given in {len(values)} places")
     return values[0] if values else _MISSING
@@ -428,7 +463,8 @@ def is_quoted(item: Object, model: type[BaseModel]) -> bool:
         return True
     keys_of_answer = _list_keys(model).intersection(map(plain, _walk_keys(item)))
     while outer is not None:
-        if not keys_of_answer.isdisjoint(map(plain, _walk_keys(outer, whole=True))):
+        complete_keys = map(plain, _walk_keys(outer, whole=True))
+        if not keys_of_answer.isdisjoint(complete_keys):
             return True
         outer = outer.around
     return False

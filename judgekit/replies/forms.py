@@ -173,14 +173,14 @@ def score_reply_model(
     """
     score = Annotated[int, Field(strict=True, ge=least, le=most)]
     points = {"type": "integer", "enum": list(range(least, most + 1))}
-    answer = {"type": "string", "enum": list(get_args(YesNo))}
+    yes_no = {"type": "string", "enum": list(get_args(YesNo))}
     # Fields have names of their own: a dimension may be called `copy` or `json`, as methods of pydantic are.
     fields: dict[str, Any] = {}
     sent_scores: dict[str, Any] = {}
     for number, name in enumerate(dimensions):
         if name in binary:
             fields[f"dimension_{number}"] = (YesNo, Field(alias=name))
-            sent_scores[name] = answer
+            sent_scores[name] = yes_no
         else:
             fields[f"dimension_{number}"] = (score, Field(alias=name))
             sent_scores[name] = points
@@ -188,6 +188,7 @@ def score_reply_model(
     findings = Annotated[list[FindingReply], BeforeValidator(_list_findings)]
     fields = {"scores": (scores, ...), "findings": (findings, [])}
     model = create_model("ScoreReply", __base__=ScoreReply, **fields)
+
     finding = dict.fromkeys(FindingReply.model_fields, _STRING)
     finding["dimension"] = {"type": "string", "enum": list(dimensions)}
     sent_findings = {"type": "array", "items": _object(finding)}
@@ -205,14 +206,14 @@ def select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> type[R
     offered = {_normalise_label(label): label for label in labels}
 
     def keep_offered(words: list[str]) -> list[str]:
-        kept: dict[str, None] = {}  # in their order, each once
+        offered_labels: dict[str, None] = {}  # in their order, each once
         for word in words:
             label = offered.get(_normalise_label(word))
             if label:
-                kept[label] = None
-        if words and not kept:
+                offered_labels[label] = None
+        if words and not offered_labels:
             raise ValueError("none of the labels was offered")
-        return list(kept)
+        return list(offered_labels)
 
     kept_labels = Annotated[list[str], BeforeValidator(_wrap_label), AfterValidator(keep_offered)]
     keys = [KEEP] if len(criteria) == 1 else list(criteria)

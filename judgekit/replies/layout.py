@@ -82,13 +82,14 @@ def thoughts_in(raw: str) -> list[Span]:
         if mark.opens:
             opened.append(mark)
         elif mark.name in [other.name for other in opened]:
-            while opened[-1].name != mark.name:
+            while opened[-1].name != mark.name:  # marks inside it that nothing ended
                 opened.pop()
             _close(raw, spans, opened, mark)
         elif mark.opens is False and _THOUGHT.search(mark.name):
             # The thoughts that it ends began before the reply did.
             spans = [Span(0, mark.end, raw[mark.start : mark.end])]
             opened.clear()
+    # Thoughts that nothing ends go on to the end of the reply.
     for mark in opened:
         if not _is_transparent(mark.name):
             spans.append(Span(mark.start, len(raw), ""))
@@ -138,8 +139,8 @@ def is_in_thoughts(spans: list[Span], position: int) -> bool:
 
 def _find_marks(raw: str) -> list[Mark]:
     """Find the marks outside of exact JSON objects, whose texts may quote any mark."""
-    found = []
-    quoted_until = 0
+    marks = []
+    quoted_until = 0  # the end of the last exact object
     objects = 0
     next_brace = raw.find("{")
     for match in _MARK.finditer(raw):
@@ -152,39 +153,41 @@ def _find_marks(raw: str) -> list[Mark]:
             continue
         mark = _read_mark(raw, match)
         if mark is not None:
-            found.append(mark)
-    return found
+            marks.append(mark)
+    return marks
 
 
 def _read_mark(raw: str, match: re.Match[str]) -> Mark | None:
-    """Interpret a mark; None for a word of the prose, and for a mark without meaning here."""
+    """Interpret a mark; None if it's only a word of the prose, or says nothing about thoughts and answers."""
     start, end = match.span()
-    text = next(filter(None, match.groups()), "").lower()
+    text = next(filter(None, match.groups()), "").lower()  # of the only group that took part
     is_special = bool(match["special"])
     if is_special and text.strip() == "channel":
         behind = _BEHIND_CHANNEL.match(raw, end)
-        name = behind["name"].lower() if behind else ""
-        return Mark(f"{_CHANNEL}{name}", start, end, opens=True)
+        channel = behind["name"].lower() if behind else ""
+        return Mark(f"{_CHANNEL}{channel}", start, end, opens=True)
     if match["spoken"] or match["unnamed"]:
         return Mark("thought", start, end, opens=_WORDLESS[text])
     if match["closed"]:
         return Mark(_plain(text), start, end, opens=False)
+
     side = _SIDE.fullmatch(text.strip())
     name = _plain(side["name"] if side else text)
-    if name in _NEUTRAL or _plain(text) in _NEUTRAL:
+    whole_name = _plain(text)  # with the word that opens or closes
+    if name in _NEUTRAL or whole_name in _NEUTRAL:
         return None
-    if is_special and _plain(text) in _ENDING:
-        return Mark(name, start, end, opens=None)
-    if _plain(text) in _ENDING:
-        return None
-    closes = side is not None and bool(side["closes"] or side["closes_behind"])
+    if whole_name in _ENDING:
+        return Mark(name, start, end, opens=None) if is_special else None
+
     has_known_name = name in _ANSWERING or _THOUGHT.search(name) is not None
-    if not (has_known_name or is_special or match["opened"]):
+    is_certain = has_known_name or is_special or match["opened"]
+    if not is_certain:
         # Prose names tags, too, so an unknown one only counts at the start of a line.
         line_before = raw[max(0, start - _LINE) : start].rpartition("\n")[2]
         is_tag = match["tag"] and name not in _PROSE
         if not is_tag or line_before.strip():
             return None
+    closes = side is not None and bool(side["closes"] or side["closes_behind"])
     return Mark(name, start, end, opens=not closes)
 
 

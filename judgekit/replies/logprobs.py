@@ -42,13 +42,9 @@ def expectations(reply: Reply, answer: ScoreReply, points: range) -> dict[str, f
     """
     if not reply.tokens or len(reply.tokens) != len(reply.logprobs):
         return {}
-    # The reply's text and its tokens may differ: servers strip blanks, leading thoughts and trailing marks
-    # from one of the two. So their common part is aligned.
-    core = reply.text.strip()
-    core_in_tokens = "".join(reply.tokens).rfind(core)
-    if not core or core_in_tokens < 0:
+    shift = _find_shift(reply)
+    if shift is None:
         return {}
-    shift = core_in_tokens - reply.text.index(core)
     token_ends = list(accumulate(map(len, reply.tokens)))
     scores: dict[str, int] = answer.model_dump()["scores"]
     expected = {}
@@ -63,6 +59,19 @@ def expectations(reply: Reply, answer: ScoreReply, points: range) -> dict[str, f
     return expected
 
 
+def _find_shift(reply: Reply) -> int | None:
+    """Find by how many characters the text of a reply's tokens is ahead of the reply's text.
+
+    The two may differ: servers strip blanks, leading thoughts and trailing marks from one of them. So their
+    common part is aligned. None if there's no such part.
+    """
+    core = reply.text.strip()
+    core_in_tokens = "".join(reply.tokens).rfind(core)
+    if not core or core_in_tokens < 0:
+        return None
+    return core_in_tokens - reply.text.index(core)
+
+
 def places(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int, int]]:
     """Locate the scores in the text of a reply, as (start, end) by dimension.
 
@@ -70,10 +79,7 @@ def places(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int,
     that is read. Scores that aren't found that way are left out.
     """
     scores: dict[str, int] = answer.model_dump()["scores"]
-    numbers = []
-    for match in _NUMBER.finditer(text):
-        if int(match[1]) in scores.values():
-            numbers.append(match)
+    numbers = [match for match in _NUMBER.finditer(text) if int(match[1]) in scores.values()]
     if points.start < 0 or len(numbers) > _MOST_PLACES:
         return {}
     spans = {}
@@ -87,8 +93,11 @@ def places(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int,
             continue
         changed_scores = changed_answer.model_dump()["scores"]
         changed_names = [name for name in scores if changed_scores[name] != scores[name]]
-        if len(changed_names) == 1 and changed_scores[changed_names[0]] == other_point:
-            spans[changed_names[0]] = start, end
+        if len(changed_names) != 1:
+            continue
+        name = changed_names[0]
+        if changed_scores[name] == other_point:
+            spans[name] = start, end
     return spans
 
 
@@ -102,23 +111,31 @@ def expectation(
     """
     if token.lstrip(_BEFORE).rstrip(_BEHIND) != str(value) or token not in alternatives:
         return None
-    mass = dict.fromkeys(points, 0.0)
-    texts = {str(point): point for point in points}
+    probabilities = dict.fromkeys(points, 0.0)
+    points_by_text = {str(point): point for point in points}
     for text, logprob in alternatives.items():
-        point = texts.get(text.lstrip(_BEFORE).rstrip(_BEHIND))
+        point = points_by_text.get(text.lstrip(_BEFORE).rstrip(_BEHIND))
         if point is not None and logprob <= _SLACK:
-            mass[point] += math.exp(logprob)
-    total = sum(mass.values())
-    # A point may be the start of a longer number, as 1 is of 10, unless a longer one is among the
-    # alternatives: then numbers are single tokens.
-    begun = 0.0
-    has_longer = False
-    for text, point in texts.items():
-        longer = [mass[other] for other in points if other != point and str(other).startswith(text)]
-        if longer:
-            begun += mass[point]
-            has_longer = has_longer or any(longer)
-    may_go_on = begun > _SLACK * total and not has_longer
-    if not LEAST_MASS <= total <= 1 + _SLACK or may_go_on:
+            probabilities[point] += math.exp(logprob)
+    total = sum(probabilities.values())
+    if not LEAST_MASS <= total <= 1 + _SLACK:
         return None
-    return sum(point * share for point, share in mass.items()) / total
+    if _may_go_on(probabilities):
+        return None
+    return sum(point * probability for point, probability in probabilities.items()) / total
+
+
+def _may_go_on(probabilities: Mapping[int, float]) -> bool:
+    """Whether a likely point may be the start of a longer number, as 1 is of 10.
+
+    It can't if a longer number is among the alternatives, too: then numbers are single tokens.
+    """
+    of_beginnings = 0.0
+    for point, probability in probabilities.items():
+        longer = [other for other in probabilities if str(other).startswith(str(point))]
+        longer.remove(point)  # it begins with itself
+        if any(probabilities[other] for other in longer):
+            return False
+        if longer:
+            of_beginnings += probability
+    return of_beginnings > _SLACK * sum(probabilities.values())

@@ -48,6 +48,7 @@ def failure_kind(raw: str) -> FailureKind:
         start = thoughts[-1].end if thoughts else 0
         beginning = raw[start:][:_READ].replace("\u2019", "'").lower()
         return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY
+
     last = objects[-1]
     tail = last.tail.strip()
     # If the reply ended in the middle of a string, that string is all that follows the unclosed object.

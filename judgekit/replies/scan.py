@@ -172,25 +172,37 @@ def scan(raw: str) -> deque[Object]:
     """
     objects: deque[Object] = deque(maxlen=MAX_OBJECTS)
     reader = _Reader(raw)
-    end = 0
-    while match := _START.search(raw, reader.pos):
+    end = 0  # of the object before
+    match = _START.search(raw, reader.pos)
+    while match:
         start = match.start()
         around = None
         if objects:
             previous = objects[-1]
             previous.tail = raw[end:start]
-            if start == reader.rescued:
-                around = previous
-            elif not set(QUOTES).isdisjoint(previous.tail):
-                # A quote stands between the two, so both may be in the same string.
-                around = previous.around
-        objects.append(reader.read(start))
-        objects[-1].around = around
-        objects[-1].start = start
+            around = _find_outer(previous, is_rescued=start == reader.rescued)
+        item = reader.read(start)
+        item.around = around
+        item.start = start
+        objects.append(item)
         end = reader.end
+        match = _START.search(raw, reader.pos)
     if objects:
         objects[-1].tail = raw[end:]
     return objects
+
+
+def _find_outer(previous: Object, *, is_rescued: bool) -> Object | None:
+    """Find the object in a string of which the next object stands; None if it stands in none.
+
+    The next object `is_rescued` if a string of `previous` had swallowed it.
+    """
+    if is_rescued:
+        return previous
+    has_quote_between = not set(QUOTES).isdisjoint(previous.tail)
+    if has_quote_between:  # so both may be in the same string
+        return previous.around
+    return None
 
 
 def value_at(text: str) -> object:
@@ -199,18 +211,18 @@ def value_at(text: str) -> object:
 
 
 class _Reader:
-    """Reads objects one after the other; `rescued` is the start of the last one swallowed by a string."""
+    """Reads objects one after the other."""
 
     def __init__(self, raw: str) -> None:
         self.raw = raw
         self.pos = 0
-        self.rescues = MAX_RESCUES
-        self.end = 0
-        self.unread = -1
+        self.end = 0  # of the last object's text
         self.entries = 0
-        self.rescued = -1
-        self.broken = False
-        self.bare_key = False
+        self.rescues = MAX_RESCUES  # that are left
+        self.rescued = -1  # the start of the last object that a string had swallowed
+        self.unread = -1  # the start of a string that was never closed, if the object has one
+        self.broken = False  # the object can't be read any further
+        self.bare_key = False  # the last key was without quotes
 
     def read(self, start: int) -> Object:
         """Read the object that begins at `start`, as far as it can be read.
@@ -243,10 +255,7 @@ class _Reader:
                     self.broken = len(open_) > MAX_DEPTH
             if self.entries > MAX_ENTRIES:
                 raise InvalidReply(f"more than {MAX_ENTRIES} objects, keys and items: no reply")
-        if self.unread < 0:
-            self.end = self.pos
-        else:
-            self.end = self.unread
+        self.end = self.pos if self.unread < 0 else self.unread
         return top
 
     def _skip(self, gap: re.Pattern[str]) -> None:
@@ -311,13 +320,13 @@ class _Reader:
         if strict and _AFTER_STRING[in_object].match(self.raw, strict.end()):
             self.pos = strict.end()
             return _decode(self.raw[start : self.pos - 1])
+
         pattern = _make_last_quote_pattern(opening, in_object=in_object, bare_keys=self.bare_key)
         closing = pattern.match(self.raw, start)
         end = closing.end() if closing else len(self.raw)
+        inner = None  # an object that begins in the string
         if self.rescues:
             inner = _START.search(self.raw, start, end)
-        else:
-            inner = None
         if inner and closing:
             inside = self.raw[inner.start() : end]
             is_whole_object = inside.count("{") <= inside.count("}")
@@ -326,6 +335,7 @@ class _Reader:
         if closing and not inner:
             self.pos = end
             return _decode(self.raw[start : end - 1])
+
         self.broken = True
         self.unread = self.pos
         if inner:
