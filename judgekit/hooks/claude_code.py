@@ -99,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _respond(arguments: list[str]) -> tuple[str, list[str]]:
-    """Return the hook's output and its lines for stderr: a report for a person, or an event's answer."""
+    """Write a report for a person, or else answer an event. Returns the output and the lines for stderr."""
     if _is_explain(arguments):
         from judgekit.hooks import explain  # noqa: PLC0415 - for people, not for the client
 
@@ -117,7 +117,7 @@ def _respond(arguments: list[str]) -> tuple[str, list[str]]:
 
 
 def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Handle an event; return the hook's output and its lines for stderr.
+    """Handle an event. Returns the hook's output and its lines for stderr.
 
     Events that only keep the indexes or the session's records up to date have no output.
     """
@@ -150,7 +150,7 @@ def _is_explain(arguments: list[str]) -> bool:
 
 
 def _find_unknown_option(arguments: list[str]) -> str:
-    """Return a message about an unknown option of `hook`; "" if all are known."""
+    """Build a message about the first unknown option of `hook`; "" if all are known."""
     if _is_explain(arguments):  # the other arguments are the prompt
         return ""
     for argument in arguments:
@@ -161,7 +161,7 @@ def _find_unknown_option(arguments: list[str]) -> str:
 
 
 def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Answer a prompt; return the output and the lines for stderr.
+    """Answer a prompt. Returns the output and the lines for stderr.
 
     Raises `BadInputError` if the event has no prompt.
     """
@@ -174,6 +174,7 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     configured, notes = settings.load(_find_project(payload))
     if not configured["enabled"]:
         return "", notes
+
     ranked = context.find_candidates(prompt, configured)
     if ranked.notes:
         due_notes = context.take_due_notes(configured.project, ranked.notes)
@@ -181,21 +182,27 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     session = context.session_of(payload, configured)
     if session is not None:
         session.hold_back(ranked, prompt)
+
     shown = context.choose_without_judge(ranked, configured)
     if configured["judge"] == "on" and ranked.fallback is None:
         from judgekit.hooks import judged  # noqa: PLC0415 - imports pydantic; only needed for judging
 
-        shown = judged.choose_by_judge(prompt, ranked, payload, configured, notes) or shown
+        shown_by_judge = judged.choose_by_judge(prompt, ranked, payload, configured, notes)
+        if shown_by_judge is not None:
+            shown = shown_by_judge
     has_matches = any(shown) or ranked.repeated
     shown = context.drop_repeats(shown, session, prompt)
     if session is not None:
         session.add(*shown)
+
     injected, _ = shown
     in_full = [*ranked.pinned, *injected]
     descriptions = {hit.root: settings.descriptions(hit.root) for hit in in_full}
     text = context.render(ranked.pinned, shown, configured.project, descriptions)
-    if not text and not has_matches and configured["hint_on_zero"] and _has_store(configured):
+    wants_hint = not text and not has_matches and configured["hint_on_zero"]
+    if wants_hint and _has_store(configured):
         text = context.render_nothing_found()
+
     if configured["log"]:
         from judgekit.hooks import explain  # noqa: PLC0415 - off unless the user asks for it
 
@@ -207,7 +214,7 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 
 def _read_prompt(payload: Mapping[str, Any]) -> str:
-    """Return the prompt, by the name that the client gives it; raises `BadInputError`."""
+    """Read an event's prompt, which clients call `prompt` or `user_prompt`; raises `BadInputError`."""
     name = "prompt" if payload.get("prompt") is not None else "user_prompt"
     prompt = payload.get(name)
     if prompt is None:
@@ -256,11 +263,8 @@ def _forget_session(payload: Mapping[str, Any]) -> None:
 
 def _refresh_indexes(payload: Mapping[str, Any]) -> None:
     """Update the indexes that contain the file that a tool just wrote; nothing is printed."""
-    tool_input = payload.get("tool_input")
-    if payload.get("tool_name") not in TOOLS or not isinstance(tool_input, dict):
-        return
-    path = tool_input.get("file_path") or tool_input.get("notebook_path")
-    if not isinstance(path, str) or "\0" in path:
+    path = _find_written_file(payload)
+    if path is None:
         return
     from judgekit.retrieval.compiled import ENDINGS  # noqa: PLC0415 - most tools write no file
 
@@ -276,15 +280,23 @@ def _refresh_indexes(payload: Mapping[str, Any]) -> None:
         index.refresh_file(os.path.join(folder, path), configured.profiles)
 
 
+def _find_written_file(payload: Mapping[str, Any]) -> str | None:
+    """Find the path of the file that a tool wrote; None if it isn't a tool that writes one."""
+    tool_input = payload.get("tool_input")
+    if payload.get("tool_name") not in TOOLS or not isinstance(tool_input, dict):
+        return None
+    path = tool_input.get("file_path") or tool_input.get("notebook_path")
+    if not isinstance(path, str) or "\0" in path:
+        return None
+    return path
+
+
 def _answer_stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Judge the work when an agent stops; return the output and lines for stderr.
+    """Judge the work when an agent stops. Returns the output and the lines for stderr.
 
     If judging fails, or isn't switched on, the output is "", and the agent may stop.
     """
-    goes_on_already = payload.get("stop_hook_active")
-    if (
-        goes_on_already
-    ):  # a hook made the agent go on just now, and it mustn't happen twice in a row
+    if payload.get("stop_hook_active"):  # a hook made the agent go on just now: not twice in a row
         return "", []
     from judgekit.hooks import settings  # noqa: PLC0415 - a second stop ends above
 
@@ -304,7 +316,7 @@ def _answer_stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 
 def _read_input() -> dict[str, Any]:
-    """Return the JSON object that the client writes to stdin; raises `BadInputError`."""
+    """Read the JSON object that the client writes to stdin; raises `BadInputError` for anything else."""
     if sys.stdin is None or sys.stdin.isatty():
         raise BadInputError(
             "stdin: nothing to read; a coding agent runs this command with JSON on stdin"
@@ -322,7 +334,7 @@ def _read_input() -> dict[str, Any]:
 
 
 def _find_project(payload: Mapping[str, Any]) -> str:
-    """Return the project around the folder that an event names, or else around the current folder."""
+    """Find the project around the folder that an event names, or else around the current folder."""
     cwd = payload.get("cwd")
     if isinstance(cwd, str) and cwd and "\0" not in cwd:
         return environment.project_root(cwd)

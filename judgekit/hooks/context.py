@@ -138,13 +138,12 @@ def render(
     labelled = [(candidate, PINNED) for candidate in pinned]
     labelled += [(candidate, candidate.confidence_label) for candidate in injected]
     nudge = _render_nudge(mentioned, project, is_more=bool(labelled))
-    # The characters left for memories: 1 is for the line break above the hint.
-    room = LIMIT - len(nudge) - 1
     pairs_by_root: dict[str, list[tuple[Candidate, str]]] = {}
     for candidate, label in labelled:
-        if candidate.root not in pairs_by_root:
-            pairs_by_root[candidate.root] = []
-        pairs_by_root[candidate.root].append((candidate, label))
+        pairs_by_root.setdefault(candidate.root, []).append((candidate, label))
+
+    # The characters left for memories: 1 is for the line break above the hint.
+    room = LIMIT - len(nudge) - 1
     blocks = []
     for root, store_pairs in pairs_by_root.items():
         head = _render_head(root, store_pairs, project, descriptions.get(root, {}))
@@ -163,20 +162,18 @@ def _render_head(
     project: str,
     descriptions: Mapping[str, str],
 ) -> str:
-    """Return the opening tag of a store's memories: the store's path, and its categories' descriptions."""
+    """Render the opening tag of a store's memories: the store's path, and its categories' descriptions."""
     categories = dict.fromkeys([candidate.category for candidate, _ in store_pairs])  # each once
     described_categories = []
     for category in categories:
         if category in descriptions:
-            described_categories.append(
-                f"{category}: {short_line(descriptions[category], _DESCRIPTION)}"
-            )
+            description = short_line(descriptions[category], _DESCRIPTION)
+            described_categories.append(f"{category}: {description}")
     name = escape(short_line(name_store(root, project), _PATH))
     if not described_categories:
         return f'<memory-context source="{name}">'
-    return (
-        f'<memory-context source="{name}" descriptions="{escape("; ".join(described_categories))}">'
-    )
+    joined = escape("; ".join(described_categories))
+    return f'<memory-context source="{name}" descriptions="{joined}">'
 
 
 def _render_store(head: str, store_pairs: Sequence[tuple[Candidate, str]], room: int) -> str:
@@ -212,6 +209,7 @@ def _render_memory(candidate: Candidate, confidence: str) -> str:
     if age:
         attributes += f' age="{age}"'
     line = f"<result {attributes}>{escape(title)} -> {path}"
+
     tags = []
     for full_tag in candidate.tags[:_MAX_TAGS]:
         # A comma inside a tag would look like a separator.
@@ -241,7 +239,7 @@ def _render_nudge(mentioned: list[Candidate], project: str, *, is_more: bool) ->
 
 
 def _render_topic(candidate: Candidate, program: str) -> str:
-    """Return a memory's title and a way to read it: a search that the agent can run, or else its path."""
+    """Render a memory's title and a way to read it: a search that the agent can run, or else its path."""
     title = short_line(candidate.title, _TOPIC)
     # Only words, without any signs, since the agent may pass them to a shell.
     spaced = [char if char.isalnum() else " " for char in title]
@@ -270,7 +268,7 @@ def render_nothing_found() -> str:
 
 
 def search_program() -> str:
-    """Return the command by which an agent can call judgekit: its name, its path, or "" if neither works.
+    """Find the command by which an agent can call judgekit: its name, its path, or "" if neither works.
 
     The path is that of the program beside this interpreter. It's only used if a shell takes it as a single
     plain word.
@@ -318,14 +316,14 @@ def format_output(text: str, titles: list[str], *, is_gemini: bool = False) -> s
 
 
 def escape(text: str) -> str:
-    """Return text that cannot end or open a tag or an attribute."""
+    """Escape a text so that it can't end or open a tag or an attribute."""
     for char, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
         text = text.replace(char, entity)
     return text
 
 
 def name_store(root: str, project: str) -> str:
-    """Return a store's path: relative to the project, or else to the home folder, or else absolute.
+    """Name a store by its path: relative to the project, or else to the home folder, or else absolute.
 
     A folder's path ends with `/`. A `root` that's a file is a user's search program.
     """
@@ -342,7 +340,7 @@ def name_store(root: str, project: str) -> str:
 
 
 def take_due_notes(project: str, notes: list[str], now: float | None = None) -> list[str]:
-    """Return the notes that weren't reported within the last day, and remember them as reported.
+    """Keep only the notes that weren't reported within the last day, and remember them as reported.
 
     If they can't be remembered, all notes are returned.
     """
@@ -353,13 +351,7 @@ def take_due_notes(project: str, notes: list[str], now: float | None = None) -> 
     try:
         name = environment.file_name_for(project) + ".json"
         path = os.path.join(environment.NOTICES.make(), name)
-        kept_times = quickjson.load(path)
-        if not isinstance(kept_times, dict):  # there's no file yet, or it's damaged
-            kept_times = {}
-        recent_times: dict[str, float] = {}
-        for note, at in kept_times.items():
-            if isinstance(at, float) and now - AGAIN < at <= now:  # a later time is a wrong clock's
-                recent_times[note] = at
+        recent_times = _read_recent_times(path, now)
         due_notes = [note for note in dict.fromkeys(notes) if note not in recent_times]
         if due_notes:
             recent_times |= dict.fromkeys(due_notes, now)
@@ -368,3 +360,15 @@ def take_due_notes(project: str, notes: list[str], now: float | None = None) -> 
     except OSError:
         return notes
     return due_notes
+
+
+def _read_recent_times(path: str, now: float) -> dict[str, float]:
+    """Read the time of each note that was reported within the last day."""
+    times = quickjson.load(path)
+    if not isinstance(times, dict):  # there's no file yet, or it's damaged
+        return {}
+    recent_times: dict[str, float] = {}
+    for note, at in times.items():
+        if isinstance(at, float) and now - AGAIN < at <= now:  # a later time is a wrong clock's
+            recent_times[note] = at
+    return recent_times

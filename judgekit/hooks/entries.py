@@ -107,6 +107,11 @@ def argument_vector(hook: object) -> list[str]:
         return [line, *map(str, arguments)]
     if line == PORTABLE:
         return ["judgekit", "hook"]
+    return _split_command(line)
+
+
+def _split_command(line: str) -> list[str]:
+    """Split a shell's line into words; an empty list if it's more than one command, or isn't sound."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -123,7 +128,7 @@ def argument_vector(hook: object) -> list[str]:
 
 
 def list_ours(settings: dict[str, Any]) -> list[HookEntry]:
-    """Return our entries in a client's settings, in their order: the event, its tools and the hook."""
+    """List our entries in a client's settings, in their order: the event, its tools and the hook."""
     entries = []
     for event, group in _list_groups(settings):
         for hook in group["hooks"]:
@@ -146,7 +151,7 @@ def _list_groups(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]
 
 
 def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE_CODE) -> str:
-    """Return the text of a client's settings with `hook` added to each event that the client has for us.
+    """Add `hook` to each event that we answer, in the text of a client's settings. Returns the new text.
 
     Each entry gets its event's timeout. Earlier entries of ours are replaced. If all are there already, the
     text stays as it is. Raises `ConfigError` if `hooks` or one of our events has a shape that can't take an
@@ -161,6 +166,7 @@ def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE
     is_up_to_date = sorted(map(str, list_ours(settings))) == sorted(map(str, new_entries))
     if is_up_to_date:
         return text
+
     _remove_ours(settings)
     hooks = settings.setdefault("hooks", {})
     if not isinstance(hooks, dict):
@@ -186,9 +192,9 @@ def _check_groups(groups: object, event: str, path: str) -> None:
 
 
 def remove_hooks(text: str, path: str) -> str:
-    """Return the text of settings without our entries and the containers that they leave empty.
+    """Remove our entries from the text of settings, with the containers that they leave empty.
 
-    If nothing else is left in the settings, the result is "".
+    Returns the new text; "" if nothing else is left in the settings.
     """
     settings = parse_settings(text, path)
     _remove_ours(settings)
@@ -212,24 +218,26 @@ def _remove_ours(settings: dict[str, Any]) -> None:
 
 
 def _format(settings: dict[str, Any], like: str) -> str:
-    """Return settings as JSON text, with the indentation, line ends and surroundings of the text `like`."""
+    """Format settings as JSON, with the indentation, line ends and surroundings of the text `like`."""
     old_body = like.strip(_BLANKS)
-    indent_match = _INDENT.match(like)
-    is_one_line = "\n" not in old_body and old_body.strip("{} \t") != ""
-    if indent_match:
-        indent: str | None = indent_match[1]
-    elif is_one_line:
-        indent = None
-    else:
-        indent = "  "
     has_escapes = "\\u" in like
-    body = json.dumps(settings, indent=indent, ensure_ascii=has_escapes)
+    body = json.dumps(settings, indent=_find_indent(like), ensure_ascii=has_escapes)
     if "\r\n" in like:
         body = body.replace("\n", "\r\n")
     if not old_body:
         return f"{like}{body}\n"
     start, _, end = like.partition(old_body)
     return start + body + end
+
+
+def _find_indent(text: str) -> str | None:
+    """Find the indentation of a JSON text; None if it's on one line, two blanks if it's empty."""
+    indent_match = _INDENT.match(text)
+    if indent_match:
+        return indent_match[1]
+    body = text.strip(_BLANKS)
+    is_one_line = "\n" not in body and body.strip("{} \t") != ""
+    return None if is_one_line else "  "
 
 
 def parse_settings(text: str, path: str) -> dict[str, Any]:

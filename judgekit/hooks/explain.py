@@ -93,7 +93,8 @@ def _explain_candidates(
     _, mentioned = shown
     _, still_mentioned = without_repeats
     first_mentioned = mentioned[: context.MAX_MENTIONED]
-    held_back = [hit for hit in first_mentioned if hit not in still_mentioned]
+    repeated_mentions = [hit for hit in first_mentioned if hit not in still_mentioned]
+
     project = configured.project
     lines = [_sum_up(ranked, without_repeats)]
     for candidate in (*ranked.pinned, *ranked.repeated, *ranked.candidates):
@@ -103,7 +104,7 @@ def _explain_candidates(
         elif session is not None and candidate in ranked.repeated:
             outcome = "held back"
             reason = _describe_repeat(candidate, repeats.INJECTED, session)
-        elif session is not None and candidate in held_back:
+        elif session is not None and candidate in repeated_mentions:
             outcome = "held back"
             reason = _describe_repeat(candidate, repeats.MENTIONED, session)
         else:
@@ -133,7 +134,7 @@ def _sum_up(ranked: RankedCandidates, shown: context.Shown) -> str:
 
 
 def _describe_stores(configured: Settings) -> list[str]:
-    """Return a line about each store, after one about the user's search program, if there's one."""
+    """List a line about each store, after one about the user's search program, if there's one."""
     lines = []
     if configured["command"]:
         lines.append(f"command: {' '.join(configured['command'])} ({_COMMAND})")
@@ -159,7 +160,7 @@ def _cut(prompt: str, configured: Settings) -> list[Part]:
 
 
 def _find_latest_session(configured: Settings) -> repeats.HookSession | None:
-    """Return the session of this project that was answered last.
+    """Find the session of this project that was answered last.
 
     None if there's no session, or if no memory is ever held back.
     """
@@ -179,7 +180,7 @@ def _describe_repeat(candidate: Candidate, how: str, session: repeats.HookSessio
 
 
 def _judge_without_effect(project: str) -> list[str]:
-    """Return a line if a project asks for a judge that the user hasn't allowed, else an empty list.
+    """List the warning that a project asks for a judge that the user hasn't allowed, if it does.
 
     Other problems of the configuration were reported before.
     """
@@ -194,10 +195,10 @@ def _judge_without_effect(project: str) -> list[str]:
     except ImportError:  # the plugin by itself, without packages
         return []
     try:
-        line = judge_without_effect(Path(project))
+        warning = judge_without_effect(Path(project))
     except ConfigError:
         return []
-    return [line] if line else []
+    return [warning] if warning else []
 
 
 def _describe_log(prompt: str, configured: Settings) -> list[str]:
@@ -236,7 +237,7 @@ def _list_titles(line: dict[str, Any], *keys: str) -> str:
 def _describe_outcome(
     candidate: Candidate, shown: context.Shown, configured: Settings
 ) -> tuple[str, str]:
-    """Return the outcome for a candidate, and the reason."""
+    """Describe a candidate's outcome in a word or two, and the reason for it."""
     injected, mentioned = shown
     if candidate in injected:
         outcome = "injected"
@@ -252,9 +253,9 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
     obstacle = _why_never_injected(candidate)
     if obstacle:
         return obstacle
-    max_injected = configured["max_inject"]
     is_injected = outcome == "injected"
     is_mentioned = outcome == "mentioned"
+    max_injected = configured["max_inject"]
     if configured["inject"] == "top_k":
         position = "among" if is_injected else "not among"
         return f"{position} the first {max_injected} (retrieval.inject is top_k)"
@@ -263,6 +264,7 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
         if not is_mentioned:
             limit += f", and only {context.MAX_MENTIONED} are"
         return f"the program gave no confidence (score {candidate.score:g}): {limit}"
+
     labels = configured.profiles.of(candidate.kind).labels
     label = candidate.confidence_label
     # Rounded down, so that 0.398 doesn't read as the 0.40 that it failed to reach.
@@ -294,7 +296,7 @@ def _why_never_injected(candidate: Candidate) -> str:
 
 
 def _name_place(candidate: Candidate, project: str) -> str:
-    """Return a memory's path behind its store's path, with the line of its best section, if that's known."""
+    """Name a memory by its store's path and its own, with the line of its best section if that's known."""
     path = candidate.add_line(candidate.place)
     is_from_program = candidate.kind == COMMAND
     if is_from_program:  # it names paths itself
@@ -329,7 +331,7 @@ def _describe_words(candidate: Candidate, part: Part) -> str:
     total = counted(len(part.terms), "word", "words")
     text = f"has {len(words)} of {total}: {', '.join(words)}"
     title_words = [part.terms[number].text for number in sorted(candidate.titled)]
-    if title_words == words:
+    if title_words == words:  # all of them
         text += ", in its title or tags"
     elif title_words:
         text += f"; in its title or tags: {', '.join(title_words)}"

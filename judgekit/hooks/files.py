@@ -58,7 +58,7 @@ def install(change: FileChange, *, program: bool = False) -> None:
     if not change.changes or change.after is None:
         return
     if change.backup:
-        _move(change.path, change.backup, is_users=change.is_users)
+        _move(change.path, change.backup, is_users=change.is_users)  # another program's file
     try:
         before = None if change.backup else change.before
         new_folders = replace(change.path, before, change.after, is_users=change.is_users)
@@ -68,6 +68,7 @@ def install(change: FileChange, *, program: bool = False) -> None:
         if change.backup:
             _move(change.backup, change.path, is_users=change.is_users)
         raise
+
     folders, records = _load()
     records[str(change.path)] = Record(change.original, hashlib.sha256(change.after).hexdigest())
     _save(sorted({*folders, *map(str, new_folders)}), records)
@@ -84,6 +85,7 @@ def uninstall(change: FileChange) -> None:
         _move(change.backup, change.path, is_users=change.is_users)
     else:
         replace(change.path, change.before, change.after, is_users=change.is_users)
+
     folders, records = _load()
     parent = change.path.parent
     own_folders = [Path(folder) for folder in folders if Path(folder) in change.path.parents]
@@ -100,7 +102,7 @@ def uninstall(change: FileChange) -> None:
 
 
 def find_record(file: Path) -> Record | None:
-    """Return the record of a file that an installation wrote; None for any other file."""
+    """Find the record of a file that an installation wrote; None for any other file."""
     _, records = _load()
     return records.get(str(file))
 
@@ -164,7 +166,7 @@ def replace(
             new_folders.append(folder)
         check = partial(_check_unchanged, path, before)
         outputs.write_atomically(str(target), after, check=check)
-    except BaseException as error:
+    except BaseException as error:  # also if a person interrupts it
         remove_folders(new_folders)
         if isinstance(error, outputs.RefusedOutputError):
             raise InputError(f"{path}: cannot be written: {error.strerror}; {_UNTOUCHED}") from None

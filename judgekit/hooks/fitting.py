@@ -120,7 +120,7 @@ def fit_model(
 def _choose_threshold(
     unchanged: Fit, name: str, thresholds: Sequence[_Threshold], present: float
 ) -> Fit:
-    """Return `unchanged` with the best threshold under `name`, or with the reason why it stays as it is.
+    """Copy the fit `unchanged` with the best threshold under `name`, or with the reason against changing it.
 
     The threshold only changes if it reaches the precision `BAR`, and if there are enough labels to be sure.
     """
@@ -187,10 +187,7 @@ def _choose_injected(trial: PromptTrial, high_by_kind: Mapping[str, float]) -> l
 
 
 def _round_down(values: Iterable[float], also: float | None = None) -> list[float]:
-    """Round values down to hundredths; return each result once, the lowest first.
-
-    The value `also` is added as it is.
-    """
+    """Round values down to hundredths, each result once and the lowest first; `also` is added as it is."""
     thresholds = {floor(100 * value) / 100 for value in values}
     if also is not None:
         thresholds.add(also)
@@ -272,6 +269,7 @@ def write_labels(fitted: Fit, project: Path) -> Fit:
         labels = ", ".join(f"{name}: {value:g}" for name, value in fitted.after.items())
         problem = f"this file comes before yours, so none is written; set {{{labels}}} here"
         raise ConfigError(problem, path=source, key="labels")
+
     written = [str(users_file)]
     copy = users_file  # if the user has no file yet, the bundled one is copied to its place
     if users_file.exists():
@@ -283,6 +281,7 @@ def write_labels(fitted: Fit, project: Path) -> Fit:
         outputs.write_atomically(str(copy), source.read_bytes(), private=True)
     except OSError as error:
         raise ConfigError(f"cannot be written ({error.strerror})", path=users_file) from None
+
     # `mention` and `medium` only fall, so written first they stay below `high` after each step.
     for name in ("mention", "medium", "high"):
         yaml_text.put(users_file, "labels", name, float(f"{fitted.after[name]:g}"))

@@ -69,6 +69,7 @@ def find_hooks(folder: Path) -> HooksFolder:
         tree = None
         bare = Repository(folder, bare=True)
         repository = Repository(_rev_parse(bare, folder, "--absolute-git-dir"), bare=True)
+
     # Relative paths in git's configuration count from the folder in which hooks run.
     hooks = _rev_parse(repository, repository.folder, "--git-path", "hooks")
     common = _rev_parse(repository, repository.folder, "--git-common-dir")
@@ -83,7 +84,7 @@ def find_hooks(folder: Path) -> HooksFolder:
 
 
 def _rev_parse(repository: Repository, base: Path, *words: str) -> Path:
-    """Return the path that `git rev-parse` prints; raises `UsageError` outside of a repository."""
+    """Ask `git rev-parse` for a path; raises `UsageError` outside of a repository."""
     try:
         raw = repository.ask("rev-parse", *words)
     except GitError as error:
@@ -92,7 +93,7 @@ def _rev_parse(repository: Repository, base: Path, *words: str) -> Path:
 
 
 def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
-    """Return the folder in which to install the hook of a scope; raises `UsageError` if there's none.
+    """Choose the folder in which to install the hook of a scope; raises `UsageError` if there's none.
 
     The scope "local" means this repository, and "user" the folder that all of the user's repositories share.
     """
@@ -100,29 +101,30 @@ def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
         instead = "use judgekit install pre-commit, or add a line to the project's hook manager"
         raise UsageError(f"git does not share hooks with clones: {instead} (docs/gate-install.md)")
     if scope == "local":
-        place = find_hooks(folder)
-        _refuse_if_off(place, folder)
-        if place.shared:
+        repository_folder = find_hooks(folder)
+        _refuse_if_off(repository_folder, folder)
+        if repository_folder.shared:
             remedy = "core.hooksPath sets it; --scope user installs there, for all repositories"
-            raise UsageError(f"other repositories share {place.hooks}: {remedy}")
-        return place
+            raise UsageError(f"other repositories share {repository_folder.hooks}: {remedy}")
+        return repository_folder
+
     users_path = _read_setting(folder, HOOKS_PATH, "--global", "--type=path")
     if users_path is not None and Path(users_path).is_absolute():
         return HooksFolder(Path(users_path), tree=None, shared=True)
     # The path is relative, or set for this repository or for the machine: let git resolve it here.
     with contextlib.suppress(UsageError):
-        place = find_hooks(folder)
-        _refuse_if_off(place, folder)
-        if place.shared:
-            return place
+        repository_folder = find_hooks(folder)
+        _refuse_if_off(repository_folder, folder)
+        if repository_folder.shared:
+            return repository_folder
     remedy = "set one with git config --global core.hooksPath FOLDER"
     effect = "which replaces the hooks of every repository"
     raise UsageError(f"no shared hooks folder is set up; {remedy}, {effect}")
 
 
-def _refuse_if_off(place: HooksFolder, folder: Path) -> None:
+def _refuse_if_off(hooks_folder: HooksFolder, folder: Path) -> None:
     """Raise `UsageError` if git's configuration switches all hooks off."""
-    if place.is_off:
+    if hooks_folder.is_off:
         raise UsageError(f"{_describe_off(folder)}; unset it: git config --unset {HOOKS_PATH}")
 
 
@@ -176,15 +178,13 @@ def owner_of(content: bytes | None) -> Owner:
     head = _HEAD.match(content)
     if head is None:
         return "foreign"
-    checksum_in_head = head[1]
+    checksum = head[1]
     body = content[head.end() :]
-    if checksum_in_head == _checksum(body):
-        return "ours"
-    return "edited"
+    return "ours" if checksum == _checksum(body) else "edited"
 
 
 def _checksum(body: bytes) -> bytes:
-    """Return the beginning of a digest of a hook's lines. Different line ends don't change it."""
+    """Compute the beginning of a digest of a hook's lines; different line ends don't change it."""
     digest = hashlib.sha256(body.replace(b"\r\n", b"\n")).hexdigest()
     return digest[:16].encode()
 
@@ -209,7 +209,7 @@ def _unquote(path: str) -> str:
 
 
 def _find_our_file(hooks: Path) -> Path:
-    """Return the path of our hook in a folder of hooks. The hook may not be installed yet."""
+    """Find the path of our hook in a folder of hooks; the hook may not be installed yet."""
     legacy = hooks / LEGACY  # pre-commit renames an earlier hook to this, and runs it
     if owner_of(files.read_content(legacy)) == "ours":
         return legacy
@@ -268,12 +268,11 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
     if scope != "local":
         return [plan_uninstall(choose_hooks(scope, folder))]
     place = find_hooks(folder)
-    changes = []
+    changes: list[FileChange] = []
     for hooks in _list_folders(place):
-        backup: Path | None = hooks / KEPT
+        backup: Path | None = hooks / KEPT  # an earlier hook, if there is one
         for path in _list_ours(hooks):
-            change = _plan_removal(path, backup, is_users=False)
-            changes.append(change)
+            changes.append(_plan_removal(path, backup, is_users=False))
             backup = None  # it comes back only once, in place of the first hook of ours
         # Without a hook of ours, an earlier hook may still wait to come back.
         is_backup_alone = backup is not None and not changes and os.path.lexists(backup)
@@ -281,12 +280,14 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
             changes.append(_plan_removal(hooks / HOOK, backup, is_users=False))
     if changes:
         return changes
+
     if place.shared and any(_list_ours(place.hooks)):
         remedy = "judgekit uninstall git --scope user removes it"
         raise UsageError(f"judgekit's hook is in {place.hooks}, for all repositories; {remedy}")
     usual_hooks = place.hooks
     if place.is_off and place.usual is not None:
         usual_hooks = place.usual
+    # Nothing is to be removed.
     return [FileChange(usual_hooks / HOOK, None, after=None)]
 
 
@@ -427,6 +428,7 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
     except InputError as error:
         yield "wrong", str(error)
         return
+
     for hooks_folder in _list_folders(place):
         for our_path in _list_ours(hooks_folder):
             if our_path != path:
@@ -436,6 +438,7 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
     if origin is not None:
         source, _, _ = origin.partition("\t")
         yield "ok", f"hooks are in {place.hooks}, set by core.hooksPath ({source})"
+
     husky_file = husky.file_of(place.hooks)
     if husky_file is not None:
         yield from _describe_husky(place.hooks, husky_file)
@@ -462,7 +465,7 @@ def _describe_configured_hooks(folder: Path) -> Iterator[Remark]:
 
 
 def _describe_foreign(place: HooksFolder, path: Path, content: bytes | None) -> Iterator[Remark]:
-    """Yield remarks if another program's hook is at `path`, or if none is there (its content is None)."""
+    """Yield remarks on another program's hook at `path`, or on a missing one (its content is None)."""
     if content is None:
         yield "note", f"no {path}; install it with judgekit install git"
     else:
@@ -518,17 +521,18 @@ def _describe_ours(path: Path, content: bytes) -> Iterator[Remark]:
         caller = "" if path.name == HOOK else f" (from {HOOK}, which pre-commit has written)"
         yield "ok", f"git runs {path}{caller}, which runs judgekit of {python}"
     if not python or not os.access(python, os.X_OK):
-        problem = f"{path}: its interpreter {python} no longer exists"
-        program_on_path = programs.find("judgekit", os.environ)
-        if program_on_path is None:
-            yield "wrong", f"{problem}: pushes are not judged; {_AGAIN}"
-        else:
-            yield (
-                "note",
-                f"{problem}: it runs {program_on_path} where that is on the PATH; {_AGAIN}",
-            )
+        yield _describe_missing_python(path, python)
     earlier_hook = path.with_name(KEPT)
     if os.access(earlier_hook, os.X_OK):
         yield "ok", f"{earlier_hook}, the earlier hook, runs first and can stop a push"
     elif os.path.lexists(earlier_hook):
         yield "note", f"{earlier_hook}, the earlier hook, does not run: it was not executable"
+
+
+def _describe_missing_python(path: Path, python: str) -> Remark:
+    """Build a remark on a hook whose interpreter is missing: then it runs the judgekit on the PATH."""
+    problem = f"{path}: its interpreter {python} no longer exists"
+    program_on_path = programs.find("judgekit", os.environ)
+    if program_on_path is None:
+        return "wrong", f"{problem}: pushes are not judged; {_AGAIN}"
+    return "note", f"{problem}: it runs {program_on_path} where that is on the PATH; {_AGAIN}"

@@ -105,7 +105,7 @@ def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) ->
 
 
 def _remove_ours(path: Path, before: bytes, text: str) -> bytes | None:
-    """Return the content of a settings file without our entries; None if the file is to be deleted."""
+    """Build the content of a settings file without our entries; None if the file is to be deleted."""
     record = files.find_record(path)
     if record is not None and files.is_as_written(path, before):
         return record.before
@@ -155,17 +155,21 @@ def list_obstacles(project: Path, client: Client) -> Iterator[str]:
     prompt_hooks: list[dict[str, Any]] = []
     for _, path in _list_places(project, client):
         data = settings(path)
-        prompt_hooks_here = []
-        for event, _, hook in entries.list_ours(data):
-            if event == client.prompt:
-                prompt_hooks_here.append(hook)
-        if not prompt_hooks_here:
+        file_hooks = [hook for event, _, hook in entries.list_ours(data) if event == client.prompt]
+        if not file_hooks:
             continue
-        prompt_hooks += prompt_hooks_here
+        prompt_hooks += file_hooks
         if client.alone:
             yield from _list_flaws(path, data, client)
         if client is CODEX:
             yield from _list_codex_states(path, project)
+    yield from _list_switched_off(project, client, prompt_hooks)
+
+
+def _list_switched_off(
+    project: Path, client: Client, prompt_hooks: list[dict[str, Any]]
+) -> Iterator[str]:
+    """Yield the settings that switch off a client's hooks, all of them or ours (`prompt_hooks`)."""
     for file, general in _list_switches(project, client):
         for switch, off in client.off:
             if _get_value(general, switch) is off:  # the value, true or false, that means off
@@ -220,22 +224,28 @@ def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
     if not isinstance(states, dict):
         states = {}
     prefixes = (f"{path}:", f"{path.resolve()}:")
-    file_states = {}
+    hook_states = {}  # of the hooks in `path`, also of an older one
     for key, state in states.items():
-        if key.startswith(prefixes):  # the state may be that of an older hook in this file
-            file_states[key] = state
-    if not file_states:
+        if key.startswith(prefixes):
+            hook_states[key] = state
+    if not hook_states:
         yield f"{path}: not trusted yet; {CODEX.trust}"
-    for key, state in file_states.items():
+    for key, state in hook_states.items():
         is_off = isinstance(state, dict) and state.get("enabled") is False
         if is_off and ":user_prompt_submit:" in key:
             yield f"{file} switches the hook of {path} off; type /hooks in codex to switch it on"
-    if not path.is_relative_to(project):  # the user's own
-        return
-    projects = _get_value(general, "projects")
-    facts = projects.get(str(project)) if isinstance(projects, dict) else None
-    if isinstance(facts, dict) and facts.get("trust_level") == "untrusted":
+    is_users = not path.is_relative_to(project)
+    if not is_users and _is_untrusted(project, general):
         yield f"{file} says that {project} is untrusted: Codex runs no hooks of it"
+
+
+def _is_untrusted(project: Path, general: dict[str, Any]) -> bool:
+    """Whether Codex's configuration says that a project isn't trusted."""
+    projects = _get_value(general, "projects")
+    if not isinstance(projects, dict):
+        return False
+    facts = projects.get(str(project))
+    return isinstance(facts, dict) and facts.get("trust_level") == "untrusted"
 
 
 def _list_switches(project: Path, client: Client) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -284,7 +294,7 @@ def _list_answering_places(project: Path, client: Client) -> list[str]:
 
 
 def _read_switches(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:
-    """Return the path and the content of the file that may switch off the hooks in `path`.
+    """Read the file that may switch off the hooks in `path`; returns its path and its content.
 
     It's the same file, except for Codex, which has a `config.toml` beside it.
     """
@@ -298,7 +308,7 @@ def _read_switches(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:
 
 
 def _get_value(data: object, keys: str) -> object:
-    """Return the value at a dotted key (`hooks.state`), None if there's none."""
+    """Look up the value at a dotted key (`hooks.state`); None if there's none."""
     value = data
     for key in keys.split("."):
         if not isinstance(value, dict):
@@ -336,10 +346,7 @@ def check_prompt_hooks(project: Path) -> Iterator[Finding]:
             except JudgekitError as error:
                 problem = str(error).removesuffix("; nothing was changed")
                 problems.append(("wrong", "prompt hook", problem))
-            hooks: dict[str, dict[str, Any]] = {}
-            for event, _, hook in entries.list_ours(settings(path)):
-                if event not in hooks:
-                    hooks[event] = hook
+            hooks = _map_first_hooks(path)
             if not hooks:
                 continue
             client_places.append(f"the {scope} settings{of_client}")
@@ -351,6 +358,7 @@ def check_prompt_hooks(project: Path) -> Iterator[Finding]:
             notes += [("note", subject, note) for note in list_notes(project, client)]
     if plugin_enabled(project):
         places.append("the plugin")
+
     yield from problems
     if places:
         yield "ok", "prompt hook", f"set up in {', '.join(places)}"
@@ -360,8 +368,16 @@ def check_prompt_hooks(project: Path) -> Iterator[Finding]:
     yield from notes
 
 
+def _map_first_hooks(path: Path) -> dict[str, dict[str, Any]]:
+    """Map each event to our first hook for it in a settings file."""
+    hooks: dict[str, dict[str, Any]] = {}
+    for event, _, hook in entries.list_ours(settings(path)):
+        hooks.setdefault(event, hook)
+    return hooks
+
+
 def check_agent_command() -> Finding:
-    """Try in a fresh login shell the command that hints tell an agent to run; return the finding."""
+    """Try the command that hints tell an agent to run, in a fresh login shell; returns the finding."""
     subject = "an agent's search"
     shell = os.environ.get("SHELL") or "/bin/sh"
     bare_environ = {"PATH": os.defpath, "SHELL": shell}
@@ -405,6 +421,7 @@ def _describe_hooks(
         form = f"the fastest form, {program}"
     else:
         form = f"another form, {program}"
+
     # A project's settings may come from a stranger: only a command that we would write is run.
     is_run = scope == "user" or is_portable or hook == entries.fastest(client=client)
     problem = find_problem(hook) if is_run else _describe_absence(program)
@@ -423,9 +440,9 @@ def _describe_hooks(
 
 
 def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
-    """Try a hook of ours with a prompt in a temporary project; return the problem, or None if it answers.
+    """Try a hook of ours with a prompt in a temporary project, for `deadline` seconds at most.
 
-    The hook gets `deadline` seconds at most.
+    Returns the problem, or None if it answers.
     """
     words = entries.argument_vector(hook)
     absence = _describe_absence(words[0])
@@ -433,21 +450,15 @@ def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None
         return absence
     if "args" not in hook:  # the client starts a shell
         words = [programs.find("sh", os.environ) or "/bin/sh", "-c", str(hook["command"])]
-    environ = {
-        name: value for name, value in os.environ.items() if not name.startswith("JUDGEKIT_")
-    }
+    environ = {}  # without the user's settings
+    for name, value in os.environ.items():
+        if not name.startswith("JUDGEKIT_"):
+            environ[name] = value
     with tempfile.TemporaryDirectory(
         prefix="judgekit-doctor-", ignore_cleanup_errors=True
     ) as folder:
-        store = Path(folder, ".claude", "memory")
-        store.mkdir(parents=True)
-        memory = "# The doctor asks the prompt hook a question\n"
-        (store / "doctor.md").write_text(memory, encoding="utf-8")
-        question = "What does the doctor ask the prompt hook?"
-        event = json.dumps(
-            {"hook_event_name": CLAUDE_CODE.prompt, "prompt": question, "cwd": folder}
-        )
         environ["JUDGEKIT_HOME"] = str(Path(folder, "home"))
+        event = _prepare_trial(folder)
         try:
             code, output, errors = programs.run(
                 words, environ, event, seconds=deadline, folder=folder
@@ -464,6 +475,16 @@ def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None
     if b"<memory-" not in output:
         return f"it does not respond: {last_line}"
     return None
+
+
+def _prepare_trial(folder: str) -> str:
+    """Put a memory into a temporary project; returns the event of a prompt that finds it, as JSON."""
+    store = Path(folder, ".claude", "memory")
+    store.mkdir(parents=True)
+    memory = "# The doctor asks the prompt hook a question\n"
+    (store / "doctor.md").write_text(memory, encoding="utf-8")
+    question = "What does the doctor ask the prompt hook?"
+    return json.dumps({"hook_event_name": CLAUDE_CODE.prompt, "prompt": question, "cwd": folder})
 
 
 def _describe_absence(program: str) -> str | None:

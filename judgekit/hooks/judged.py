@@ -57,6 +57,7 @@ def choose_by_judge(
     if isinstance(judged, str):
         notes.append(judged)
         return None
+
     kept, undecided, why_undecided, probabilities, only_drops = judged
     ranked.judged = len(candidates)
     ranked.dropped = len(candidates) - len(kept) - len(undecided)
@@ -119,14 +120,14 @@ def choose_decided(
     mentioned = []
     for hit in confidence.in_force(ranked.candidates):
         is_left_open = hit in undecided and hit not in injected
-        is_not_judged = hit.damaged or is_left_open  # models never see damaged ones
-        if is_not_judged and hit.worth_mentioning:
+        has_no_decision = hit.damaged or is_left_open  # models never see damaged ones
+        if has_no_decision and hit.worth_mentioning:
             mentioned.append(hit)
     return injected, mentioned
 
 
 def parts_of(candidates: Sequence[Candidate]) -> list[str]:
-    """Return the parts of a prompt that found candidates, each once."""
+    """List the parts of a prompt that found candidates, each once."""
     texts = [candidate.part.text for candidate in candidates if candidate.part]
     return list(dict.fromkeys(texts))
 
@@ -139,72 +140,92 @@ def _judge(
     Returns the reason, a text, if no model could be asked.
     """
     seconds = min(configured["deadline"], MOST_SECONDS)
-    parts = parts_of(candidates)
-
-    def write_request() -> bytes:
-        """Write the body of the request to the engine, as JSON."""
-        sent_candidates = []
-        for candidate in candidates:
-            fields = {name: getattr(candidate, name) for name in _SENT}
-            fields["tags"] = list(candidate.tags)
-            if candidate.kind == confidence.COMMAND:
-                fields["text"] = candidate.text
-            sent_candidates.append(fields)
-        request = {
-            **client.carried(configured.project),
-            "prompt": prompt,
-            "candidates": sent_candidates,
-            "parts": parts,
-            "transcript_path": str(payload.get("transcript_path") or ""),
-        }
-        return quickjson.written(request).encode()
-
-    def read_reply(response: client.Response) -> Judged | str:
-        """Read the engine's decisions from its response, or the reason if there are none."""
-        reply = quickjson.loads(response.read().decode())
-        if response.status != _OK:
-            return f"not judged ({reply['error']['message']}); {_BM25}"
-        if reply.get("nobody") is not None:
-            return str(reply["nobody"])
-        kept = [candidates[index] for index in reply["kept"]]
-        undecided = [candidates[index] for index in reply["undecided"]]
-        probabilities = dict(reply.get("likely") or ())
-        only_drops = bool(reply.get("only_drops"))
-        return kept, undecided, reply["degraded"], probabilities, only_drops
 
     def judge_here(reason: client.NoEngine) -> Judged | str:
-        """Judge in this process, because no engine answered for this `reason`.
-
-        If an engine is busy, or is just starting for later prompts, nothing is judged.
-        """
-        if isinstance(reason, client.EngineBusy):
-            return f"not judged (the engine is busy: {reason}); {_BM25}"
-        if isinstance(reason, client.EngineLost):
-            return f"not judged ({reason}); {_BM25}"
-        try:
-            if not isinstance(reason, client.EngineOff) and client.start_for_later() is not None:
-                return f"not judged: the engine was not running and is starting; {_BM25}"
-        except client.NoEngine as error:
-            return f"not judged: no engine is running ({error}); {_BM25}"
-        from judgekit import programs  # noqa: PLC0415 - not needed with an engine
-
+        obstacle = _explain_waiting(reason)
+        if obstacle:
+            return obstacle
         watchdog.extend(seconds + _IMPORTS)
-        programs.make_importable()
-        from judgekit.judging import search  # noqa: PLC0415 - must wait until its packages can be imported
-
-        choice = search.judged_hook(prompt, candidates, parts, payload, configured.project)
-        if isinstance(choice, str):
-            return choice
-        degraded = choice.selection.degraded
-        return choice.kept, choice.undecided, degraded, choice.probabilities, choice.only_drops
+        return _judge_in_process(prompt, candidates, payload, configured.project)
 
     watchdog.extend(seconds + _SLACK + _SLACK / 2)
     return client.call(
         "select",
-        write_request,
-        read_reply,
+        lambda: _write_request(prompt, candidates, payload, configured.project),
+        lambda response: _read_reply(response, candidates),
         judge_here,
         use=settings.engine_wanted(configured),
         begin=client.Connection,
         seconds=seconds + _SLACK,
     )
+
+
+def _write_request(
+    prompt: str, candidates: Sequence[Candidate], payload: Mapping[str, Any], project: str
+) -> bytes:
+    """Write the body of the request to the engine, as JSON."""
+    sent_candidates = []
+    for candidate in candidates:
+        fields = {name: getattr(candidate, name) for name in _SENT}
+        fields["tags"] = list(candidate.tags)
+        if candidate.kind == confidence.COMMAND:
+            fields["text"] = candidate.text
+        sent_candidates.append(fields)
+    request = {
+        **client.carried(project),
+        "prompt": prompt,
+        "candidates": sent_candidates,
+        "parts": parts_of(candidates),
+        "transcript_path": str(payload.get("transcript_path") or ""),
+    }
+    return quickjson.written(request).encode()
+
+
+def _read_reply(response: client.Response, candidates: Sequence[Candidate]) -> Judged | str:
+    """Read the engine's decisions from its response, or the reason if there are none."""
+    reply = quickjson.loads(response.read().decode())
+    if response.status != _OK:
+        return f"not judged ({reply['error']['message']}); {_BM25}"
+    if reply.get("nobody") is not None:
+        return str(reply["nobody"])
+    kept = [candidates[index] for index in reply["kept"]]
+    undecided = [candidates[index] for index in reply["undecided"]]
+    probabilities = dict(reply.get("likely") or ())
+    only_drops = bool(reply.get("only_drops"))
+    return kept, undecided, reply["degraded"], probabilities, only_drops
+
+
+def _explain_waiting(reason: client.NoEngine) -> str:
+    """Say why nothing is judged here although no engine answered, for this `reason`; "" if it must be.
+
+    If an engine is busy, or is just starting for later prompts, judging here would take too long.
+    """
+    if isinstance(reason, client.EngineBusy):
+        return f"not judged (the engine is busy: {reason}); {_BM25}"
+    if isinstance(reason, client.EngineLost):
+        return f"not judged ({reason}); {_BM25}"
+    if isinstance(reason, client.EngineOff):
+        return ""
+    try:
+        is_starting = client.start_for_later() is not None
+    except client.NoEngine as error:
+        return f"not judged: no engine is running ({error}); {_BM25}"
+    if is_starting:
+        return f"not judged: the engine was not running and is starting; {_BM25}"
+    return ""
+
+
+def _judge_in_process(
+    prompt: str, candidates: list[Candidate], payload: Mapping[str, Any], project: str
+) -> Judged | str:
+    """Judge the candidates without an engine; returns the reason if no model could be asked."""
+    from judgekit import programs  # noqa: PLC0415 - not needed with an engine
+
+    programs.make_importable()
+    from judgekit.judging import search  # noqa: PLC0415 - must wait until its packages can be imported
+
+    choice = search.judged_hook(prompt, candidates, parts_of(candidates), payload, project)
+    if isinstance(choice, str):
+        return choice
+    degraded = choice.selection.degraded
+    return choice.kept, choice.undecided, degraded, choice.probabilities, choice.only_drops

@@ -12,7 +12,7 @@ from judgekit.hooks.files import FileChange
 from judgekit.programs import OWN_PYTHON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 FILE = ".pre-commit-config.yaml"
@@ -88,20 +88,23 @@ def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
     record = files.find_record(path)
     if record is not None and files.is_as_written(path, before):
         return FileChange(path, before, after=record.before)
+
+    no_change = FileChange(path, before, after=before)
     repos = _list_repos(_parse(path, text))
     index = _find_ours(repos)
     if index is None:
         if only_ours and files.names_in_code(files.read_content(project / PREK_FILE), ID):
             raise UsageError(f"{project / PREK_FILE} lists {ID}; remove it by hand")
-        return FileChange(path, before, after=before)
+        return no_change
     if not _is_alone(repos[index]):
         if only_ours:
             problem = f"{ID} is listed among other hooks; remove it by hand"
             raise ConfigError(problem, path=path, key="repos")
-        return FileChange(path, before, after=before)
+        return no_change
+
     was_made_by_us = text == _edit_file(path, "", _add_ours)
-    without = _remove_lines(text) or _edit_file(path, text, _remove_ours)
-    after = None if was_made_by_us else (without or "").encode()
+    text_without_ours = _remove_lines(text) or _edit_file(path, text, _remove_ours)
+    after = None if was_made_by_us else (text_without_ours or "").encode()
     return FileChange(path, before, after=after)
 
 
@@ -111,7 +114,7 @@ def is_for_prek(project: Path) -> bool:
 
 
 def file_of(project: Path) -> Path:
-    """Return the file that lists a project's hooks: `.pre-commit-config.yaml`, or `.yml` if only that exists.
+    """Find the file that lists a project's hooks: `.pre-commit-config.yaml`, or `.yml` if only that exists.
 
     Only prek reads the second one.
     """
@@ -128,13 +131,13 @@ def runs_gate(project: Path) -> bool:
 
 
 def file_read(project: Path) -> Path:
-    """Return the file that prek reads in a project, or pre-commit's if prek has none of its own."""
+    """Find the file that prek reads in a project: its own, or pre-commit's."""
     toml = project / PREK_FILE
     return toml if toml.exists() else file_of(project)
 
 
 def _edit_file(path: Path, text: str, edit: Callable[[str], str | None]) -> str | None:
-    """Return the edited text of a file; a `ConfigError` about the text names the file."""
+    """Edit the text of a file, and return it; a `ConfigError` about the text names the file."""
     try:
         return edit(text)
     except ConfigError as error:
@@ -150,7 +153,7 @@ def _parse(path: Path, text: str) -> Any:  # noqa: ANN401 - any YAML
 
 
 def _list_repos(data: object) -> list[Any]:
-    """Return the repositories that a configuration lists; an empty list if it has another shape."""
+    """List the repositories in a configuration; an empty list if it has another shape."""
     if not isinstance(data, dict):
         return []
     repos = data.get("repos")
@@ -163,7 +166,7 @@ def _is_alone(repo: Any) -> bool:  # noqa: ANN401 - any YAML
 
 
 def _add_ours(text: str) -> str | None:
-    """Return the text with our hook added; None if the hook is in it already."""
+    """Add our hook to the text; None if the hook is in it already."""
     (our_repo,) = yaml_text.parsed(ITEM)
     repos = _list_repos(yaml_text.parsed(text))
     index = _find_ours(repos)
@@ -183,7 +186,7 @@ def _add_ours(text: str) -> str | None:
 
 
 def _remove_ours(text: str) -> str:
-    """Return the text without the entry that lists our hook. The text must have one."""
+    """Remove the entry that lists our hook from the text, which must have one."""
 
     def delete_ours(data: dict[str, Any]) -> None:
         repos = data["repos"]
@@ -194,7 +197,7 @@ def _remove_ours(text: str) -> str:
 
 
 def _remove_lines(text: str) -> str | None:
-    """Return the text without the lines of our hook, all other lines unchanged.
+    """Remove the lines of our hook from the text, and leave all other lines unchanged.
 
     Returns None if the layout is one in which removing lines would change something else.
     """
@@ -203,10 +206,26 @@ def _remove_lines(text: str) -> str | None:
     index = _find_ours(repos) or 0
     start, _ = repos.lc.item(index)  # its line and column
     lines = text.split("\n")
-    first_line = lines[start]
-    indent = len(first_line) - len(first_line.lstrip())
-    if not first_line.lstrip().startswith("- "):
+    if not lines[start].lstrip().startswith("- "):
         return None
+    end = _find_end(lines, start)
+    other_lines = [*lines[:start], *lines[end:]]
+    del repos[index]
+    if not repos:
+        key_line, _ = data.lc.key("repos")
+        other_lines[key_line] = other_lines[key_line].replace("repos:", "repos: []", 1)
+    changed = "\n".join(other_lines)
+    # Lines may belong together in other ways, so check that nothing else has changed.
+    try:
+        is_as_planned = yaml_text.parsed(changed) == data
+    except ConfigError:
+        return None
+    return changed if is_as_planned else None
+
+
+def _find_end(lines: Sequence[str], start: int) -> int:
+    """Find the end of the list's item that begins at line `start`; blank lines below it aren't part of it."""
+    indent = len(lines[start]) - len(lines[start].lstrip())
     end = start + 1
     while end < len(lines):
         line = lines[end].strip("\r")
@@ -214,20 +233,9 @@ def _remove_lines(text: str) -> str | None:
         if line.strip() and not is_indented_more:
             break
         end += 1
-    while not lines[end - 1].strip():  # blank lines below our hook stay
+    while not lines[end - 1].strip():
         end -= 1
-    kept_lines = [*lines[:start], *lines[end:]]
-    del repos[index]
-    if not repos:
-        key_line, _ = data.lc.key("repos")
-        kept_lines[key_line] = kept_lines[key_line].replace("repos:", "repos: []", 1)
-    changed = "\n".join(kept_lines)
-    # Lines may belong together in other ways, so check that nothing else has changed.
-    try:
-        is_as_planned = yaml_text.parsed(changed) == data
-    except ConfigError:
-        return None
-    return changed if is_as_planned else None
+    return end
 
 
 def _find_ours(repos: list[Any]) -> int | None:
@@ -239,7 +247,7 @@ def _find_ours(repos: list[Any]) -> int | None:
 
 
 def _hook_ids(repo: object) -> list[object]:
-    """Return the ids of a repository's hooks; an empty list for anything but a repository."""
+    """List the ids of a repository's hooks; an empty list for anything but a repository."""
     if not isinstance(repo, dict):
         return []
     hooks = repo.get("hooks") or []

@@ -51,7 +51,7 @@ SILENCE = "JUDGEKIT_DISABLE"  # silences every hook: only the ledger gets a line
 
 
 def skipped_by() -> str | None:
-    """Return the name of the variable that skips the gate; None if none is set."""
+    """Find the variable that skips the gate; None if none is set."""
     for name in (*SKIP, SILENCE):
         if environment.is_on(name):
             return name
@@ -59,7 +59,7 @@ def skipped_by() -> str | None:
 
 
 def finish_early(words: Sequence[str]) -> int | None:
-    """Return the exit code of `judgekit gate WORDS` if the command itself needn't run, else None.
+    """Finish `judgekit gate WORDS` without the command itself if possible; returns its exit code, else None.
 
     The process forks: the child judges the push, and this process waits for it. It waits for `PREPARATION`
     seconds, or longer if the child extends them. In the child, None is returned unless there's surely nothing
@@ -69,16 +69,20 @@ def finish_early(words: Sequence[str]) -> int | None:
         return None
     child = watchdog.split(PREPARATION)
     if child is not None:  # this is the parent, and the child has ended
-        code, code_before_end_of_time = child
+        code, code_if_late = child
         if code is not None:
             return code
         fault(JudgekitError("out of time"), _warn)
-        return code_before_end_of_time or Exit.ACCEPTED
+        return code_if_late or Exit.ACCEPTED
     # Our hook calls `--pre-push REMOTE URL`; with other options the command itself must run.
     has_other_options = words[:1] != ["--pre-push"] or "--format" in words
     if has_other_options or skipped_by():
         return None
-    remote_and_url = words[1:3]
+    return _accept_if_none_is_judged(words[1:3])
+
+
+def _accept_if_none_is_judged(remote_and_url: Sequence[str]) -> int | None:
+    """Accept a push of which the rules judge no file, and say so; None if something is judged."""
     try:
         updates = _read_updates()
         repository = Repository(Path.cwd())
@@ -177,7 +181,7 @@ def _judge(
     use_engine: bool,
     warn: Warn,
 ) -> Report:
-    """Return the engine's report on a push, since everything is imported there; without it, judge here."""
+    """Have the engine judge a push, since everything is imported there; without an engine, judge here."""
     from judgekit.engine import client  # noqa: PLC0415 - a skipped push needs little
     from judgekit.hooks.settings import engine_wanted  # noqa: PLC0415 - the same
 
@@ -194,23 +198,6 @@ def _judge(
         body = {"updates": updates, "remote": remote, "url": url, "base": base, "mode": run.mode}
         return json.dumps({**client.carried(git=True), **body, "run": run.id}).encode()
 
-    def read_report(response: client.Response) -> Report:
-        """Follow the engine's events as they come, up to the report at the end."""
-        from judgekit.engine import answers  # noqa: PLC0415 - only needed to ask an engine
-
-        try:
-            for event in answers.events(response):
-                kind = event.pop("event")
-                if kind == "begin":
-                    run.on_start(Begin(**event))  # type: ignore[typeddict-item]  # as the protocol has it
-                elif kind == "passed":
-                    run.on_verdict(Row(**event))  # type: ignore[typeddict-item]  # the same
-                elif kind == "end":
-                    return Report(**event)
-        except JudgekitError as error:  # this process will meet and report the same problem
-            raise client.EngineOff(str(error)) from None
-        raise client.EngineLost("lost the engine: its response ended too early")
-
     def judge_here(_: client.NoEngine) -> Report:
         """Judge in this process. The time that the engine took counts against the budget."""
         from judgekit.gate import push  # noqa: PLC0415 - pydantic; the engine has it
@@ -224,11 +211,29 @@ def _judge(
     return client.call(
         "gate",
         write_request,
-        read_report,
+        lambda response: _read_report(response, run),
         judge_here,
         use=use_engine and engine_wanted(),
         warn=warn,
     )
+
+
+def _read_report(response: client.Response, run: Run) -> Report:
+    """Follow the engine's events as they come, up to the report at the end."""
+    from judgekit.engine import answers, client  # noqa: PLC0415 - only needed to ask an engine
+
+    try:
+        for event in answers.events(response):
+            kind = event.pop("event")
+            if kind == "begin":
+                run.on_start(Begin(**event))  # type: ignore[typeddict-item]  # as the protocol has it
+            elif kind == "passed":
+                run.on_verdict(Row(**event))  # type: ignore[typeddict-item]  # the same
+            elif kind == "end":
+                return Report(**event)
+    except JudgekitError as error:  # this process will meet and report the same problem
+        raise client.EngineOff(str(error)) from None
+    raise client.EngineLost("lost the engine: its response ended too early")
 
 
 @functools.cache  # git writes it once; parsing it again would repeat its warnings
@@ -239,19 +244,25 @@ def _read_stdin() -> bytes:
 
 
 def _read_updates() -> list[RefUpdate]:
-    """Return the updates that git describes on stdin, or the one that the pre-commit framework names."""
+    """Read the updates that git describes on stdin, or else the one that the pre-commit framework names."""
     updates = commits.parse_updates(os.fsdecode(_read_stdin()))
     if updates:
         return updates
+    update = _read_update_of_pre_commit()
+    return [] if update is None else [update]
+
+
+def _read_update_of_pre_commit() -> RefUpdate | None:
+    """Read the update that the pre-commit framework describes in its variables; None without one."""
     local_ref = os.environ.get("PRE_COMMIT_LOCAL_BRANCH")
     remote_ref = os.environ.get("PRE_COMMIT_REMOTE_BRANCH")
     if not local_ref or not remote_ref:
-        return []
+        return None
     # pre-commit names the first ref that brings anything, and no commits if it brings a whole history.
     repository = Repository(Path.cwd())
     tip = repository.commit(os.environ.get("PRE_COMMIT_TO_REF") or local_ref)
     if tip is None:
-        return []
+        return None
     before = os.environ.get("PRE_COMMIT_FROM_REF", "")
     remote = remotes.read_remotes(repository, os.environ.get("PRE_COMMIT_REMOTE_NAME", ""))
     sources = {ref.source for ref in remote.pushed_refs}
@@ -261,7 +272,7 @@ def _read_updates() -> list[RefUpdate]:
         before = ""
     # Git writes an id of zeros for a ref that the remote doesn't have.
     no_commit = "0" * len(tip)
-    return [RefUpdate(local_ref, tip, remote_ref, before or no_commit)]
+    return RefUpdate(local_ref, tip, remote_ref, before or no_commit)
 
 
 def _record_skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn: Warn) -> None:

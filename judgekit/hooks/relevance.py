@@ -57,17 +57,24 @@ def read_answers(path: Path, project: str) -> Answers:
                 error.errors(include_url=False), dict.fromkeys(_Line.model_fields)
             )
             raise InputError(f"{place}: {wrong}; correct or remove the line") from None
-        # A prompt's text and a memory's path (from `project`, or with ~) may replace their digests.
-        prompt = line.prompt
-        if not _DIGEST.fullmatch(prompt):
-            prompt = prompt_key(prompt)
-        memory = line.memory
-        if not _DIGEST.fullmatch(memory):
-            memory_path = os.path.expanduser(memory)
-            file = os.path.normpath(Path(os.path.realpath(project)) / memory_path)
-            memory = environment.digest(file)
-        answers[prompt, memory] = line.relevant
+        answers[_read_pair(line, project)] = line.relevant
     return answers
+
+
+def _read_pair(line: _Line, project: str) -> Pair:
+    """Read the digests of a line.
+
+    A prompt's text and a memory's path (from `project`, or with ~) may stand in their place.
+    """
+    prompt = line.prompt
+    if not _DIGEST.fullmatch(prompt):
+        prompt = prompt_key(prompt)
+    memory = line.memory
+    if not _DIGEST.fullmatch(memory):
+        memory_path = os.path.expanduser(memory)
+        file = os.path.normpath(Path(os.path.realpath(project)) / memory_path)
+        memory = environment.digest(file)
+    return prompt, memory
 
 
 def keep_answer(path: Path, pair: Pair, *, relevant: bool | None) -> None:

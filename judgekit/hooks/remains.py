@@ -58,12 +58,13 @@ def purge(remains: list[Remain]) -> None:
     Raises `OSError`.
     """
     for remain in remains:
-        if remain.is_purged:
-            for part in _list_parts(remain.path):
-                if part.is_dir() and not part.is_symlink():
-                    shutil.rmtree(part)
-                else:
-                    part.unlink(missing_ok=True)
+        if not remain.is_purged:
+            continue
+        for part in _list_parts(remain.path):
+            if part.is_dir() and not part.is_symlink():
+                shutil.rmtree(part)
+            else:
+                part.unlink(missing_ok=True)
     for home in (environment.cache_home(), environment.state_home()):
         with suppress(OSError):  # something is in it
             Path(home, "logs").rmdir()

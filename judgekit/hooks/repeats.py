@@ -36,12 +36,7 @@ class HookSession:
         self._is_new = False
         lines: list[str] = []
         try:
-            with open(path, "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                file.seek(max(size - _READ, 0))
-                text = file.read().decode("ascii", "replace")
-            # The first line is the project's, or cut off; the last one is empty.
-            lines = text.split("\n")[1:-1]
+            lines = _read_latest_lines(path)
         except OSError:
             self._is_new = True
         latest_lines = lines[-prompts:] if prompts else []
@@ -51,7 +46,7 @@ class HookSession:
                     self._prompts_ago[mark] = ago
 
     def ago(self, candidate: Candidate, how: str = INJECTED) -> int | None:
-        """Return the number of prompts since a memory was injected (or mentioned, as `how` says).
+        """Count the prompts since a memory was injected (or mentioned, as `how` says).
 
         None if it wasn't among this session's latest answers.
         """
@@ -102,6 +97,16 @@ class HookSession:
             return
 
 
+def _read_latest_lines(path: str) -> list[str]:
+    """Read a session's latest lines, one for each prompt; raises `OSError` if it has no file."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(size - _READ, 0))
+        text = file.read().decode("ascii", "replace")
+    # The first line is the project's, or cut off; the last one is empty.
+    return text.split("\n")[1:-1]
+
+
 def path_of(session: str) -> str:
     """Return the path of a session's file, which is named by the digest of the session's id."""
     return os.path.join(_folder(), environment.digest(session))
@@ -150,7 +155,7 @@ def _has_words(text: str, words: str) -> bool:
 
 
 def _mark(candidate: Candidate, how: str) -> str:
-    """Return the text that stands for a memory in a session's file: `+` or `?`, and the path's digest."""
+    """Build the text that stands for a memory in a session's file: `+` or `?`, and the path's digest."""
     return how + environment.digest(candidate.file)
 
 

@@ -77,7 +77,7 @@ def load(project: str) -> tuple[Settings, list[str]]:
 
 
 def _stamp_sources(project: str) -> list[tuple[str, Any]]:
-    """Return each file and folder that configures the hooks, with a stamp that changes when it does."""
+    """List each file and folder that configures the hooks, with a stamp that changes when it does."""
     sources = environment.configuration_files(project)
     for home in (os.path.join(project, ".judgekit"), environment.config_home()):
         folder = os.path.join(home, "retrieval")
@@ -95,7 +95,7 @@ def _stamp_sources(project: str) -> list[tuple[str, Any]]:
 
 
 def _read_kept(path: str, key: str) -> dict[str, Any] | None:
-    """Return the settings that were validated for the same `key`; None if there are none.
+    """Read the settings that were validated for the same `key`; None if there are none.
 
     A result with problems is dropped after a while, since something outside of the key may have fixed them.
     """
@@ -134,7 +134,7 @@ def engine_wanted(configured: Settings | None = None) -> bool:
 
 
 def descriptions(root: str) -> dict[str, str]:
-    """Return the descriptions of categories in a store's memory-config.json, by category.
+    """Read the descriptions of categories in a store's memory-config.json, by category.
 
     The mapping is empty without such a file, or if it can't be read.
     """
@@ -157,7 +157,7 @@ def descriptions(root: str) -> dict[str, str]:
 
 
 def _validate(project: str) -> tuple[dict[str, Any], bool]:
-    """Return the settings for `project`, with notes about wrong values, which are replaced by defaults.
+    """Validate the settings for `project`; values that are wrong are noted, and replaced by defaults.
 
     The second value is False if our packages are missing, so that nothing was validated. The result isn't
     stored then, because the packages may be there next time.
@@ -196,7 +196,7 @@ def _read_files(project: str) -> dict[str, Any]:
 
 
 def _fall_back(project: str, error: ImportError) -> dict[str, Any]:
-    """Return the settings if the packages that read the configuration are missing."""
+    """Build the settings to use if the packages that read the configuration are missing."""
     values = compiled.bundled()["settings"]
     if is_hook_off(project):
         values = values | {"enabled": False}
@@ -206,9 +206,9 @@ def _fall_back(project: str, error: ImportError) -> dict[str, Any]:
 
 
 def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
-    """Return the values in force, the roots that the user named, and the problem with a file, or "".
+    """Load the values in force, the roots that the user named, and the problem with a file, or "".
 
-    If a project's file is wrong, the user's values apply alone.
+    If a project's file is wrong, the user's values apply alone; if the user's is, the defaults do.
     """
     from pathlib import Path  # noqa: PLC0415 - see `_read_files`
 
@@ -218,7 +218,7 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
     values = compiled.bundled()["settings"]
     trusted: list[str] = []
     problem = ""
-    for folder in (Path(project), None):
+    for folder in (Path(project), None):  # None loads only the user's settings
         try:
             loaded = config.load(folder)
             dumped = loaded.model_dump(mode="json")
@@ -229,7 +229,7 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
         except ConfigError as error:
             problem = problem or str(error).replace("\n", "; ")
             continue
-        if problem:
+        if problem:  # it's about the project's file
             problem = f"{problem}; ignoring the project's settings"
         return values, trusted, problem
     return values, trusted, f"{problem}; using the defaults"
@@ -259,32 +259,35 @@ def is_hook_off(project: str) -> bool:
 
     It's off if a variable or a file says so, and also if one of them leaves doubt.
     """
-    import re  # noqa: PLC0415 - only for a wrong configuration
-
     variable = os.environ.get(VARIABLE, "")
     if variable:
         return variable.lower() not in _TRUE
     if environment.environ().get(DISABLED_IN):
         return True
-    for source in filter(os.path.lexists, environment.configuration_files(project)):
-        if not os.path.isfile(source):  # a device may have no end
-            return True
+    sources = environment.configuration_files(project)
+    return any(os.path.lexists(source) and _may_switch_off(source) for source in sources)
+
+
+def _may_switch_off(source: str) -> bool:
+    """Whether a configuration file switches the hook off, or leaves doubt about that."""
+    import re  # noqa: PLC0415 - only for a wrong configuration
+
+    if not os.path.isfile(source):  # a device may have no end
+        return True
+    try:
+        with open(source, encoding="utf-8-sig", errors="replace") as file:
+            # In UTF-16 there's a NUL beside each letter: without these, the keys are readable.
+            text = file.read(_MOST).replace("\0", "")
+    except OSError:
+        return True
+    if source == environment.SETTINGS.path() and _FOLDERS in text:
+        return True
+    words = re.findall(_KEY, text)
+    if source.endswith(".json"):  # another tool's, with other sections
         try:
-            with open(source, encoding="utf-8-sig", errors="replace") as file:
-                # In UTF-16 there's a NUL beside each letter: without these, the keys are readable.
-                text = file.read(_MOST).replace("\0", "")
-        except OSError:
-            return True
-        if source == environment.SETTINGS.path() and _FOLDERS in text:
-            return True
-        words = re.findall(_KEY, text)
-        if source.endswith(".json"):  # another tool's, with other sections
-            try:
-                words = [str(quickjson.loads(text)["retrieval"]["enabled"])]
-            except (KeyError, TypeError):
-                words = []
-            except ValueError:  # can't tell which `enabled` is meant
-                pass
-        if not all(word.lower() in _TRUE for word in words):
-            return True
-    return False
+            words = [str(quickjson.loads(text)["retrieval"]["enabled"])]
+        except (KeyError, TypeError):
+            words = []
+        except ValueError:  # can't tell which `enabled` is meant
+            pass
+    return not all(word.lower() in _TRUE for word in words)

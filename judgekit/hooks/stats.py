@@ -52,7 +52,7 @@ class _Words:
                     self._files_by_stem[stem].append(file)
 
     def _read_stems(self, configured: settings.Settings) -> dict[str, set[str]]:
-        """Return the stems of each memory by the memory's file, and note the languages of the stores."""
+        """Read the stems of each memory by the memory's file, and note the languages of the stores."""
         stems_by_file = {}
         project_prefix = os.path.realpath(configured.project).rstrip(os.sep) + os.sep
         for root in configured["roots"]:
@@ -68,8 +68,8 @@ class _Words:
                 stems_by_file[file] = set(terms.stems(text, profile.language))
         return stems_by_file
 
-    def back_in(self, exchange: transcript.Exchange) -> set[str]:
-        """Return the files of the memories whose distinctive words are in an answer but not in its prompt."""
+    def find_in_answer(self, exchange: transcript.Exchange) -> set[str]:
+        """Find the files of the memories whose distinctive words are in an answer but not in its prompt."""
         new_words = self._stems("\n".join(exchange.answer)) - self._stems(exchange.prompt)
         counts = Counter[str]()
         for stem in new_words:
@@ -77,7 +77,7 @@ class _Words:
         return {file for file, count in counts.items() if count >= WORDS}
 
     def _stems(self, text: str) -> set[str]:
-        """Return the stems of a text in each language of the stores."""
+        """Collect the stems of a text in each language of the stores."""
         stems = set[str]()
         for language in self._languages.values():
             stems.update(terms.stems(text, language))
@@ -98,6 +98,7 @@ def report(folder: str, *, as_json: bool = False) -> str:
         figures = _count_remembered(configured)
     if as_json:
         return quickjson.dumps({"project": project, "log": configured["log"], **figures})
+
     descriptions = []
     for memory in figures.get("memories", ())[:_LISTED]:
         title = short_line(memory["title"], _TITLE)
@@ -117,7 +118,7 @@ def report(folder: str, *, as_json: bool = False) -> str:
 
 
 def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -> dict[str, Any]:
-    """Return the figures of the log, joined with the transcripts of its sessions."""
+    """Compute the figures of the log, joined with the transcripts of its sessions."""
     words = _Words(configured)
     base = os.path.realpath(configured.project)
     exchanges = transcript.read_sessions({str(line.get("session")) for line in logged})
@@ -127,12 +128,13 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
     titles: dict[str, str] = {}
     times_injected = Counter[str]()
     times_used = Counter[str]()
+
     for line in logged:
         session = line.get("session")
-        injected = _entries(line, "injected", base)
-        mentioned = _entries(line, "mentioned", base)
-        repeated = _entries(line, "repeated", base)
-        pinned = _entries(line, "pinned", base)
+        injected = _map_entries(line, "injected", base)
+        mentioned = _map_entries(line, "mentioned", base)
+        repeated = _map_entries(line, "repeated", base)
+        pinned = _map_entries(line, "pinned", base)
         times_injected.update(injected.keys())
         for file, entry in injected.items():
             titles[file] = str(entry.get("title"))
@@ -148,13 +150,14 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
             counts["injected_prompts"] += 1
         if mentioned:
             counts["nudges"] += 1
-        exchange = _take(exchanges.get(str(session), []), line.get("prompt"))
+
+        exchange = _take_exchange(exchanges.get(str(session), []), line.get("prompt"))
         if exchange is None:
             continue
         counts["answered_prompts"] += 1
         if mentioned:
             counts["answered_nudges"] += 1
-            if _count_searches(exchange) or _opened(mentioned, exchange):
+            if _count_searches(exchange) or _find_opened(mentioned, exchange):
                 counts["nudges_followed"] += 1
         if injected:
             counts["answered_injections"] += len(injected)
@@ -162,6 +165,7 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
             others = words.can_come_back - seen_in_session[session]
             used = _count_use(counts, set(injected), others, exchange, words)
             times_used.update(used)
+
     memories = []
     for file, times in times_injected.most_common():
         memories.append({"title": titles[file], "injected": times, "used": times_used[file]})
@@ -172,14 +176,14 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
         "sessions": len(sessions),
         "transcripts": transcripts,
         **counts,
-        "characters_each": _share(counts["characters"], counts["measured_prompts"]),
-        "ms_each": _share(counts["milliseconds"], counts["measured_prompts"]),
+        "characters_each": _round_mean(counts["characters"], counts["measured_prompts"]),
+        "ms_each": _round_mean(counts["milliseconds"], counts["measured_prompts"]),
         "memories": memories,
     }
 
 
-def _share(total: int, count: int) -> int:
-    """Return the rounded mean of `count` numbers with this sum; 0 if there are none."""
+def _round_mean(total: int, count: int) -> int:
+    """Round the mean of `count` numbers with this sum; 0 if there are none."""
     return round(total / count) if count else 0
 
 
@@ -208,13 +212,13 @@ def _count_use(
     exchange: transcript.Exchange,
     words: _Words,
 ) -> set[str]:
-    """Count an answer's use of the memories injected for its prompt; return the files of those it used.
+    """Count an answer's use of the memories injected for its prompt; returns the files of those it used.
 
     A memory is used if its file was opened, or if its distinctive words are in the answer. `others` are the
     files of memories that weren't injected: their words show what chance does.
     """
-    opened = _opened(injected, exchange)
-    in_answer = words.back_in(exchange)
+    opened = _find_opened(injected, exchange)
+    in_answer = words.find_in_answer(exchange)
     used = opened | (in_answer & injected)
     counts["opened"] += len(opened)
     counts["came_back"] += len(in_answer & injected)
@@ -228,41 +232,49 @@ def _count_use(
 def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
     """Compute the figures from the hook's records of sessions, joined with their transcripts."""
     counts = Counter(prompts=0, injections=0, nudges=0, searches=0, answered_injections=0, opened=0)
-    prompts_by_session = dict[str, list[str]]()
-    for path in repeats.files_of(configured.project):
-        with open(path, encoding="ascii", errors="replace", newline="\n") as file:
-            prompts = lines_of(file.read())[1:]  # the first line is the project's
-        prompts_by_session[os.path.basename(path)] = prompts
-    exchanges = transcript.read_sessions(prompts_by_session.keys())
+    lines_by_session = _read_sessions(configured.project)
+    exchanges = transcript.read_sessions(lines_by_session.keys())
     file_by_digest = {environment.digest(file): file for file in _Words(configured).files}
-    for session, prompts in prompts_by_session.items():
-        injected = []
-        for line in prompts:
+    for session, lines in lines_by_session.items():
+        digests = []  # of the injected memories
+        for line in lines:
             for mark in line.split():
                 if mark[0] == repeats.INJECTED:
-                    injected.append(mark[1:])
-        counts["prompts"] += len(prompts)
-        counts["injections"] += len(injected)
-        counts["nudges"] += sum(repeats.MENTIONED in line for line in prompts)
+                    digests.append(mark[1:])
+        counts["prompts"] += len(lines)
+        counts["injections"] += len(digests)
+        counts["nudges"] += sum(repeats.MENTIONED in line for line in lines)
         if session not in exchanges:
             continue
-        files = {file_by_digest[digest] for digest in injected if digest in file_by_digest}
+        files = {file_by_digest[digest] for digest in digests if digest in file_by_digest}
         opened_files: set[str] = set()
         for exchange in exchanges[session]:
-            opened_files |= _opened(files, exchange)
+            opened_files |= _find_opened(files, exchange)
             counts["searches"] += _count_searches(exchange)
         counts["opened"] += len(opened_files)
         counts["answered_injections"] += len(files)
     return {
         "source": "sessions",
-        "sessions": len(prompts_by_session),
+        "sessions": len(lines_by_session),
         "transcripts": len(exchanges),
         **counts,
     }
 
 
-def _take(exchanges: list[transcript.Exchange], prompt: object) -> transcript.Exchange | None:
-    """Return the first exchange with this prompt, and remove it and those before it from the list.
+def _read_sessions(project: str) -> dict[str, list[str]]:
+    """Read the hook's records of a project's sessions: a line for each prompt, by session."""
+    lines_by_session = {}
+    for path in repeats.files_of(project):
+        with open(path, encoding="ascii", errors="replace", newline="\n") as file:
+            lines = lines_of(file.read())[1:]  # the first line is the project's
+        lines_by_session[os.path.basename(path)] = lines
+    return lines_by_session
+
+
+def _take_exchange(
+    exchanges: list[transcript.Exchange], prompt: object
+) -> transcript.Exchange | None:
+    """Find the first exchange with this prompt, and remove it and those before it from the list.
 
     The log has only the beginning of a long prompt. None if no exchange has it; then the list stays as it is.
     """
@@ -273,8 +285,8 @@ def _take(exchanges: list[transcript.Exchange], prompt: object) -> transcript.Ex
     return None
 
 
-def _entries(line: dict[str, Any], name: str, base: str) -> dict[str, dict[str, Any]]:
-    """Return the memories that a line of the log has under the key `name`, by their files."""
+def _map_entries(line: dict[str, Any], name: str, base: str) -> dict[str, dict[str, Any]]:
+    """Map the files of memories to what a line of the log has about them under the key `name`."""
     value = line.get(name)
     if not isinstance(value, list):
         return {}
@@ -286,8 +298,8 @@ def _entries(line: dict[str, Any], name: str, base: str) -> dict[str, dict[str, 
     return entry_by_file
 
 
-def _opened(files: Iterable[str], exchange: transcript.Exchange) -> set[str]:
-    """Return those of `files` that a tool call names, by the name of the file and of the folder it's in."""
+def _find_opened(files: Iterable[str], exchange: transcript.Exchange) -> set[str]:
+    """Find those of `files` that a tool call names, by the name of the file and of the folder it's in."""
     calls = "\n".join(exchange.calls).replace("\\\\", "/")  # in JSON a backslash is two
     named_files = set()
     for file in files:

@@ -41,7 +41,7 @@ _MAX_AGE = 30 * 24 * 3600  # seconds to keep a session's file
 def answer(
     payload: Mapping[str, Any], project: str, configured: Mapping[str, Any]
 ) -> tuple[str, list[str]]:
-    """Judge a session's changes when its agent stops; return the client's JSON, and notes for stderr.
+    """Judge a session's changes when its agent stops. Returns the client's JSON, and notes for stderr.
 
     The JSON asks the agent to go on. It's "", so that the agent may stop, if nothing changed, this state was
     judged before, the work is fine, the agent was asked often enough, or judging failed.
@@ -54,10 +54,7 @@ def answer(
         document = _read_changes(payload, task, folder, session, configured["max_files"])
         if document is None:
             return "", []
-        # This state of the work: the files, and the requirements for them.
-        parts = [document.sha256, document.task_id, task.description, task.acceptance]
-        state = "\0".join(parts).encode("utf-8", "replace")
-        key = hashlib.sha256(state).hexdigest()
+        key = _digest_state(document, task)
         path = environment.STOP_SESSIONS.path(environment.file_name_for(session) + ".json")
         seen_keys, times_asked = _read_session(path)
         if key in seen_keys:
@@ -66,21 +63,29 @@ def answer(
         verdict, notes = tasks.judge_task(document, folder, request)
     except JudgekitError as error:
         return "", [f"not judged, so the agent may stop: {error}"]
-    is_asked = _is_bad(verdict) and times_asked < configured["blocks"]
-    if is_asked:
+
+    must_go_on = _is_bad(verdict) and times_asked < configured["blocks"]
+    if must_go_on:
         times_asked += 1
     if verdict.verdict in ("accept", "improve", "reject"):
         seen_keys = [*seen_keys, key][-_MAX_SEEN:]
     _keep_session(path, seen_keys, times_asked)
     if verdict.verdict == "undetermined" and verdict.degraded:
         notes.append(f"undetermined, so the agent may stop: {verdict.degraded}")
-    if not is_asked:
+    if not must_go_on:
         return "", notes
     return quickjson.dumps({"decision": "block", "reason": explain(verdict)}), notes
 
 
+def _digest_state(document: Document, task: TaskFile) -> str:
+    """Compute the digest of a state of the work: its files, and the requirements for them."""
+    parts = [document.sha256, document.task_id, task.description, task.acceptance]
+    state = "\0".join(parts).encode("utf-8", "replace")
+    return hashlib.sha256(state).hexdigest()
+
+
 def _session_name(payload: Mapping[str, Any]) -> str:
-    """Return the letters, digits and hyphens of a session's id; "unknown" if it has none."""
+    """Name a session by the letters, digits and hyphens of its id; "unknown" if it has none."""
     session_id = str(payload.get("session_id") or "")
     chars = [char for char in session_id if char.isascii() and (char.isalnum() or char == "-")]
     name = "".join(chars[:_MAX_SESSION])
@@ -90,7 +95,7 @@ def _session_name(payload: Mapping[str, Any]) -> str:
 def _read_changes(
     payload: Mapping[str, Any], task: TaskFile, folder: Path, session: str, most: int
 ) -> Document | None:
-    """Return the files that changed since the conversation began, `most` at most, as one document.
+    """Read the files that changed since the conversation began, `most` at most, as one document.
 
     None if no file changed.
     """
@@ -107,7 +112,7 @@ def _read_changes(
 
 
 def _read_session(path: str) -> tuple[list[str], int]:
-    """Return the keys of a session's judged states, and the number of times its agent was asked to go on.
+    """Read the keys of a session's judged states, and the number of times its agent was asked to go on.
 
     Without a readable file these are an empty list and 0.
     """
@@ -190,6 +195,6 @@ def _open_findings(verdict: Verdict) -> list[Finding]:
 
 
 def _harmless(text: str, limit: int = MAX_TEXT) -> str:
-    """Return the beginning of a text, on one line, with entities for characters that could be a tag's."""
+    """Write the beginning of a text on one line, with entities for characters that could be a tag's."""
     line = short_line(text, limit)
     return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -80,11 +80,11 @@ class PromptTrial(NamedTuple):
         return rated[:most]
 
     def best_hit(self) -> list[Candidate]:
-        """Return a list of the best hit, shown or not; an empty list if nothing matches."""
+        """List the best hit, shown or not; an empty list if nothing matches."""
         return list(self.hits[:1])
 
     def pair(self, hit: Candidate) -> Pair:
-        """Return the digests of the prompt and of a memory's file, by which people's answers are stored."""
+        """Compute the digests of the prompt and of a memory's file, by which people's answers are stored."""
         return prompt_key(self.prompt), environment.digest(hit.file)
 
 
@@ -136,7 +136,7 @@ class HookReport(ReportPart):
 
 
 def of_project(place: str, project: str, most: int) -> list[str]:
-    """Return the latest prompts of a project, newest first: from the log if `place` is "log".
+    """Read the latest prompts of a project, newest first: from the log if `place` is "log".
 
     Otherwise they're from the transcripts of conversations.
     """
@@ -153,7 +153,7 @@ def _is_answered(prompt: str) -> bool:
 
 
 def distinct(prompts: Iterable[str], most: int) -> list[str]:
-    """Return the first prompts that the hook answers, each once."""
+    """Keep the first prompts that the hook answers, each once."""
     prompt_by_key: dict[str, str] = {}
     for prompt in prompts:
         key = prompt_key(prompt)
@@ -197,7 +197,8 @@ def judge_report(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
 
     The report also has the cost, under the keys that a verdict has for it.
     """
-    dropped: list[bool | None] = []  # the answer about each memory
+    # The answers about the memories.
+    dropped: list[bool | None] = []
     newly_injected: list[bool | None] = []
     for trial in tried.trials:
         for hit in trial.injected:
@@ -206,6 +207,7 @@ def judge_report(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
         for hit in trial.injected_by_judge:
             if hit not in trial.injected:
                 newly_injected.append(answers.get(trial.pair(hit)))
+
     usages = []
     rounds = []
     for selection in tried.selections:
@@ -266,6 +268,7 @@ def _choose_by_judge(
     if isinstance(reply, str):
         tried.unjudged.append(reply)
         return _Choice()
+
     selection = reply.selection
     tried.selections.append(selection)
     if selection.degraded is not None:
@@ -284,7 +287,7 @@ def _choose_by_judge(
 
 
 def share(count: int, of: int) -> Share | None:
-    """Return a share with its Clopper-Pearson interval, which also holds for few labels.
+    """Compute a share with its Clopper-Pearson interval, which also holds for few labels.
 
     None if `of` is 0.
     """
@@ -382,7 +385,7 @@ def _fits_as_well(hit: Candidate, best: Candidate) -> bool:
 
 
 def rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[str, Any]]:
-    """Return a row for each pair that a person is asked about.
+    """Build a row for each pair that a person is asked about.
 
     The first three keys of a row are those of a line of answers.
     """

@@ -86,7 +86,7 @@ def split(seconds: float) -> tuple[int | None, int | None] | None:
 
 
 def _wait(child: int, reading: int) -> tuple[int | None, int | None]:
-    """Wait for a child to end; return its exit code and the last byte that it wrote to the pipe.
+    """Wait for a child to end. Returns its exit code and the last byte that it wrote to the pipe.
 
     The code is None if the child's time was up. The byte is None if there's none.
     """
@@ -101,13 +101,17 @@ def _wait(child: int, reading: int) -> tuple[int | None, int | None]:
         code = None
     elif code is not None and code < 0:
         code = 128 - code  # 128 and the signal's number, as in a shell
-    os.set_blocking(reading, False)
+    return code, _read_last_byte(reading)
+
+
+def _read_last_byte(pipe: int) -> int | None:
+    """Read the last byte that was written to a pipe; None if there's none."""
+    os.set_blocking(pipe, False)
     try:
-        noted_bytes = os.read(reading, 4096)
+        noted_bytes = os.read(pipe, 4096)
     except BlockingIOError:  # something that the child has started holds the pipe
-        noted_bytes = b""
-    last_byte = noted_bytes[-1] if noted_bytes else None
-    return code, last_byte
+        return None
+    return noted_bytes[-1] if noted_bytes else None
 
 
 def extend(seconds: float, note: int | None = None) -> None:
