@@ -112,10 +112,10 @@ async def ajudge(
         require("judge", **{"a path": path})
     require("judge", description=description, acceptance=acceptance, reference=reference)
     check_arguments("judge", task_id=task_id, author_family=author_family)
-    request = _request("judge", options)
+    request = _build_request("judge", options)
     task = TaskDescription(*map(encodable, (description, acceptance, reference)))
 
-    def read() -> list[Document]:
+    def read_documents() -> list[Document]:
         paths = documents.expand(os.fspath(path) for path in files)
         read_files = [documents.read_file(path, io.BytesIO()) for path in paths]
         groups = [read_files]
@@ -123,11 +123,10 @@ async def ajudge(
             groups = [[file] for file in read_files]
         return [documents.document(group, task_id, task, author_family) for group in groups]
 
-    read_documents = await run_in_thread(read)
+    subjects = await run_in_thread(read_documents)
     project = Path(environment.project_root())
-    return Verdicts(
-        await service.ajudge_documents(read_documents, project, request, at_once=concurrency)
-    )
+    verdicts = await service.ajudge_documents(subjects, project, request, at_once=concurrency)
+    return Verdicts(verdicts)
 
 
 @_spell_out
@@ -145,26 +144,26 @@ async def ajudge_texts(
     """
     require("judge_texts", texts=texts, concurrency=concurrency)
     check_arguments("judge_texts", author_family=author_family)
-    request = _request("judge_texts", options)
-    documents_to_judge = []
-    with_sources = ""
+    request = _build_request("judge_texts", options)
+    subjects = []
+    name_with_sources = ""  # the first one
     for name, text in texts.items():
         require("judge_texts", **{"a name": name})
         whole_text = text if isinstance(text, Text) else Text(text)
-        documents_to_judge.append(_document(name, whole_text, author_family))
-        if whole_text.sources and not with_sources:
-            with_sources = name
+        subjects.append(_build_document(name, whole_text, author_family))
+        if whole_text.sources and not name_with_sources:
+            name_with_sources = name
     project = Path(environment.project_root())
-    if with_sources:
+    if name_with_sources:
         config = settings.load(project)
         loaded = await run_in_thread(lambda: service.rubric(config, project, request))
         rubric = loaded.rubric
-        if not (isinstance(rubric, ScoreRubric) and rubric.given.sources):
+        takes_sources = isinstance(rubric, ScoreRubric) and rubric.given.sources
+        if not takes_sources:
             problem = f"the rubric {rubric.ref} takes no sources; name one that does, such as groundedness"
-            raise InputError(f"{with_sources}: {problem}")
-    return Verdicts(
-        await service.ajudge_documents(documents_to_judge, project, request, at_once=concurrency)
-    )
+            raise InputError(f"{name_with_sources}: {problem}")
+    verdicts = await service.ajudge_documents(subjects, project, request, at_once=concurrency)
+    return Verdicts(verdicts)
 
 
 @_spell_out
@@ -184,8 +183,9 @@ async def acompare(
     require("compare", prompt=prompt)
     for number, text in enumerate(texts, 1):
         require("compare", **{f"text {number}": text})
-    request = _request("compare", options)
-    for family in author_family if isinstance(author_family, list | tuple) else [author_family]:
+    request = _build_request("compare", options)
+    families = author_family if isinstance(author_family, list | tuple) else [author_family]
+    for family in families:
         check_arguments("compare", author_family=family)
     for letter, text in zip(LETTERS, texts, strict=False):
         if is_blank(text):
@@ -236,7 +236,7 @@ async def ajudge_rows(  # noqa: PLR0913 - as above
     check_arguments("judge_rows", author_family=author_family, id_column=id_column)
     require("judge_rows", agree_on=agree_on)
     check_arguments("judge_rows", agree=agree, always_confirm=always_confirm)
-    request = _request("judge_rows", options)
+    request = _build_request("judge_rows", options)
     fixed = TaskDescription(*map(encodable, (description, acceptance, reference)))
     families = [author_family] if author_family else []
     row_options = RowOptions(task, fields or {}, id_column, fixed, families, judge_turn)
@@ -246,21 +246,21 @@ async def ajudge_rows(  # noqa: PLR0913 - as above
             rows, row_options, project, request, concurrency, in_order=not as_completed
         )
     else:
-        agreement = _agreement(agree, agree_on, always_confirm, task, options)
+        agreement = _read_agreement(agree, agree_on, always_confirm, task, options)
         judged = promised_rows(rows, row_options, project, request, concurrency, agreement)
     async with aclosing(judged):
         async for row in judged:
             yield JudgedRow(row)
 
 
-def _agreement(
+def _read_agreement(
     share: float,
     on: Literal["verdict", "accepted"],
     always_confirm: Literal["accept"] | None,
     task: str,
     options: JudgeArgs,
 ) -> AgreementOptions:
-    """Check what is asked of a promise of agreement; raises `UsageError`."""
+    """Collect the options of a promise of agreement; raises `UsageError` for those that it can't have."""
     if task != "judge":
         raise UsageError(f"agree: a promise is about documents; leave it out for task={task!r}")
     choices = {name: options.get(name) for name in ("model", "depth", "explain")}
@@ -269,7 +269,7 @@ def _agreement(
 
 
 def _blocking(call: Callable[Arguments, Coroutine[Any, Any, Value]]) -> Callable[Arguments, Value]:
-    """Return the twin of an async function that waits for its result; it is called without the `a`."""
+    """Build the twin of an async function that waits for its result; its name has no `a` in front."""
 
     @functools.wraps(call)
     def wait(*args: Arguments.args, **given: Arguments.kwargs) -> Value:
@@ -282,37 +282,41 @@ def _blocking(call: Callable[Arguments, Coroutine[Any, Any, Value]]) -> Callable
 def _iterating(
     call: Callable[Arguments, AsyncGenerator[JudgedRow, None]],
 ) -> Callable[Arguments, JudgedRows]:
-    """Return the twin of an async generator; its loop has a thread, since the caller may have a loop, too."""
+    """Build the twin of an async generator, a plain one; its name has no `a` in front.
+
+    The rows' event loop runs in a thread of its own, since the caller may have a loop, too.
+    """
 
     @functools.wraps(call)
-    def each(*args: Arguments.args, **given: Arguments.kwargs) -> JudgedRows:
+    def list_rows(*args: Arguments.args, **given: Arguments.kwargs) -> JudgedRows:
         return JudgedRows(iterate(*args, **given))
 
     def iterate(
         *args: Arguments.args, **given: Arguments.kwargs
     ) -> Generator[JudgedRow, None, None]:
-        found = call(*args, **given)
+        async_rows = call(*args, **given)
         runner = asyncio.Runner()
         context = copy_context()
 
-        async def step() -> JudgedRow | None:
-            return await anext(found, None)
+        async def read_next() -> JudgedRow | None:
+            return await anext(async_rows, None)
 
         async def close() -> None:
-            await found.aclose()
+            await async_rows.aclose()
 
         with ThreadPoolExecutor(1, thread_name_prefix="judgekit-rows") as thread:
             try:
-                while (
-                    value := thread.submit(context.run, runner.run, step()).result()
-                ) is not None:
-                    yield value
+                while True:
+                    row = thread.submit(context.run, runner.run, read_next()).result()
+                    if row is None:
+                        break
+                    yield row
             finally:
                 thread.submit(runner.run, close()).result()
                 thread.submit(runner.close).result()
 
-    each.__name__ = each.__qualname__ = call.__name__.removeprefix("a")
-    return each
+    list_rows.__name__ = list_rows.__qualname__ = call.__name__.removeprefix("a")
+    return list_rows
 
 
 judge = _blocking(ajudge)
@@ -356,8 +360,8 @@ def _folder(call: str, project: str | Path | None) -> Path | None:
     return Path(project) if project else None
 
 
-def _request(call: str, options: JudgeArgs) -> JudgeRequest:
-    """Return the request that options make; raises `UsageError`, and `TypeError` for another name."""
+def _build_request(call: str, options: JudgeArgs) -> JudgeRequest:
+    """Build the request from a call's options; raises `UsageError`, and `TypeError` for an unknown option."""
     for name in options:
         if name not in JudgeRequest.model_fields:
             raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
@@ -373,23 +377,14 @@ def _request(call: str, options: JudgeArgs) -> JudgeRequest:
         raise UsageError(f"{call}: {first.location[0]}: {first.text}") from None
 
 
-def _document(name: str, text: Text, author_family: str | None) -> Document:
-    """Return a text as a subject, its sources behind it; raises `InputError` for an empty one."""
+def _build_document(name: str, text: Text, author_family: str | None) -> Document:
+    """Build the document of a text, with its sources behind it; raises `InputError` if one is empty."""
     call = "judge_texts"
-    of_it = f" of {name!r:.40}"
+    of_text = f" of {name!r:.40}"
     for key in ("text", "description", "acceptance", "reference"):
-        require(call, **{f"{key}{of_it}": getattr(text, key)})
-    check_arguments(call, **{f"author_family{of_it}": text.author_family})
-    sources = text.sources
-    if isinstance(sources, list | tuple):
-        sources = {f"source {number}": source for number, source in enumerate(sources, 1)}
-    if not isinstance(sources, Mapping):
-        got = f"got {type(sources).__name__}"
-        wanted = "a list of texts or a mapping of names to texts"
-        raise UsageError(f"{call}: sources{of_it} must be {wanted}, {got}")
-    for source, content in sources.items():
-        require(call, **{f"the name of a source{of_it}": source})
-        require(call, **{f"source {source!r:.40}{of_it}": content})
+        require(call, **{f"{key}{of_text}": getattr(text, key)})
+    check_arguments(call, **{f"author_family{of_text}": text.author_family})
+    sources = _name_sources(text, of_text)
     if is_blank(text.text):
         raise InputError(f"{name}: empty; nothing to judge")
     for source, content in sources.items():
@@ -399,3 +394,22 @@ def _document(name: str, text: Text, author_family: str | None) -> Document:
     files = [file_of(encodable(part), content) for part, content in parts]
     task = TaskDescription(*map(encodable, (text.description, text.acceptance, text.reference)))
     return documents.document(files, task=task, family=text.author_family or author_family)
+
+
+def _name_sources(text: Text, of_text: str) -> Mapping[str, str]:
+    """Name the sources of a text, if they're a list; raises `UsageError` for any that aren't texts.
+
+    `of_text` comes behind the names of arguments in messages.
+    """
+    call = "judge_texts"
+    sources = text.sources
+    if isinstance(sources, list | tuple):
+        sources = {f"source {number}": source for number, source in enumerate(sources, 1)}
+    if not isinstance(sources, Mapping):
+        got = f"got {type(sources).__name__}"
+        wanted = "a list of texts or a mapping of names to texts"
+        raise UsageError(f"{call}: sources{of_text} must be {wanted}, {got}")
+    for source, content in sources.items():
+        require(call, **{f"the name of a source{of_text}": source})
+        require(call, **{f"source {source!r:.40}{of_text}": content})
+    return sources

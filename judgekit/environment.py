@@ -95,23 +95,27 @@ def state_home() -> str:
 
 
 def _home(part: str, variable: str, default: str) -> str:
-    """Return a part of JUDGEKIT_HOME, else what XDG names; a relative one, as in a repository, is refused."""
-    own = environ().get("JUDGEKIT_HOME")
-    base = environ().get(variable, "")
-    if own and not os.path.isabs(own):
+    """Return the folder `part` of JUDGEKIT_HOME, or without that, our folder in the one that XDG names.
+
+    Raises `ConfigError` for a relative JUDGEKIT_HOME, which could lie in a repository.
+    """
+    judgekit_home = environ().get("JUDGEKIT_HOME")
+    if judgekit_home and not os.path.isabs(judgekit_home):
         from judgekit.errors import ConfigError  # noqa: PLC0415 - the hook rarely needs it
 
-        problem = f"expected an absolute path, got {own!r}; write it out from the root, without ~"
-        raise ConfigError(problem, key="JUDGEKIT_HOME")
-    if own:
-        return os.path.join(own, part) if part else own
+        problem = f"expected an absolute path, got {judgekit_home!r}"
+        remedy = "write it out from the root, without ~"
+        raise ConfigError(f"{problem}; {remedy}", key="JUDGEKIT_HOME")
+    if judgekit_home:
+        return os.path.join(judgekit_home, part) if part else judgekit_home
+    base = environ().get(variable, "")
     if not os.path.isabs(base):  # the specification says to ignore such a path
         base = os.path.join(os.path.expanduser("~"), default)
     return os.path.join(base, "judgekit")
 
 
 def configuration_files(project: str) -> list[str]:
-    """Return the files that hold a configuration, whether they exist or not."""
+    """List the files that hold a configuration, whether they exist or not."""
     return [
         os.path.join(config_home(), "config.yaml"),
         os.path.join(project, ".judgekit", "config.yaml"),
@@ -120,32 +124,38 @@ def configuration_files(project: str) -> list[str]:
 
 
 def project_root(start: str = ".") -> str:
-    """Return the nearest folder at or above `start` that holds a project's mark, else `start` itself."""
-    start = folder = os.path.abspath(start)
-    home = os.path.expanduser("~")  # no project, unless `start` is that folder
-    while (folder == home and folder != start) or not is_project(folder, start):
-        below = folder
-        folder = os.path.dirname(folder)
-        if folder == below:
+    """Find the nearest folder at or above `start` that holds a project's mark, else `start` itself."""
+    start = os.path.abspath(start)
+    home = os.path.expanduser("~")
+    folder = start
+    while True:
+        is_home_above = folder == home and folder != start  # the home folder is no project then
+        if not is_home_above and is_project(folder, start):
+            return folder
+        above = os.path.dirname(folder)
+        if above == folder:
             return start
-    return folder
+        folder = above
 
 
 def is_project(folder: str, start: str) -> bool:
-    """Whether a folder has marks that no stranger may have put there, for whoever works below `/tmp`."""
+    """Whether a folder has a project's marks, and no stranger may have put them there, as below `/tmp`."""
     marks = []
-    for each in _PROJECT_MARKS:
-        if os.path.exists(mark := os.path.join(folder, each)):
+    for name in _PROJECT_MARKS:
+        mark = os.path.join(folder, name)
+        if os.path.exists(mark):
             marks.append(mark)
     if not marks:
         return False
     try:
-        ours = {0, os.getuid() if hasattr(os, "getuid") else 0}
+        trusted_users = {0, os.getuid() if hasattr(os, "getuid") else 0}
         if os.path.exists(start):  # a container may mount a folder that belongs to another user
-            ours.add(os.lstat(start).st_uid)
-        if os.lstat(folder).st_uid in ours and not os.stat(folder).st_mode & 0o002:  # others write
-            return True
-        return all(os.lstat(mark).st_uid in ours for mark in marks)
+            trusted_users.add(os.lstat(start).st_uid)
+        if os.lstat(folder).st_uid in trusted_users:
+            may_all_write = os.stat(folder).st_mode & 0o002
+            if not may_all_write:
+                return True
+        return all(os.lstat(mark).st_uid in trusted_users for mark in marks)
     except OSError:  # removed meanwhile
         return False
 
@@ -159,7 +169,7 @@ def private_folder(path: str) -> str:
         try:
             os.mkdir(path, 0o700)
         except FileExistsError:
-            if not os.path.isdir(path):  # not what another process made meanwhile
+            if not os.path.isdir(path):  # another process may have made the folder meanwhile
                 raise
     return path
 

@@ -125,7 +125,7 @@ class Repository(NamedTuple):
     def blobs(self, names: Iterable[str], most: int) -> Iterator[tuple[str, bytes | None]]:
         """Yield each blob's id and content, one at a time; None if missing or larger than `most` bytes."""
         names = list(names)
-        sizes = self._sizes_of_blobs(names, most)
+        sizes = self._measure_blobs(names, most)
         readable_lines = [f"{name}\n" for name in names if name in sizes]
         # Git reads the names from a file: with a pipe, each side could wait for the other.
         with tempfile.TemporaryFile() as request:
@@ -142,7 +142,7 @@ class Repository(NamedTuple):
                 finally:
                     process.kill()  # the caller may not want the other blobs
 
-    def _sizes_of_blobs(self, names: Iterable[str], most: int) -> dict[str, int]:
+    def _measure_blobs(self, names: Iterable[str], most: int) -> dict[str, int]:
         """Map each blob that's here, and has at most `most` bytes, to its size."""
         sizes = {}
         for line in self.describe_objects(list(dict.fromkeys(names))):
@@ -206,6 +206,26 @@ class Repository(NamedTuple):
 
         Raises `ValueError` for a command that isn't allowed, and `GitError` if there's no git.
         """
+        command = words[0]
+        argv = self._build_command(words)
+        try:
+            process = Popen(  # noqa: S603 - git, and our own words
+                argv,
+                cwd=self.folder,
+                env=_environment(),
+                stdin=stdin,
+                stdout=PIPE,
+                stderr=stderr,
+            )
+        except OSError as error:
+            raise GitError(
+                f"git {command}: could not be started ({error.strerror}); install git"
+            ) from None
+        _limit_memory(process.pid)
+        return process
+
+    def _build_command(self, words: Sequence[str]) -> list[str]:
+        """Build the argument vector of `git WORDS`, with our settings; raises as `_start` does."""
         rules = _rules()
         command = words[0]
         if command not in rules["reading"]:
@@ -222,22 +242,7 @@ class Repository(NamedTuple):
                 argv += ["-c", f"{name}={value}"]
         if self.bare:
             argv.append("--git-dir=.")
-        argv += words
-        try:
-            process = Popen(  # noqa: S603 - git, and our own words
-                argv,
-                cwd=self.folder,
-                env=_environment(),
-                stdin=stdin,
-                stdout=PIPE,
-                stderr=stderr,
-            )
-        except OSError as error:
-            raise GitError(
-                f"git {command}: could not be started ({error.strerror}); install git"
-            ) from None
-        _limit_memory(process.pid)
-        return process
+        return [*argv, *words]
 
 
 def normalize_address(address: str, folder: str) -> str:

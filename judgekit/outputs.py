@@ -34,30 +34,29 @@ class RefusedOutputError(OSError):
 
 
 def place_of(path: str, *, private: bool = False) -> str:
-    """Return the absolute path at which an output is written.
+    """Resolve the absolute path at which an output is written; raises `RefusedOutputError`.
 
-    In a project and below the working folder it has no link. Elsewhere, and for a `private` file, which
-    stands in a folder of judgekit's own, links on the way are the user's, and they are followed.
-    Raises `RefusedOutputError`.
+    A link in a project or below the working folder may have come with a clone, so it's refused. Elsewhere,
+    and for a `private` file, which stands in a folder of judgekit's own, links are the user's, and followed.
     """
-    place = os.path.abspath(path)
-    base = None if private else _folder_of_others(place)
+    absolute_path = os.path.abspath(path)
+    base = None if private else _find_topmost_project(absolute_path)
     if base is not None:
-        _refuse_links(place, base)
+        _refuse_links(absolute_path, base)
     else:
-        _refuse_links_of_strangers(place)
-        place = os.path.realpath(place)
-    _refuse_special_file(place)
-    return place
+        _refuse_links_of_strangers(absolute_path)
+        absolute_path = os.path.realpath(absolute_path)
+    _refuse_special_file(absolute_path)
+    return absolute_path
 
 
-def _folder_of_others(place: str) -> str | None:
-    """Return the topmost project or working folder that holds `place`, if there is one."""
+def _find_topmost_project(path: str) -> str | None:
+    """Find the topmost project or working folder that holds `path`; None if there's none."""
     home = os.path.expanduser("~")
     here = os.getcwd()
     working_folders = (here, environment.project_root(here))
     topmost = None
-    folder = os.path.dirname(place)
+    folder = os.path.dirname(path)
     while True:
         if folder in working_folders or (folder != home and environment.is_project(folder, folder)):
             topmost = folder
@@ -146,7 +145,7 @@ def write_once(path: str, content: bytes) -> bytes:
         write_atomically(temporary, content, private=True, durable=True)
         try:
             os.link(temporary, place)
-        except FileExistsError:
+        except FileExistsError:  # another writer was first
             pass
         except OSError:  # a file system without hard links
             os.rename(temporary, place)
@@ -278,15 +277,15 @@ def open_or_make(path: str) -> tuple[int, bool]:
     """
     place = place_of(path)
     flags = os.O_RDWR | _NO_LINK | _WITHOUT_WAITING
-    while True:
+    descriptor = None
+    while descriptor is None:
         try:
             return os.open(place, flags | os.O_CREAT | os.O_EXCL, USUAL), True
         except FileExistsError:
             pass
         try:
             descriptor = os.open(place, flags)
-            break
-        except FileNotFoundError:  # gone meanwhile
+        except FileNotFoundError:  # another process has removed it meanwhile, so it can be made
             continue
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -295,9 +294,9 @@ def open_or_make(path: str) -> tuple[int, bool]:
 
 
 def append(path: str, lines: str, most: int = 0, *, private: bool = True) -> None:
-    """Append to a file that only its owner can read, at once, so that several writers do not mix theirs.
+    """Append lines to a file that only its owner can read, in one write, so that several writers don't mix.
 
-    With `most`, a file of more bytes becomes the older one, `PATH.1`. Raises `OSError`.
+    With `most`, a file that's larger than that many bytes is then renamed to `PATH.1`. Raises `OSError`.
     """
     make_folder(os.path.dirname(os.path.abspath(path)), private=private)
     descriptor = open_to_append(path, private=private)
@@ -306,9 +305,8 @@ def append(path: str, lines: str, most: int = 0, *, private: bool = True) -> Non
         is_full = 0 < most < os.fstat(descriptor).st_size
     finally:
         os.close(descriptor)
-    if (
-        is_full and os.stat(path).st_size > most
-    ):  # not what another process has begun anew meanwhile
+    # Another process may have begun a new file meanwhile.
+    if is_full and os.stat(path).st_size > most:
         os.replace(path, f"{path}.1")
 
 
@@ -318,15 +316,15 @@ def make_folder(path: str, *, mode: int = 0o700, private: bool = False) -> str:
     if os.path.isdir(folder) and private:
         return folder
     place_of(os.path.join(folder, "file"), private=private)
-    missing = []
+    missing_folders = []
     while not os.path.isdir(folder) and folder != os.path.dirname(folder):
-        missing.append(folder)
+        missing_folders.append(folder)
         folder = os.path.dirname(folder)
-    for each in reversed(missing):
+    for missing_folder in reversed(missing_folders):
         try:
-            os.mkdir(each, mode)
+            os.mkdir(missing_folder, mode)
         except FileExistsError:
-            if not os.path.isdir(each):  # not what another process made meanwhile
+            if not os.path.isdir(missing_folder):  # another process may have made it meanwhile
                 raise
     return os.path.abspath(path)
 

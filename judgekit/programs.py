@@ -15,6 +15,7 @@ from judgekit import environment
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from subprocess import Popen
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _NEEDED = "pydantic"  # if it's there, so are judgekit's other dependencies
@@ -37,22 +38,24 @@ def find(name: str, environ: Mapping[str, str]) -> str | None:
 
     Relative entries of `PATH` are left out: a repository could put its own programs there.
     """
-    files = [name]
     is_path = bool(os.path.dirname(name))
-    if not is_path:
-        if os.name == "nt":
-            endings = environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";")
-        else:
-            endings = [""]
-        folders = search_path(environ).split(os.pathsep)
-        files = []
-        for folder in folders:
-            for ending in endings:
-                files.append(os.path.join(folder, name + ending))
+    files = [name] if is_path else _list_in_path(name, environ)
     for file in files:
         if os.path.isabs(file) and os.path.isfile(file) and os.access(file, os.X_OK):
             return file
     return None
+
+
+def _list_in_path(name: str, environ: Mapping[str, str]) -> list[str]:
+    """List the files in the folders of `PATH` that may be a program of this name."""
+    endings = [""]
+    if os.name == "nt":
+        endings = environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";")
+    files = []
+    for folder in search_path(environ).split(os.pathsep):
+        for ending in endings:
+            files.append(os.path.join(folder, name + ending))
+    return files
 
 
 def search_path(environ: Mapping[str, str]) -> str:
@@ -97,9 +100,7 @@ def run(
     import signal  # noqa: PLC0415 - the same
     import subprocess  # noqa: PLC0415 - the same
 
-    data: bytes | None = stdin.encode("utf-8", "replace")
     deadline = time.monotonic() + seconds
-    output: tuple[bytes, bytes] | None = None
     with subprocess.Popen(  # noqa: S603 - a program that the user chose, or knows
         argv,
         cwd=os.path.expanduser(folder),
@@ -110,19 +111,10 @@ def run(
         start_new_session=True,
     ) as process:
         try:
-            while output is None:
-                # Wait for short times only, to see soon if it prints too much.
-                wait = min(0.05, max(0, deadline - time.monotonic()))
-                try:
-                    output = process.communicate(data, wait)
-                    output_until_now = output
-                except subprocess.TimeoutExpired as late:
-                    data = None  # `communicate` goes on with the data of its first call
-                    output_until_now = (late.output or b"", late.stderr or b"")
-                if max(map(len, output_until_now)) > most:
-                    raise Unfinished(f"printed more than {most:,} bytes")
-                if output is None and time.monotonic() >= deadline:
-                    raise Unfinished(f"no response within {seconds:.3g} s")
+            data = stdin.encode("utf-8", "replace")
+            output = _read_output(process, data, deadline, most)
+            if output is None:
+                raise Unfinished(f"no response within {seconds:.3g} s")
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):  # all have ended
                 if sys.platform == "win32":
@@ -131,6 +123,33 @@ def run(
                     os.killpg(process.pid, signal.SIGKILL)
     stdout, stderr = output
     return process.returncode, stdout, stderr.decode("utf-8", "replace")
+
+
+def _read_output(
+    process: Popen[bytes], stdin: bytes, deadline: float, most: int
+) -> tuple[bytes, bytes] | None:
+    """Read a program's output and error output to their end; None if they don't end before the deadline.
+
+    Raises `Unfinished` if it prints more than `most` bytes.
+    """
+    from subprocess import TimeoutExpired  # noqa: PLC0415 - the hook starts no program
+
+    data: bytes | None = stdin
+    output: tuple[bytes, bytes] | None = None
+    while output is None:
+        # Wait for short times only, to see soon if it prints too much.
+        wait = min(0.05, max(0, deadline - time.monotonic()))
+        try:
+            output = process.communicate(data, wait)
+            output_until_now = output
+        except TimeoutExpired as late:
+            data = None  # `communicate` goes on with the data of its first call
+            output_until_now = (late.output or b"", late.stderr or b"")
+        if max(map(len, output_until_now)) > most:
+            raise Unfinished(f"printed more than {most:,} bytes")
+        if output is None and time.monotonic() >= deadline:
+            return None
+    return output
 
 
 def python(module: str, *words: str) -> list[str]:
@@ -157,10 +176,10 @@ def make_importable() -> None:
     import site  # noqa: PLC0415 - a fifth of the cost of starting Python; the hook's usual answer needs none
     from importlib.util import find_spec  # noqa: PLC0415 - the same
 
-    packages_at = len(sys.path)
+    first_packages = len(sys.path)  # the index of the first folder of packages
     for number, folder in enumerate(sys.path):
         if folder.endswith("-packages"):
-            packages_at = number
+            first_packages = number
             break
     # `site` looks for the packages' folders beside the executable.
     if sys.flags.no_site and os.path.isabs(sys.executable):
@@ -168,10 +187,9 @@ def make_importable() -> None:
     if ROOT not in sys.path and os.path.isdir(os.path.join(ROOT, _NEEDED)):
         site.addsitedir(ROOT)
         sys.path.remove(ROOT)
-        sys.path.insert(packages_at, ROOT)
+        sys.path.insert(first_packages, ROOT)
+    # A relative folder could be a repository's.
     user_base = environment.environ().get(_USER_BASE)
-    is_safe_base = not user_base or os.path.isabs(
-        user_base
-    )  # a relative one could be a repository's
+    is_safe_base = not user_base or os.path.isabs(user_base)
     if find_spec(_NEEDED) is None and is_safe_base:
         site.addsitedir(site.getusersitepackages())

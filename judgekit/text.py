@@ -128,7 +128,7 @@ def is_blank(text: str) -> bool:
 
 
 def escaped(text: str) -> str:
-    """Return a name as one line that's safe to print on a terminal or in a log.
+    """Escape a name, so that it's one line that's safe to print on a terminal or in a log.
 
     Invisible and control characters are escaped, and so are the commands of CI servers.
     """
