@@ -255,7 +255,7 @@ class Bench:
                 "prompt": f"{PROMPT} ({number}, {judged})",
                 "cwd": str(self.folder),
             }
-            found.append(self.run(entries.command(), json.dumps(payload)))
+            found.append(self.run(entries.build_command(), json.dumps(payload)))
         return sorted(found[2:])[len(found[2:]) // 2]
 
     def requests(self, text: str) -> tuple[list[float], list[float]]:

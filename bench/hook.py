@@ -211,13 +211,13 @@ def hook(
     """Return the launch that answers a prompt, as installed unless a command is given."""
     event = {"hook_event_name": "UserPromptSubmit", "session_id": SESSION, "prompt": prompt}
     event["cwd"] = str(project)
-    return Launch(name, command or entries.command(), json.dumps(event).encode(), ANSWER)
+    return Launch(name, command or entries.build_command(), json.dumps(event).encode(), ANSWER)
 
 
 def silence(project: Path) -> Launch:
     """Return the launch for a prompt that asks for nothing."""
     event = {"hook_event_name": "UserPromptSubmit", "prompt": "yes", "cwd": str(project)}
-    return Launch("short prompt", entries.command(), json.dumps(event).encode())
+    return Launch("short prompt", entries.build_command(), json.dumps(event).encode())
 
 
 def edit(project: Path) -> Launch:
@@ -229,7 +229,7 @@ def edit(project: Path) -> Launch:
         "tool_input": {"file_path": str(path)},
     }
     return Launch(
-        "edit hook", entries.command(), json.dumps({**event, "cwd": str(project)}).encode()
+        "edit hook", entries.build_command(), json.dumps({**event, "cwd": str(project)}).encode()
     )
 
 

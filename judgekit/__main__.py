@@ -12,7 +12,7 @@ def main() -> int:
 
         if sys.argv[2:]:
             return claude_code.main()
-        return claude_code.guarded()
+        return claude_code.answer_in_time()
     if sys.argv[1:2] == ["gate"]:
         from judgekit.hooks import pre_push  # noqa: PLC0415 - most pushes end here
 

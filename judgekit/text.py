@@ -79,8 +79,8 @@ def lines_of(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
-def defused(cell: str) -> str:
-    """Put `'` before a CSV cell that a spreadsheet would calculate; `as_before` removes it.
+def defuse_cell(cell: str) -> str:
+    """Put `'` before a CSV cell that a spreadsheet would calculate; `restore_cell` removes it.
 
     A number stays as it is, with its sign.
     """
@@ -90,8 +90,8 @@ def defused(cell: str) -> str:
     return cell
 
 
-def as_before(cell: str) -> str:
-    """Return a CSV cell as it was before `defused`."""
+def restore_cell(cell: str) -> str:
+    """Return a CSV cell as it was before `defuse_cell`."""
     if cell.startswith("'") and _is_formula(cell.lstrip("'")):
         return cell[1:]
     return cell
@@ -302,7 +302,7 @@ _ESCAPED_IN_JSON = _Table(write=_json_escape)
 _ESCAPED_IN_XML = _Table(write=_xml_escape)
 
 
-def unstorable(value: object) -> str:
+def find_unstorable(value: object) -> str:
     """Describe a character in a JSON value that can't be stored, and its place; "" if there's none.
 
     Databases and JSON files refuse NUL characters and lone surrogates.

@@ -273,7 +273,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
         text, [text, f"{text}, and more"]
     ),
     "providers.base.answering_name": lambda text: of("providers.base.answering_name")(text, text),
-    "replies.layout.exact_end": lambda text: of("replies.layout.exact_end")(text, 0),
+    "replies.layout.find_exact_end": lambda text: of("replies.layout.find_exact_end")(text, 0),
     "providers.decisions.read_answers": lambda text: of("providers.decisions.read_answers")(
         text, (QUESTION,)
     ),
@@ -282,7 +282,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     ),
     "cli.formats.handed_on.find_region": regions,
     "data.cells.check_text": cell,
-    "config.yaml_text.parsed": lambda text: of("config.yaml_text.parsed")(
+    "config.yaml_text.parse_yaml": lambda text: of("config.yaml_text.parse_yaml")(
         text[: CONFIG_BYTES // 8]
     ),
     "judging.documents.decode": lambda text: of("judging.documents.decode")("a.md", as_bytes(text)),
@@ -298,10 +298,12 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "retrieval.scan.is_ignored": patterns,
     "hooks.context.render": candidates,
     "hooks.entries.is_ours": hooks_of_a_client,
-    "hooks.files.names_in_code": lambda text: of("hooks.files.names_in_code")(
+    "hooks.files.mentions_in_code": lambda text: of("hooks.files.mentions_in_code")(
         as_bytes(text), "judgekit"
     ),
-    "hooks.git_hook.owner_of": lambda text: of("hooks.git_hook.owner_of")(as_bytes(text)),
+    "hooks.git_hook.identify_owner": lambda text: of("hooks.git_hook.identify_owner")(
+        as_bytes(text)
+    ),
     "hooks.repeats.is_named": named,
     "judging.writing.make_messages": asked_of_models,
     "redaction.private_keys.private_keys": lambda text: of("redaction.private_keys.private_keys")(

@@ -113,7 +113,7 @@ def run(arguments: list[str] | None = None) -> int:
         words = [*words[1:], "--help"]
     command = next((word for word in words if not word.startswith("-")), "")
     output.current = output.Streams(words=words)
-    with terminable():
+    with interrupt_on_sigterm():
         if command != "hook":
             _warn_of_unknown_variables()
         try:
@@ -181,7 +181,7 @@ def _is_in_own_folders(error: OSError) -> bool:
 
 
 @contextlib.contextmanager
-def terminable() -> Iterator[None]:
+def interrupt_on_sigterm() -> Iterator[None]:
     """Turn SIGTERM into an interruption, so that the command first ends the programs it started.
 
     Afterwards the process dies of the signal. In other threads than the main one, and if something else

@@ -45,7 +45,7 @@ def _read_settings() -> list[dict[str, Any]]:
     from judgekit.ledger.records import Address
     from judgekit.redaction.redact import without_secrets
 
-    all_settings = settings.explained(project_path())
+    all_settings = settings.list_settings(project_path())
     for name in environment.NAMES:
         value = environment.environ().get(name)
         if value and name not in settings.VARIABLES:

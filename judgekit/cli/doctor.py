@@ -127,7 +127,7 @@ def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
     reason_off = settings.explain_off(project)
     if reason_off:
         yield "note", "prompt hook", f"switched off here: {reason_off}"
-    judge_without_effect = settings.judge_without_effect(project)
+    judge_without_effect = settings.describe_judge_without_effect(project)
     if judge_without_effect:
         yield "note", "judge of prompts", judge_without_effect
 
@@ -171,7 +171,7 @@ def _check_named_rubric(section: Section, rubric: str, project: Path) -> Iterato
 
 def _check_providers() -> Iterator[Check]:
     """Read the profiles of providers, and check that the user's settings name only these providers."""
-    from judgekit.config.settings import load, wrong
+    from judgekit.config.settings import build_error, load
     from judgekit.providers import registry
 
     known_providers = {profile.provider for profile in registry.profiles()}
@@ -184,7 +184,7 @@ def _check_providers() -> Iterator[Check]:
         for name in names or ():
             if registry.unaliased(name) not in known_providers:
                 problem = f"no provider {name!r}; judgekit provider list shows all"
-                yield "wrong", "providers", str(wrong("providers", key, problem, None))
+                yield "wrong", "providers", str(build_error("providers", key, problem, None))
 
 
 def _check_models(config: Config, project: Path) -> Iterator[Check]:

@@ -191,7 +191,7 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
     path = settings.project_file(project_path())
     configured_values: dict[str, object] = {}
     if path.exists():
-        configured = yaml_text.parsed(path.read_text(encoding="utf-8"), path) or {}
+        configured = yaml_text.parse_yaml(path.read_text(encoding="utf-8"), path) or {}
         configured_values = configured.get("judge") or {}
     new_values: dict[str, object] = {}
     if subject.task != "compare":  # `compare` gets its rubric with each command
@@ -202,7 +202,7 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
         if key in configured_values:
             note(f"{_relative_path(path)}: judge.{key} is kept as it is")
         else:
-            yaml_text.put(path, "judge", key, value)
+            yaml_text.put_value(path, "judge", key, value)
     if path.exists():
         say(_relative_path(path))
 

@@ -496,7 +496,7 @@ def promote(
         warn("not promoted; see judgekit kpi for the figures, or use --force")
         return Exit.REJECTED
 
-    yaml_text.put(path, "gate", "mode", "blocking")
+    yaml_text.put_value(path, "gate", "mode", "blocking")
     say(f"{path}: gate.mode is now blocking; commit the file to apply it to the team")
     promotion = ModeChange(
         mode="blocking",

@@ -85,7 +85,7 @@ def measure_memories(
         "judge": judge_report,
         "unanswered": len(_without_answer(pairs, answers)),
         "fits": _fit_thresholds(trials, answers, configured) if fit else [],
-        "injections": trial.rows(pairs, answers),
+        "injections": trial.build_rows(pairs, answers),
     }
     is_silent = not any(prompt_trial.injections(mentions=fit) for prompt_trial in trials)
     if is_silent:  # then the pairs are the prompts' best hits
@@ -111,7 +111,7 @@ def _measure_best_hits(
         is_relevant = answers.get(prompt_trial.pair(hit))
         if is_relevant is not None:  # it's None if nobody has answered
             labels.append(is_relevant)
-    relevant = trial.share(labels.count(True), len(labels))
+    relevant = trial.measure_share(labels.count(True), len(labels))
     return {"prompts": len(pairs), "relevant": relevant.model_dump() if relevant else None}
 
 
@@ -124,9 +124,9 @@ def _read_prompts(
 
     if file is not None:
         prompt_lines = [text for _, text in cases.lines(file, "name a file of prompts")]
-        prompts = trial.distinct(prompt_lines, limit)
+        prompts = trial.choose_distinct(prompt_lines, limit)
     else:
-        prompts = trial.of_project(source, project, limit)
+        prompts = trial.read_prompts(source, project, limit)
     if not prompts:
         source_name = str(file or f"{source} of {project}")
         raise InputError(

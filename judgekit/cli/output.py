@@ -116,7 +116,7 @@ def terminal_width() -> int | None:
 
 
 @contextlib.contextmanager
-def rendering_for_file() -> Iterator[None]:
+def render_for_file() -> Iterator[None]:
     """Render for a file inside this context: nothing is cut to the terminal's width."""
     current.is_for_file = True
     try:

@@ -64,7 +64,7 @@ def _search(arguments: Sequence[str]) -> int:
     started = time.perf_counter()
     options = _parser().parse_args(arguments)
     if options.no_judge:
-        problem = beyond_unasked(options.root, judge=options.judge)
+        problem = explain_refusal(options.root, judge=options.judge)
         if problem:
             _warn(problem)
             return Exit.USAGE
@@ -150,7 +150,7 @@ def _print_candidate(candidate: Candidate) -> None:
         _print(disarmed(f"    in {section}"))
 
 
-def beyond_unasked(roots: Sequence[str], *, judge: bool) -> str:
+def explain_refusal(roots: Sequence[str], *, judge: bool) -> str:
     """Say why a search with `--no-judge` is refused; "" if it isn't.
 
     A user may allow agents any command that begins like this, so it mustn't read outside the project.

@@ -54,7 +54,7 @@ def list_() -> int:
     code = Exit.ACCEPTED
     for origin, path in search_path.rubric_files(project_path()):
         try:
-            head = search_path.head(path)
+            head = search_path.read_head(path)
             if head is None:  # it isn't published, so we read all of it to see if it's sound
                 from judgekit.rubric import loader
 
@@ -160,13 +160,13 @@ class _SoundRubric(NamedTuple):
 def _read_if_sound(reference: str) -> _SoundRubric | None:
     """Read a rubric, and print remarks about it; None if it has an error."""
     from judgekit.rubric import loader
-    from judgekit.rubric.lint import remarks
+    from judgekit.rubric.lint import list_remarks
 
     try:
         loaded = _load(reference)
         cases = loader.read_cases(loaded)
         wrong = loader.read_wrong(loaded)
-        is_sound = _print_remarks(remarks(loaded, cases, wrong))
+        is_sound = _print_remarks(list_remarks(loaded, cases, wrong))
     except ConfigError as error:
         warn(str(error))
         return None
@@ -337,7 +337,7 @@ def diff(
     """Show what changed between two rubrics, key by key; with --run, also which verdicts change."""
     if model and not run:
         raise UsageError("--model is for the cases of --run; add --run")
-    from judgekit.rubric.lint import changes
+    from judgekit.rubric.lint import list_changes
 
     old = _load(before)
     new = _load(after)
@@ -345,7 +345,7 @@ def diff(
         old_task = f"{old.rubric.ref} is for {old.rubric.task!r}"
         tasks = f"{old_task}, {new.rubric.ref} for {new.rubric.task!r}"
         raise UsageError(f"{tasks}; rubrics of one task can be compared")
-    say("\n".join(map(str, changes(old.rubric, new.rubric))) or "no difference")
+    say("\n".join(map(str, list_changes(old.rubric, new.rubric))) or "no difference")
     if run:
         _compare_verdicts(old, new, mode)
 

@@ -39,7 +39,7 @@ def search(
 ) -> None:
     """Search stored memories and documents, best first."""
     if no_judge:
-        problem = plain.beyond_unasked(root or (), judge=judge)
+        problem = plain.explain_refusal(root or (), judge=judge)
         if problem:
             raise UsageError(problem)
     if model and not judge:

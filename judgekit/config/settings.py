@@ -347,14 +347,14 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
         for section, key in (*CONSENTS, ("judge", "author_family"), ("judge", "independence")):
             variables.get(section, {}).pop(key, None)
     config = Config.model_validate(_merge(merged, variables))
-    if project is not None and disabling_folder(config, project):
+    if project is not None and find_disabling_folder(config, project):
         return config.model_copy(
             update={"retrieval": config.retrieval.model_copy(update={"enabled": False})}
         )
     return config
 
 
-def disabling_folder(config: Config, project: Path) -> str:
+def find_disabling_folder(config: Config, project: Path) -> str:
     """Return the folder of `retrieval.disabled_in` that is the project, or contains it; "" if none does."""
     for folder in config.retrieval.disabled_in:
         path = Path(os.path.expanduser(folder))  # noqa: PTH111 - raises nothing for an unknown user
@@ -368,8 +368,8 @@ def explain_off(project: Path) -> str:
     config = load(project)
     if config.retrieval.enabled:
         return ""
-    folder = disabling_folder(config, project)
-    where_by_key = {setting.key: setting.where for setting in explained(project)}
+    folder = find_disabling_folder(config, project)
+    where_by_key = {setting.key: setting.where for setting in list_settings(project)}
     where = where_by_key["retrieval.enabled"]
     if folder:
         return f"{where}: retrieval.disabled_in names {folder}"
@@ -385,7 +385,7 @@ class Setting(NamedTuple):
     where: str = ""
 
 
-def explained(project: Path) -> list[Setting]:
+def list_settings(project: Path) -> list[Setting]:
     """List every setting that's in force in `project`; raises `ConfigError` as `load` does."""
     variables = _variables()
     user = _read(user_file())
@@ -417,7 +417,7 @@ def explained(project: Path) -> list[Setting]:
                 break
         settings.append(setting)
 
-    if not disabling_folder(config, project):
+    if not find_disabling_folder(config, project):
         return settings
     by_key = {setting.key: setting for setting in settings}
     folders = by_key["retrieval.disabled_in"]
@@ -435,7 +435,7 @@ def _list_accepted(project_layer: Layer, user: Layer) -> Layer:
     return accepted
 
 
-def judge_without_effect(project: Path) -> str | None:
+def describe_judge_without_effect(project: Path) -> str | None:
     """Return a warning if a project's files ask for a judge of prompts that the user hasn't allowed.
 
     None if there's nothing to warn of. Such a file may also be another tool's: `judge.enabled` in
@@ -466,7 +466,7 @@ def _flatten(layer: Layer) -> Layer:
     return flat
 
 
-def wrong(section: str, key: str, problem: str, project: Path | None) -> ConfigError:
+def build_error(section: str, key: str, problem: str, project: Path | None) -> ConfigError:
     """Build the error about a setting whose value can't be used.
 
     It names the variable or the file that sets it, if there's one.
@@ -498,7 +498,7 @@ def names_models(config: Config) -> bool:
     return any(config.judge.tiers.model_dump().values())
 
 
-def tiers_of_project(project: Path | None) -> frozenset[TierName]:
+def list_tiers_of_project(project: Path | None) -> frozenset[TierName]:
     """List the tiers whose models a project's files name.
 
     Such models aren't the user's choice, so no others are added to them.

@@ -40,7 +40,7 @@ _NESTED = re.compile(r"(?m)^[^\s#-].*+\n(?: *+(?:#.*)?\n)*+( +)[^\s#-]")
 _QUOTED = re.compile(r""" (["'])(?!<|[,\]}]')(?:(?!\1).)*(?:\1|$)""")
 
 
-def parsed(text: str, path: Path | None = None) -> Any:  # noqa: ANN401 - any YAML
+def parse_yaml(text: str, path: Path | None = None) -> Any:  # noqa: ANN401 - any YAML
     """Parse a YAML 1.2 text; raises `ConfigError` if it isn't valid.
 
     The error names the line if `path` is given.
@@ -130,7 +130,7 @@ def _rephrase(problem: str | None) -> str:
     return _QUOTED.sub("", words)
 
 
-def put(path: Path, section: str, key: str, value: object) -> None:
+def put_value(path: Path, section: str, key: str, value: object) -> None:
     """Set `key` in a `section` of a YAML file, keeping the file's comments and layout.
 
     Raises `ConfigError` if the file's layout makes that impossible, or if the file can't be written.
@@ -150,9 +150,9 @@ def change(path: Path, change: Callable[[Any], None], instead: str, key: str) ->
     editing impossible, the error says what to do `instead`.
     """
     text = path.read_bytes().decode() if path.exists() else ""
-    parsed(text, path)
+    parse_yaml(text, path)
     try:
-        changed_text = edited(text, change)
+        changed_text = edit_yaml(text, change)
     except ConfigError:
         raise ConfigError(
             f"cannot edit a file with this layout; {instead}", path=path, key=key
@@ -167,7 +167,7 @@ def change(path: Path, change: Callable[[Any], None], instead: str, key: str) ->
         raise ConfigError(f"cannot be written ({error.strerror})", path=path) from None
 
 
-def edited(text: str, change: Callable[[Any], None]) -> str:
+def edit_yaml(text: str, change: Callable[[Any], None]) -> str:
     """Apply `change` to the data of a YAML text, and return the new text.
 
     Comments, order, quotes and line ends stay as they are. Raises `ConfigError` if that's impossible with the
@@ -181,7 +181,7 @@ def edited(text: str, change: Callable[[Any], None]) -> str:
     yaml.explicit_start = "---" in lines
     output = io.StringIO()
     changed_lines = []
-    is_empty = parsed(text) is None  # nothing but comments, perhaps
+    is_empty = parse_yaml(text) is None  # nothing but comments, perhaps
     mapping = "{}" if is_empty else ""  # so that there's one to change
     # Other errors than the parser's mean that the text isn't a mapping, or not one that can be changed so.
     with suppress(YAMLError, ValueError, TypeError, AttributeError, LookupError):
@@ -193,7 +193,7 @@ def edited(text: str, change: Callable[[Any], None]) -> str:
         yaml.indent(mapping=mapping_indent, sequence=indent or 2, offset=offset or 0)
         change(data)
         yaml.dump(data, output)
-        if parsed(output.getvalue()) == data:
+        if parse_yaml(output.getvalue()) == data:
             changed_lines = lines_of(output.getvalue())
     if not changed_lines:
         raise ConfigError("cannot edit a file with this layout; change it by hand")
@@ -208,15 +208,15 @@ def _count_comments(lines: Iterable[str]) -> Counter[str]:
     return Counter(line for line in map(str.strip, lines) if line.startswith("#"))
 
 
-def bundled() -> str:
+def compile_bundled() -> str:
     """Build the content of `files.COMPILED`."""
     data = {}
     for kind in ("providers", "rubrics", "retrieval"):
         for path in files.folder(kind).glob("*.yaml"):
             raw = path.read_bytes()
-            data[hashlib.sha256(raw).hexdigest()] = parsed(raw.decode())
+            data[hashlib.sha256(raw).hexdigest()] = parse_yaml(raw.decode())
     return json.dumps(data, ensure_ascii=False, indent=1) + "\n"
 
 
 if __name__ == "__main__":
-    files.COMPILED.write_text(bundled(), encoding="utf-8")
+    files.COMPILED.write_text(compile_bundled(), encoding="utf-8")

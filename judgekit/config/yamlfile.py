@@ -163,7 +163,7 @@ def _parse(raw: bytes, path: Path) -> dict[str, Any]:
     else:
         from judgekit.config import yaml_text  # noqa: PLC0415 - bundled files need no parser
 
-        data = yaml_text.parsed(text, path)
+        data = yaml_text.parse_yaml(text, path)
     if data is not None and not isinstance(data, dict):
         raise ConfigError(
             f"expected a mapping (lines `key: value`), got {kind_of(data)}", path=path, line=1

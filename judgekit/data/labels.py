@@ -32,7 +32,7 @@ from judgekit.evaluation.labels import LeftOut
 from judgekit.evaluation.stats import OUTCOMES, UNDECIDED
 from judgekit.judging.documents import LEAST_TEXTS, LETTERS, TASK_ROLES
 from judgekit.rubric.schema import Given
-from judgekit.text import as_before, defused, short_line
+from judgekit.text import defuse_cell, restore_cell, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -534,7 +534,7 @@ def _without_defusing(row: DataRow) -> DataRow:
     """Restore a row's texts, to which we added a sign in CSV so that no spreadsheet runs them as formulas."""
     cells = {}
     for name, cell in row.columns.items():
-        cells[as_before(name)] = as_before(cell)
+        cells[restore_cell(name)] = restore_cell(cell)
     return row._replace(columns=cells)
 
 
@@ -653,13 +653,13 @@ def _draw_rows(
 def _delimited_lines(old: str, rows: Sequence[Mapping[str, Any]], delimiter: str) -> str:
     """Render rows as lines to append to the text `old`, in its columns; if it's empty, with a header."""
     header = next(csv.reader(io.StringIO(old), delimiter=delimiter), [])
-    names = list(map(as_before, header))
+    names = list(map(restore_cell, header))
     lines = io.StringIO(newline="")
     writer = csv.writer(lines, delimiter=delimiter)
     if not names:
         names = list(dict.fromkeys(chain.from_iterable(rows)))
     if not old:
-        writer.writerow(map(defused, names))
+        writer.writerow(map(defuse_cell, names))
     for row in rows:
         writer.writerow([tables.cell_of(row.get(name)) for name in names])
     return lines.getvalue()

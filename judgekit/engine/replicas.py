@@ -17,7 +17,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from judgekit.config.settings import wrong
+from judgekit.config.settings import build_error
 from judgekit.engine.admission import Tokens, read_tokens, sha256_of, user_tokens
 from judgekit.errors import (
     ConfigError,
@@ -311,7 +311,7 @@ def _read_budget(settings: Config) -> Budget | None:
         problem = f"below judge.max_cost_usd ({limit:g}), so nothing fits"
     else:
         return Budget(server.budget_usd, server.budget_per)
-    raise wrong("server", "budget_usd", problem, None)
+    raise build_error("server", "budget_usd", problem, None)
 
 
 def joined(settings: Config, log: Log) -> Replica | None:

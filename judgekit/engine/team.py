@@ -36,7 +36,7 @@ from judgekit.ledger import Ledger, LineFilter, store
 from judgekit.ledger.database import refusal
 from judgekit.ledger.labels import signed
 from judgekit.rubric import loader
-from judgekit.text import unstorable
+from judgekit.text import find_unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -109,11 +109,11 @@ class CheckedRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def checked(request: Request) -> Response:
-            problem = unstorable(dict(request.query_params))
+            problem = find_unstorable(dict(request.query_params))
             if not problem and await request.body():
                 # `handle` refuses invalid JSON, and JSON that's nested too deeply.
                 with suppress(ValueError, RecursionError):
-                    problem = unstorable(await request.json())
+                    problem = find_unstorable(await request.json())
             if problem:
                 raise HTTPException(HTTPStatus.BAD_REQUEST, problem)
             return await handle(request)

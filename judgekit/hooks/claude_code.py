@@ -54,10 +54,10 @@ def run() -> None:
     """Answer one event from stdin and end the process, in the way that `judgekit.hooks.entries` needs."""
     gc.set_threshold(_GARBAGE)
     environment.ends_at_once = True
-    os._exit(guarded([]))  # the interpreter's own tidying up would cost a tenth of its start
+    os._exit(answer_in_time([]))  # the interpreter's own tidying up would cost a tenth of its start
 
 
-def guarded(arguments: list[str] | None = None) -> int:
+def answer_in_time(arguments: list[str] | None = None) -> int:
     """Answer one event as `main` does, but end this process after `SECONDS` at the latest."""
     from judgekit.hooks import watchdog  # noqa: PLC0415 - inside another program, nothing is limited
 

@@ -49,12 +49,12 @@ _INDENT = re.compile(rf'[{_BLANKS}]*\{{[ \t]*\r?\n([ \t]*)"')
 _REMEDY = "fix the file; nothing was changed"
 
 
-def command(python: str | None = None) -> list[str]:
+def build_command(python: str | None = None) -> list[str]:
     """Return the argument vector that starts the hook without a shell, by absolute paths of this machine."""
-    return [python or sys.executable, *OPTIONS, code()]
+    return [python or sys.executable, *OPTIONS, build_code()]
 
 
-def code(root: str = ROOT) -> str:
+def build_code(root: str = ROOT) -> str:
     """Return the line of Python that runs the hook of the package in the folder `root`."""
     # The line takes `root` off Python's path again, since another package in that folder mustn't replace a
     # module of the standard library.
@@ -64,18 +64,18 @@ def code(root: str = ROOT) -> str:
     )
 
 
-def fastest(python: str | None = None, client: Client = CLAUDE_CODE) -> dict[str, Any]:
+def build_fastest(python: str | None = None, client: Client = CLAUDE_CODE) -> dict[str, Any]:
     """Build the hook's entry that starts fastest.
 
     It names an interpreter of this machine by its path (by default, the one that's running).
     """
-    program, *arguments = command(python)
+    program, *arguments = build_command(python)
     if client.shell:
-        return portable(client) | {"command": shlex.join([program, *arguments])}
-    return portable(client) | {"command": program, "args": arguments}
+        return build_portable(client) | {"command": shlex.join([program, *arguments])}
+    return build_portable(client) | {"command": program, "args": arguments}
 
 
-def portable(client: Client = CLAUDE_CODE) -> dict[str, Any]:
+def build_portable(client: Client = CLAUDE_CODE) -> dict[str, Any]:
     """Build the hook's entry that works on any machine, for settings that are shared with other people."""
     return {
         "type": "command",

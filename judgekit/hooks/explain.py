@@ -190,12 +190,12 @@ def _judge_without_effect(project: str) -> list[str]:
     try:
         from pathlib import Path  # noqa: PLC0415 - the same
 
-        from judgekit.config.settings import judge_without_effect  # noqa: PLC0415 - the same
+        from judgekit.config.settings import describe_judge_without_effect  # noqa: PLC0415 - the same
         from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
     except ImportError:  # the plugin by itself, without packages
         return []
     try:
-        warning = judge_without_effect(Path(project))
+        warning = describe_judge_without_effect(Path(project))
     except ConfigError:
         return []
     return [warning] if warning else []

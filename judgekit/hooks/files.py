@@ -118,7 +118,7 @@ def is_as_written(file: Path, content: bytes | None) -> bool:
     return record.sha256 == hashlib.sha256(content).hexdigest()
 
 
-def names_in_code(content: bytes | None, word: str) -> bool:
+def mentions_in_code(content: bytes | None, word: str) -> bool:
     """Whether any line of a program or a configuration contains `word`, apart from comment lines."""
     for line in lines_of(os.fsdecode(content or b"")):
         is_comment = line.lstrip().startswith(("#", "//"))

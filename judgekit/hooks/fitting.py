@@ -14,7 +14,7 @@ from judgekit import environment, outputs
 from judgekit.config import settings, yaml_text
 from judgekit.errors import ConfigError
 from judgekit.evaluation.stats import ReportPart
-from judgekit.hooks.trial import BAR, FEWEST, Share, share
+from judgekit.hooks.trial import BAR, FEWEST, Share, measure_share
 from judgekit.retrieval import profiles
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _choose_threshold(
         result["refused"] = f"{problem}; the best is {name}: {best_threshold.value:g}"
     elif is_uncertain:
         result["refused"] = f"too few labels for {name}: {best_threshold.value:g}"
-        result["more"] = more_needed(precision)
+        result["more"] = estimate_more_labels(precision)
     else:
         result["after"] = unchanged.before | {name: best_threshold.value}
     return unchanged.model_copy(update=result)
@@ -216,8 +216,8 @@ def _measure(
                 relevant += 1
             elif answer is False:
                 irrelevant += 1
-    precision = share(relevant, relevant + irrelevant)
-    coverage = share(covered_prompts, len(injections))
+    precision = measure_share(relevant, relevant + irrelevant)
+    coverage = measure_share(covered_prompts, len(injections))
     if precision is None or coverage is None:
         return None
     return _Threshold(value, precision, coverage)
@@ -242,7 +242,7 @@ def _choose_best(thresholds: Sequence[_Threshold], present: float) -> _Threshold
     return max(precise, key=rank)
 
 
-def more_needed(precision: Share | None) -> int | None:
+def estimate_more_labels(precision: Share | None) -> int | None:
     """Estimate how many more labels a threshold needs, if the share of relevant memories stays the same.
 
     Returns None if that's more than anybody would answer.
@@ -251,7 +251,7 @@ def more_needed(precision: Share | None) -> int | None:
         return FEWEST
     for label_count in range(max(precision.of, FEWEST), _MOST):
         relevant = round(precision.value * label_count)
-        expected = share(relevant, label_count)
+        expected = measure_share(relevant, label_count)
         if expected is not None and expected.high - expected.low <= WIDEST:
             return label_count - precision.of
     return None
@@ -284,7 +284,7 @@ def write_labels(fitted: Fit, project: Path) -> Fit:
 
     # `mention` and `medium` only fall, so written first they stay below `high` after each step.
     for name in ("mention", "medium", "high"):
-        yaml_text.put(users_file, "labels", name, float(f"{fitted.after[name]:g}"))
+        yaml_text.put_value(users_file, "labels", name, float(f"{fitted.after[name]:g}"))
     return fitted.model_copy(update={"written": written})
 
 

@@ -167,7 +167,7 @@ def render(python: str | None = None, root: str = programs.ROOT) -> bytes:
     return head + _checksum(body) + b"\n" + body
 
 
-def owner_of(content: bytes | None) -> Owner:
+def identify_owner(content: bytes | None) -> Owner:
     """Identify a hook's owner by the hook's content.
 
     The owner is "none" if there's no file, "edited" if the hook is ours but was changed by hand, and
@@ -211,7 +211,7 @@ def _unquote(path: str) -> str:
 def _find_our_file(hooks: Path) -> Path:
     """Find the path of our hook in a folder of hooks; the hook may not be installed yet."""
     legacy = hooks / LEGACY  # pre-commit renames an earlier hook to this, and runs it
-    if owner_of(files.read_content(legacy)) == "ours":
+    if identify_owner(files.read_content(legacy)) == "ours":
         return legacy
     return hooks / HOOK
 
@@ -309,7 +309,7 @@ def _list_ours(hooks: Path) -> list[Path]:
     our_hooks = []
     for name in _NAMES:
         path = hooks / name
-        if path.is_file() and owner_of(files.read_content(path)) in ("ours", "edited"):
+        if path.is_file() and identify_owner(files.read_content(path)) in ("ours", "edited"):
             our_hooks.append(path)
     return our_hooks
 
@@ -334,7 +334,7 @@ def list_other_callers(folder: Path) -> Iterator[str]:
         path = pre_commit.file_read(place.tree)
         yield f"{path} still lists the gate; judgekit uninstall pre-commit removes it"
     lefthook = _find_lefthook(place.tree)
-    if lefthook is not None and files.names_in_code(files.read_content(lefthook), "judgekit"):
+    if lefthook is not None and files.mentions_in_code(files.read_content(lefthook), "judgekit"):
         yield f"{lefthook} still runs the gate; remove its lines with judgekit"
 
 
@@ -368,7 +368,7 @@ def _read_hook(path: Path) -> tuple[bytes | None, Owner]:
     is_dangling_link = content is None and path.is_symlink()
     if is_dangling_link:  # we don't make links, so it's another program's, whose file is missing
         return None, "foreign"
-    owner = owner_of(content)
+    owner = identify_owner(content)
     if owner == "edited":
         remedy = f"move your additions to {path.with_name(KEPT)}, which runs first, and remove it"
         raise UsageError(f"{path}: judgekit's hook, but edited; {remedy}")
@@ -388,7 +388,7 @@ def list_notes(place: HooksFolder) -> Iterator[str]:
     if place.shared:
         yield f"all repositories with this core.hooksPath use {place.hooks}"
     configuration = _find_lefthook(tree)
-    if configuration is not None and not files.names_in_code(
+    if configuration is not None and not files.mentions_in_code(
         files.read_content(configuration), "judgekit"
     ):
         instead = f"add the gate to {configuration} (docs/gate-install.md)"
@@ -442,7 +442,7 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
     husky_file = husky.file_of(place.hooks)
     if husky_file is not None:
         yield from _describe_husky(place.hooks, husky_file)
-    elif content is None or owner_of(content) == "foreign":
+    elif content is None or identify_owner(content) == "foreign":
         yield from _describe_foreign(place, path, content)
     else:
         yield from _describe_ours(path, content)
@@ -469,7 +469,7 @@ def _describe_foreign(place: HooksFolder, path: Path, content: bytes | None) -> 
     if content is None:
         yield "note", f"no {path}; install it with judgekit install git"
     else:
-        runs_gate = files.names_in_code(content, "judgekit")
+        runs_gate = files.mentions_in_code(content, "judgekit")
         if not runs_gate and place.tree is not None:
             with contextlib.suppress(InputError):  # not a regular file: the framework reports it
                 runs_gate = _manager_runs_gate(content, place.tree)
@@ -495,7 +495,7 @@ def _manager_runs_gate(content: bytes, tree: Path) -> bool:
     configuration = _find_lefthook(tree)
     if configuration is None:
         return False
-    return files.names_in_code(files.read_content(configuration), "judgekit")
+    return files.mentions_in_code(files.read_content(configuration), "judgekit")
 
 
 def _describe_husky(hooks: Path, file: Path) -> Iterator[Remark]:
@@ -513,7 +513,7 @@ def _describe_ours(path: Path, content: bytes) -> Iterator[Remark]:
     python, root = read_installation(content)
     if not os.access(path, os.X_OK):
         yield "wrong", f"{path} is not executable: git skips it; {_AGAIN}"
-    elif owner_of(content) == "edited":
+    elif identify_owner(content) == "edited":
         yield "note", f"{path} is judgekit's, edited by hand: judgekit does not change or remove it"
     elif content != render(python, root):
         yield "note", f"{path} is from another version of judgekit; {_AGAIN}"

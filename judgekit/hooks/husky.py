@@ -38,7 +38,7 @@ def _is_version_9(hooks: Path) -> bool:
 
 def runs_gate(file: Path) -> bool:
     """Whether the file that husky runs names judgekit outside of comments."""
-    return files.names_in_code(files.read_content(file), "judgekit")
+    return files.mentions_in_code(files.read_content(file), "judgekit")
 
 
 def is_set_up(hooks: Path) -> bool:

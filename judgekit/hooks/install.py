@@ -75,9 +75,9 @@ def plan_install(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> F
     # Its `before` is the content now, and its `after` is that without our entries.
     removal = plan_uninstall(scope, project, client)
     if scope == "project":
-        hook = entries.portable(client)
+        hook = entries.build_portable(client)
     else:
-        hook = entries.fastest(client=client)
+        hook = entries.build_fastest(client=client)
     text = (removal.before or b"").decode()
     with_hook = entries.add_hook(text, hook, str(path), client)
     after = removal.before if with_hook == text else _encode(with_hook)
@@ -272,7 +272,7 @@ def list_left_hooks(project: Path, client: Client) -> Iterator[str]:
             states = _get_value(general, "hooks.state")
             if isinstance(states, dict) and any(key.startswith(f"{path}:") for key in states):
                 yield f"{file} still has Codex's notes of the hooks of {path}; you may delete them"
-    if client is CLAUDE_CODE and plugin_enabled(project):
+    if client is CLAUDE_CODE and is_plugin_enabled(project):
         yield "the plugin still answers prompts; /plugin in Claude Code removes it"
 
 
@@ -288,7 +288,7 @@ def _list_answering_places(project: Path, client: Client) -> list[str]:
                 command = json.dumps([hook.get("command"), hook.get("args")])
                 key = scope if client is CODEX else command  # Codex doesn't merge them
                 places.setdefault(key, f"the {scope} settings")
-    if client is CLAUDE_CODE and plugin_enabled(project):
+    if client is CLAUDE_CODE and is_plugin_enabled(project):
         places["plugin"] = "the plugin"
     return list(places.values())
 
@@ -317,7 +317,7 @@ def _get_value(data: object, keys: str) -> object:
     return value
 
 
-def plugin_enabled(project: Path) -> bool:
+def is_plugin_enabled(project: Path) -> bool:
     """Whether our plugin is switched on; a project's settings come before the user's."""
     switches: dict[str, Any] = {}
     for scope in SCOPES:  # the user's first, so that later ones replace them
@@ -356,7 +356,7 @@ def check_prompt_hooks(project: Path) -> Iterator[Finding]:
         if client_places or client is CLAUDE_CODE:
             subject = f"prompt hook{of_client}"
             notes += [("note", subject, note) for note in list_notes(project, client)]
-    if plugin_enabled(project):
+    if is_plugin_enabled(project):
         places.append("the plugin")
 
     yield from problems
@@ -414,7 +414,7 @@ def _describe_hooks(
     """
     hook = hooks.get(client.prompt) or next(iter(hooks.values()))
     program, *arguments = entries.argument_vector(hook)
-    is_portable = hook == entries.portable(client)
+    is_portable = hook == entries.build_portable(client)
     if hook["command"] == entries.PORTABLE:
         form = "the portable form"
     elif arguments[:2] == ["-I", "-S"]:
@@ -423,7 +423,7 @@ def _describe_hooks(
         form = f"another form, {program}"
 
     # A project's settings may come from a stranger: only a command that we would write is run.
-    is_run = scope == "user" or is_portable or hook == entries.fastest(client=client)
+    is_run = scope == "user" or is_portable or hook == entries.build_fastest(client=client)
     problem = find_problem(hook) if is_run else _describe_absence(program)
     again = f"run judgekit install {client.command} --scope {scope} again"
     if problem and is_portable:

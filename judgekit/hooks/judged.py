@@ -126,7 +126,7 @@ def choose_decided(
     return injected, mentioned
 
 
-def parts_of(candidates: Sequence[Candidate]) -> list[str]:
+def list_parts(candidates: Sequence[Candidate]) -> list[str]:
     """List the parts of a prompt that found candidates, each once."""
     texts = [candidate.part.text for candidate in candidates if candidate.part]
     return list(dict.fromkeys(texts))
@@ -175,7 +175,7 @@ def _write_request(
         **client.carried(project),
         "prompt": prompt,
         "candidates": sent_candidates,
-        "parts": parts_of(candidates),
+        "parts": list_parts(candidates),
         "transcript_path": str(payload.get("transcript_path") or ""),
     }
     return quickjson.written(request).encode()
@@ -224,7 +224,7 @@ def _judge_in_process(
     programs.make_importable()
     from judgekit.judging import search  # noqa: PLC0415 - must wait until its packages can be imported
 
-    choice = search.judged_hook(prompt, candidates, parts_of(candidates), payload, project)
+    choice = search.judged_hook(prompt, candidates, list_parts(candidates), payload, project)
     if isinstance(choice, str):
         return choice
     degraded = choice.selection.degraded

@@ -57,7 +57,7 @@ def plan_install(project: Path) -> FileChange:
     toml = project / PREK_FILE
     if is_for_prek(project):
         content = files.read_content(toml)
-        if files.names_in_code(content, ID):
+        if files.mentions_in_code(content, ID):
             return FileChange(toml, content, after=content)
         raise UsageError(
             f"{toml}: prek reads this file and no {FILE}, and judgekit doesn't edit it; "
@@ -93,7 +93,7 @@ def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
     repos = _list_repos(_parse(path, text))
     index = _find_ours(repos)
     if index is None:
-        if only_ours and files.names_in_code(files.read_content(project / PREK_FILE), ID):
+        if only_ours and files.mentions_in_code(files.read_content(project / PREK_FILE), ID):
             raise UsageError(f"{project / PREK_FILE} lists {ID}; remove it by hand")
         return no_change
     if not _is_alone(repos[index]):
@@ -127,7 +127,7 @@ def file_of(project: Path) -> Path:
 
 def runs_gate(project: Path) -> bool:
     """Whether the configuration that the framework or prek reads here lists our hook."""
-    return files.names_in_code(files.read_content(file_read(project)), ID)
+    return files.mentions_in_code(files.read_content(file_read(project)), ID)
 
 
 def file_read(project: Path) -> Path:
@@ -147,7 +147,7 @@ def _edit_file(path: Path, text: str, edit: Callable[[str], str | None]) -> str 
 def _parse(path: Path, text: str) -> Any:  # noqa: ANN401 - any YAML
     """Parse the YAML in a file; a `ConfigError` about the text names the file."""
     try:
-        return yaml_text.parsed(text)
+        return yaml_text.parse_yaml(text)
     except ConfigError as error:
         raise ConfigError(error.problem, path=path, key=error.key) from None
 
@@ -167,8 +167,8 @@ def _is_alone(repo: Any) -> bool:  # noqa: ANN401 - any YAML
 
 def _add_ours(text: str) -> str | None:
     """Add our hook to the text; None if the hook is in it already."""
-    (our_repo,) = yaml_text.parsed(ITEM)
-    repos = _list_repos(yaml_text.parsed(text))
+    (our_repo,) = yaml_text.parse_yaml(ITEM)
+    repos = _list_repos(yaml_text.parse_yaml(text))
     index = _find_ours(repos)
     if index is not None:
         is_up_to_date = repos[index] == our_repo
@@ -182,7 +182,7 @@ def _add_ours(text: str) -> str | None:
             del repos[index]
         repos.append(our_repo)
 
-    return yaml_text.edited(text, put_ours)
+    return yaml_text.edit_yaml(text, put_ours)
 
 
 def _remove_ours(text: str) -> str:
@@ -193,7 +193,7 @@ def _remove_ours(text: str) -> str:
         index = _find_ours(repos)
         del repos[index]
 
-    return yaml_text.edited(text, delete_ours)
+    return yaml_text.edit_yaml(text, delete_ours)
 
 
 def _remove_lines(text: str) -> str | None:
@@ -201,7 +201,7 @@ def _remove_lines(text: str) -> str | None:
 
     Returns None if the layout is one in which removing lines would change something else.
     """
-    data = yaml_text.parsed(text)
+    data = yaml_text.parse_yaml(text)
     repos = data["repos"]
     index = _find_ours(repos) or 0
     start, _ = repos.lc.item(index)  # its line and column
@@ -217,7 +217,7 @@ def _remove_lines(text: str) -> str | None:
     changed = "\n".join(other_lines)
     # Lines may belong together in other ways, so check that nothing else has changed.
     try:
-        is_as_planned = yaml_text.parsed(changed) == data
+        is_as_planned = yaml_text.parse_yaml(changed) == data
     except ConfigError:
         return None
     return changed if is_as_planned else None

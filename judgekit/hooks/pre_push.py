@@ -50,7 +50,7 @@ _RECORDED = "recorded in the ledger"
 SILENCE = "JUDGEKIT_DISABLE"  # silences every hook: only the ledger gets a line
 
 
-def skipped_by() -> str | None:
+def find_skip_variable() -> str | None:
     """Find the variable that skips the gate; None if none is set."""
     for name in (*SKIP, SILENCE):
         if environment.is_on(name):
@@ -72,11 +72,11 @@ def finish_early(words: Sequence[str]) -> int | None:
         code, code_if_late = child
         if code is not None:
             return code
-        fault(JudgekitError("out of time"), _warn)
+        warn_of_fault(JudgekitError("out of time"), _warn)
         return code_if_late or Exit.ACCEPTED
     # Our hook calls `--pre-push REMOTE URL`; with other options the command itself must run.
     has_other_options = words[:1] != ["--pre-push"] or "--format" in words
-    if has_other_options or skipped_by():
+    if has_other_options or find_skip_variable():
         return None
     return _accept_if_none_is_judged(words[1:3])
 
@@ -119,7 +119,7 @@ def check(
     try:
         if base is None:
             updates = _read_updates()
-            variable = skipped_by()
+            variable = find_skip_variable()
             if variable is not None:
                 _record_skip(variable, url or remote, updates, warn)
                 return None
@@ -139,7 +139,7 @@ def _report_fault(run: Run, error: Exception, name: str, warn: Warn) -> Report:
 
     `name` says which commits: their base, or the remote that they're pushed to.
     """
-    fault(error, warn)
+    warn_of_fault(error, warn)
     mode = run.mode or "advisory"
     holds = isinstance(error, PushBlocked)
     if holds:
@@ -295,7 +295,7 @@ def _record_skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn:
     warn(f"{variable} is set: this push is not judged ({outcome})")
 
 
-def fault(error: Exception, warn: Warn) -> None:
+def warn_of_fault(error: Exception, warn: Warn) -> None:
     """Warn that nothing could be judged, and why, and record that in the ledger."""
     from judgekit.ledger import Fault  # noqa: PLC0415 - pydantic
 

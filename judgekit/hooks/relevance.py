@@ -27,7 +27,7 @@ Answers: TypeAlias = dict[Pair, bool | None]
 """Whether a memory is relevant to a prompt; None if the person couldn't tell."""
 
 
-def prompt_key(prompt: str) -> str:
+def digest_prompt(prompt: str) -> str:
     """Return the digest of a prompt, in which runs of blanks count as one space."""
     return environment.digest(" ".join(prompt.split()))
 
@@ -68,7 +68,7 @@ def _read_pair(line: _Line, project: str) -> Pair:
     """
     prompt = line.prompt
     if not _DIGEST.fullmatch(prompt):
-        prompt = prompt_key(prompt)
+        prompt = digest_prompt(prompt)
     memory = line.memory
     if not _DIGEST.fullmatch(memory):
         memory_path = os.path.expanduser(memory)

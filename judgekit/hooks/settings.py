@@ -222,7 +222,7 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
         try:
             loaded = config.load(folder)
             dumped = loaded.model_dump(mode="json")
-            if config.disabling_folder(loaded, Path(project)):
+            if config.find_disabling_folder(loaded, Path(project)):
                 dumped["retrieval"]["enabled"] = False
             values = dumped["retrieval"] | {"stop": dumped["stop"], "engine": dumped["engine"]}
             trusted = config.user_roots() or []

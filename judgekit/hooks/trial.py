@@ -12,7 +12,7 @@ from judgekit import environment
 from judgekit.errors import Exit, Usage, add_up_costs
 from judgekit.evaluation.stats import ReportPart
 from judgekit.hooks import claude_code, context, explain, judged
-from judgekit.hooks.relevance import prompt_key
+from judgekit.hooks.relevance import digest_prompt
 from judgekit.judging import search
 from judgekit.ledger.rates import exact
 from judgekit.retrieval import transcript
@@ -85,7 +85,7 @@ class PromptTrial(NamedTuple):
 
     def pair(self, hit: Candidate) -> Pair:
         """Compute the digests of the prompt and of a memory's file, by which people's answers are stored."""
-        return prompt_key(self.prompt), environment.digest(hit.file)
+        return digest_prompt(self.prompt), environment.digest(hit.file)
 
 
 TriedPair: TypeAlias = tuple[PromptTrial, "Candidate"]
@@ -135,7 +135,7 @@ class HookReport(ReportPart):
         return Exit.REJECTED
 
 
-def of_project(place: str, project: str, most: int) -> list[str]:
+def read_prompts(place: str, project: str, most: int) -> list[str]:
     """Read the latest prompts of a project, newest first: from the log if `place` is "log".
 
     Otherwise they're from the transcripts of conversations.
@@ -144,7 +144,7 @@ def of_project(place: str, project: str, most: int) -> list[str]:
         prompts = [str(line.get("prompt", "")) for line in explain.read_log(project)]
     else:
         prompts = transcript.prompts(project, most, _is_answered)
-    return distinct(prompts, most)
+    return choose_distinct(prompts, most)
 
 
 def _is_answered(prompt: str) -> bool:
@@ -152,11 +152,11 @@ def _is_answered(prompt: str) -> bool:
     return not claude_code.is_silent(prompt)
 
 
-def distinct(prompts: Iterable[str], most: int) -> list[str]:
+def choose_distinct(prompts: Iterable[str], most: int) -> list[str]:
     """Keep the first prompts that the hook answers, each once."""
     prompt_by_key: dict[str, str] = {}
     for prompt in prompts:
-        key = prompt_key(prompt)
+        key = digest_prompt(prompt)
         if key not in prompt_by_key and _is_answered(prompt):
             prompt_by_key[key] = prompt
     return list(prompt_by_key.values())[:most]
@@ -263,7 +263,7 @@ def _choose_by_judge(
     if ranked.fallback is not None:  # they were found by their keywords, without a full-text search
         tried.unjudged.append(search.NO_FULL_TEXT)
         return _Choice()
-    parts = judged.parts_of(candidates)
+    parts = judged.list_parts(candidates)
     reply = search.judged_hook(prompt, candidates, parts, payload={}, project=configured.project)
     if isinstance(reply, str):
         tried.unjudged.append(reply)
@@ -286,7 +286,7 @@ def _choose_by_judge(
     return _Choice(shown, because, search.model_of(selection), sureness)
 
 
-def share(count: int, of: int) -> Share | None:
+def measure_share(count: int, of: int) -> Share | None:
     """Compute a share with its Clopper-Pearson interval, which also holds for few labels.
 
     None if `of` is 0.
@@ -326,8 +326,8 @@ def hook_report(
         injected=injections,
         mentioned=mentions,
         nudged=prompts_with_mentions,
-        precision=share(labels.count(True), len(labels)),
-        coverage=share(covered_prompts, len(trials)),
+        precision=measure_share(labels.count(True), len(labels)),
+        coverage=measure_share(covered_prompts, len(trials)),
     )
 
 
@@ -384,7 +384,7 @@ def _fits_as_well(hit: Candidate, best: Candidate) -> bool:
     return hit.features["odds"] > best.features["odds"] - SAME_EVIDENCE
 
 
-def rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[str, Any]]:
+def build_rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[str, Any]]:
     """Build a row for each pair that a person is asked about.
 
     The first three keys of a row are those of a line of answers.

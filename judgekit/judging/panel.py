@@ -235,7 +235,7 @@ def requested_panel(
     if any(environ.get(name, "").strip() for name in _VARIABLES):
         return PanelRequest({}, allow, order)
 
-    projects_tiers = settings.tiers_of_project(project)
+    projects_tiers = settings.list_tiers_of_project(project)
     if projects_tiers and environ.get(_ADDRESS, "").strip():
         # Only the user may name the models at an address the user set.
         config = settings.load(None, environ)

@@ -23,7 +23,7 @@ from judgekit.judging.verdict import Failure
 from judgekit.providers import running
 from judgekit.providers.base import Endpoint, Gateway, Message, Reply, Request
 from judgekit.replies.forms import ReplyForm
-from judgekit.replies.reading import failure_kind, read_reply
+from judgekit.replies.reading import classify_failure, read_reply
 from judgekit.text import short_line
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ async def run_round(
                 break
 
         except InvalidReply as error:
-            kind = failure_kind(reply.text)
+            kind = classify_failure(reply.text)
             if isinstance(error, AmbiguousReply):
                 kind = FailureKind.INVALID_REPLY
             failure = make_failure(kind, str(error))

@@ -206,7 +206,7 @@ def check_prices(
     )
     if asked:
         raise UsageError(f"max cost: {problem}")
-    raise configuration.wrong("judge", "max_cost_usd", problem, project)
+    raise configuration.build_error("judge", "max_cost_usd", problem, project)
 
 
 def _unpriced(tiers: Tiers) -> list[str]:

@@ -18,7 +18,7 @@ import httpx
 from pydantic import ValidationError
 
 from judgekit import environment
-from judgekit.config.settings import Config, wrong
+from judgekit.config.settings import Config, build_error
 from judgekit.errors import Exit, GatewayError, JudgekitError
 from judgekit.judging import independence
 from judgekit.judging.reservations import Reservation, ReservationKind, with_reservation
@@ -27,7 +27,7 @@ from judgekit.judging.verdict import READS_ON, READS_ON_HEADER, JudgedFile, Verd
 from judgekit.providers import retrying, running, servers
 from judgekit.providers.pace import seconds_of
 from judgekit.redaction import redact
-from judgekit.text import counted, short_line, unstorable
+from judgekit.text import counted, find_unstorable, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -145,7 +145,7 @@ class Shared:
         storable_lines: list[bytes] = []
         reasons: list[str] = []
         for line in lines:
-            problem = unstorable(json.loads(line))
+            problem = find_unstorable(json.loads(line))
             if problem:  # the server would refuse all lines because of it
                 reasons.append(problem)
             else:
@@ -294,7 +294,7 @@ def configured(config: Config) -> Shared | None:
     url = config.server.url.strip()
     problem = _address_problem(url, config.server.url)
     if problem:
-        raise wrong("server", "url", problem, None)
+        raise build_error("server", "url", problem, None)
     return Shared(url.rstrip("/"), _token(config.server.token_file))
 
 
@@ -324,10 +324,10 @@ def _token(file: str | None) -> str:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
             problem = f"{file}: cannot be read ({reason})"
-            raise wrong("server", "token_file", problem, None) from None
+            raise build_error("server", "token_file", problem, None) from None
     if not _TOKEN.fullmatch(token):
         expected = "expected one token and nothing else; name the file that holds it"
-        raise wrong("server", "token_file", f"{expected}, or set {TOKEN}", None)
+        raise build_error("server", "token_file", f"{expected}, or set {TOKEN}", None)
     return token
 
 

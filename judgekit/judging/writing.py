@@ -208,7 +208,7 @@ class _ScoreSheet(_Sheet):
             points[name] = words[answer] if isinstance(answer, str) else answer
         expectations: Mapping[str, float] = {}
         if reply.tokens:
-            expectations = logprobs.expectations(
+            expectations = logprobs.compute_expectations(
                 reply, score_form, range(words["no"], words["yes"] + 1)
             )
         return Answers(

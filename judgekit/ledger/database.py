@@ -20,7 +20,7 @@ from judgekit.errors import ConfigError, JudgekitError, StoreError, UsageError
 from judgekit.judging.cache import MAX_DAYS, KeptText
 from judgekit.ledger import store
 from judgekit.ledger.records import SCHEMAS, Label, Record, VerdictLine, kind_in, line
-from judgekit.text import counted, short_line, unstorable
+from judgekit.text import counted, find_unstorable, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -422,7 +422,7 @@ def refusal(record: Record) -> str:
     """Explain why a store can't keep a line; "" if it can."""
     if len(record.id) > _MOST_ID or not _ID.fullmatch(record.id):
         return f"id: expected 1 to {_MOST_ID} printable ASCII characters"
-    problem = unstorable(record.model_dump(mode="python", by_alias=True))
+    problem = find_unstorable(record.model_dump(mode="python", by_alias=True))
     if problem:
         return problem
     return store.misplaced(record)

@@ -15,7 +15,7 @@ from judgekit.config.locks import file_lock
 from judgekit.errors import JudgekitError
 from judgekit.ledger import kpi, store
 from judgekit.ledger.records import Label, OverrideLine, Record, VerdictLine, newest_override
-from judgekit.text import defused
+from judgekit.text import defuse_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,7 +55,7 @@ def rows(records: Iterable[Record]) -> str:
     writer.writerow(COLUMNS)
     for verdict in verdicts:
         cells = _make_cells(verdict, word_by_id.get(verdict.id), overrides)
-        writer.writerow([defused(cell) if isinstance(cell, str) else cell for cell in cells])
+        writer.writerow([defuse_cell(cell) if isinstance(cell, str) else cell for cell in cells])
     return table.getvalue().removesuffix("\n")
 
 

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ValidationError
 from judgekit.config import require
 from judgekit.errors import AmbiguousReply, InvalidReply, UsageError
 from judgekit.replies import fit
-from judgekit.replies.layout import after_thoughts, exact_end, is_in_thoughts, thoughts_in
-from judgekit.replies.scan import CUT, MAX_ENTRIES, QUOTES, Array, Object, scan, value_at
+from judgekit.replies.layout import cut_off_thoughts, find_exact_end, find_thoughts, is_in_thoughts
+from judgekit.replies.scan import CUT, MAX_ENTRIES, QUOTES, Array, Object, read_value_at, scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,11 +71,11 @@ def read_answer(raw: str, model: type[Model], *, schema_enforced: bool = False) 
     """
     if not schema_enforced:
         return _read(raw, model, nested=True)
-    text = after_thoughts(raw).strip("\ufeff \t\r\n")
+    text = cut_off_thoughts(raw).strip("\ufeff \t\r\n")
     fence = _FENCE.fullmatch(text)
     if fence:
         text = fence[1].strip()
-    is_one_object = text.startswith("{") and exact_end(text, 0) == len(text)
+    is_one_object = text.startswith("{") and find_exact_end(text, 0) == len(text)
     if not is_one_object:
         raise InvalidReply(f"the reply is not one JSON object: {_quote(raw)}")
     # Strictly first: that's faster, and most replies are sound. The scanner below refuses a reply with too
@@ -90,7 +90,7 @@ def read_answer(raw: str, model: type[Model], *, schema_enforced: bool = False) 
 
 
 def _read(raw: str, model: type[Model], *, nested: bool) -> Model:
-    return _find_only_answer(after_thoughts(raw), model, nested=nested)
+    return _find_only_answer(cut_off_thoughts(raw), model, nested=nested)
 
 
 def _find_only_answer(raw: str, model: type[Model], *, nested: bool) -> Model:
@@ -100,7 +100,7 @@ def _find_only_answer(raw: str, model: type[Model], *, nested: bool) -> Model:
     """
     answers = _read_answers(raw, model)
     last_object, answer = answers[0]
-    if is_in_thoughts(thoughts_in(raw), last_object.start):
+    if is_in_thoughts(find_thoughts(raw), last_object.start):
         raise InvalidReply("the only answer stands among the model's thoughts, which are none")
     if fit.is_quoted(last_object, model):
         raise AmbiguousReply(
@@ -164,7 +164,7 @@ def _find_contradiction(
     fields_by_key = _map_decisive_fields(answer)
     texts_around = _list_texts_around(raw, objects)
     last_object = objects[0]
-    end = exact_end(raw, last_object.start)
+    end = find_exact_end(raw, last_object.start)
     if end is None:  # it isn't exact JSON, so its own text is read as well
         texts = [raw]
     else:
@@ -205,7 +205,7 @@ def _map_decisive_fields(answer: BaseModel) -> _FieldsByKey:
     fields_by_key: _FieldsByKey = {}
     for holder in holders:
         for name in _list_decisive_fields(type(holder)):
-            key = fit.plain(fit.key_of(name, type(holder)))
+            key = fit.normalise_key(fit.key_of(name, type(holder)))
             fields_by_key.setdefault(key, []).append((holder, name))
     return fields_by_key
 
@@ -218,7 +218,7 @@ def _list_texts_around(raw: str, objects: Sequence[Object]) -> list[str]:
     texts = []
     until = len(raw)
     for item in objects:
-        end = exact_end(raw, item.start)
+        end = find_exact_end(raw, item.start)
         if end is not None and end <= until:
             texts.append(raw[end:until])
             until = item.start
@@ -233,7 +233,7 @@ def _find_mentions(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str
     """
     mentions = []
     for match in _MENTION.finditer(text):
-        key = fit.plain(match["quoted"] or match["bare"])
+        key = fit.normalise_key(match["quoted"] or match["bare"])
         if key in fields_by_key:
             mentions.append((key, match))
         if len(mentions) > MAX_MENTIONS:
@@ -243,7 +243,7 @@ def _find_mentions(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str
     for key, match in mentions:
         start = match.start()
         follows_brace = _FIRST.search(text, max(0, start - 80), start) is not None
-        value = value_at(text[match.end() : match.end() + most_characters])
+        value = read_value_at(text[match.end() : match.end() + most_characters])
         # The match of a bare key begins at its own brace or comma, so there's no brace before it.
         yield key, value, follows_brace or bool(match["bare"])
 
@@ -256,7 +256,7 @@ def _walk(value: Object | Array) -> Iterator[tuple[str, object]]:
     else:
         pairs = [("", item) for item in value]
     for key, item in pairs:
-        yield fit.plain(key), item
+        yield fit.normalise_key(key), item
         if isinstance(item, (Object, Array)):
             yield from _walk(item)
 
@@ -368,5 +368,5 @@ def _find_numbers_in_prose(
             next_mark = match["after"].strip()[:1]
             is_item_number = "\n" in match["between"] and next_mark in (".", ")", ":", "-")
             if not is_item_number:
-                mentions.append((fit.plain(match["key"]), float(match["number"])))
+                mentions.append((fit.normalise_key(match["key"]), float(match["number"])))
     return mentions

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args,
 from pydantic import BaseModel, ValidationError
 
 from judgekit import environment
-from judgekit.replies.scan import CUT, QUOTES, SPELT_NUMBER, Array, Object, number
+from judgekit.replies.scan import CUT, QUOTES, SPELT_NUMBER, Array, Object, read_number
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -39,14 +39,14 @@ class CutOff(Misfit):
 
 
 @lru_cache(maxsize=1024)
-def plain(key: str) -> str:
+def normalise_key(key: str) -> str:
     """Normalise a key for tolerant comparison: no case, spaces, underscores, hyphens."""
     return re.sub(r"[\s_-]+", "", key).casefold()
 
 
 def _find_keys_like(value: Object, keys: Collection[str]) -> list[str]:
     """List the keys of an object that are one of `keys` (normalised) in any spelling."""
-    return [key for key in value if plain(key) in keys]
+    return [key for key in value if normalise_key(key) in keys]
 
 
 def key_of(name: str, model: type[BaseModel]) -> str:
@@ -67,7 +67,7 @@ def _list_keys(model: type[BaseModel]) -> frozenset[str]:
     keys = set()
     for part in (model, *_list_inner_models(model)):
         for name in part.model_fields:
-            keys.add(plain(key_of(name, part)))
+            keys.add(normalise_key(key_of(name, part)))
     return frozenset(keys)
 
 
@@ -209,7 +209,7 @@ def _shape_number(value: object, where: str) -> object:
     if isinstance(value, str):
         if not SPELT_NUMBER.fullmatch(value.strip()):
             raise Misfit(f"`{where}`: input should be a valid number, not {_quote(value)}")
-        value = number(value.strip())
+        value = read_number(value.strip())
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
@@ -334,8 +334,8 @@ def _find_similar_key(value: Object, name: str, model: type[BaseModel]) -> str |
     keys_of_others = set()
     for other in model.model_fields:
         if other != name:
-            keys_of_others.add(plain(key_of(other, model)))
-    alike = _find_keys_like(value, {plain(exact_key)} - keys_of_others)
+            keys_of_others.add(normalise_key(key_of(other, model)))
+    alike = _find_keys_like(value, {normalise_key(exact_key)} - keys_of_others)
     if len(alike) > 1:
         first, second = alike[:2]
         raise Misfit(f"`{exact_key}` is given as {first!r} and {second!r}")
@@ -361,7 +361,7 @@ def _key_objects(value: object) -> Object | None:
 def _find_wrapped(value: Object) -> Iterator[Object]:
     """Yield the objects in `value` under keys such as "result", which may hold the answer."""
     for key, item in value.items():
-        may_wrap = plain(key) in _WRAPPERS and key not in value.repeated
+        may_wrap = normalise_key(key) in _WRAPPERS and key not in value.repeated
         if not may_wrap:
             continue
         inner = _key_objects(item) or item
@@ -461,9 +461,9 @@ def is_quoted(item: Object, model: type[BaseModel]) -> bool:
     is_string_closed = behind.startswith(tuple(QUOTES))
     if is_string_closed or "}" in behind or "]" in behind:
         return True
-    keys_of_answer = _list_keys(model).intersection(map(plain, _walk_keys(item)))
+    keys_of_answer = _list_keys(model).intersection(map(normalise_key, _walk_keys(item)))
     while outer is not None:
-        complete_keys = map(plain, _walk_keys(outer, whole=True))
+        complete_keys = map(normalise_key, _walk_keys(outer, whole=True))
         if not keys_of_answer.isdisjoint(complete_keys):
             return True
         outer = outer.around

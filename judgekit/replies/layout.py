@@ -67,7 +67,7 @@ class Span(NamedTuple):
     ended_by: str
 
 
-def thoughts_in(raw: str) -> list[Span]:
+def find_thoughts(raw: str) -> list[Span]:
     """Find the parts of a reply that are no answer, in their order."""
     marks = _find_marks(raw)
     if len(marks) > _MOST_MARKS:
@@ -111,13 +111,13 @@ def _is_transparent(name: str) -> bool:
     return name in _ANSWERING or name in _PROSE or name == f"{_CHANNEL}final"
 
 
-def after_thoughts(raw: str) -> str:
+def cut_off_thoughts(raw: str) -> str:
     """Cut off the thoughts that a reply begins with.
 
     The whole reply is returned if something stands before them, if they don't end, or if it isn't certain
     where they end: the same mark occurs again, so that one of the two may be a quote.
     """
-    thoughts = thoughts_in(raw)
+    thoughts = find_thoughts(raw)
     if not thoughts:
         return raw
     first = thoughts[0]
@@ -146,7 +146,7 @@ def _find_marks(raw: str) -> list[Mark]:
     for match in _MARK.finditer(raw):
         while 0 <= next_brace < match.start() and objects < _MOST_OBJECTS:
             objects += 1
-            end = exact_end(raw, next_brace)
+            end = find_exact_end(raw, next_brace)
             quoted_until = max(quoted_until, end or 0)
             next_brace = raw.find("{", end or next_brace + 1)
         if match.start() < quoted_until:
@@ -196,7 +196,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[\W_]", "", name.lower())
 
 
-def exact_end(raw: str, start: int) -> int | None:
+def find_exact_end(raw: str, start: int) -> int | None:
     """Find the end of the JSON object that begins at `start`; None if it isn't strictly JSON."""
     with suppress(ValueError, RecursionError):
         return _DECODER.raw_decode(raw, start)[1]

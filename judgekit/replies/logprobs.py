@@ -34,7 +34,7 @@ _BEHIND = " \t\r\n\"'“”,}]"
 _NUMBER = re.compile(r""":\s*+["'“]?(\d{1,4})(?=["'”]?\s*+(?:[,}\n]|\Z))""")
 
 
-def expectations(reply: Reply, answer: ScoreReply, points: range) -> dict[str, float]:
+def compute_expectations(reply: Reply, answer: ScoreReply, points: range) -> dict[str, float]:
     """Calculate scores by the probabilities of tokens: the mean of `points`, weighted by these.
 
     Returns them by dimension. A score whose token, or whose probabilities, can't be told for certain is left
@@ -48,12 +48,12 @@ def expectations(reply: Reply, answer: ScoreReply, points: range) -> dict[str, f
     token_ends = list(accumulate(map(len, reply.tokens)))
     scores: dict[str, int] = answer.model_dump()["scores"]
     expected = {}
-    for name, (start, end) in places(reply.text, answer, points).items():
+    for name, (start, end) in locate_scores(reply.text, answer, points).items():
         token = bisect_right(token_ends, shift + start)
         if shift + end > token_ends[token]:
             continue  # a number of several tokens has no probability of its own
         score = scores[name]
-        mean = expectation(reply.tokens[token], reply.logprobs[token], score, points)
+        mean = compute_expectation(reply.tokens[token], reply.logprobs[token], score, points)
         if mean is not None:
             expected[name] = float(score) if abs(mean - score) < SURE else mean
     return expected
@@ -72,7 +72,7 @@ def _find_shift(reply: Reply) -> int | None:
     return core_in_tokens - reply.text.index(core)
 
 
-def places(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int, int]]:
+def locate_scores(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int, int]]:
     """Locate the scores in the text of a reply, as (start, end) by dimension.
 
     A number is a score if another point in its place would change this score, and nothing else, of the answer
@@ -101,7 +101,7 @@ def places(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int,
     return spans
 
 
-def expectation(
+def compute_expectation(
     token: str, alternatives: Mapping[str, float], value: int, points: range
 ) -> float | None:
     """Calculate the expected point by the log probabilities of a token's alternatives, itself among them.

@@ -9,7 +9,7 @@ from judgekit.errors import FailureKind, InvalidReply
 from judgekit.replies.extract import read_answer
 from judgekit.replies.fit import WORDS
 from judgekit.replies.forms import ReplyForm
-from judgekit.replies.layout import after_thoughts, thoughts_in
+from judgekit.replies.layout import cut_off_thoughts, find_thoughts
 from judgekit.replies.scan import QUOTES, scan
 
 if TYPE_CHECKING:
@@ -30,21 +30,21 @@ def read_reply(reply: Reply, form: type[Form]) -> Form:
         try:
             return read_answer(reply.text, form, schema_enforced=True)
         except InvalidReply:
-            if failure_kind(reply.text) is FailureKind.TRUNCATED:
+            if classify_failure(reply.text) is FailureKind.TRUNCATED:
                 raise
         reply.distrust()
     return read_answer(reply.text, form)
 
 
-def failure_kind(raw: str) -> FailureKind:
+def classify_failure(raw: str) -> FailureKind:
     """Find out why a reply couldn't be read: it refuses, was cut off in its last object, or is invalid."""
-    raw = after_thoughts(raw)
+    raw = cut_off_thoughts(raw)
     try:
         objects = scan(raw)
     except InvalidReply:  # a flood
         return FailureKind.INVALID_REPLY
     if not objects:
-        thoughts = thoughts_in(raw)
+        thoughts = find_thoughts(raw)
         start = thoughts[-1].end if thoughts else 0
         beginning = raw[start:][:_READ].replace("\u2019", "'").lower()
         return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY

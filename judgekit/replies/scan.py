@@ -102,7 +102,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
-def number(text: str) -> float:
+def read_number(text: str) -> float:
     """Convert a text that `SPELT_NUMBER` matches: to an int if it's written as one."""
     if text.lstrip("+-").isdigit():
         return int(text)
@@ -205,7 +205,7 @@ def _find_outer(previous: Object, *, is_rescued: bool) -> Object | None:
     return None
 
 
-def value_at(text: str) -> object:
+def read_value_at(text: str) -> object:
     """Read the value at the start of `text`, which follows a key; `CUT` if its end isn't seen."""
     return _Reader(f'{{"":{text}').read(0).get("", CUT)
 
@@ -305,7 +305,7 @@ class _Reader:
             return CUT
         word = match[0].strip()
         if _NUMBER.fullmatch(word):
-            return number(word)
+            return read_number(word)
         return _LITERALS.get(word.lower(), word)
 
     def _read_string(self, opening: str, *, in_object: bool) -> object:

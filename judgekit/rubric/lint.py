@@ -45,7 +45,7 @@ class Remark(NamedTuple):
         return str(ConfigError(self.text, path=self.path, line=self.line, key=self.key))
 
 
-def remarks(
+def list_remarks(
     loaded: LoadedRubric, cases: Sequence[Case], wrong: Sequence[WrongCase] = ()
 ) -> list[Remark]:
     """Collect the remarks on a loaded rubric and its cases, errors first."""
@@ -57,7 +57,7 @@ def remarks(
     return sorted(remarks, key=lambda remark: not remark.wrong)
 
 
-def outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
+def list_outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
     """Try every combination of whole scores, and collect the (strict, lenient) outcomes they lead to.
 
     Returns None if there are too many combinations to try.
@@ -102,7 +102,7 @@ def _check_modes(loaded: LoadedRubric) -> Iterator[Remark]:
 
 def _compare_outcomes(rubric: ScoreRubric) -> Iterator[str]:
     """Yield a text if strict accepts more than lenient, and one if both decide the same."""
-    pairs = outcomes(rubric) or set()
+    pairs = list_outcomes(rubric) or set()
     for strict, lenient in pairs:
         if strict == "accept" and lenient != "accept":
             text = f"some scores are {lenient} in lenient and accept in strict"
@@ -140,7 +140,7 @@ def _check_cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark
 
     possible_outcomes = None
     if isinstance(rubric, ScoreRubric):
-        possible_outcomes = outcomes(rubric)
+        possible_outcomes = list_outcomes(rubric)
     for number, case in enumerate(cases, 1):
         label = case.label
         if isinstance(case, CompareCase) and case.a == case.b:
@@ -211,7 +211,7 @@ def _check_lines(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[
                 yield Remark(path, key, text, wrong=True, line=number)
 
 
-def changes(before: Rubric, after: Rubric) -> list[str]:
+def list_changes(before: Rubric, after: Rubric) -> list[str]:
     """List the differences between two rubrics, a line for each key, in the order of the file."""
     return list(_list_changes("", before.model_dump(), after.model_dump()))
 

@@ -26,7 +26,7 @@ from judgekit.rubric.schema import (
     SelectRubric,
     WrongCase,
 )
-from judgekit.rubric.search_path import Origin, folders, published, rubric_files
+from judgekit.rubric.search_path import Origin, folders, read_published, rubric_files
 from judgekit.text import rubric_name
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ class LoadedRubric(NamedTuple):
     @property
     def source(self) -> Literal["project", "user", "path"] | None:
         """Where the rubric came from, if it replaces a bundled one of the same id; otherwise None."""
-        if self.origin == "bundled" or self.sha256 in published().values():
+        if self.origin == "bundled" or self.sha256 in read_published().values():
             return None
-        for reference in published():
+        for reference in read_published():
             has_same_id = reference.startswith(f"{self.rubric.rubric}@")
             if has_same_id:
                 return self.origin
@@ -148,7 +148,7 @@ def configured_rubric(section: Section, reference: str, project: Path | None) ->
     """
     if reference.endswith(_YAML) and not Path(reference).is_file():
         problem = "there is no such file; name an ID, ID@VERSION or a YAML file that exists"
-        raise settings.wrong(section, "rubric", problem, project)
+        raise settings.build_error(section, "rubric", problem, project)
     kind = SelectRubric if section == "retrieval" else ScoreRubric
     try:
         return find_rubric(reference, project, (kind,))
@@ -156,7 +156,7 @@ def configured_rubric(section: Section, reference: str, project: Path | None) ->
         # The value may come from a file of a clone, so it isn't repeated.
         problem = str(error).replace(f" {reference!r}", " of that name")
         problem = problem.replace(repr(reference), "the value")
-        raise settings.wrong(section, "rubric", problem, project) from None
+        raise settings.build_error(section, "rubric", problem, project) from None
 
 
 def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
@@ -169,7 +169,7 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
         yamlfile.check_own(path, path.parents[2])
     rubric = yamlfile.read_model(path, RubricFile, version_key="rubric").root
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    if published().get(rubric.ref, digest) != digest:
+    if read_published().get(rubric.ref, digest) != digest:
         problem = f"{rubric.ref} is published with different content; give the changed rubric a new version"
         raise ConfigError(problem, path=path, key="version")
     if origin != "path" and path.name != f"{rubric.ref}.yaml":
@@ -216,7 +216,7 @@ def begin(
     if not _REFERENCE.fullmatch(ref):
         wanted = "small letters, digits and hyphens; three numbers"
         raise UsageError(f"{name!r} is neither ID nor ID@VERSION ({wanted})")
-    if ref in published():
+    if ref in read_published():
         raise UsageError(f"{ref} is published and cannot change; choose another id or version")
     source = like.path if like else files.folder("rubrics") / "starters" / f"{task}.yaml"
     cases_file = beside(source, "cases")
@@ -262,7 +262,7 @@ def _rename(source: Path, ref: str) -> str:
         text = line_of_key.sub(f"{key}: {value}", text, count=1)
     if not text.startswith(_MODELINE):
         text = _MODELINE + text
-    renamed = yaml_text.parsed(text)
+    renamed = yaml_text.parse_yaml(text)
     # For example, a line in a comment or in a block of text may have been replaced instead.
     if any(str(renamed.get(key)) != value for key, value in new_values.items()):
         raise ConfigError("cannot rename a rubric with this layout; copy it by hand", path=source)

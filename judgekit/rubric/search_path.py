@@ -48,7 +48,7 @@ def rubric_files(project: Path | None = None) -> Iterator[tuple[Origin, Path]]:
 
 
 @lru_cache(maxsize=1)
-def published() -> dict[str, str]:
+def read_published() -> dict[str, str]:
     """Map `id@version` of every published rubric to the SHA-256 of its file."""
     lock_file = files.folder("rubrics") / "versions.lock"
     digests = {}
@@ -60,7 +60,7 @@ def published() -> dict[str, str]:
     return digests
 
 
-def head(path: Path) -> Head | None:
+def read_head(path: Path) -> Head | None:
     """Read the head of a published rubric as text; None for any other file, which must be parsed."""
     try:
         if not path.is_file():  # a pipe may have no end
@@ -69,7 +69,7 @@ def head(path: Path) -> Head | None:
             data = file.read(1_000_000)  # bytes; published rubrics are far smaller
     except OSError:
         return None
-    if published().get(path.stem) != hashlib.sha256(data).hexdigest():
+    if read_published().get(path.stem) != hashlib.sha256(data).hexdigest():
         return None
     # Reversed, since the first of several lines with the same key counts, and a dict keeps the last.
     values = dict(reversed(_HEAD.findall(data.decode("utf-8"))))

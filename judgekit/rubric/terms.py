@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from judgekit.config import yaml_text
 from judgekit.errors import InputError, UsageError
 from judgekit.rubric.schema import ScoreRubric
-from judgekit.rubric.search_path import published
+from judgekit.rubric.search_path import read_published
 from judgekit.text import lines_of, short_line
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def add(
     doesn't have. Raises `UsageError` for a published rubric, and for one that doesn't score.
     """
     rubric = loaded.rubric
-    if loaded.sha256 in published().values():
+    if loaded.sha256 in read_published().values():
         command = f"judgekit rubric new my-{rubric.rubric} --from {rubric.ref}"
         raise UsageError(f"{rubric.ref} is published and never changes; copy it first: {command}")
     if not isinstance(rubric, ScoreRubric):

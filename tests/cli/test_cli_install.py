@@ -374,7 +374,7 @@ def test_what_is_written(judgekit: Run, client: Client, project: Path, isolated:
     for event, matcher in client.events.items():
         (group,) = own[event]
         (hook,) = group["hooks"]
-        assert ("args" in hook, entries.argument_vector(hook)) == (False, entries.command())
+        assert ("args" in hook, entries.argument_vector(hook)) == (False, entries.build_command())
         seconds = entries.TIMEOUTS.get(event, entries.TIMEOUT)
         assert (group.get("matcher"), hook["timeout"]) == (
             matcher,

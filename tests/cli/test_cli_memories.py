@@ -127,11 +127,11 @@ def test_the_exit_code_says_whether_the_bar_is_reached(
 
 
 def test_the_interval_is_the_exact_one() -> None:
-    found = trial.share(17, 20)
+    found = trial.measure_share(17, 20)
     assert found is not None
     assert (round(found.low, 3), round(found.high, 3)) == (0.621, 0.968)  # as R's binom.test says
-    assert trial.share(0, 0) is None
-    assert fitting.more_needed(found) is not None
+    assert trial.measure_share(0, 0) is None
+    assert fitting.estimate_more_labels(found) is not None
 
 
 def test_each_answer_is_kept_at_once_and_none_is_asked_twice(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 PAGE = (docs.ROOT / "docs/rubrics.md").read_text(encoding="utf-8")
 RUBRICS = {
-    yaml_text.parsed(fence.text)["rubric"]: fence.text
+    yaml_text.parse_yaml(fence.text)["rubric"]: fence.text
     for fence in docs.fences(PAGE)
     if fence.language == "yaml"
 }
@@ -231,7 +231,7 @@ def test_a_default_is_what_the_page_says_and_written_out_changes_no_hash(rubrics
         for part in key.replace("*", "kind").split("."):
             value = value[part] if isinstance(value, dict) else getattr(value, part)
         found = value.model_dump(exclude_none=True) if isinstance(value, BaseModel) else value
-        assert found == yaml_text.parsed(text), key
+        assert found == yaml_text.parse_yaml(text), key
     path.write_text(json.dumps(rubric.model_dump(mode="json", exclude_none=True)))  # JSON is YAML
     whole = loaded(rubrics, "whole")
     assert whole == rubric
@@ -300,7 +300,7 @@ def test_a_new_rubric_names_the_schema_that_editors_check_it_with(
     sound = [rest, *RUBRICS.values(), *(each.read_text() for each in bundled)]
     wrong = [rest.replace("title:", "titel:"), f"{rest}modes: {{strict: {{confirm: x}}}}\n"]
     for text in (*sound, *wrong):
-        data = json.loads(json.dumps(yaml_text.parsed(text)))  # keys of JSON are texts
+        data = json.loads(json.dumps(yaml_text.parse_yaml(text)))  # keys of JSON are texts
         assert validator.is_valid(data) == (text in sound), text
     schema.write_text("{}")
     assert judgekit("rubric", "new", "other").code == 0

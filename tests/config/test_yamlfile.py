@@ -41,7 +41,7 @@ def write(tmp_path: Path, text: str | bytes) -> Path:
 
 def test_bundled_files_are_read_without_a_parser() -> None:
     stale = "stale: run `make generate` (python -m judgekit.config.yaml_text)"
-    assert files.COMPILED.read_text(encoding="utf-8") == yaml_text.bundled(), stale
+    assert files.COMPILED.read_text(encoding="utf-8") == yaml_text.compile_bundled(), stale
     code = """
 import sys
 from judgekit.providers import registry
@@ -237,7 +237,7 @@ retrieval:
 def test_one_key_is_set_and_all_else_stays(tmp_path: Path, before: str, after: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(before.encode())
-    yaml_text.put(path, "gate", "mode", "blocking")
+    yaml_text.put_value(path, "gate", "mode", "blocking")
     assert path.read_bytes().decode() == after
 
 
@@ -245,25 +245,25 @@ def test_a_file_is_made_where_it_is_missing_and_left_alone_in_an_unusual_layout(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / ".judgekit" / "config.yaml"
-    yaml_text.put(path, "gate", "mode", "blocking")
+    yaml_text.put_value(path, "gate", "mode", "blocking")
     assert path.read_text() == "gate:\n  mode: blocking\n"
     assert [each.name for each in path.parent.iterdir()] == ["config.yaml"]
     for text in ("gate: 3\n", "[gate]\n", "gate: [a]\n"):
         path.write_text(text)
         with pytest.raises(ConfigError, match="by hand"):
-            yaml_text.put(path, "gate", "mode", "blocking")
+            yaml_text.put_value(path, "gate", "mode", "blocking")
         assert path.read_text() == text
     real = tmp_path / "real.yaml"
     real.write_text("a: 1\n")
     real.chmod(0o640)
     (tmp_path / "link.yaml").symlink_to(real)
     with pytest.raises(ConfigError, match="links in a project are not followed"):
-        yaml_text.put(tmp_path / "link.yaml", "gate", "mode", "blocking")
+        yaml_text.put_value(tmp_path / "link.yaml", "gate", "mode", "blocking")
     assert real.read_text() == "a: 1\n"
     own = Path(environment.config_home()) / "config.yaml"
     own.parent.mkdir(parents=True, exist_ok=True)
     own.symlink_to(real)
-    yaml_text.put(own, "gate", "mode", "blocking")
+    yaml_text.put_value(own, "gate", "mode", "blocking")
     assert own.is_symlink()
     assert real.stat().st_mode & 0o777 == 0o640
     assert "blocking" in real.read_text()
@@ -293,9 +293,9 @@ def test_yaml_that_would_keep_a_parser_busy_is_refused(
     with pytest.raises(ConfigError, match=problem):
         yamlfile.load_yaml(path)
     with pytest.raises(ConfigError, match=problem):
-        yaml_text.parsed(text)
+        yaml_text.parse_yaml(text)
     with pytest.raises(ConfigError):
-        yaml_text.edited(text, dict.clear)
+        yaml_text.edit_yaml(text, dict.clear)
     assert time.process_time() - before < 5  # each would take minutes, or years
 
 

@@ -28,7 +28,7 @@ from judgekit.data.rows import open_rows
 from judgekit.data.seals import Fingerprint
 from judgekit.data.sources import DataRow
 from judgekit.errors import InputError, UsageError
-from judgekit.text import as_before
+from judgekit.text import restore_cell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -422,7 +422,8 @@ def test_any_row_comes_back_as_it_was(tmp_path: Path, rows: list[dict[str, Any]]
             assert all(seals.is_row_valid(row, seals.state_key()) for row in read)
         if ending in ("csv", "tsv"):
             read = [
-                {as_before(name): as_before(cell) for name, cell in row.items()} for row in read
+                {restore_cell(name): restore_cell(cell) for name, cell in row.items()}
+                for row in read
             ]
         for row in read:
             row["fingerprint"] = row["fingerprint"].partition(".")[0]

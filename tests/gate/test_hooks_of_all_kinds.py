@@ -258,7 +258,7 @@ def configured_command() -> str:
 
 
 def lefthook_job() -> dict[str, Any]:
-    (job,) = yaml_text.parsed(example("lefthook.yml"))["pre-push"]["jobs"]
+    (job,) = yaml_text.parse_yaml(example("lefthook.yml"))["pre-push"]["jobs"]
     return dict(job)
 
 
@@ -293,11 +293,11 @@ def test_an_example_lets_the_gate_decide(on_path: World, name: str) -> None:
 
 def test_the_manifest_for_pre_commit() -> None:
     manifest = ROOT / ".pre-commit-hooks.yaml"
-    (hook,) = yaml_text.parsed(manifest.read_text(encoding="utf-8"))
+    (hook,) = yaml_text.parse_yaml(manifest.read_text(encoding="utf-8"))
     assert hook["entry"] == pre_commit.ENTRY
     assert (hook["id"], hook["stages"]) == (pre_commit.ID, ["pre-push"])
     assert (hook["pass_filenames"], hook["always_run"], hook["verbose"]) == (False, True, True)
-    (item,) = yaml_text.parsed(pre_commit.ITEM)
+    (item,) = yaml_text.parse_yaml(pre_commit.ITEM)
     shared = {key: hook[key] for key in ("id", "stages", "pass_filenames", "always_run", "verbose")}
     assert shared.items() <= item["hooks"][0].items()
     command = [program("pre-commit"), "validate-manifest", str(manifest)]
@@ -306,14 +306,14 @@ def test_the_manifest_for_pre_commit() -> None:
 
 
 def actions() -> dict[str, Any]:
-    workflow = yaml_text.parsed(example("github-actions.yml"))
+    workflow = yaml_text.parse_yaml(example("github-actions.yml"))
     return {
         each.get("name", each.get("uses", "")): each for each in workflow["jobs"]["gate"]["steps"]
     }
 
 
 def test_the_workflow_gives_no_secret_and_no_right_away() -> None:
-    workflow = yaml_text.parsed(example("github-actions.yml"))
+    workflow = yaml_text.parse_yaml(example("github-actions.yml"))
     # pull_request_target would run a fork's files with secrets
     assert workflow["on"].keys() == {"pull_request", "merge_group"}
     assert workflow["permissions"] == {"contents": "read", "security-events": "write"}

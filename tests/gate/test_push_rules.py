@@ -19,7 +19,7 @@ from pushing import BLOCKING, bad, good
 from scripted import by_content
 
 from judgekit.config import files
-from judgekit.hooks.pre_push import skipped_by
+from judgekit.hooks.pre_push import find_skip_variable
 from judgekit.ledger import Fault, Label, Ledger, ModeChange, OverrideLine, Skip, kpi
 
 if TYPE_CHECKING:
@@ -162,7 +162,9 @@ def test_a_variable_goes_before_the_rules(world: World, monkeypatch: pytest.Monk
     world.push(judged={"a.md": "NO-GO"}, JUDGEKIT_GATE_MODE="advisory")
     for value in ("", "0", "false", "False", "no", "off", "1", "true", "yes", "wip"):
         monkeypatch.setenv("JUDGEKIT_SKIP", value)
-        assert skipped_by() == ("JUDGEKIT_SKIP" if value in ("1", "true", "yes", "wip") else None)
+        assert find_skip_variable() == (
+            "JUDGEKIT_SKIP" if value in ("1", "true", "yes", "wip") else None
+        )
 
 
 def test_an_unchanged_push_again_asks_no_model(world: World) -> None:

@@ -87,7 +87,7 @@ def test_in_and_out_leaves_no_trace(scope: Scope, project: Path, isolated: Path)
         before = tree(project, isolated)
         change = put(scope, project)
         assert change.changes
-        form = entries.portable() if scope == "project" else entries.fastest()
+        form = entries.build_portable() if scope == "project" else entries.build_fastest()
         written = json.loads((change.after or b"").decode("utf-8-sig"))
         assert written["hooks"]["UserPromptSubmit"][0]["hooks"] == [form]
         assert (str(programs.ROOT).encode() in change.path.read_bytes()) == (scope != "project")
@@ -171,16 +171,16 @@ def test_the_hook_answers_whatever_is_configured(
     (isolated / "judgekit").mkdir()
     (isolated / "judgekit" / "config.yaml").write_text("retrieval: {enabled: false}\n")
     monkeypatch.setenv("JUDGEKIT_DISABLE", "1")
-    assert install.find_problem(entries.fastest()) is None
+    assert install.find_problem(entries.build_fastest()) is None
     assert install.find_problem(command(sys.executable, "-m", "judgekit", "hook")) is None
     shell = {"type": "command", "command": f"'{sys.executable}' -P -m judgekit hook"}
     assert install.find_problem(shell) is None
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
-    assert install.find_problem(entries.portable()) is None
+    assert install.find_problem(entries.build_portable()) is None
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     if not shutil.which("judgekit"):
         assert (
-            install.find_problem(entries.portable())
+            install.find_problem(entries.build_portable())
             == "its program judgekit is not on this shell's PATH"
         )
     assert [path.name for path in (isolated / "judgekit").iterdir()] == ["config.yaml"]
@@ -193,9 +193,9 @@ def test_what_does_not_answer_is_said(tmp_path: Path) -> None:
         ("exec sleep 30", "it does not respond within 2 s"),
     ):
         assert install.find_problem(script(tmp_path, text), deadline=2) == said
-    hook = command(sys.executable, *entries.OPTIONS, entries.code(str(tmp_path)))
+    hook = command(sys.executable, *entries.OPTIONS, entries.build_code(str(tmp_path)))
     assert "No module named 'judgekit'" in str(install.find_problem(hook))
-    hook = entries.fastest(str(tmp_path / "bin" / "python3"))
+    hook = entries.build_fastest(str(tmp_path / "bin" / "python3"))
     assert install.find_problem(hook) == f"its program {tmp_path}/bin/python3 no longer exists"
     hook = script(tmp_path, "exit 0")
     Path(hook["command"]).chmod(0o644)
@@ -225,7 +225,7 @@ def test_a_hook_is_found_and_a_clones_command_is_not_run(
 
 
 def test_other_forms_missing_events_and_broken_settings(project: Path) -> None:
-    write("local", project, hooks(entries.fastest("/no/such/python3")))
+    write("local", project, hooks(entries.build_fastest("/no/such/python3")))
     _, (state, _, text), *_ = install.check_prompt_hooks(project)
     assert state == "wrong"
     assert (
@@ -247,7 +247,7 @@ def test_other_forms_missing_events_and_broken_settings(project: Path) -> None:
         assert list(install.list_notes(project)) == []
         ((state, _, _),) = found = list(install.check_prompt_hooks(project))
         assert (state == "wrong") is (content in ("{", "[]", "[" * 100_000)) is (found != [UNSET])
-        assert not install.plugin_enabled(project)
+        assert not install.is_plugin_enabled(project)
 
 
 def test_what_stops_all_hooks_is_said(
@@ -268,10 +268,10 @@ def test_what_stops_all_hooks_is_said(
 
 
 def test_how_often_a_prompt_is_answered(project: Path) -> None:
-    write("user", project, hooks(entries.fastest()))
-    write("local", project, hooks(entries.fastest()))
+    write("user", project, hooks(entries.build_fastest()))
+    write("local", project, hooks(entries.build_fastest()))
     assert list(install.list_notes(project)) == [], "equal commands are one answer"
-    write("project", project, hooks(entries.portable()))
+    write("project", project, hooks(entries.build_portable()))
     (line,) = install.list_notes(project)
     assert "answered 2 times: the hook is in the user settings and in the project settings" in line
     for enabled in (True, False):  # the narrower scope's word holds
@@ -279,7 +279,7 @@ def test_how_often_a_prompt_is_answered(project: Path) -> None:
         write(
             "local",
             project,
-            hooks(entries.fastest()) | {"enabledPlugins": {"judgekit@shop": enabled}},
+            hooks(entries.build_fastest()) | {"enabledPlugins": {"judgekit@shop": enabled}},
         )
         said = [
             "in the user settings and in the plugin" in line for line in install.list_notes(project)
@@ -381,7 +381,11 @@ def hook_of(command: object, *args: object, **more: object) -> dict[str, Any]:
 
 
 OURS = [
-    *(entries.fastest(), entries.fastest("/usr/bin/python3.13"), entries.portable()),
+    *(
+        entries.build_fastest(),
+        entries.build_fastest("/usr/bin/python3.13"),
+        entries.build_portable(),
+    ),
     *map(hook_of, ("judgekit hook", "'/with space/judgekit' hook", "exec judgekit hook")),
     *map(hook_of, ("python3 -m judgekit hook", "uv run --project . judgekit hook")),
     *(
@@ -389,7 +393,7 @@ OURS = [
         hook_of(r"C:\Tools\judgekit.exe", "hook", timeout=60),
     ),
     hook_of("python3", "-m", "judgekit.hooks.claude_code"),
-    hook_of("pypy3", "-I", "-S", "-c", entries.code("/opt/elsewhere/site-packages")),
+    hook_of("pypy3", "-I", "-S", "-c", entries.build_code("/opt/elsewhere/site-packages")),
     hook_of("/usr/bin/env", "JUDGEKIT_DISABLE=1", "python", "-m", "judgekit", "hook"),
 ]
 NOT_OURS: list[object] = [
@@ -431,7 +435,7 @@ def test_which_hooks_are_ours_and_the_portable_form_names_no_place() -> None:
         assert entries.is_ours(each), each
     for other in NOT_OURS:
         assert not entries.is_ours(other), other
-    text = json.dumps(entries.portable())
+    text = json.dumps(entries.build_portable())
     assert sys.executable not in text
     assert programs.ROOT not in text
 
@@ -459,7 +463,7 @@ def test_the_portable_form_never_costs_the_prompt(tmp_path: Path) -> None:
             assert script is not None or done.stderr == b""
 
 
-HOOK = entries.fastest("/usr/bin/python3")
+HOOK = entries.build_fastest("/usr/bin/python3")
 EDIT, STOP = HOOK | {"timeout": 10}, HOOK | {"timeout": 75}
 FOREIGN = {"type": "command", "command": "notify-send", "args": ["prompt"]}
 OLD = {"type": "command", "command": "judgekit", "args": ["hook"], "timeout": 10}
@@ -520,7 +524,7 @@ def test_a_file_keeps_its_layout_and_another_form_replaces_ours() -> None:
         assert ("\r\n" in text) == ("\r\n" in there)
         rest = iter(there)
         assert all(character in rest for character in text), "what stood there still stands there"
-        for second in (entries.portable(), OLD, entries.fastest("/elsewhere/python3")):
+        for second in (entries.build_portable(), OLD, entries.build_fastest("/elsewhere/python3")):
             changed = installed_in(there, second)
             assert our_entries(changed) == sorted(
                 (

@@ -58,7 +58,7 @@ def test_in_once_and_out_again(repository: GitRepo, hooks: Path) -> None:
     hook = hooks / HOOK
     assert install(repository.folder).changes
     assert os.access(hook, os.X_OK)
-    assert git_hook.owner_of(hook.read_bytes()) == "ours"
+    assert git_hook.identify_owner(hook.read_bytes()) == "ours"
     assert git_hook.read_installation(hook.read_bytes())[0] == sys.executable
     assert not install(repository.folder).changes
     hook.chmod(0o644)
@@ -164,9 +164,9 @@ def test_the_hook_is_sound_shell_and_known_as_ours(tmp_path: Path) -> None:
         assigned = next(line for line in lines if line.startswith("python="))
         assert shlex.split(assigned) == [f"python={python}"]
     assert pre_commit.BLOCKED not in [*Exit, 0, 1, 2, 120, *range(64, 79), *range(123, 256)]
-    assert git_hook.owner_of(git_hook.render().replace(b"\n", b"\r\n")) == "ours"
+    assert git_hook.identify_owner(git_hook.render().replace(b"\n", b"\r\n")) == "ours"
     for foreign in (b"#!/bin/sh\n# judgekit: git's pre-push hook\n", b""):
-        assert git_hook.owner_of(foreign) == "foreign"
+        assert git_hook.identify_owner(foreign) == "foreign"
 
 
 def test_what_doctor_finds(
@@ -248,11 +248,11 @@ def test_in_the_frameworks_file_once_and_out_again(tmp_path: Path, original: str
     path = tmp_path / pre_commit.FILE
     if original is not None:
         path.write_bytes(original.encode())
-    before = yaml_text.parsed(original or "") or {}
+    before = yaml_text.parse_yaml(original or "") or {}
     assert framework(tmp_path, installs=True)
     written = path.read_bytes()
-    after = yaml_text.parsed(written.decode())
-    assert after["repos"] == [*before.get("repos", []), *yaml_text.parsed(pre_commit.ITEM)]
+    after = yaml_text.parse_yaml(written.decode())
+    assert after["repos"] == [*before.get("repos", []), *yaml_text.parse_yaml(pre_commit.ITEM)]
     assert not framework(tmp_path, installs=True)
     assert path.read_bytes() == written
     if original == USUAL:
@@ -271,14 +271,14 @@ def test_out_of_the_frameworks_file_on_another_machine(
     path = tmp_path / pre_commit.FILE
     if original is not None:
         path.write_bytes(original.encode())
-    before = yaml_text.parsed(original or "") or {}
+    before = yaml_text.parse_yaml(original or "") or {}
     assert framework(tmp_path, installs=True)
     files.location().unlink()
     assert framework(tmp_path, installs=False)
     assert path.exists() == (original is not None)
     if original is not None:
         left = path.read_text(encoding="utf-8")
-        assert yaml_text.parsed(left) == {"repos": [], **before}
+        assert yaml_text.parse_yaml(left) == {"repos": [], **before}
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_what_was_added_since_to_the_frameworks_file_stays(tmp_path: Path) -> No
     path.write_text(path.read_text() + "fail_fast: true # soon\n")
     assert framework(tmp_path, installs=False)
     text = path.read_text()
-    assert yaml_text.parsed(text) == {"repos": [], "ci": {"skip": []}, "fail_fast": True}
+    assert yaml_text.parse_yaml(text) == {"repos": [], "ci": {"skip": []}, "fail_fast": True}
     assert "# none yet" in text
     assert "# soon" in text
 
@@ -326,7 +326,7 @@ def test_prek_reads_another_file(tmp_path: Path) -> None:
 
 def test_the_lines_for_prek_are_those_for_pre_commit() -> None:
     ours = tomllib.loads(pre_commit.PREK_ITEM)["repos"]
-    assert ours == yaml_text.parsed(pre_commit.ITEM)
+    assert ours == yaml_text.parse_yaml(pre_commit.ITEM)
 
 
 def test_the_other_name_of_the_frameworks_file_is_kept(tmp_path: Path) -> None:
@@ -343,14 +343,16 @@ def test_what_else_stands_in_the_frameworks_file(tmp_path: Path) -> None:
     path = tmp_path / pre_commit.FILE
     path.write_text("repos:\n" + pre_commit.ITEM.replace("verbose: true", "verbose: false"))
     assert framework(tmp_path, installs=True), "an older entry of ours is renewed"
-    assert yaml_text.parsed(path.read_text())["repos"] == yaml_text.parsed(pre_commit.ITEM)
+    assert yaml_text.parse_yaml(path.read_text())["repos"] == yaml_text.parse_yaml(pre_commit.ITEM)
     path.write_text(path.read_text() + "\n# behind\nci: {skip: [a]}  # here\n")
     assert framework(tmp_path, installs=False)
     assert path.read_text() == "repos: []\n\n# behind\nci: {skip: [a]}  # here\n"
     for empty in ("repos:\n", "repos: [{repo: meta}]\n", "# none yet\n"):
         path.write_text(empty)
         assert framework(tmp_path, installs=True)
-        assert yaml_text.parsed(path.read_text())["repos"][-1:] == yaml_text.parsed(pre_commit.ITEM)
+        assert yaml_text.parse_yaml(path.read_text())["repos"][-1:] == yaml_text.parse_yaml(
+            pre_commit.ITEM
+        )
         assert path.read_text().startswith("# none yet\n" if "none" in empty else "repos:")
     for repo in (
         "- repo: https://example.org/judgekit\n  rev: v1\n  hooks: [{id: judgekit-gate}]\n",

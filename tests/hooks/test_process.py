@@ -45,29 +45,31 @@ def assert_answers(done: subprocess.CompletedProcess[bytes], answer: str = ANSWE
 
 def copied(folder: Path) -> list[str]:
     shutil.copytree(Path(programs.ROOT, "judgekit"), folder / "judgekit")
-    return [sys.executable, *entries.OPTIONS, entries.code(str(folder))]
+    return [sys.executable, *entries.OPTIONS, entries.build_code(str(folder))]
 
 
 def test_each_way_to_start_it_answers(store: MemoryStore) -> None:
-    assert_answers(start(entries.command(), sent(store)))
+    assert_answers(start(entries.build_command(), sent(store)))
     assert_answers(start(MODULE, sent(store)))
     if SCRIPT.exists():
         assert_answers(start([SCRIPT, "hook"], sent(store)))
-    assert entries.command("/opt/some python/bin/python3")[0] == "/opt/some python/bin/python3"
+    assert (
+        entries.build_command("/opt/some python/bin/python3")[0] == "/opt/some python/bin/python3"
+    )
     path = str(store.root / "decisions" / "jwt.json")
     edit = {
         "hook_event_name": "PostToolUse",
         "tool_name": "Write",
         "tool_input": {"file_path": path},
     }
-    done = start(entries.command(), sent(store, **edit))
+    done = start(entries.build_command(), sent(store, **edit))
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_broken_input_is_said_in_one_line(store: MemoryStore) -> None:
     """The parser's own error stands in `json`, which this process has not imported."""
     for stdin in (b"{", b'{"prompt": 3x}', b'{"a" 1}', b"[1,,2]", b'["open', b"nul", b"\xff\x00"):
-        done = start(entries.command(), stdin)
+        done = start(entries.build_command(), stdin)
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (0, b"", 1)
         assert done.stderr.startswith(b"judgekit: stdin: not valid JSON")
     done = start(MODULE, b"")
@@ -82,14 +84,14 @@ def test_the_folder_the_environment_and_packages_cannot_interfere(
         (store.project / name).write_text("raise SystemExit('imported from the project')")
     variables: dict[str, Any] = {"PYTHONPATH": str(store.project), "PYTHONSTARTUP": "x.py"}
     variables |= {"PYTHONHOME": "/nowhere", "PYTHONWARNINGS": "error"}
-    assert_answers(start(entries.command(), sent(store), store.project, **variables))
+    assert_answers(start(entries.build_command(), sent(store), store.project, **variables))
     # The first run reads the records with `json`, which must be Python's own.
     command, other = copied(tmp_path), jwt_store(tmp_path / "other", 20)
     for name in ("json", "datetime", "_sqlite3", "unicodedata"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('not the standard library')")
     assert_answers(start(command, sent(other)))
     # Code 2 would erase the prompt; 1 is said to the user, and the prompt goes on.
-    gone = [sys.executable, *entries.OPTIONS, entries.code(str(tmp_path / "gone"))]
+    gone = [sys.executable, *entries.OPTIONS, entries.build_code(str(tmp_path / "gone"))]
     assert start(gone, sent(store)).returncode == 1
 
 
@@ -150,34 +152,34 @@ def test_a_hook_leaves_the_files_beside_the_index_to_the_next_one_and_nothing_in
         found = {each.name[-4:]: each.stat() for each in isolated.rglob("*.sqlite-*")}
         return {name: (status.st_ino, status.st_size) for name, status in found.items()}
 
-    assert_answers(start(entries.command(), sent(store)))
+    assert_answers(start(entries.build_command(), sent(store)))
     time.sleep(2.5)  # until then every file may have changed unseen, and is looked at again
     for _ in range(2):
-        assert_answers(start(entries.command(), sent(store)))
+        assert_answers(start(entries.build_command(), sent(store)))
     left = beside()
     assert left.keys() == {"-wal", "-shm"}
-    assert_answers(start(entries.command(), sent(store)))
+    assert_answers(start(entries.build_command(), sent(store)))
     assert beside() == left
     store.add("added", "Something else", listed=False)
     for _ in range(2):
-        assert_answers(start(entries.command(), sent(store)))
+        assert_answers(start(entries.build_command(), sent(store)))
     assert beside().get("-wal", (0, 0))[1] == 0
 
 
 def test_a_changed_configuration_is_validated_and_a_judge_is_asked(store: MemoryStore) -> None:
     by_project(store.project, "retrieval: {max_inject: 0}\n")
     for _ in range(2):  # validated, then as it was kept
-        done = start(entries.command(), sent(store))
+        done = start(entries.build_command(), sent(store))
         assert_answers(done, "<memory-nudge>")
         assert b"<result" not in done.stdout
     by_project(store.project, "retrieval: {max_inject: many}\n")
-    done = start(entries.command(), sent(store))
+    done = start(entries.build_command(), sent(store))
     assert b"config.yaml:1: retrieval.max_inject: expected" in done.stderr
     assert ANSWER.encode() in done.stdout
     # No provider can be reached here: the judge's own words say that it was there to find that out.
     by_project(store.project, "")
     by_user("retrieval: {judge: on}\n")
-    done = start(entries.command(), sent(store), PATH="")
+    done = start(entries.build_command(), sent(store), PATH="")
     assert TITLE.encode() in done.stdout
     assert b"not judged" not in done.stderr
     assert done.stderr.count(b"\n") == 1

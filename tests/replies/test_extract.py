@@ -18,7 +18,7 @@ from judgekit.errors import FailureKind, InvalidReply
 from judgekit.replies import forms as replies
 from judgekit.replies.extract import extract
 from judgekit.replies.forms import compare_reply_model, score_reply_model, select_reply_model
-from judgekit.replies.reading import failure_kind
+from judgekit.replies.reading import classify_failure
 from judgekit.replies.scan import MAX_ENTRIES, scan
 
 if TYPE_CHECKING:
@@ -185,19 +185,19 @@ def test_why_a_reply_could_not_be_read() -> None:
         ("neither", FailureKind.INVALID_REPLY),
     ):
         for raw in ROWS[table].values():
-            assert failure_kind(raw) is kind, raw
+            assert classify_failure(raw) is kind, raw
     flood = (
         '{"findings": [' + '{"dimension": "semantic", "issue": "x"},' * (MAX_ENTRIES // 2) + "]}"
     )
     with pytest.raises(InvalidReply):
         scan(flood)
-    assert failure_kind(flood) is FailureKind.INVALID_REPLY
+    assert classify_failure(flood) is FailureKind.INVALID_REPLY
 
 
 @given(st.text() | st.text("{}[]\":,'\\ \nIsorcanthelp19"))
 def test_every_text_has_a_cause(raw: str) -> None:
     kinds = (FailureKind.REFUSAL, FailureKind.TRUNCATED, FailureKind.INVALID_REPLY)
-    assert failure_kind(raw) in kinds
+    assert classify_failure(raw) in kinds
 
 
 # Answers that real judges gave, where the test data is at hand
@@ -248,7 +248,7 @@ def test_recorded_answers() -> None:
         if row["format"] == "quality-label broken json" and row["expected"] is not None:
             assert extract(row["raw"], Quality).quality.lower().startswith(row["expected"])
     # No answer that its authors could read counts as a refusal, and some that they could not do.
-    refused = [row for row in rows if failure_kind(row["raw"]) is FailureKind.REFUSAL]
+    refused = [row for row in rows if classify_failure(row["raw"]) is FailureKind.REFUSAL]
     assert {row["expected"] for row in refused} == {None}
 
 

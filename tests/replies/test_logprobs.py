@@ -33,7 +33,7 @@ from judgekit.providers.replay import Recorder, ReplayGateway
 from judgekit.providers.replay import recorded_models as recorded_endpoints
 from judgekit.replies.extract import extract
 from judgekit.replies.forms import score_reply_model
-from judgekit.replies.logprobs import expectation, expectations, places
+from judgekit.replies.logprobs import compute_expectation, compute_expectations, locate_scores
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
 
@@ -75,7 +75,7 @@ def replied(
 
 
 def expected(reply: Reply, points: range = FIVE) -> dict[str, float]:
-    return expectations(reply, extract(reply.text, KLS), points)
+    return compute_expectations(reply, extract(reply.text, KLS), points)
 
 
 def test_numbers_are_found_in_whatever_form_the_reply_is_read() -> None:
@@ -91,7 +91,7 @@ def test_numbers_are_found_in_whatever_form_the_reply_is_read() -> None:
     ]
     for text in cases:
         score_reply = extract(text, KLS)
-        found = places(text, score_reply, FIVE)
+        found = locate_scores(text, score_reply, FIVE)
         assert set(found) == {"semantic", "pragmatic", "syntactic"}
         given = score_reply.model_dump()["scores"]
         assert {name: int(text[slice(*place)]) for name, place in found.items()} == given
@@ -156,7 +156,7 @@ def test_an_expectation_needs_the_number_and_most_of_the_probability() -> None:
         (": 4, 5", {": 4, 5": 1.0}, None),
     ]
     for token, told, wanted in cases:
-        found = expectation(token, logs(told), 4, FIVE)
+        found = compute_expectation(token, logs(told), 4, FIVE)
         assert found == (wanted if wanted is None else pytest.approx(wanted)), token
     # A digit that may go on is no point of a scale to 10.
     going: list[tuple[dict[str, float], float | None]] = [
@@ -165,7 +165,7 @@ def test_an_expectation_needs_the_number_and_most_of_the_probability() -> None:
         ({"8": 0.6, "9": 0.395, "1": 0.005}, 8.36),
     ]
     for told, wanted in going:
-        found = expectation("8", logs(told), 8, range(1, 11))
+        found = compute_expectation("8", logs(told), 8, range(1, 11))
         assert found == (wanted if wanted is None else pytest.approx(wanted))
 
 
@@ -177,9 +177,9 @@ def test_a_model_that_is_nearly_sure_gave_a_whole_number(doubt: float, wanted: f
         "2": math.nan,
         "5": 1000.0,
     }  # the others are no logarithms
-    assert expectation("4", beside, 4, FIVE) == pytest.approx(4.0)
+    assert compute_expectation("4", beside, 4, FIVE) == pytest.approx(4.0)
     flood = PLAIN.replace("Sound.", "a: 4,\\n" * 40)
-    assert places(flood, extract(flood, KLS), FIVE) == {}
+    assert locate_scores(flood, extract(flood, KLS), FIVE) == {}
     assert expected(replied(PLAIN, {}), range(-1, 6)) == {}
     found = expected(replied(PLAIN, {0: {"4": 1 - doubt, "3": doubt}}))
     assert found["semantic"] == pytest.approx(wanted)
@@ -209,7 +209,7 @@ def test_however_a_text_is_cut_into_tokens_only_its_own_number_counts(
     tokens = [text[at:end] for at, end in itertools.pairwise(bounds)]
     # Every token is in the same doubt: a wrong one would give a wrong mean.
     beside = [logs({token: 0.6} | ({"5": 0.4} if "1" in token else {"1": 0.4})) for token in tokens]
-    found = expectations(
+    found = compute_expectations(
         reply(text, "m", logprobs=tuple(beside), tokens=tuple(tokens)), score_reply, FIVE
     )
     for name, mean in found.items():
@@ -218,7 +218,7 @@ def test_however_a_text_is_cut_into_tokens_only_its_own_number_counts(
     whole = pieces(text)
     sure = reply(text, "m", logprobs=tuple({token: 0.0} for token in whole), tokens=tuple(whole))
     if "".join(whole) == text:
-        assert expectations(sure, score_reply, FIVE) == scores
+        assert compute_expectations(sure, score_reply, FIVE) == scores
 
 
 DOCUMENT = document((file("docs/a.md", "Some text.", sha256="ab" * 32),), "docs/a.md@abab")

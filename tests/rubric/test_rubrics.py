@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from judgekit.config import MODES, files, yamlfile
 from judgekit.errors import ConfigError, UsageError
 from judgekit.rubric import lint, loader, search_path
-from judgekit.rubric.lint import changes
+from judgekit.rubric.lint import list_changes
 from judgekit.rubric.loader import begin, read_cases
 from judgekit.rubric.schema import RubricFile, ScoreRubric
 
@@ -89,10 +89,10 @@ def test_a_wrong_rubric_is_refused(tmp_path: Path) -> None:
 def test_every_bundled_rubric_is_locked_has_a_head_and_labelled_cases_of_both_kinds() -> None:
     assert {
         rubric.rubric.ref: rubric.sha256 for rubric in loader.rubrics()
-    } == search_path.published()
+    } == search_path.read_published()
     for loaded in loader.rubrics():
         rubric = loaded.rubric
-        assert search_path.head(loaded.path) == (rubric.ref, rubric.task, rubric.title)
+        assert search_path.read_head(loaded.path) == (rubric.ref, rubric.task, rubric.title)
         labels = [case.label.strict for case in read_cases(loaded)]
         assert len(labels) >= 5
         assert len({str(label) for label in labels}) >= 2
@@ -159,9 +159,9 @@ def test_a_published_version_may_be_copied_and_not_changed(tmp_path: Path) -> No
     # Any other file is to be read whole: of other bytes, under another name, or a folder.
     for name, content in (("kls@1.0.0.yaml", f"{text}\n"), ("kls@1.0.1.yaml", text)):
         (tmp_path / name).write_text(content)
-        assert search_path.head(tmp_path / name) is None
+        assert search_path.read_head(tmp_path / name) is None
     (tmp_path / "memory-relevance@1.0.0.yaml").mkdir()
-    assert search_path.head(tmp_path / "memory-relevance@1.0.0.yaml") is None
+    assert search_path.read_head(tmp_path / "memory-relevance@1.0.0.yaml") is None
 
 
 def test_cases_are_read_line_by_line_or_named(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def scored(
 
 def said(path: Path) -> list[str]:
     loaded = loader.load_rubric(path)
-    return [str(remark) for remark in lint.remarks(loaded, read_cases(loaded))]
+    return [str(remark) for remark in lint.list_remarks(loaded, read_cases(loaded))]
 
 
 GOOD = [scored(f"good-{number}") for number in range(5)]
@@ -254,7 +254,7 @@ TERMS = "    terms: [structure, format, order, section, heading, reference, link
 
 def test_nothing_is_wrong_with_bundled_rubrics_nor_to_be_said_of_the_newer() -> None:
     for loaded in loader.rubrics():
-        remarks = lint.remarks(loaded, read_cases(loaded))
+        remarks = lint.list_remarks(loaded, read_cases(loaded))
         assert [remark for remark in remarks if remark.wrong] == []
         older = {"kls", "answer-preference", "memory-relevance", "memory-two-criteria"}
         assert loaded.rubric.rubric in older or remarks == []
@@ -355,7 +355,7 @@ def test_what_is_said_of_pairs(tmp_path: Path) -> None:
 def test_what_changed_is_said_key_by_key(own: Callable[..., Path]) -> None:
     def lines(**replaced: str) -> list[str]:
         before, after = own(), own(version="1.1.0", **replaced)
-        first, *others = changes(
+        first, *others = list_changes(
             loader.load_rubric(before).rubric, loader.load_rubric(after).rubric
         )
         assert first == "version: '1.0.0' -> '1.1.0'"

@@ -165,7 +165,7 @@ def print_comparison(name: str, comparison: Comparison) -> None:
 def write_also(files: Sequence[AlsoFile], render: Callable[[Renderer], str]) -> None:
     """Write a file in each format. `render` makes the text with the format's renderer."""
     for name, path in files:
-        with output.rendering_for_file():
+        with output.render_for_file():
             text = render(load_renderer(name))
         if FORMATS[name].is_for_people:
             text = output.strip_colours(output.printable(text, "utf-8"))

@@ -7,7 +7,7 @@ import io
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from judgekit.task_ids import task_name
-from judgekit.text import defused
+from judgekit.text import defuse_cell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ def _write_rows(rows: Sequence[Mapping[str, Any]]) -> str:
     names = [name for name, values in kinds.items() if name not in _COLUMNS or values]
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(defused, names))
+    writer.writerow(map(defuse_cell, names))
     for row in rows:
         cells = tables.cells_of(row, renamed)
         writer.writerow([tables.cell_of(cells.get(name)) for name in names])

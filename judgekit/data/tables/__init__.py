@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from judgekit import outputs
-from judgekit.text import defused
+from judgekit.text import defuse_cell
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterator, Mapping, Sequence
@@ -226,7 +226,7 @@ def cells_of(row: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, An
 
 def cell_of(value: object) -> str:
     """Render a value as a CSV cell that no spreadsheet takes for a formula."""
-    return "" if value is None else defused(text_of(value))
+    return "" if value is None else defuse_cell(text_of(value))
 
 
 def text_of(value: object) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from judgekit.data.sources.delimited import DELIMITERS
 from judgekit.data.tables import cell_of, cells_of, replacing
-from judgekit.text import defused
+from judgekit.text import defuse_cell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,7 @@ def write(table: ResultsTable, target: Path) -> None:
         text = io.TextIOWrapper(file, "utf-8", newline="")
         # With RFC 4180's line ends, the writer quotes every kind of line break in a cell.
         writer = csv.writer(text, delimiter=delimiter, lineterminator="\r\n")
-        writer.writerow(map(defused, table.kinds))
+        writer.writerow(map(defuse_cell, table.kinds))
         for _, row in table.rows():
             cells = cells_of(row, table.renamed)
             writer.writerow([cell_of(cells.get(name)) for name in table.kinds])
