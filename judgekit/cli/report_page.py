@@ -11,11 +11,11 @@ from judgekit.evaluation.page import Difference as DifferenceFigure
 from judgekit.text import counted, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from judgekit.data.labels import NamedColumns, ResultFile
     from judgekit.data.page_rows import PageRows
-    from judgekit.data.report import CorrectedRate, Difference, ResultsReport
+    from judgekit.data.report import CorrectedRate, Difference, ResultsReport, WinRate
     from judgekit.data.rows import Rows
     from judgekit.evaluation.row_views import ShownRows
 
@@ -106,11 +106,7 @@ def describe_headline(summary: ResultsReport) -> str:
     if rate is not None:
         parts.append(_describe_rate(rate))
     elif summary.win_rates:
-        wins = []
-        for letter, win in summary.win_rates.items():
-            bounds = f"{100 * win.low:.0f} to {100 * win.high:.0f}"
-            wins.append(f"{letter} wins {100 * win.rate:.1f} % ({bounds})")
-        parts.append(", ".join(wins))
+        parts.append(_describe_wins(summary.win_rates))
     difference = summary.difference
     if difference is not None and difference.interval is not None:
         figure = build_difference(summary.file, difference)
@@ -119,6 +115,15 @@ def describe_headline(summary: ResultsReport) -> str:
     if summary.undetermined:
         parts.append(f"{summary.undetermined:,} undetermined")
     return "; ".join(parts) or counted(summary.rows, "row", "rows")
+
+
+def _describe_wins(win_rates: Mapping[str, WinRate]) -> str:
+    """Describe how often each text is better, with the interval."""
+    wins = []
+    for letter, win in win_rates.items():
+        bounds = f"{100 * win.low:.0f} to {100 * win.high:.0f}"
+        wins.append(f"{letter} wins {100 * win.rate:.1f} % ({bounds})")
+    return ", ".join(wins)
 
 
 def _describe_rate(rate: CorrectedRate) -> str:

@@ -53,20 +53,28 @@ def summarise(
     if others:
         by_judge = ", ".join(f"{number:,} by {judge}" for judge, number in others.items())
         parts.append(f"rows that this run did not come to: {by_judge}")
-    left = "the rest" if total is None else counted(total - count, "row", "rows")
+    end = ""
     is_complete = total == count  # no rows are left, whatever ended the run
-    if is_settled and not is_complete:
-        parts.append(f"{left} not needed")
-    elif run.gave_up and not is_complete:
-        failures = f"the first {run.sent:,} that were sent failed alike"
-        parts.append(f"{left} not judged, because {failures}")
-    elif run.is_spent and not is_complete:
-        parts.append(f"{left} not judged, because --max-cost is reached")
-    elif interrupted and resumes:
-        parts.append("run the same command to continue")
-    elif interrupted:
-        parts.append("with --out a run can be continued")
+    if not is_complete:
+        left = "the rest" if total is None else counted(total - count, "row", "rows")
+        end = _explain_end(run, left, is_settled=is_settled)
+    if not end and interrupted:
+        end = "run the same command to continue" if resumes else "with --out a run can be continued"
+    if end:
+        parts.append(end)
     return "; ".join(parts)
+
+
+def _explain_end(run: DatasetRun, left: str, *, is_settled: bool) -> str:
+    """Say why the rows that are left aren't judged; "" if it wasn't the run that decided so."""
+    if is_settled:
+        return f"{left} not needed"
+    if run.gave_up:
+        failures = f"the first {run.sent:,} that were sent failed alike"
+        return f"{left} not judged, because {failures}"
+    if run.is_spent:
+        return f"{left} not judged, because --max-cost is reached"
+    return ""
 
 
 def _count_verdicts(run: DatasetRun, order: Sequence[str]) -> str:

@@ -200,9 +200,9 @@ def _try_to_hold(path: Path) -> int | None:
         if was_leased or is_lease_of_another:
             _refuse_held(holder, path)
             if _is_at(path, descriptor):
-                path.unlink()
+                path.unlink()  # its holder has ended
             return None
-        if not _is_at(path, descriptor):
+        if not _is_at(path, descriptor):  # its holder has just removed it
             return None
         _Holder.here(kind).write(descriptor)
         stack.pop_all()  # the descriptor stays open

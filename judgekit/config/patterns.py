@@ -141,20 +141,24 @@ def _compile_parts(path: str, pattern: str) -> list[str]:
         elif kind == "stars":
             pieces.append("")
         elif kind == "set":
-            members = _list_members(value)
-            is_negated = bool(token["not"])
-            if members:
-                pieces[-1] += f"(?!/)[{'^' if is_negated else ''}{members}]"
-            elif is_negated:
-                pieces[-1] += "[^/]"
-            else:
+            expression = _compile_set(value, is_negated=bool(token["not"]))
+            if not expression:
                 raise ValueError(f"{pattern!r} matches nothing: a set that is empty")
+            pieces[-1] += expression
         elif kind == "any":
             pieces[-1] += "[^/]"
         else:
             pieces[-1] += re.escape(value)
         position = token.end()
     return parts
+
+
+def _compile_set(text: str, *, is_negated: bool) -> str:
+    """Translate a set such as `[a-z]` into a regular expression; "" if nothing is in it."""
+    members = _list_members(text)
+    if members:
+        return f"(?!/)[{'^' if is_negated else ''}{members}]"
+    return "[^/]" if is_negated else ""
 
 
 def _list_members(text: str) -> str:

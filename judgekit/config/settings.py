@@ -337,7 +337,7 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
     Variables win over the project's files. These only count within the user's limits, and win over the user's
     file. Raises `ConfigError` naming the key, and the file or variable that has it.
     """
-    variables = _variables(environ)
+    variables = _read_variables(environ)
     user = _merge(_read(user_file()), variables)
     merged = user
     if project is not None:
@@ -387,7 +387,7 @@ class Setting(NamedTuple):
 
 def list_settings(project: Path) -> list[Setting]:
     """List every setting that's in force in `project`; raises `ConfigError` as `load` does."""
-    variables = _variables()
+    variables = _read_variables()
     user = _read(user_file())
     variable_values = _flatten(variables)
     user_values = _flatten(user)
@@ -488,7 +488,7 @@ def user_roots(environ: Mapping[str, str] | None = None) -> list[str] | None:
 
     They may be in any folder. Those that a project names must be in the project.
     """
-    layer = _merge(_read(user_file()), _variables(environ))
+    layer = _merge(_read(user_file()), _read_variables(environ))
     roots: list[str] | None = layer.get("retrieval", {}).get("roots")
     return roots
 
@@ -526,11 +526,7 @@ def _read_project(project: Path) -> Layer:
     """
     path = project_file(project)
     layer = _read(path) if yamlfile.check_own(path, project) else {}
-    rubric_files = {}
-    for section in ("judge", "retrieval", "gate"):
-        name = layer.get(section, {}).get("rubric", "")
-        if name.endswith((".yaml", ".yml")):
-            rubric_files[section] = name
+    rubric_files = _map_rubric_files(layer)
     problems_by_key = [
         *_check_user_only_keys(layer),
         *_check_paths(layer, rubric_files, project),
@@ -542,6 +538,16 @@ def _read_project(project: Path) -> Layer:
         yamlfile.check_own(project / name, project)
         layer[section]["rubric"] = str(project.resolve() / name)
     return _merge(_read_memory_config(project), layer)
+
+
+def _map_rubric_files(layer: Layer) -> dict[str, str]:
+    """Map each section that names its rubric by a file to the file's path."""
+    rubric_files = {}
+    for section in ("judge", "retrieval", "gate"):
+        name = layer.get(section, {}).get("rubric", "")
+        if name.endswith((".yaml", ".yml")):
+            rubric_files[section] = name
+    return rubric_files
 
 
 def _check_user_only_keys(layer: Layer) -> Iterator[tuple[str, str]]:
@@ -680,7 +686,7 @@ def _merge(below: Layer, above: Layer) -> Layer:
     return merged
 
 
-def _variables(environ: Mapping[str, str] | None = None) -> Layer:
+def _read_variables(environ: Mapping[str, str] | None = None) -> Layer:
     """Read the settings that environment variables make. A list is given as a text with commas.
 
     Raises `ConfigError` naming the variable.

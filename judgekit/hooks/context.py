@@ -208,17 +208,18 @@ def _render_memory(candidate: Candidate, confidence: str) -> str:
     age = candidate.describe_age()
     if age:
         attributes += f' age="{age}"'
-    line = f"<result {attributes}>{escape(title)} -> {path}"
+    return f"<result {attributes}>{escape(title)} -> {path}{_render_tags(candidate)}</result>"
 
+
+def _render_tags(candidate: Candidate) -> str:
+    """Render a memory's first tags, to be put behind its path; "" if it has none."""
     tags = []
     for full_tag in candidate.tags[:_MAX_TAGS]:
         # A comma inside a tag would look like a separator.
         tag = short_line(full_tag.replace(",", " "), _TAG)
         if tag:
             tags.append(tag)
-    if tags:
-        line += f" #tags:{escape(','.join(tags))}"
-    return f"{line}</result>"
+    return f" #tags:{escape(','.join(tags))}" if tags else ""
 
 
 def _render_nudge(mentioned: list[Candidate], project: str, *, is_more: bool) -> str:

@@ -88,14 +88,14 @@ def uninstall(change: FileChange) -> None:
 
     folders, records = _load()
     parent = change.path.parent
-    own_folders = [Path(folder) for folder in folders if Path(folder) in change.path.parents]
+    folders_above = [Path(folder) for folder in folders if Path(folder) in change.path.parents]
     record = records.pop(str(change.path), None)
-    if record is None and parent.name in _FOLDERS:
-        own_folders.append(parent)
-    remove_folders(own_folders)  # those that are empty
+    if record is None and parent.name in _FOLDERS:  # it isn't known who made the client's folder
+        folders_above.append(parent)
+    remove_folders(folders_above)  # those that are empty
     remaining_folders = []
     for folder in folders:
-        is_removed = Path(folder) in own_folders and not Path(folder).exists()
+        is_removed = Path(folder) in folders_above and not Path(folder).exists()
         if not is_removed:
             remaining_folders.append(folder)
     _save(remaining_folders, records)

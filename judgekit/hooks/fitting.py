@@ -105,16 +105,19 @@ def fit_model(
         probabilities += trial.sureness.values()
     thresholds = []
     for value in _round_down(probabilities):
-        injections = []
-        for trial in judged_trials:
-            surest = trial.surest(most)
-            injected = [hit for hit in surest if trial.sureness[hit.path] >= value]
-            injections.append(_Injections(trial, injected, counted=injected))
+        injections = [_choose_surest(trial, value, most) for trial in judged_trials]
         threshold = _measure(value, injections, answers)
         if threshold is not None:
             thresholds.append(threshold)
     unchanged = Fit(kind=model, is_model=True, before=before, after=before)
     return _choose_threshold(unchanged, INJECT_ABOVE, thresholds, present=present or EVEN)
+
+
+def _choose_surest(trial: PromptTrial, threshold: float, most: int) -> _Injections:
+    """Choose the memories that a threshold on a model's probability injects, `most` at most."""
+    surest = trial.surest(most)
+    injected = [hit for hit in surest if trial.sureness[hit.path] >= threshold]
+    return _Injections(trial, injected, counted=injected)
 
 
 def _choose_threshold(

@@ -216,16 +216,18 @@ def _find_our_file(hooks: Path) -> Path:
     return hooks / HOOK
 
 
-def plan_install(place: HooksFolder, python: str | None = None) -> FileChange:
+def plan_install(hooks_folder: HooksFolder, python: str | None = None) -> FileChange:
     """Plan the installation of the hook. Another program's hook moves to a backup, and still runs first.
 
     Raises `UsageError` if our hook is there but was edited, if another program's hook and a backup are both
     there, and if husky manages the folder.
     """
-    file = husky.file_of(place.hooks)
+    file = husky.file_of(hooks_folder.hooks)
     if file is not None:
-        raise UsageError(f"husky manages {place.hooks}; {husky.describe_setup(place.hooks, file)}")
-    path = _find_our_file(place.hooks)
+        raise UsageError(
+            f"husky manages {hooks_folder.hooks}; {husky.describe_setup(hooks_folder.hooks, file)}"
+        )
+    path = _find_our_file(hooks_folder.hooks)
     before, owner = _read_hook(path)
     backup = path.with_name(KEPT)
     is_foreign = owner == "foreign"
@@ -242,20 +244,20 @@ def plan_install(place: HooksFolder, python: str | None = None) -> FileChange:
         after=render(python),
         backup=backup if is_foreign else None,
         not_executable=lacks_run_bit,
-        is_users=place.shared,
+        is_users=hooks_folder.shared,
     )
 
 
-def plan_uninstall(place: HooksFolder) -> FileChange:
+def plan_uninstall(hooks_folder: HooksFolder) -> FileChange:
     """Plan the removal of the hook, and the return of the earlier hook that it replaced.
 
     Another program's hook stays. Raises `UsageError` if our hook was edited.
     """
-    path = _find_our_file(place.hooks)
+    path = _find_our_file(hooks_folder.hooks)
     before, owner = _read_hook(path)
     if owner == "foreign":
         return FileChange(path, before, after=before)
-    return _plan_removal(path, path.with_name(KEPT), is_users=place.shared)
+    return _plan_removal(path, path.with_name(KEPT), is_users=hooks_folder.shared)
 
 
 def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
@@ -267,9 +269,9 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
     """
     if scope != "local":
         return [plan_uninstall(choose_hooks(scope, folder))]
-    place = find_hooks(folder)
+    hooks_folder = find_hooks(folder)
     changes: list[FileChange] = []
-    for hooks in _list_folders(place):
+    for hooks in _list_folders(hooks_folder):
         backup: Path | None = hooks / KEPT  # an earlier hook, if there is one
         for path in _list_ours(hooks):
             changes.append(_plan_removal(path, backup, is_users=False))
@@ -281,25 +283,27 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
     if changes:
         return changes
 
-    if place.shared and any(_list_ours(place.hooks)):
+    if hooks_folder.shared and any(_list_ours(hooks_folder.hooks)):
         remedy = "judgekit uninstall git --scope user removes it"
-        raise UsageError(f"judgekit's hook is in {place.hooks}, for all repositories; {remedy}")
-    usual_hooks = place.hooks
-    if place.is_off and place.usual is not None:
-        usual_hooks = place.usual
+        raise UsageError(
+            f"judgekit's hook is in {hooks_folder.hooks}, for all repositories; {remedy}"
+        )
+    usual_hooks = hooks_folder.hooks
+    if hooks_folder.is_off and hooks_folder.usual is not None:
+        usual_hooks = hooks_folder.usual
     # Nothing is to be removed.
     return [FileChange(usual_hooks / HOOK, None, after=None)]
 
 
-def _list_folders(place: HooksFolder) -> list[Path]:
+def _list_folders(hooks_folder: HooksFolder) -> list[Path]:
     """List the folders that may contain a hook of ours and belong to this repository alone."""
     folders = []
-    if not place.shared and not place.is_off:
-        folders.append(place.hooks)
-    if place.usual is not None and place.usual not in folders:
-        folders.append(place.usual)
-    husky_file = husky.file_of(place.hooks)
-    if husky_file is not None and husky_file.parent not in folders and not place.shared:
+    if not hooks_folder.shared and not hooks_folder.is_off:
+        folders.append(hooks_folder.hooks)
+    if hooks_folder.usual is not None and hooks_folder.usual not in folders:
+        folders.append(hooks_folder.usual)
+    husky_file = husky.file_of(hooks_folder.hooks)
+    if husky_file is not None and husky_file.parent not in folders and not hooks_folder.shared:
         folders.append(husky_file.parent)
     return folders
 
@@ -324,16 +328,16 @@ def _plan_removal(path: Path, backup: Path | None, *, is_users: bool) -> FileCha
 
 def list_other_callers(folder: Path) -> Iterator[str]:
     """Yield remarks on other programs in a repository that still run the gate before a push."""
-    place = find_hooks(folder)
-    if place.is_off:
+    hooks_folder = find_hooks(folder)
+    if hooks_folder.is_off:
         return
-    husky_file = husky.file_of(place.hooks)
+    husky_file = husky.file_of(hooks_folder.hooks)
     if husky_file is not None and husky.runs_gate(husky_file):
         yield f"{husky_file} still runs the gate; remove its line with judgekit"
-    if place.tree is not None and pre_commit.runs_gate(place.tree):
-        path = pre_commit.file_read(place.tree)
+    if hooks_folder.tree is not None and pre_commit.runs_gate(hooks_folder.tree):
+        path = pre_commit.file_read(hooks_folder.tree)
         yield f"{path} still lists the gate; judgekit uninstall pre-commit removes it"
-    lefthook = _find_lefthook(place.tree)
+    lefthook = _find_lefthook(hooks_folder.tree)
     if lefthook is not None and files.mentions_in_code(files.read_content(lefthook), "judgekit"):
         yield f"{lefthook} still runs the gate; remove its lines with judgekit"
 
@@ -375,18 +379,18 @@ def _read_hook(path: Path) -> tuple[bytes | None, Owner]:
     return content, owner
 
 
-def list_notes(place: HooksFolder) -> Iterator[str]:
+def list_notes(hooks_folder: HooksFolder) -> Iterator[str]:
     """Yield remarks on a folder of hooks, before or after our hook is installed."""
-    tree = place.tree
-    hook = str(place.hooks / HOOK)
-    may_be_in_tree = not place.shared and ".git" not in place.hooks.parts
+    tree = hooks_folder.tree
+    hook = str(hooks_folder.hooks / HOOK)
+    may_be_in_tree = not hooks_folder.shared and ".git" not in hooks_folder.hooks.parts
     if tree is not None and may_be_in_tree:
         is_ignored = Repository(tree).holds("check-ignore", "--quiet", hook)
         if not is_ignored:
             remedy = "do not commit the hook, because it names paths of this machine; or install pre-commit"
-            yield f"{place.hooks} is inside the project; {remedy}"
-    if place.shared:
-        yield f"all repositories with this core.hooksPath use {place.hooks}"
+            yield f"{hooks_folder.hooks} is inside the project; {remedy}"
+    if hooks_folder.shared:
+        yield f"all repositories with this core.hooksPath use {hooks_folder.hooks}"
     configuration = _find_lefthook(tree)
     if configuration is not None and not files.mentions_in_code(
         files.read_content(configuration), "judgekit"
@@ -417,11 +421,11 @@ def check_git_hook(folder: Path) -> Iterator[Finding]:
 def _describe_hook(folder: Path) -> Iterator[Remark]:
     """Yield remarks on the hook that git runs before a push; none outside of a repository."""
     try:
-        place = find_hooks(folder)
-        if place.is_off:
+        hooks_folder = find_hooks(folder)
+        if hooks_folder.is_off:
             yield "note", f"{_describe_off(folder)}; judgekit install git says what to do"
             return
-        path = _find_our_file(place.hooks)
+        path = _find_our_file(hooks_folder.hooks)
         content = files.read_content(path)
     except UsageError:  # there is no repository
         return
@@ -429,25 +433,25 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
         yield "wrong", str(error)
         return
 
-    for hooks_folder in _list_folders(place):
-        for our_path in _list_ours(hooks_folder):
+    for folder_of_hooks in _list_folders(hooks_folder):
+        for our_path in _list_ours(folder_of_hooks):
             if our_path != path:
                 remedy = "judgekit uninstall git removes it"
                 yield "note", f"{our_path} is judgekit's, but git doesn't run it itself; {remedy}"
     origin = _read_setting(folder, HOOKS_PATH, "--show-origin")
     if origin is not None:
         source, _, _ = origin.partition("\t")
-        yield "ok", f"hooks are in {place.hooks}, set by core.hooksPath ({source})"
+        yield "ok", f"hooks are in {hooks_folder.hooks}, set by core.hooksPath ({source})"
 
-    husky_file = husky.file_of(place.hooks)
+    husky_file = husky.file_of(hooks_folder.hooks)
     if husky_file is not None:
-        yield from _describe_husky(place.hooks, husky_file)
+        yield from _describe_husky(hooks_folder.hooks, husky_file)
     elif content is None or identify_owner(content) == "foreign":
-        yield from _describe_foreign(place, path, content)
+        yield from _describe_foreign(hooks_folder, path, content)
     else:
         yield from _describe_ours(path, content)
     yield from _describe_configured_hooks(folder)
-    for note in list_notes(place):
+    for note in list_notes(hooks_folder):
         yield "note", note
 
 
@@ -464,15 +468,17 @@ def _describe_configured_hooks(folder: Path) -> Iterator[Remark]:
         yield "note", f'git 2.54 and newer also run the configured hook "{name}": {command}'
 
 
-def _describe_foreign(place: HooksFolder, path: Path, content: bytes | None) -> Iterator[Remark]:
+def _describe_foreign(
+    hooks_folder: HooksFolder, path: Path, content: bytes | None
+) -> Iterator[Remark]:
     """Yield remarks on another program's hook at `path`, or on a missing one (its content is None)."""
     if content is None:
         yield "note", f"no {path}; install it with judgekit install git"
     else:
         runs_gate = files.mentions_in_code(content, "judgekit")
-        if not runs_gate and place.tree is not None:
+        if not runs_gate and hooks_folder.tree is not None:
             with contextlib.suppress(InputError):  # not a regular file: the framework reports it
-                runs_gate = _manager_runs_gate(content, place.tree)
+                runs_gate = _manager_runs_gate(content, hooks_folder.tree)
         if runs_gate:
             yield "ok", f"{path} belongs to another program and runs the gate"
         else:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from judgekit import programs
 from judgekit.errors import ConfigError, JudgekitError, UsageError
@@ -338,24 +338,11 @@ def check_prompt_hooks(project: Path) -> Iterator[Finding]:
     notes: list[Finding] = []
     places: list[str] = []
     for client in CLIENTS:
-        of_client = "" if client is CLAUDE_CODE else f" of {client.title}"
-        client_places: list[str] = []
-        for scope, path in _list_places(project, client):
-            try:
-                plan_uninstall(scope, project, client)
-            except JudgekitError as error:
-                problem = str(error).removesuffix("; nothing was changed")
-                problems.append(("wrong", "prompt hook", problem))
-            hooks = _map_first_hooks(path)
-            if not hooks:
-                continue
-            client_places.append(f"the {scope} settings{of_client}")
-            for state, text in _describe_hooks(client, scope, hooks):
-                details.append((state, f"prompt hook, {scope}{of_client}", f"{path}: {text}"))
-        places += client_places
-        if client_places or client is CLAUDE_CODE:
-            subject = f"prompt hook{of_client}"
-            notes += [("note", subject, note) for note in list_notes(project, client)]
+        findings = _check_client(client, project)
+        problems += findings.problems
+        details += findings.details
+        notes += findings.notes
+        places += findings.places
     if is_plugin_enabled(project):
         places.append("the plugin")
 
@@ -366,6 +353,38 @@ def check_prompt_hooks(project: Path) -> Iterator[Finding]:
         yield "note", "prompt hook", "not set up; judgekit install claude-code sets it up"
     yield from details
     yield from notes
+
+
+class _ClientFindings(NamedTuple):
+    """The places of a client's hooks, and findings: on its files, on each hook, and on what else matters."""
+
+    places: list[str]
+    problems: list[Finding]
+    details: list[Finding]
+    notes: list[Finding]
+
+
+def _check_client(client: Client, project: Path) -> _ClientFindings:
+    """Check a client's settings files, try the hooks in them, and list what keeps these from running."""
+    of_client = "" if client is CLAUDE_CODE else f" of {client.title}"
+    findings = _ClientFindings(places=[], problems=[], details=[], notes=[])
+    for scope, path in _list_places(project, client):
+        try:
+            plan_uninstall(scope, project, client)
+        except JudgekitError as error:
+            problem = str(error).removesuffix("; nothing was changed")
+            findings.problems.append(("wrong", "prompt hook", problem))
+        hooks = _map_first_hooks(path)
+        if not hooks:
+            continue
+        findings.places.append(f"the {scope} settings{of_client}")
+        for state, text in _describe_hooks(client, scope, hooks):
+            detail: Finding = (state, f"prompt hook, {scope}{of_client}", f"{path}: {text}")
+            findings.details.append(detail)
+    if findings.places or client is CLAUDE_CODE:
+        for note in list_notes(project, client):
+            findings.notes.append(("note", f"prompt hook{of_client}", note))
+    return findings
 
 
 def _map_first_hooks(path: Path) -> dict[str, dict[str, Any]]:

@@ -36,16 +36,16 @@ class _Words:
     def __init__(self, configured: settings.Settings) -> None:
         self._languages: dict[str, Language] = {}
         stems_by_file = self._read_stems(configured)
-        memories_with = Counter[str]()
+        memories_by_stem = Counter[str]()
         for stems in stems_by_file.values():
-            memories_with.update(stems)
+            memories_by_stem.update(stems)
         # A stem is distinctive if no more memories than these have it.
         most_memories = max(1, len(stems_by_file) // RARE)
         self.files = stems_by_file.keys()
         self.can_come_back: set[str] = set()
         self._files_by_stem = defaultdict[str, list[str]](list)
         for file, stems in stems_by_file.items():
-            rare_stems = [stem for stem in stems if memories_with[stem] <= most_memories]
+            rare_stems = [stem for stem in stems if memories_by_stem[stem] <= most_memories]
             if len(rare_stems) >= WORDS:
                 self.can_come_back.add(file)
                 for stem in rare_stems:
@@ -139,12 +139,10 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
         for file, entry in injected.items():
             titles[file] = str(entry.get("title"))
         seen_in_session[session].update(injected, mentioned, repeated, pinned)
-        # Only a memory that would have been injected again was kept back; older lines have no label.
-        labels = [entry.get("label", "high") for entry in repeated.values()]
         counts["prompts"] += 1
         counts["injections"] += len(injected)
         counts["pinned"] += len(pinned)
-        counts["repeats_avoided"] += labels.count("high")
+        counts["repeats_avoided"] += _count_avoided(repeated)
         _count_cost(counts, line)
         if injected:
             counts["injected_prompts"] += 1
@@ -180,6 +178,12 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
         "ms_each": _round_mean(counts["milliseconds"], counts["measured_prompts"]),
         "memories": memories,
     }
+
+
+def _count_avoided(repeated: dict[str, dict[str, Any]]) -> int:
+    """Count the memories that were held back, and would have been injected again otherwise."""
+    labels = [entry.get("label", "high") for entry in repeated.values()]  # older lines have none
+    return labels.count("high")
 
 
 def _round_mean(total: int, count: int) -> int:

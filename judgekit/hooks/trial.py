@@ -208,13 +208,6 @@ def judge_report(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
             if hit not in trial.injected:
                 newly_injected.append(answers.get(trial.pair(hit)))
 
-    usages = []
-    rounds = []
-    for selection in tried.selections:
-        usages.append(Usage(cost_usd=selection.cost_usd, cost_source=selection.cost_source))
-        rounds += [part.model_dump(mode="json") for part in selection.rounds]
-    cost, source = add_up_costs(usages)
-    is_cost_complete = all(selection.cost_complete is not False for selection in tried.selections)
     first_reason = tried.unjudged[0] if tried.unjudged else None
     return {
         "dropped": _count_answers(dropped),
@@ -222,9 +215,23 @@ def judge_report(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
         "prompts": len(tried.selections),
         "unjudged": len(tried.unjudged),
         "reason": first_reason,
+        **_add_up_cost(tried.selections),
+    }
+
+
+def _add_up_cost(selections: Sequence[Selection]) -> dict[str, Any]:
+    """Add up the cost of the models' decisions, under the keys that a verdict has for it."""
+    usages = []
+    rounds = []
+    for selection in selections:
+        usages.append(Usage(cost_usd=selection.cost_usd, cost_source=selection.cost_source))
+        rounds += [part.model_dump(mode="json") for part in selection.rounds]
+    cost, source = add_up_costs(usages)
+    is_complete = all(selection.cost_complete is not False for selection in selections)
+    return {
         "cost_usd": cost,
         "cost_source": source,
-        "cost_complete": is_cost_complete,
+        "cost_complete": is_complete,
         "rounds": rounds,
     }
 

@@ -233,19 +233,24 @@ def _shape_container(value: object, kind: object, where: str) -> object:
     origin = get_origin(kind)
     arguments = get_args(kind)
     if origin in (dict, Mapping):
-        value = _key_objects(value) or value
-        if isinstance(value, Object):
+        keyed = _key_objects(value) or value
+        if isinstance(keyed, Object):
             _, value_kind = arguments
-            shaped = {}
-            for key, item in value.items():
-                if key in value.repeated:
-                    raise Misfit(f"`{_join(where, key)}` is given twice")
-                shaped[key] = shape(item, value_kind, _join(where, key))
-            return shaped
+            return _shape_mapping(keyed, value_kind, where)
     if not isinstance(value, Array):
         return value
     item_kind = arguments[0] if origin in (list, Sequence) else Any
     return [shape(item, item_kind, _join(where, number)) for number, item in enumerate(value)]
+
+
+def _shape_mapping(value: Object, kind: object, where: str) -> dict[str, object]:
+    """Shape the values of a mapping; raises `Misfit` if a key is repeated."""
+    shaped = {}
+    for key, item in value.items():
+        if key in value.repeated:
+            raise Misfit(f"`{_join(where, key)}` is given twice")
+        shaped[key] = shape(item, kind, _join(where, key))
+    return shaped
 
 
 def _join(where: str, part: object) -> str:

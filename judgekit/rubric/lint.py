@@ -197,18 +197,24 @@ def _check_lines(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[
         if first_line != number:
             text = f"line {first_line} has the id {case.id!r} already; give each case its own"
             yield Remark(path, "id", text, wrong=True, line=number)
-        if not (isinstance(rubric, ScoreRubric) and isinstance(case, ScoreCase)):
-            continue
-        for need in rubric.given.needs:
-            if need == "sources":  # a case's files are its sources
-                key = "files"
-                is_given = bool(case.files)
-            else:
-                key = need
-                is_given = bool(getattr(case, need).strip())
-            if not is_given:
+        if isinstance(rubric, ScoreRubric) and isinstance(case, ScoreCase):
+            for need in _list_missing(rubric, case):
+                key = "files" if need == "sources" else need
                 text = f"{case.id}: {rubric.ref} needs {need}, and the case has none; add them"
                 yield Remark(path, key, text, wrong=True, line=number)
+
+
+def _list_missing(rubric: ScoreRubric, case: ScoreCase) -> list[str]:
+    """List the inputs that a rubric needs and a case doesn't have."""
+    missing: list[str] = []
+    for need in rubric.given.needs:
+        if need == "sources":
+            is_given = bool(case.files)  # a case's files are its sources
+        else:
+            is_given = bool(getattr(case, need).strip())
+        if not is_given:
+            missing.append(need)
+    return missing
 
 
 def list_changes(before: Rubric, after: Rubric) -> list[str]:
