@@ -330,7 +330,7 @@ def make_folder(path: str, *, mode: int = 0o700, private: bool = False) -> str:
 
 
 def check_database(path: str) -> str:
-    """Return where a database of SQLite may be, with the files that SQLite makes beside it."""
+    """Resolve the path of a database of SQLite; refuses a special file there, or in place of SQLite's own."""
     place = place_of(path)
     for ending in _SQLITE_ENDINGS[1:]:
         _refuse_special_file(f"{place}{ending}")

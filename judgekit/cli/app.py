@@ -223,11 +223,7 @@ def _warn_of_unknown_variables() -> None:
     """
     names = {name for name in os.environ if name.startswith("JUDGEKIT_")}
     names = {name for name in names if not name.startswith("JUDGEKIT_TEST_")}
-    if names.issubset(environment.NAMES):
-        return
-    known_names = list(environment.NAMES)
-    for section in KEYS:
-        known_names += [f"JUDGEKIT_{section}_{key}".upper() for key in KEYS[section].split()]
+    known_names = _list_known_variables()
     if names.issubset(known_names):
         return
     import difflib
@@ -239,6 +235,14 @@ def _warn_of_unknown_variables() -> None:
         close_matches = difflib.get_close_matches(name, known_names, n=1, cutoff=0.8)
         remedy = f"; did you mean {close_matches[0]}?" if close_matches else ""
         warn(f"{name}: judgekit has no such variable, so it has no effect{remedy}")
+
+
+def _list_known_variables() -> list[str]:
+    """List our environment variables, including those for the configuration's keys."""
+    known_names = list(environment.NAMES)
+    for section, keys in KEYS.items():
+        known_names += [f"JUDGEKIT_{section}_{key}".upper() for key in keys.split()]
+    return known_names
 
 
 def _read_profiles() -> str:

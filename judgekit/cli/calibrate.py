@@ -73,10 +73,16 @@ def calibrate(
     if rubric is None or mode is None:
         missing = "--rubric" if rubric is None else "--mode"
         raise UsageError(f"{missing} is missing; a calibration is for one rubric in one mode")
-    if error is not None and excess is not None:
-        raise UsageError("--error and --excess are two different promises; give one")
+    promise = _build_promise(error, excess, confidence)
+    return _learn(files[0], rubric, mode, promise, out, map_, id_, base=base, as_json=as_json)
+
+
+def _build_promise(error: float | None, excess: float | None, confidence: float) -> Promise:
+    """Build the promise of an error rate, or of an `excess` over the deep tier's; raises `UsageError`."""
     from judgekit.judging.calibration import Promise
 
+    if error is not None and excess is not None:
+        raise UsageError("--error and --excess are two different promises; give one")
     rate = _DEFAULT_RATE if error is None else error
     reference: Literal["deep"] | None = None
     if excess is not None:  # errors beyond those of the deep tier
@@ -85,8 +91,7 @@ def calibrate(
     for name, value in (("--error or --excess", rate), ("--confidence", confidence)):
         if not 0 < value < 1:
             raise UsageError(f"{name}: expected a number between 0 and 1, got {value:g}")
-    promise = Promise(rate=rate, confidence=confidence, reference=reference)
-    return _learn(files[0], rubric, mode, promise, out, map_, id_, base=base, as_json=as_json)
+    return Promise(rate=rate, confidence=confidence, reference=reference)
 
 
 def _learn(

@@ -41,12 +41,11 @@ def print_estimate(
         return
     for model_line in _model_lines(estimate):
         say(f"  {model_line}")
+    calls = _range_text(_sum_calls(estimate.at_least), _sum_calls(estimate.models))
     least_usd = _sum_usd(estimate.at_least)
     most_usd = _sum_usd(estimate.models)
-    calls = _range_text(_sum_calls(estimate.at_least), _sum_calls(estimate.models))
-    say(
-        f"  {calls} calls; {_cost_text(least_usd, most_usd, estimate.unpriced)}; {_minutes_text(estimate)}"
-    )
+    cost = _cost_text(least_usd, most_usd, estimate.unpriced)
+    say(f"  {calls} calls; {cost}; {_minutes_text(estimate)}")
     say(escaped(f"  {_describe_assumptions(estimate)}; nothing was sent"))
 
 

@@ -297,17 +297,21 @@ def override(
     if verdict is None and (team or not task_ids.is_blob(task, task_ids.DIGITS)):
         remedy = f"give PATH@SHA256 as the gate prints it, {task_ids.DIGITS} digits or more"
         raise UsageError(f"{task}: no verdict on it in {ledger.folder}; {remedy}")
+    task_id = task
+    project = ""
     subjects: list[str] = []
     if verdict is not None:
+        task_id = verdict.task_id
+        project = verdict.project
         subjects = [subject.sha256 for subject in verdict.subjects if subject.sha256]
     line = OverrideLine(
-        task_id=verdict.task_id if verdict else task,
+        task_id=task_id,
         decision=decision,
         why=why,
         who=labels.who(),
         terminal=labels.at_terminal(),
         subjects=subjects,
-        project=verdict.project if verdict else "",
+        project=project,
     )
     add_to_ledger(ledger, line)
 

@@ -77,6 +77,7 @@ def measure_memories(
     if configured["judge"] == "on":
         hook_with_judge = trial.hook_report(trials, answers, judged=True)
         judge_report = trial.judge_report(trial_run, answers)
+    fits = _fit_thresholds(trials, answers, configured) if fit else []
     report: dict[str, Any] = {
         "prompts": len(texts),
         "bar": trial.BAR,
@@ -84,7 +85,7 @@ def measure_memories(
         "judged": hook_with_judge.model_dump() if hook_with_judge else None,
         "judge": judge_report,
         "unanswered": len(_without_answer(pairs, answers)),
-        "fits": _fit_thresholds(trials, answers, configured) if fit else [],
+        "fits": fits,
         "injections": trial.build_rows(pairs, answers),
     }
     is_silent = not any(prompt_trial.injections(mentions=fit) for prompt_trial in trials)
@@ -93,6 +94,7 @@ def measure_memories(
     crowded = trial.find_crowded(trials)
     if crowded:
         report["crowded"] = [prompt._asdict() for prompt in crowded]
+
     if as_json:
         emit(json.dumps(report, ensure_ascii=False))
     else:

@@ -85,9 +85,7 @@ def assert_accepted(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
             raise error.with_traceback(None) from None
         is_replayed = request.config.stash[_FOLDER] and not request.config.getoption(_RECORD)
         if not is_replayed:
-            properties.append((_COST, verdict.cost_usd or 0.0))
-            if verdict.cost_complete is False:
-                properties.append((_UNPRICED, True))
+            properties += _list_cost_properties(verdict)
 
         if verdict.verdict == "undetermined":
             reason = (verdict.degraded or "").removeprefix("not judged: ")
@@ -99,6 +97,14 @@ def assert_accepted(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
         return verdict
 
     return check
+
+
+def _list_cost_properties(verdict: Verdict) -> list[tuple[str, object]]:
+    """List the properties of a test's report about the cost of a verdict."""
+    properties: list[tuple[str, object]] = [(_COST, verdict.cost_usd or 0.0)]
+    if verdict.cost_complete is False:
+        properties.append((_UNPRICED, True))
+    return properties
 
 
 def _check_text(text: object) -> None:

@@ -32,6 +32,7 @@ def describe_stores(project: str) -> Iterator[str]:
     if configured["command"]:
         yield f"it asks {configured['command'][0]} for memories (retrieval.command)"
         return
+
     total = 0
     project_prefix = os.path.realpath(configured.project).rstrip(os.sep) + os.sep
     for root in configured["roots"]:
@@ -44,9 +45,9 @@ def describe_stores(project: str) -> Iterator[str]:
         else:
             count, is_whole = _count_memories(folder, configured.profiles)
             total += count
-            least = "" if is_whole else "at least "
+            at_least = "" if is_whole else "at least "
             memories = counted(count, "memory", "memories")
-            yield f"it reads {path} ({root}): {least}{memories}"
+            yield f"it reads {path} ({root}): {at_least}{memories}"
     if not total:
         yield from _propose_roots(configured.project, configured["roots"])
 

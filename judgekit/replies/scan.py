@@ -270,13 +270,14 @@ class _Reader:
         entry, sets `broken`.
         """
         if isinstance(box, Array):
-            before = self.pos
+            start = self.pos
             value = self._read_value(in_object=False)
-            if self.pos == before:
+            if self.pos == start:  # there's no item
                 self.broken = True
             else:
                 box.append(value)
             return value
+
         matched = _KEY.match(self.raw, self.pos)
         if not matched:
             self.broken = True
