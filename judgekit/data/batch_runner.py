@@ -20,7 +20,7 @@ from judgekit.providers.batches import price, refusal
 from judgekit.providers.registry import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 
     from judgekit.data.dataset import PendingRow
     from judgekit.data.runners import OnRecord
@@ -49,18 +49,11 @@ class BatchRunner(BatchRun):
             self.note(
                 f"{file} at the provider may be of this run: nothing proves it, so it is not deleted"
             )
-        free_places = asyncio.Semaphore(batches.AT_ONCE)
         gateway = BatchGateway(self, manifest)
         judge_of = judges(gateway, self.project, self.request, self._with_batch_deadlines)
+        judge_row = partial(gateway.judge, judge_of=judge_of, on_record=on_record)
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(gateway.drive())
-                # In a thread, because a row may come from standard input, which makes us wait.
-                while pending := await running.run_in_thread(partial(next, rows, None)):
-                    await free_places.acquire()
-                    task = group.create_task(gateway.judge(pending, judge_of, on_record))
-                    task.add_done_callback(lambda _: free_places.release())
-                gateway.all_came()
+            await _judge_rows(gateway, rows, judge_row)
             if not self.work.stopped.is_set():
                 await gateway.finish()
         except BaseExceptionGroup as errors:
@@ -81,27 +74,19 @@ class BatchRunner(BatchRun):
         """
         judge = self.adapt(judge)
         models_by_tier = judge.models_by_tier
-        refusal_reason = self._refusal(judge, [*chain(*models_by_tier.values())])
+        all_models = [*chain(*models_by_tier.values())]
+        refusal_reason = self._refusal(judge, all_models)
         if refusal_reason:
             raise UsageError(
                 f"--batch: {refusal_reason}; judge without --batch, or with other models"
             )
 
-        def others() -> list[Any]:
-            """List the other providers' models that can be asked in batches, too."""
-            usable = []
-            for other_models in judge.settings.others():
-                refusals = map(refusal, chain(*other_models.values()))
-                if not any(refusals):
-                    usable.append(other_models)
-            return usable
-
-        unlimited = {}
+        unlimited_models = {}
         for tier, models in models_by_tier.items():
-            unlimited[tier] = tuple(map(_unlimited, models))
+            unlimited_models[tier] = tuple(map(_unlimited, models))
         waiting_judge = judge.with_settings(
-            models_by_tier=unlimited,
-            others=others,
+            models_by_tier=unlimited_models,
+            others=partial(_list_batch_models, judge),
             timeout=_FOREVER,
             max_cost_usd=None,  # the gateway keeps to the limit
         )
@@ -124,6 +109,33 @@ class BatchRunner(BatchRun):
         if judge.is_remote:
             return "the shared judge (server.url) asks the models"
         return None
+
+
+async def _judge_rows(
+    gateway: BatchGateway,
+    rows: Iterator[PendingRow],
+    judge_row: Callable[[PendingRow], Coroutine[Any, Any, None]],
+) -> None:
+    """Judge rows at the same time, up to `batches.AT_ONCE`, while the gateway drives their batches."""
+    free_places = asyncio.Semaphore(batches.AT_ONCE)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(gateway.drive())
+        # In a thread, because a row may come from standard input, which makes us wait.
+        while pending := await running.run_in_thread(partial(next, rows, None)):
+            await free_places.acquire()
+            task = group.create_task(judge_row(pending))
+            task.add_done_callback(lambda _: free_places.release())
+        gateway.all_came()
+
+
+def _list_batch_models(judge: Judge[Any, Any, Any]) -> list[Any]:
+    """List the other providers' models, as far as all of a provider's can be asked in batches, too."""
+    usable = []
+    for other_models in judge.settings.others():
+        refusals = map(refusal, chain(*other_models.values()))
+        if not any(refusals):
+            usable.append(other_models)
+    return usable
 
 
 def _unlimited(model: Endpoint) -> Endpoint:

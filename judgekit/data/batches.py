@@ -174,10 +174,12 @@ class BatchGateway:
             cached_reply = await self._find_kept(custom_id, endpoint, request)
             if cached_reply is not None:
                 return cached_reply
-            while (answer := self._manifest.answer(custom_id)) is None:
+            answer = self._manifest.answer(custom_id)
+            while answer is None:
                 why_missing = await self._wait_for_answer(custom_id, endpoint, request, style)
                 if why_missing is not None:
                     return await self._ask_live(endpoint, request, why_missing)
+                answer = self._manifest.answer(custom_id)
             _row.get().used.append(custom_id)
             try:
                 reply = await self._read_answer(custom_id, endpoint, request, style, answer)
@@ -264,21 +266,8 @@ class BatchGateway:
         If no answer will come, returns the reason.
         """
         if not self._manifest.has(custom_id):
-            self._requests_in_making += 1
-            try:
-                async with self._makers:
-                    path, body = await batches.body_of(endpoint, request, style)
-            finally:
-                self._requests_in_making -= 1
-            if not self._manifest.has(custom_id):
-                batch_place = BatchPlace(
-                    endpoint.profile.provider, endpoint.api_base or "", endpoint.model, path
-                )
-                self._manifest.add(custom_id, batch_place, body)
-                self._run.work.waits_for = f"all requests ({len(self._waiting) + 1:,} so far)"
-                if self._limit is not None:
-                    self._costs[custom_id] = batches.estimate(endpoint, body)
-            del body  # frees memory: the manifest has it, and the row may wait for hours
+            # The request's body is freed there: the manifest has it, and the row may wait for hours.
+            await self._add_request(custom_id, endpoint, request, style)
         row = _row.get()
         waiting = self._waiting.get(custom_id)
         if waiting is None:
@@ -289,7 +278,28 @@ class BatchGateway:
             self._waiting_rows += 1
         row.waits += 1
         self._changed.set()
+        # Other rows may wait for the same future, so one that's cancelled mustn't cancel it.
         return await asyncio.shield(waiting.future)
+
+    async def _add_request(
+        self, custom_id: str, endpoint: Endpoint, request: Request, style: CallStyle
+    ) -> None:
+        """Build a request's body, and add it to the manifest with an estimate of its cost."""
+        self._requests_in_making += 1
+        try:
+            async with self._makers:
+                path, body = await batches.body_of(endpoint, request, style)
+        finally:
+            self._requests_in_making -= 1
+        if self._manifest.has(custom_id):  # another row has added it meanwhile
+            return
+        batch_place = BatchPlace(
+            endpoint.profile.provider, endpoint.api_base or "", endpoint.model, path
+        )
+        self._manifest.add(custom_id, batch_place, body)
+        self._run.work.waits_for = f"all requests ({len(self._waiting) + 1:,} so far)"
+        if self._limit is not None:
+            self._costs[custom_id] = batches.estimate(endpoint, body)
 
     async def _ask_live(self, endpoint: Endpoint, request: Request, why_missing: str) -> Reply:
         """Make a call that no batch answered, at the usual price.
@@ -297,14 +307,17 @@ class BatchGateway:
         Raises `Unanswered` if the row is left to the next run. Raises `GatewayError` if the cost limit is
         reached after some of the row's calls were answered: then the row gets an error.
         """
-        is_spent = why_missing == FailureKind.BUDGET
+        was_dropped = (
+            why_missing == FailureKind.BUDGET
+        )  # the cost limit left no room for the request
         limit = self._limit
-        if is_spent and not _row.get().used:
+        if was_dropped and not _row.get().used:
             raise Unanswered
-        if not is_spent and self._run.fallback == "none":
+        if not was_dropped and self._run.fallback == "none":
             raise Unanswered(f"{why_missing}; the next run asks it in another batch")
         async with self._askers:
-            if is_spent or (limit is not None and self._spent >= limit * (1 - INEXACT)):
+            is_limit_reached = limit is not None and self._spent >= limit * (1 - INEXACT)
+            if was_dropped or is_limit_reached:
                 spent = f"{self._spent:.4f} of {limit:g} US dollars are spent"
                 problem = f"{spent}, and the rest is not enough"
                 raise GatewayError(FailureKind.BUDGET, problem, usage=Usage())
@@ -445,6 +458,12 @@ class BatchGateway:
         if not self._is_under_way():  # a failed submission may have been the last one
             return True
         await self._recover()
+        await self._submit_waiting_batches()
+        await asyncio.sleep(seconds)
+        return await self._collect_ended_batches()
+
+    async def _submit_waiting_batches(self) -> None:
+        """Submit this round's batches until a provider takes no more."""
         for batch_place, custom_ids in self._batches_to_submit():
             running_count = _count_in_place(batch_place, self._awaited_batches())
             max_batches = self._max_batches.get(batch_place)
@@ -454,17 +473,20 @@ class BatchGateway:
                 continue
             if not await self._submit(batch_place, custom_ids, running_count):
                 break
-        await asyncio.sleep(seconds)
+
+    async def _collect_ended_batches(self) -> bool:
+        """Poll all batches that rows wait for, and collect those that are over; False if none is."""
         fetched = []
         accepted = []
         for submitted, calls in self._awaited_batches():
-            if submitted.id:
-                batch = await self._fetch_state(submitted, calls)
-                if batch is None:
-                    continue
-                fetched.append((submitted, calls, batch))
-                if batch.status != "failed":
-                    accepted.append((submitted, calls))
+            if not submitted.id:
+                continue
+            batch = await self._fetch_state(submitted, calls)
+            if batch is None:
+                continue
+            fetched.append((submitted, calls, batch))
+            if batch.status != "failed":
+                accepted.append((submitted, calls))
         states = []
         for submitted, calls, batch in fetched:
             running_count = _count_in_place(submitted.place, accepted)
@@ -493,12 +515,15 @@ class BatchGateway:
         self._run.note(f"batch {submitted.id} is unknown to its provider: it is asked anew")
         return None
 
-    async def _submit(self, place: BatchPlace, custom_ids: Sequence[str], at_work: int) -> bool:
+    async def _submit(
+        self, place: BatchPlace, custom_ids: Sequence[str], running_count: int
+    ) -> bool:
         """Submit a batch. Returns False if the provider takes no more now.
 
         Raises `GatewayError` for any other failure.
         """
         calls = _find_calls(place)
+        # Noted before it's sent, so that `_recover` can find it if we're interrupted.
         batch = self._manifest.intend(uuid.uuid4().hex, place, custom_ids)
         assert calls is not None  # noqa: S101 - a row has just asked there
         try:
@@ -513,7 +538,7 @@ class BatchGateway:
             is_too_much = is_busy or batches.is_limit(failure.message)
             if not is_too_much:
                 raise
-            self._wait_for_place(place, len(custom_ids), at_work, failure.message)
+            self._wait_for_place(place, len(custom_ids), running_count, failure.message)
             return False
         self._manifest.store(batch._replace(id=batch_id))
         self._max_batches.pop(place, None)
@@ -523,14 +548,14 @@ class BatchGateway:
         )
         return True
 
-    def _wait_for_place(self, place: BatchPlace, count: int, at_work: int, why: str) -> None:
+    def _wait_for_place(self, place: BatchPlace, count: int, running_count: int, why: str) -> None:
         """Hold back further submissions until one of the running batches is over.
 
         If none is running, a batch of this size is too large by itself: the next one is half as large, and a
         `GatewayError` makes us try it later.
         """
-        self._max_batches[place] = at_work
-        if at_work == 0:
+        self._max_batches[place] = running_count
+        if running_count == 0:
             self._max_requests[place] = ceil(count / 2)
             raise GatewayError(FailureKind.RATE_LIMIT, why)
 
@@ -570,7 +595,7 @@ class BatchGateway:
                 await self._release(batch, calls)
 
     async def _collect(
-        self, submitted: Submitted, calls: BatchCalls, batch: Batch, at_work: int
+        self, submitted: Submitted, calls: BatchCalls, batch: Batch, running_count: int
     ) -> str | None:
         """Describe a running batch's progress; if it's over, pass its answers to the rows and return None.
 
@@ -582,10 +607,12 @@ class BatchGateway:
             if not batches.is_limit(batch.problem):
                 problem = f"batch {submitted.id} was refused: {batch.problem}"
                 raise GatewayError(FailureKind.BAD_REQUEST, f"{submitted.place.base}: {problem}")
-            self._wait_for_place(submitted.place, len(custom_ids), at_work, batch.problem)
+            self._wait_for_place(submitted.place, len(custom_ids), running_count, batch.problem)
             return None
-        if batch.status != "validating":
+        if batch.status != "validating":  # the provider has accepted it
             self._failures = 0
+
+        # The status of some batches is "completed" a little before their files are there.
         lacks_files = batch.status == "completed" and not batch.files
         are_files_to_come = lacks_files and self._looks_without_files < _EARLY
         if are_files_to_come:
@@ -593,9 +620,16 @@ class BatchGateway:
         if are_files_to_come or not _is_over(batch):
             progress = f"{batch.answered:,} of {batch.total:,} answered, {batch.status}"
             return f"{submitted.id} ({progress})"
+
         answers = [await calls.content(file) for file in batch.files]
         provider_files = (submitted.file or "", *batch.files)
         self._manifest.collect(submitted._replace(provider_files=provider_files), chain(*answers))
+        self._wake_rows(submitted, batch, custom_ids)
+        await self._delete_collected()
+        return None
+
+    def _wake_rows(self, submitted: Submitted, batch: Batch, custom_ids: Sequence[str]) -> None:
+        """Wake the rows that wait for a collected batch, and note how many requests it left unanswered."""
         why = f"{_reason_of_missing(batch.status)} ({submitted.id})"
         missing = 0
         for custom_id in custom_ids:
@@ -609,8 +643,6 @@ class BatchGateway:
             is_live = self._run.fallback == "live"
             how = "asked by ordinary calls" if is_live else "left to the next run"
             self._run.note(f"batch {submitted.id} is {batch.status}: {count} no answer; {how}")
-        await self._delete_collected()
-        return None
 
     def _resolve(self, custom_id: str, why_missing: str | None) -> None:
         """Wake the rows that wait for a request. `why_missing` is None if the request's answer has come."""
@@ -649,20 +681,23 @@ class BatchGateway:
         with suppress(GatewayError):
             await self._recover()
             for submitted, calls in self._open_batches():
-                if submitted.id:
-                    batch = await self._fetch_state(submitted, calls)
-                    if batch is not None and batch.status != "failed":
-                        await self._collect(submitted, calls, batch, at_work=0)
+                if not submitted.id:
+                    continue
+                batch = await self._fetch_state(submitted, calls)
+                if batch is not None and batch.status != "failed":
+                    await self._collect(submitted, calls, batch, running_count=0)
         await self._delete_collected()
-        unfinished = self._manifest.batches()
-        for unfinished_batch in unfinished:
+
+        unfinished_batches = self._manifest.batches()
+        for unfinished_batch in unfinished_batches:
             batch_place = unfinished_batch.place
             name = f"batch {unfinished_batch.id} at {batch_place.base or batch_place.provider}"
             self._run.note(
                 f"{name} goes on, but no row waits for it; cancel it there, or run this again"
             )
         self._manifest.forget(self._answers_of_written_rows)
-        self._manifest.close(remove=not unfinished and not self._is_manifest_needed)
+        is_needed = bool(unfinished_batches) or self._is_manifest_needed
+        self._manifest.close(remove=not is_needed)
 
 
 def _is_over(batch: Batch) -> bool:

@@ -133,8 +133,10 @@ def _message_in(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
 
     None if there's none.
     """
-    if "role" in reply:
+    if "role" in reply:  # it's the message itself
         return reply
+
+    # OpenAI and Gemini.
     for key in ("choices", "candidates"):
         choices = reply.get(key)
         if isinstance(choices, list) and choices and isinstance(choices[0], dict):
@@ -144,13 +146,19 @@ def _message_in(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
                 or first_choice.get("content")
                 or first_choice.get("text")
             )
+
+    # Bedrock.
     output = reply.get("output")
     if isinstance(output, dict) and isinstance(output.get("message"), dict):
         return output["message"]
+
+    # A list of a message's parts, or of messages.
     for key in ("output", "content", "messages"):
         value = reply.get(key)
         if isinstance(value, list) and all(isinstance(item, dict) for item in value):
             return value
+
+    # Ollama.
     message = reply.get("message")
     return message if isinstance(message, dict) else None
 

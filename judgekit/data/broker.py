@@ -142,7 +142,7 @@ class Broker:
         """Lend a worker money of the run that's free: neither spent nor reserved nor lent.
 
         If there are other workers, it gets only half of this money. Returns the sum in US dollars that the
-        worker may have spent in all.
+        worker may have spent in all. Ends the run if the whole limit is spent or reserved.
         """
         accounts = self._accounts.values()
         used_usd = sum(other.used_usd for other in accounts)
@@ -163,29 +163,19 @@ class Broker:
         if whom not in self._paces:
             self._paces[whom] = Pace(whom.most or AT_ONCE * self._workers, whom.per_minute)
         pace = self._paces[whom]
-        for _ in range(report.answers):
-            pace.went_well()
-        for reason, seconds in report.refusals:
-            if reason is FailureKind.RATE_LIMIT:
-                pace.was_too_much(seconds)
-            else:
-                pace.pause(seconds, reason)
+        _adjust_pace(pace, report)
+
         # Negative if the worker was silent, lost its turns, and has come back.
         given_back = account.held[whom] - report.held
         pace.give(given_back)
         account.held[whom] = report.held
         account.wanted[whom] = report.wanted
-        users = 0
-        for user_account in self._accounts.values():
-            if user_account.held[whom] + user_account.wanted[whom] > 0:
-                users += 1
-        share = 0  # if there are more users than turns, they take turns one after another
-        if pace.limit() >= users:
-            share = ceil(pace.limit() / max(1, users))
+
+        share = self._share_of_turns(whom, pace)
         wait = pace.wait()
         allowed = share
         has_given_back = given_back > 0
-        # A turn that was given back goes to another worker first.
+        # Workers without a share go one after another: a turn given back goes to another worker first.
         if share == 0 and not has_given_back:
             allowed = 1
         new_turns = pace.take(min(report.wanted, allowed - report.held))
@@ -193,6 +183,19 @@ class Broker:
         # If calls are limited per minute, each one needs a turn of its own.
         lasting_turns = 0 if whom.per_minute else share
         return Turns(new_turns, lasting_turns, wait)
+
+    def _share_of_turns(self, whom: Whom, pace: Pace) -> int:
+        """Divide a provider's turns among the workers that hold or want some.
+
+        The share is rounded up. It's 0 if there are more such workers than turns.
+        """
+        users = 0
+        for account in self._accounts.values():
+            if account.held[whom] + account.wanted[whom] > 0:
+                users += 1
+        if pace.limit() < users:
+            return 0
+        return ceil(pace.limit() / max(1, users))
 
     def _take_back(self, account: _Account) -> None:
         """Take back a worker's turns, and the money that it was lent but hasn't spent."""
@@ -202,6 +205,17 @@ class Broker:
         account.wanted.clear()
         account.reserved_usd = 0.0
         account.cap_usd = account.spent_usd
+
+
+def _adjust_pace(pace: Pace, report: PaceReport) -> None:
+    """Speed a provider's pace up for a worker's answers, and slow it down for the provider's refusals."""
+    for _ in range(report.answers):
+        pace.went_well()
+    for reason, seconds in report.refusals:
+        if reason is FailureKind.RATE_LIMIT:
+            pace.was_too_much(seconds)
+        else:
+            pace.pause(seconds, reason)
 
 
 class SharedPace(Pace):
@@ -275,7 +289,7 @@ class SharedPaces(Paces):
         super().__init__()
         self._report_now = report_now
 
-    def made(self, _whom: Whom) -> SharedPace:
+    def make_pace(self, _whom: Whom) -> SharedPace:
         return SharedPace(self._report_now)
 
 
@@ -302,31 +316,36 @@ class BrokerClient:
     async def beats(self) -> None:
         """Send reports to the broker and follow its orders until the connection is lost."""
         while not self.lost:
-            paces = {}
-            reports = {}
-            for whom, pace in self.paces.items():
-                if isinstance(pace, SharedPace):
-                    paces[whom] = pace
-                    reports[whom] = pace.take_report()
-            try:
-                reserved = self._in_flight * self._mean
-                orders = await self._beat(self._worker, self.spent_usd, reserved, reports)
-            except Exception as error:  # noqa: BLE001 - whatever a lost actor raises; the worker raises it
-                self.lost = error
-                self.is_stopped = True
-            else:
-                self._cap_usd = orders.cap_usd
-                self.is_over = orders.is_over
-                self.is_stopped = orders.is_stopped
-                for whom, turns in orders.turns.items():
-                    paces[whom].allow(turns)
+            await self._send_report()
             self._heard.set()  # wakes all that wait for this answer; the next ones wait for a new event
             self._heard = asyncio.Event()
+
             with suppress(TimeoutError):
                 async with asyncio.timeout(_BEAT):
                     await self._report_now.wait()
             self._report_now.clear()
             await asyncio.sleep(_SOON)
+
+    async def _send_report(self) -> None:
+        """Send one report to the broker and follow its orders; note the error if it can't be reached."""
+        paces = {}
+        reports = {}
+        for whom, pace in self.paces.items():
+            if isinstance(pace, SharedPace):
+                paces[whom] = pace
+                reports[whom] = pace.take_report()
+        reserved_usd = self._in_flight * self._mean
+        try:
+            orders = await self._beat(self._worker, self.spent_usd, reserved_usd, reports)
+        except Exception as error:  # noqa: BLE001 - whatever a lost actor raises; the worker raises it
+            self.lost = error
+            self.is_stopped = True
+            return
+        self._cap_usd = orders.cap_usd
+        self.is_over = orders.is_over
+        self.is_stopped = orders.is_stopped
+        for whom, turns in orders.turns.items():
+            paces[whom].allow(turns)
 
     @property
     def _mean(self) -> float:

@@ -246,27 +246,35 @@ def read_turns(value: object) -> list[Turn]:
 
     Raises `NotUnderstoodError`.
     """
+    reader = _Reader()
+    turns: list[Turn] = []
     try:
-        if isinstance(value, str):
-            try:
-                value = json.loads(value)
-            except ValueError:
-                raise NotUnderstoodError(
-                    f"{_EXPECTED}, got the text {short_line(str(value), 40)!r}"
-                ) from None
-        if isinstance(value, dict):
-            value = _messages_in(value)
-        if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
-            value = value[0]  # LangSmith nests the messages in a list of prompts
-        if not isinstance(value, list):
-            raise NotUnderstoodError(f"{_EXPECTED}, got {kind(value)}")
-        reader = _Reader()
-        turns: list[Turn] = []
-        for number, message in enumerate(value, 1):
+        for number, message in enumerate(_list_messages(value), 1):
             turns += reader.read_message(message, f"message {number}")
     except RecursionError:
         raise NotUnderstoodError(f"{_EXPECTED}, got values nested too deeply") from None
     return turns
+
+
+def _list_messages(value: object) -> list[Any]:
+    """List the messages in a conversation that's a list, an object or JSON text.
+
+    Raises `NotUnderstoodError` if there's no list of messages.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise NotUnderstoodError(
+                f"{_EXPECTED}, got the text {short_line(str(value), 40)!r}"
+            ) from None
+    if isinstance(value, dict):
+        value = _messages_in(value)
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
+        value = value[0]  # LangSmith nests the messages in a list of prompts
+    if not isinstance(value, list):
+        raise NotUnderstoodError(f"{_EXPECTED}, got {kind(value)}")
+    return value
 
 
 def is_message(value: object) -> bool:
@@ -339,15 +347,9 @@ def _with_type(block: object) -> object:
         return {**inner, **call_and_result, "type": "dynamic-tool"}
     if "type" in block:
         return block
-    key = next((key for key in _TYPES_BY_KEY if isinstance(block.get(key), dict)), "")
-    if not key:
-        citations = block.get("citationsContent")
-        if isinstance(citations, dict) and isinstance(citations.get("content"), list):
-            cited_texts = [
-                str(part.get("text", "")) for part in citations["content"] if isinstance(part, dict)
-            ]
-            return {"type": "text", "text": "".join(cited_texts)}
-        return block
+    key = next((key for key in _TYPES_BY_KEY if isinstance(block.get(key), dict)), None)
+    if key is None:
+        return _join_cited_texts(block)
     inner = block[key]
     if key == "guardContent":
         inner = inner.get("text") if isinstance(inner.get("text"), dict) else inner
@@ -356,6 +358,18 @@ def _with_type(block: object) -> object:
     elif key == "codeExecutionResult":
         inner = {"name": _CODE, "content": inner.get("output")}
     return {**inner, "type": _TYPES_BY_KEY[key]}
+
+
+def _join_cited_texts(block: Mapping[str, Any]) -> object:
+    """Turn a Bedrock block of texts with citations into one text; any other block stays as it is."""
+    citations = block.get("citationsContent")
+    if not isinstance(citations, dict) or not isinstance(citations.get("content"), list):
+        return block
+    cited_texts = []
+    for part in citations["content"]:
+        if isinstance(part, dict):
+            cited_texts.append(str(part.get("text", "")))
+    return {"type": "text", "text": "".join(cited_texts)}
 
 
 def _without_wrapping(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -406,28 +420,37 @@ def _speaker_of(message: Mapping[str, Any], where: str) -> str:
 
 def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
     """List the parts of a message; raises `NotUnderstoodError` if the message has no known content."""
-    keys = [key for key in _CONTENT_KEYS if message.get(key) is not None]
     refusal = message.get("refusal")
     refusals: list[object] = []
     if isinstance(refusal, str) and refusal:
         refusals.append({"type": "refusal", "refusal": refusal})
-    audio = message.get("audio")
-    if not keys and isinstance(audio, dict) and isinstance(audio.get("transcript"), str):
-        return [audio["transcript"]]
-    if not keys:
-        is_known = any(key in message for key in _CONTENT_KEYS)
-        if is_known or refusals or message.get("tool_calls") or message.get("function_call"):
-            # `[None]` is a message without words, as one that only calls tools.
-            return refusals or [None]
-        raise NotUnderstoodError(
-            f"{where}: expected content or parts, got only {_key_names(message)}"
-        )
-    content = message[keys[0]]
+    filled_keys = [key for key in _CONTENT_KEYS if message.get(key) is not None]
+    if not filled_keys:
+        return _blocks_without_content(message, refusals, where)
+    content = message[filled_keys[0]]
     # The AI SDK keeps an empty or joined `content` beside the parts.
     if content == "" and isinstance(message.get("parts"), list):
         content = message["parts"]
     blocks = content if isinstance(content, list) else [content]
     return blocks + refusals
+
+
+def _blocks_without_content(
+    message: Mapping[str, Any], refusals: list[object], where: str
+) -> list[object]:
+    """List the parts of a message without content: the words of its audio, else its refusals.
+
+    Raises `NotUnderstoodError` if it's no message that may have no words.
+    """
+    audio = message.get("audio")
+    if isinstance(audio, dict) and isinstance(audio.get("transcript"), str):
+        return [audio["transcript"]]
+    has_empty_content = any(key in message for key in _CONTENT_KEYS)
+    has_calls = message.get("tool_calls") or message.get("function_call")
+    if has_empty_content or refusals or has_calls:
+        # `[None]` is a message without words, as one that only calls tools.
+        return refusals or [None]
+    raise NotUnderstoodError(f"{where}: expected content or parts, got only {_key_names(message)}")
 
 
 def _calls_of(message: Mapping[str, Any], where: str) -> list[object]:
@@ -496,27 +519,40 @@ def _block_words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON
     medium = _medium_of(block)
     if medium:
         return f"[{medium}]"
-    # If an object has a type of its own other than text, its text may be only a part of it.
+    text = _find_text(block)
+    if text is not None:
+        return encodable(text)
+    raise NotUnderstoodError(
+        f"{where}: expected a text, an image, a tool's call or its result, got {_describe(block)}"
+    )
+
+
+def _find_text(block: Mapping[str, Any]) -> str | None:
+    """Find the text of a content block; None if there's none, or if the block may hold more than a text."""
+    type_ = str(block.get("type", ""))
     is_text = type_ in ("text", "input_text", "output_text") or "text" in block
     is_bare = type_ == "" and len(block) == 1
-    for key in _TEXT_KEYS if is_text or is_bare else ():
+    # If an object has a type of its own other than text, its text may be only a part of it.
+    if not is_text and not is_bare:
+        return None
+    for key in _TEXT_KEYS:
         value = block.get(key)
-        if isinstance(value, str):
-            return encodable(value)
         if isinstance(value, dict):
-            text = value.get("value")  # the form of OpenAI's assistants
-            if isinstance(text, str):
-                return encodable(text)
-    keys_of_block = _key_names(block)
+            value = value.get("value")  # the form of OpenAI's assistants
+        if isinstance(value, str):
+            return value
+    return None
+
+
+def _describe(block: Mapping[str, Any]) -> str:
+    """Describe a content block that isn't understood, by its type or else by its keys."""
+    type_ = str(block.get("type", ""))
     if type_:
-        block_description = f"a part of the type {_clean_name(type_)}"
-    elif keys_of_block:
-        block_description = f"an object with the keys {keys_of_block}"
-    else:
-        block_description = "an object with no keys"
-    raise NotUnderstoodError(
-        f"{where}: expected a text, an image, a tool's call or its result, got {block_description}"
-    )
+        return f"a part of the type {_clean_name(type_)}"
+    keys_of_block = _key_names(block)
+    if keys_of_block:
+        return f"an object with the keys {keys_of_block}"
+    return "an object with no keys"
 
 
 def _medium_of(block: Mapping[str, Any]) -> str:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from judgekit.data.seals import Fingerprint
     from judgekit.data.templates import Template
     from judgekit.judging.request import JudgeRequest
+    from judgekit.judging.settings import JudgeSettings
     from judgekit.rubric.loader import LoadedRubric
 
     RowReader: TypeAlias = Callable[[DataRow, str], "ReadRow"]
@@ -205,15 +206,17 @@ class Dataset:
         such as an empty text, is a `PendingRow` with an error.
         """
         column = self.id_column or ""
-        row_id = labels.id_of(read_cell(row.columns, column) if column else row.number)
+        id_cell = read_cell(row.columns, column) if column else row.number
+        row_id = labels.id_of(id_cell)
         if row_id is None:
             expected = f"expected a text of up to {labels.ID_CHARS:,} characters, or a number"
-            if labels.is_no_label(read_cell(row.columns, column)):
+            if labels.is_no_label(id_cell):
                 expected += ", got a blank; give each row an id, or name another column of ids"
             return UnreadableRow(row.number, column, expected)
         first_number = ids.add(row_id, row.number)
         if first_number is not None:
             return repeated_id(row_id, row.number, first_number, column)
+
         try:
             subject, thoughts = self.read(row, str(row_id))
             contents = [row_fields.content(subject)]
@@ -392,19 +395,8 @@ def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[
 
     Returns it as JSON, with the first of the rubrics.
     """
-    gateway = open_gateway({})
     request = request.model_copy(update={"max_cost_usd": None, "cache": False})
-    settings = []
-    if task == "judge":
-        judge, _ = document_judge(gateway, project, request)
-        settings.append(judge.settings)
-    else:
-        # For two texts, and for more, which have another default rubric.
-        counts = [2, 3] if request.rubric is None else [2]
-        for count in counts:
-            files = tuple(file_of(letter, letter) for letter in LETTERS[:count])
-            texts_to_compare = ComparisonInput("", files)
-            settings.append(comparison_judge(gateway, texts_to_compare, project, request).settings)
+    settings = _list_judge_settings(task, project, request)
     basis_parts: list[object] = []
     for judge_settings in settings:
         names = []
@@ -415,6 +407,24 @@ def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[
         # Unnamed, because existing results have the depth without its name.
         basis_parts.append(value if option == "depth" else [option, value])
     return json.dumps(basis_parts), settings[0].loaded
+
+
+def _list_judge_settings(
+    task: TaskName, project: Path, request: JudgeRequest
+) -> list[JudgeSettings]:
+    """List the settings of each judge that rows may get: two if texts are compared by default rubrics."""
+    gateway = open_gateway({})
+    if task == "judge":
+        judge, _ = document_judge(gateway, project, request)
+        return [judge.settings]
+    # For two texts, and for more, which have another default rubric.
+    text_counts = [2, 3] if request.rubric is None else [2]
+    settings = []
+    for count in text_counts:
+        files = tuple(file_of(letter, letter) for letter in LETTERS[:count])
+        texts_to_compare = ComparisonInput("", files)
+        settings.append(comparison_judge(gateway, texts_to_compare, project, request).settings)
+    return settings
 
 
 def _describe_unseen(task: TaskName, fields: Fields, loaded: LoadedRubric) -> list[str]:

@@ -83,10 +83,10 @@ def keep_nonce(path: str, key: str, *, is_fresh: bool) -> str:
     return nonce
 
 
-def _read_nonce(place: str, key: str) -> str | None:
+def _read_nonce(path: str, key: str) -> str | None:
     """Read the nonce from a file. None if there's no such file, or if this key hasn't sealed its nonce."""
     with suppress(OSError, ValueError, RecursionError):
-        sealed_nonce = json.loads(Path(place).read_bytes())
+        sealed_nonce = json.loads(Path(path).read_bytes())
         if isinstance(sealed_nonce, dict) and isinstance(sealed_nonce.get("nonce"), str):
             seal = str(sealed_nonce.get("seal"))
             if seals.is_valid(key, _SEAL_KIND, sealed_nonce["nonce"], seal):

@@ -7,7 +7,7 @@ tier alone to all tiers for every row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.config import TIERS
 from judgekit.judging.service import SubjectJudges, max_concurrency
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import TierName
     from judgekit.judging.documents import ComparisonInput, Document
+    from judgekit.judging.orchestrator import Judge
     from judgekit.judging.request import JudgeRequest
     from judgekit.providers.base import Endpoint
 
@@ -94,14 +95,8 @@ def estimate_run(
             continue
         judge = judges.find(subject)
         at_once = max_concurrency(judge, at_once)
-        for tier in TIERS:
-            for endpoint in judge.models_by_tier.get(tier, ()):
-                model_calls = calls.setdefault((tier, endpoint.model), _Calls(endpoint))
-                rounds = judge.prompts(tier, subject, endpoint)
-                model_calls.count += len(rounds) * judge.settings.samples
-                for messages in rounds:
-                    length = sum(len(message.content) for message in messages)
-                    model_calls.chars += length * judge.settings.samples
+        _count_calls(calls, judge, subject)
+
     sampled = max(1, min(total, _SAMPLED))
     models = []
     for tier in TIERS:
@@ -110,6 +105,20 @@ def estimate_run(
                 scaled = _scale(model_calls, total / sampled)
                 models.append(_estimate_model(tier, scaled, at_once, in_batches=in_batches))
     return Estimate(total, models, at_once)
+
+
+def _count_calls(
+    calls: dict[tuple[TierName, str], _Calls], judge: Judge[Any, Any, Any], subject: Subject
+) -> None:
+    """Add the calls that a judge would make about a subject to `calls`, as if all tiers were asked."""
+    for tier in TIERS:
+        for endpoint in judge.models_by_tier.get(tier, ()):
+            model_calls = calls.setdefault((tier, endpoint.model), _Calls(endpoint))
+            rounds = judge.prompts(tier, subject, endpoint)
+            model_calls.count += len(rounds) * judge.settings.samples
+            for messages in rounds:
+                length = sum(len(message.content) for message in messages)
+                model_calls.chars += length * judge.settings.samples
 
 
 def _scale(model_calls: _Calls, factor: float) -> _Calls:

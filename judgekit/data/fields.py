@@ -204,57 +204,84 @@ def fields_of(
         usual[field] = list(map(plain, names.split()))
     _check_given(given, usual, columns, name, naming)
     paths = {} if export is None else _paths_of_open_fields(export, given)
-    closed = export is not None and not export.uses_usual_names
-    left_open = _LABELS if closed else tuple(usual)  # fields to find by columns' usual names
-    by_name: dict[str, str] = {}
+    taken_first = {*given.values(), *_roots_of(paths)}
+    column_by_name: dict[str, str] = {}
     for column in columns:
-        by_name.setdefault(plain(column), column)
+        column_by_name.setdefault(plain(column), column)
+    free = {key: column for key, column in column_by_name.items() if column not in taken_first}
+
     usual_names = list(chain.from_iterable(usual.values()))
     if task == "judge":
         # "text" itself comes before a model's response, which comes before the other usual names.
         first, *rest = usual["text"]
-        usual["text"] = [first, *responses_in(by_name, usual_names), *rest]
-    taken_first = {*given.values(), *_roots_of(paths)}
-    free = {key: column for key, column in by_name.items() if column not in taken_first}
-    if task == "compare" and not (given.get("a") or given.get("b")):
+        usual["text"] = [first, *responses_in(column_by_name, usual_names), *rest]
+    elif not given.get("a") and not given.get("b"):
         usual["a"], usual["b"] = _names_in_pairs(usual["a"], usual["b"], free)
+
+    # An export's columns are known. It may leave only the label to be found by a usual name.
+    is_closed = export is not None and not export.uses_usual_names
+    open_names = {}
+    for field, plain_names in usual.items():
+        is_known = field in given or field in paths
+        if not is_known and (not is_closed or field in _LABELS):
+            open_names[field] = plain_names
+    found = _find_by_usual_name(open_names, free)
+
     chosen = {field: column for field, column in given.items() if column}
     for field in paths:
         chosen[field] = export.shown.get(field, "") if export else ""
-    others = {}
-    continues = {}
-    for field, names_of_field in usual.items():
-        fitting = [plain_name for plain_name in names_of_field if plain_name in free]
-        is_open = field in left_open and field not in given and field not in paths
-        if is_open and fitting:
-            chosen[field] = free.pop(fitting[0])
-            behind = _CONTINUED.get(fitting[0], "")
-            if behind in free:
-                continues[field] = free.pop(behind)
-                fitting.remove(behind)
-            others[field] = [free[plain_name] for plain_name in fitting[1:]]
+    chosen.update(found.columns)
     _choose_fields_of_text(task, chosen, given, name, columns, naming)
-    if task == "judge" and "text" in chosen and "text" not in given and "text" not in paths:
+    is_text_found = "text" in found.columns and "text" in chosen
+    if task == "judge" and is_text_found:
         rivals = rivals_of(plain(chosen["text"]), free, usual_names)
         _refuse_doubt(chosen["text"], rivals, name, naming)
+
     taken = {column_of(name, columns) for name in chosen.values()}
-    taken.update(taken_first, continues.values())
+    taken.update(taken_first, found.continues.values())
     columns_of_fields = {}
     other_columns = {}
     for field in usual:
         if field in chosen:
             columns_of_fields[field] = chosen[field]
-            other_columns[field] = _without(others.get(field, ()), taken)
-    unused = [] if closed else _without(columns, taken)
+            other_columns[field] = _without(found.others.get(field, ()), taken)
     return Fields(
         columns=columns_of_fields,
         others=other_columns,
-        unused=unused,
+        unused=[] if is_closed else _without(columns, taken),
         naming=naming,
         export="" if export is None else export.name,
         paths={field: paths[field] for field in paths if field in columns_of_fields},
-        continues=continues,
+        continues=found.continues,
     )
+
+
+class _FoundColumns(NamedTuple):
+    """Columns found by their usual names, as in `Fields`."""
+
+    columns: dict[str, str]
+    others: dict[str, list[str]]
+    continues: dict[str, str]
+
+
+def _find_by_usual_name(names: Mapping[str, Sequence[str]], free: dict[str, str]) -> _FoundColumns:
+    """Find the column of each field by the first of its usual names that's `free`.
+
+    `names` lists the usual names by field. The columns found are removed from `free`.
+    """
+    found = _FoundColumns({}, {}, {})
+    for field, names_of_field in names.items():
+        fitting = [plain_name for plain_name in names_of_field if plain_name in free]
+        if not fitting:
+            continue
+        first_name, *other_names = fitting
+        found.columns[field] = free.pop(first_name)
+        next_name = _CONTINUED.get(first_name, "")
+        if next_name in free:
+            found.continues[field] = free.pop(next_name)
+            other_names.remove(next_name)
+        found.others[field] = [free[plain_name] for plain_name in other_names]
+    return found
 
 
 def _paths_of_open_fields(export: Recognised, given: Mapping[str, str]) -> dict[str, Sequence[str]]:
@@ -364,15 +391,9 @@ def _choose_fields_of_text(
     else:
         text_fields = ("a", "b")
         field_of_all = "texts"
-    if given.get(field_of_all) and any(given.get(field) for field in text_fields):
-        fields_given = (*text_fields, field_of_all)
-        if naming.is_python:
-            raise UsageError(
-                f"fields: {', '.join(fields_given)}: give {' and '.join(text_fields)}, or {field_of_all}"
-            )
-        raise UsageError(
-            f"--map {' and '.join(text_fields)} and --map {field_of_all}: give only one of them"
-        )
+    is_one_given = any(given.get(field) for field in text_fields)
+    if is_one_given and given.get(field_of_all):
+        raise _error_of_both_ways(text_fields, field_of_all, naming)
     has_column_each = all(field in chosen for field in text_fields)
     if has_column_each and not given.get(field_of_all):
         chosen.pop(field_of_all, None)
@@ -389,6 +410,20 @@ def _choose_fields_of_text(
         raise UsageError(
             f"{name}: no column for {' and '.join(text_fields)}; name it with {options}"
         )
+
+
+def _error_of_both_ways(
+    text_fields: Sequence[str], field_of_all: str, naming: Naming
+) -> UsageError:
+    """Build the error for columns named in both ways: those of single texts, and that of all texts."""
+    if naming.is_python:
+        all_fields = ", ".join([*text_fields, field_of_all])
+        return UsageError(
+            f"fields: {all_fields}: give {' and '.join(text_fields)}, or {field_of_all}"
+        )
+    return UsageError(
+        f"--map {' and '.join(text_fields)} and --map {field_of_all}: give only one of them"
+    )
 
 
 def document(
@@ -408,28 +443,31 @@ def document(
     `FieldError` for a cell of the wrong type, `Unjudgeable` if there's no text.
     """
     task = fixed or TaskDescription()
-    about = {}
+    task_texts = {}
     for role in TASK_ROLES:
         is_used = getattr(given, role)
         if is_used:
             words = _read_words(fields, row, role)
-            about[role] = words if words.strip() else getattr(task, role)
+            task_texts[role] = words if words.strip() else getattr(task, role)
+
     text_field = "conversation" if "conversation" in fields.columns else "text"
     text_column = fields.name(text_field)
     value = fields.read(row, text_field)
     if text_field == "conversation" or _has_messages(value):
         text, earlier_turns = _split_judged_turn(value, text_column, judge_turn, thoughts)
-        descriptions = [part for part in (about["description"], earlier_turns) if part]
-        about["description"] = "\n\n".join(descriptions)
+        descriptions = [part for part in (task_texts["description"], earlier_turns) if part]
+        task_texts["description"] = "\n\n".join(descriptions)
     else:
-        text = _without_thoughts(_text_of_cell(value, "text", text_column, fields.naming), thoughts)
+        output = _text_of_cell(value, "text", text_column, fields.naming)
+        text = _without_thoughts(output, thoughts)
     if is_blank(text):
         raise Unjudgeable(f"{text_column}: empty; nothing to judge")
+
     files = [replace(file_of(encodable(row_id), text), alias="text")]
     if given.sources and "sources" in fields.columns:
         files += _read_sources(fields.read(row, "sources"), fields.name("sources"), fields.naming)
     author = _read_author(fields, row, "author") or family
-    return documents.document(files, None, TaskDescription(**about), author)
+    return documents.document(files, None, TaskDescription(**task_texts), author)
 
 
 def comparison(
@@ -452,16 +490,19 @@ def comparison(
         prompt, texts = _split_conversations(fields, row)
     else:
         texts = [(fields.name(field), _read_words(fields, row, field)) for field in ("a", "b")]
+
     files = []
     for letter, (column, output) in zip(LETTERS, texts, strict=False):
         text = _without_thoughts(output, thoughts)
         if is_blank(text):
             raise Unjudgeable(f"{column}: empty; nothing to compare")
         files.append(file_of(letter, text))
+
     if len(families) == 1:  # one family for all texts
         families = [*families] * len(texts)
+    letters = LETTERS[: len(texts)]
     authors = []
-    for letter, family in zip_longest(LETTERS[: len(texts)], families[: len(texts)]):
+    for letter, family in zip_longest(letters, families[: len(texts)]):  # None without a family
         authors.append(_read_author(fields, row, f"author_{letter.lower()}") or family)
     return ComparisonInput(prompt, tuple(files), tuple(authors))
 
@@ -522,7 +563,26 @@ def winner(fields: Fields, row: DataRow) -> str:
     Returns the label's key (`labels.key_of`) for a number or a blank, and `NOT_UNDERSTOOD` with the key for
     anything else.
     """
-    letter_by_name: dict[str, str | None] = {}  # None for a name of both texts
+    letter_by_name = _letters_by_name(fields, row)
+    most_texts = documents.LEAST_TEXTS if "a" in fields.columns else MOST_TEXTS
+    value = fields.read(row, "winner")
+    key = labels.key_of(value)
+    if labels.number_of(key) is not None:  # a number's meaning depends on the other labels
+        return key
+    winner_letter = labels.winner_of(value, most_texts, letter_by_name)
+    if winner_letter:
+        return winner_letter
+    if key == labels.BLANK:
+        return key
+    return labels.NOT_UNDERSTOOD + key
+
+
+def _letters_by_name(fields: Fields, row: DataRow) -> dict[str, str | None]:
+    """Map the plain names by which a row may call its winner (columns and authors) to the texts' letters.
+
+    A name that both texts have is mapped to None.
+    """
+    letter_by_name: dict[str, str | None] = {}
     for letter, column, author in (("A", "a", "author_a"), ("B", "b", "author_b")):
         for name in (fields.columns.get(column), _read_author(fields, row, author)):
             if not name:
@@ -530,17 +590,7 @@ def winner(fields: Fields, row: DataRow) -> str:
             key = plain(name[:_NAME_CHARS])
             is_name_of_both = letter_by_name.get(key, letter) != letter
             letter_by_name[key] = None if is_name_of_both else letter
-    most = documents.LEAST_TEXTS if "a" in fields.columns else MOST_TEXTS
-    value = fields.read(row, "winner")
-    key = labels.key_of(value)
-    if labels.number_of(key) is not None:  # a number's meaning depends on the other labels
-        return key
-    winner_letter = labels.winner_of(value, most, letter_by_name)
-    if winner_letter:
-        return winner_letter
-    if key == labels.BLANK:
-        return key
-    return labels.NOT_UNDERSTOOD + key
+    return letter_by_name
 
 
 def row_label(fields: Fields, row: DataRow, task: TaskName) -> str | None:
@@ -653,17 +703,16 @@ def _split_judged_turn(
     if conversation.is_message(value):
         value = [value]
     is_empty = value in (None, "")
-    turns = []
-    for turn in [] if is_empty else _read_turns(value, column):
+    turns = [] if is_empty else _read_turns(value, column)
+    for index, turn in enumerate(turns):
         if turn.speaker == ASSISTANT:
-            turns.append(turn._replace(text=_without_thoughts(turn.text, thoughts)))
-        else:
-            turns.append(turn)
+            turns[index] = turn._replace(text=_without_thoughts(turn.text, thoughts))
+
     if judge_turn == "all":
         if all(is_blank(turn.content) for turn in turns):
             raise Unjudgeable(f"{column}: empty; nothing to judge")
         return conversation.rendered(turns), ""
-    while turns:
+    while turns:  # from the last one; what follows the answer isn't shown
         turn = turns.pop()
         if turn.speaker == ASSISTANT:
             return turn.content, conversation.rendered(turns)

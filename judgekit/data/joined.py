@@ -57,19 +57,10 @@ class JoinedRows(Rows):
         self._second = _OneFile(second, _fields_of_side(given, "b"), id_column)
 
     def __iter__(self) -> Iterator[DataRow | UnreadableRow]:
-        # The second file's texts and row numbers, by id.
-        others: dict[str, Side] = {}
-        numbers: dict[str, int] = {}
-        for row in self._second.sides():
-            if isinstance(row, UnreadableRow):
-                yield row
-                continue
-            key = labels.id_key(row.id)
-            if key in others:
-                yield repeated_id(row.id, row.number, numbers[key], self._second.id_column)
-            others[key] = row.side
-            numbers[key] = row.number
-        matched: set[str] = set()
+        second_sides: dict[str, Side] = {}  # by id
+        yield from self._read_second(second_sides)
+
+        matched_ids: set[str] = set()
         without_partner = 0
         different_prompts = 0
         for row in self._first.sides():
@@ -77,24 +68,41 @@ class JoinedRows(Rows):
                 yield row
                 continue
             key = labels.id_key(row.id)
-            other = others.get(key)
-            if other is None:
+            second_side = second_sides.get(key)
+            if second_side is None:
                 without_partner += 1
                 continue
-            matched.add(key)
-            have_prompts = row.side.prompt and other.prompt
-            if have_prompts and row.side.prompt != other.prompt:
+            matched_ids.add(key)
+            have_prompts = row.side.prompt and second_side.prompt
+            if have_prompts and row.side.prompt != second_side.prompt:
                 different_prompts += 1
-            yield DataRow(row.number, _pair(row.id, row.side, other))
-        if not matched:
+            yield DataRow(row.number, _pair(row.id, row.side, second_side))
+
+        if not matched_ids:
             problem = f"no id of {self._first.name} is in {self._second.name}"
             raise InputError(f"{problem}; name the column that both have with --id")
         self._remark_left_out(without_partner, self._first.name)
-        self._remark_left_out(len(others) - len(matched), self._second.name)
+        self._remark_left_out(len(second_sides) - len(matched_ids), self._second.name)
         if different_prompts:
             pairs = counted(different_prompts, "pair has", "pairs have")
-            shown = f"that of {self._first.name} is shown"
-            self._reading.remark(f"{pairs} different prompts: {shown}")
+            problem = f"{pairs} different prompts: that of {self._first.name} is shown"
+            self._reading.remark(problem)
+
+    def _read_second(self, sides: dict[str, Side]) -> Iterator[UnreadableRow]:
+        """Read the second file's texts into `sides`, by id.
+
+        Yields its unreadable rows, and each row that repeats an id.
+        """
+        numbers: dict[str, int] = {}  # of the rows, by id
+        for row in self._second.sides():
+            if isinstance(row, UnreadableRow):
+                yield row
+                continue
+            key = labels.id_key(row.id)
+            if key in sides:
+                yield repeated_id(row.id, row.number, numbers[key], self._second.id_column)
+            sides[key] = row.side
+            numbers[key] = row.number
 
     def describe(self, fields: Fields, *id_columns: str) -> list[str]:
         """Describe the columns that are joined from each file."""

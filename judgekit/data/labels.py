@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from judgekit.data.fields import Fields, TaskName
+    from judgekit.judging.documents import Document
 
 # The rubric will say later which of these models see.
 _EVERYTHING = Given(reference="reference", sources="sources")
@@ -132,6 +133,18 @@ class ResultRow(NamedTuple):
         return is_score or column in self.columns
 
 
+class _SurveyedRows(NamedTuple):
+    """What the first rows of results tell: the task, None if they don't, and how often each verdict occurs.
+
+    Verdicts are counted by `labels.key_of`. The columns' names are the keys of a dict, which keeps their
+    order.
+    """
+
+    task: TaskName | None
+    verdict_counts: Counter[str]
+    column_names: dict[str, None]
+
+
 class ResultFile:
     """The rows of a results file, and whether texts were judged or compared (`task`).
 
@@ -150,9 +163,21 @@ class ResultFile:
         self._fields: Fields | None = None
         self._words: Mapping[str, str] = {}  # meanings of verdicts, by `labels.key_of`
         self.texts = LEAST_TEXTS  # the most texts that a row compares, as far as we know
+        surveyed = self._survey(rows)
+        self.task: TaskName = "judge"
+        self._read_verdicts(surveyed.verdict_counts, surveyed.task)
+        self.has_id_column = columns.id_column in surveyed.column_names
+        self.column_names = frozenset(surveyed.column_names)
+        self._check_given(list(surveyed.column_names))
+
+    def _survey(self, rows: Rows) -> _SurveyedRows:
+        """Read the first rows, as many as it takes to know what the verdicts mean.
+
+        The rows of a stream, which can be read only once, are put back.
+        """
         task: TaskName | None = None
-        counts = Counter[str]()
-        first_rows = []  # of a stream, which can be read only once
+        verdict_counts = Counter[str]()
+        first_rows = []  # of a stream
         column_names = dict[str, None]()
         least_rows = _LOOKED_AT if rows.lasting else 1
         row_iterator: Any = iter(rows)  # a generator
@@ -162,22 +187,18 @@ class ResultFile:
             if isinstance(row, DataRow):
                 column_names.update(dict.fromkeys(row.columns))
                 task = task or self._task_of(row)
-                column = columns.column_of(row.columns, "verdict", ["verdict"])
-                counts[labels.key_of(row.columns.get(column or ""))] += 1
+                column = self._columns.column_of(row.columns, "verdict", ["verdict"])
+                verdict_counts[labels.key_of(row.columns.get(column or ""))] += 1
             # Our own verdicts are clear from one row. Words of other programs are only clear together, so
             # all rows are read for them.
-            has_own_verdicts = task is not None and "verdict" not in columns.given
+            has_own_verdicts = task is not None and "verdict" not in self._columns.given
             if has_own_verdicts and number >= least_rows:
                 break
         if rows.lasting:
             row_iterator.close()
         else:
             self._rows = chain(first_rows, row_iterator)
-        self.task: TaskName = "judge"
-        self._read_verdicts(counts, task)
-        self.has_id_column = columns.id_column in column_names
-        self.column_names = frozenset(column_names)
-        self._check_given(list(column_names))
+        return _SurveyedRows(task, verdict_counts, column_names)
 
     def keep_stream(self) -> None:
         """Keep the rows of a stream, so that they can be read again."""
@@ -243,15 +264,16 @@ class ResultFile:
 
     def _read_verdicts(self, counts: Counter[str], task: TaskName | None) -> None:
         """Find the meanings of the verdicts, and whether texts were judged or compared."""
-        known = Counter({key: count for key, count in counts.items() if key not in UNDECIDED})
-        outcomes = labels.read_outcomes(known) if task != "compare" else {}
-        letters = labels.read_winners(known, self.texts) if task != "judge" else {}
+        decided = Counter({key: count for key, count in counts.items() if key not in UNDECIDED})
+        outcomes = labels.read_outcomes(decided) if task != "compare" else {}
+        letters = labels.read_winners(decided, self.texts) if task != "judge" else {}
         if task is None:
             # C and I mean correct and incorrect, unless an A, B or tie shows that texts were compared.
-            is_comparison = not {"A", "B", TIE}.isdisjoint(letters.values())
-            outcome_count = sum(known[key] for key in outcomes)
-            letter_count = sum(known[key] for key in letters)
-            task = "compare" if is_comparison and letter_count > outcome_count else "judge"
+            has_clear_winner = not {"A", "B", TIE}.isdisjoint(letters.values())
+            outcome_count = sum(decided[key] for key in outcomes)
+            letter_count = sum(decided[key] for key in letters)
+            is_comparison = has_clear_winner and letter_count > outcome_count
+            task = "compare" if is_comparison else "judge"
         self.task = task
         words = letters if task == "compare" else outcomes
         our_words = (*OUTCOMES, TIE, *LETTERS) if task == "compare" else OUTCOMES
@@ -291,20 +313,20 @@ class ResultFile:
 
     def _fields_of(self, names: Sequence[str], own: Mapping[str, Any]) -> Fields | None:
         """Find the columns of the fields, among a row's `own` columns; None if no column gives a text."""
-        given = {}
+        given_columns = {}
         for field, column in self._columns.given.items():
             if field == "verdict":
                 continue
             if not column or column in names or is_path_into(column, names):
-                given[field] = column
+                given_columns[field] = column
             elif f"row.{column}" in names:
                 # A row's own column gets this prefix if its name is one of ours.
-                given[field] = f"row.{column}"
+                given_columns[field] = f"row.{column}"
         recogniser = Recogniser()
         recogniser.look(own)
-        export = recogniser.recognise(self.task, given)
+        export = recogniser.recognise(self.task, given_columns)
         with suppress(UsageError):
-            return fields.fields_of(self.task, names, given, self.name, export=export)
+            return fields.fields_of(self.task, names, given_columns, self.name, export=export)
         return None
 
 
@@ -317,20 +339,34 @@ def texts_for_people(
     aren't texts are left out.
     """
     row = DataRow(0, columns)
-    texts = {}
     if task == "compare":
-        with suppress(InputError):
-            subject = fields.comparison(row_fields, row)
-            texts = {"question": subject.prompt}
-            texts.update({file.path: file.text for file in subject.files})
-        return _without_blank(texts)
+        texts = _texts_of_comparison(row_fields, row)
+    else:
+        texts = _texts_of_document(row_fields, row)
+    return {name: text for name, text in texts.items() if text.strip()}
+
+
+def _texts_of_comparison(row_fields: Fields, row: DataRow) -> dict[str, str]:
+    """Collect the question and the compared texts by name; {} if a text is empty, or isn't one."""
+    try:
+        subject = fields.comparison(row_fields, row)
+    except InputError:
+        return {}
+    texts = {"question": subject.prompt}
+    texts.update({file.path: file.text for file in subject.files})
+    return texts
+
+
+def _texts_of_document(row_fields: Fields, row: DataRow) -> dict[str, str]:
+    """Collect the question, the answer, the expected answer and the sources by name."""
     try:
         document = fields.document(row_fields, row, "", _FOR_PEOPLE)
-    except InputError:
+    except InputError:  # no answer, or a cell isn't a text
+        texts = {}
         for role, name in (("description", "question"), ("reference", "expected")):
             cell = row_fields.read(row, role)
             texts[name] = cell if isinstance(cell, str) else ""
-        return _without_blank(texts)
+        return texts
     texts = {
         "question": document.task.description,
         "must fulfil": document.task.acceptance,
@@ -338,11 +374,12 @@ def texts_for_people(
         "expected": document.task.reference,
     }
     if "sources" in row_fields.columns:
+        # Read on their own, so that sources that aren't texts don't hide the rest.
         with suppress(InputError):
             sources = fields.document(row_fields, row, "", _EVERYTHING).files[1:]
             for file in sources[:_MOST_SOURCES]:
                 texts[f"source: {file.path}"] = _beginning_of(file.text)
-    return _without_blank(texts)
+    return texts
 
 
 def _beginning_of(source: str) -> str:
@@ -350,11 +387,6 @@ def _beginning_of(source: str) -> str:
     if len(source) <= _SOURCE_CHARS:
         return source
     return f"{source[:_SOURCE_CHARS]} … (cut here)"
-
-
-def _without_blank(texts: Mapping[str, str]) -> dict[str, str]:
-    """Leave out blank texts."""
-    return {name: text for name, text in texts.items() if text.strip()}
 
 
 def read_texts(
@@ -400,9 +432,10 @@ def read_labels(
     """
     field = "winner" if task == "compare" else "label"
     names = fields.USUAL[task][field].split()
-    given = columns.given.get(field, columns.given.get("label"))
-    if given is not None:
-        columns = columns._replace(given={field: given})
+    label_column = columns.given.get(field, columns.given.get("label"))
+    if label_column is not None:
+        columns = columns._replace(given={field: label_column})
+
     keys: dict[str, str] = {}  # labels in the form of `labels.key_of`, by id
     has_id_column = False
     left_out = LeftOut()
@@ -416,14 +449,16 @@ def read_labels(
         if first_key != key:
             position = f"{rows.name}: row {row.number}"
             raise InputError(f"{position}: two labels for the id {row_id!r}; keep one")
-    counts = Counter(keys.values())
+
+    key_counts = Counter(keys.values())
     try:
         if task == "compare":
-            word_by_key = labels.read_winners(counts, texts)
+            word_by_key = labels.read_winners(key_counts, texts)
         else:
-            word_by_key = labels.read_outcomes(counts)
+            word_by_key = labels.read_outcomes(key_counts)
     except UsageError as error:
         raise UsageError(f"{rows.name}: {error}") from None
+
     words = {}
     for row_id, key in keys.items():
         if key in word_by_key:
@@ -469,8 +504,9 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
         problem = f"expected a column label; it has {', '.join(names)}"
         raise InputError(f"{rows.name}: {problem}; name one with --map label=COLUMN")
     if columns.id_column and columns.id_column not in names:
-        has = f"{rows.name} has no such column; it has {', '.join(names)}"
-        raise UsageError(f"--id {columns.id_column}: {has}")
+        problem = f"{rows.name} has no such column; it has {', '.join(names)}"
+        raise UsageError(f"--id {columns.id_column}: {problem}")
+
     cases = dict[str, Case]()
     left_out = LeftOut()
     for row in stream:
@@ -480,8 +516,8 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
             row = _without_defusing(row)  # noqa: PLW2901 - the row as it was
         row_id = columns.id_of(row.columns, rows.name) or str(row.number)
         where = f"{rows.name}: row {row.number}"
-        value = row_fields.read(row, "label")
-        if labels.is_no_label(value):
+        label = row_fields.read(row, "label")
+        if labels.is_no_label(label):
             left_out.blank += 1
             continue
         try:
@@ -493,12 +529,17 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
             raise InputError(f"{where}: {error}") from None
         if row_id in cases:
             raise InputError(f"{where}: duplicate id {row_id!r}; keep one")
-        text_file, *source_files = document.files
-        values = {role: getattr(document.task, role) for role in TASK_ROLES}
-        values["files"] = {file.path: file.text for file in source_files}
-        values["label"] = value if isinstance(value, str | bool | int | float) else str(value)
-        cases[row_id] = Case.of_row(where, id=row_id, text=text_file.text, **values)
+        cases[row_id] = _make_case(document, label, row_id, where)
     return list(cases.values()), left_out
+
+
+def _make_case(document: Document, label: object, row_id: str, where: str) -> Case:
+    """Build a case from a labelled row's document: its first file is the text, the others are sources."""
+    text_file, *source_files = document.files
+    values = {role: getattr(document.task, role) for role in TASK_ROLES}
+    values["files"] = {file.path: file.text for file in source_files}
+    values["label"] = label if isinstance(label, str | bool | int | float) else str(label)
+    return Case.of_row(where, id=row_id, text=text_file.text, **values)
 
 
 def _read_answers(
@@ -597,44 +638,54 @@ def _add_sample(
     results: Iterable[ResultRow], path: str, count: int, columns: NamedColumns
 ) -> tuple[int, int]:
     """Read a sheet, and write it back with more rows; the caller must keep other writers out."""
-    target = Path(path)
-    ending = target.suffix.lower()
     raw = b""
-    ids_there = set()
-    if target.exists():
-        raw = target.read_bytes()
+    existing_ids = set()
+    if Path(path).exists():
+        raw = Path(path).read_bytes()
         sheet = open_rows(path, io.BytesIO())
         answers = _read_answers(sheet, path, "label", ["label"], columns, is_table=_is_table(sheet))
         for _, row_id, _ in answers:
-            ids_there.add(row_id)
-    rows = []
-    for result in _draw_rows(results, count, without=ids_there):
+            existing_ids.add(row_id)
+
+    new_rows = []
+    for result in _draw_rows(results, count, without=existing_ids):
         # People label without seeing the verdict: a sheet has only the columns from before the judging.
         row = {"id": result.row_id, "label": ""}
         for name, value in result.own.items():
             row.setdefault(name, value)
-        rows.append(row)
-    written = sniffing.recognise_text(raw)
-    if not written.is_plain:
-        problem = f"expected UTF-8 to add rows to, got {written}; save it as UTF-8"
-        raise InputError(f"{path}: {problem}")
-    old = raw.decode("utf-8-sig")
-    if ending in DELIMITERS:
-        delimiter = DELIMITERS[ending]
-        if raw:
-            delimiter = sniffing.find_delimiter(raw, delimiter, path)
-        added = _delimited_lines(old, rows, delimiter)
-    else:
-        added = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    if old and not old.endswith("\n"):
-        old += "\n"
+        new_rows.append(row)
+
+    sheet_text = _append_rows(raw, new_rows, path)
     try:
-        outputs.write_atomically(path, old + added, mode=outputs.PRIVATE, durable=True)
+        outputs.write_atomically(path, sheet_text, mode=outputs.PRIVATE, durable=True)
     except OSError as error:
         raise InputError(
             f"{path}: cannot be written ({error.strerror}); choose another --labels"
         ) from None
-    return len(rows), len(ids_there) + len(rows)
+    return len(new_rows), len(existing_ids) + len(new_rows)
+
+
+def _append_rows(raw: bytes, new_rows: Sequence[Mapping[str, Any]], path: str) -> str:
+    """Return the text of a sheet whose present bytes are `raw`, with rows added at its end.
+
+    Raises `InputError` if the sheet isn't UTF-8.
+    """
+    encoding = sniffing.recognise_text(raw)
+    if not encoding.is_plain:
+        problem = f"expected UTF-8 to add rows to, got {encoding}; save it as UTF-8"
+        raise InputError(f"{path}: {problem}")
+    old_text = raw.decode("utf-8-sig")
+    ending = Path(path).suffix.lower()
+    if ending in DELIMITERS:
+        delimiter = DELIMITERS[ending]
+        if raw:
+            delimiter = sniffing.find_delimiter(raw, delimiter, path)
+        new_lines = _delimited_lines(old_text, new_rows, delimiter)
+    else:
+        new_lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in new_rows)
+    if old_text and not old_text.endswith("\n"):
+        old_text += "\n"
+    return old_text + new_lines
 
 
 def _draw_rows(

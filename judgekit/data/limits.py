@@ -79,8 +79,9 @@ def describe_worse(
     lost_points = Fraction(accepted_before - accepted, rows) * 100
     if lost_points <= base.points:
         return None
-    shares = f"{accepted / rows:.3f} accepted, {accepted_before / rows:.3f} there"
-    allowed = f", {float(base.points):g} allowed" if base.points else ""
-    less = f"{float(lost_points):.1f} points less{allowed}"
-    both = counted(rows, "row", "rows")
-    return f"{name} is worse than {base.path}: {shares}, of {both} in both ({less})"
+    shares_text = f"{accepted / rows:.3f} accepted, {accepted_before / rows:.3f} there"
+    loss_text = f"{float(lost_points):.1f} points less"
+    if base.points:
+        loss_text += f", {float(base.points):g} allowed"
+    rows_text = counted(rows, "row", "rows")
+    return f"{name} is worse than {base.path}: {shares_text}, of {rows_text} in both ({loss_text})"

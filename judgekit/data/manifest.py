@@ -242,32 +242,41 @@ class Manifest:
 
     def collect(self, batch: Submitted, answers: Iterable[tuple[str, BatchAnswer | None]]) -> None:
         """Keep the answers of a finished batch; forget requests with no answer, or with two that differ."""
-        first_meanings: dict[str, str] = {}  # of each request's first answer, by custom id
-        contradicted = set()
-        place = json.dumps(batch.place)
-
-        def rows() -> Iterator[tuple[str, str | None, str, int]]:
-            for custom_id, answer in answers:
-                if answer is None:
-                    continue
-                meaning = _hash_answer(answer)
-                first_meaning = first_meanings.setdefault(custom_id, meaning)
-                if meaning != first_meaning:
-                    contradicted.add(custom_id)
-                text = json.dumps(answer)
-                seal = self._seal("request", _sealed_fields(custom_id, place, None, text))
-                yield text, seal, custom_id, batch.number
-
+        contradicted = set[str]()
         keep = (
             "UPDATE request SET answer = ?, seal = ?, body = NULL WHERE custom_id = ? AND batch = ?"
         )
         drop = "UPDATE request SET answer = NULL WHERE custom_id = ? AND batch = ?"
         with self._table:
-            self._table.executemany(f"{keep} AND answer IS NULL", rows())
+            values = self._sealed_answers(batch, answers, contradicted)
+            self._table.executemany(f"{keep} AND answer IS NULL", values)
             dropped = ((custom_id, batch.number) for custom_id in contradicted)
             self._table.executemany(drop, dropped)
             self._execute("DELETE FROM request WHERE batch = ? AND answer IS NULL", batch.number)
             self.store(batch)
+
+    def _sealed_answers(
+        self,
+        batch: Submitted,
+        answers: Iterable[tuple[str, BatchAnswer | None]],
+        contradicted: set[str],
+    ) -> Iterator[tuple[str, str | None, str, int]]:
+        """Yield for each answer its JSON and seal, with the request's custom id and the batch's number.
+
+        Requests with two answers that differ are added to `contradicted`.
+        """
+        first_meanings: dict[str, str] = {}  # of each request's first answer, by custom id
+        place = json.dumps(batch.place)
+        for custom_id, answer in answers:
+            if answer is None:
+                continue
+            meaning = _hash_answer(answer)
+            first_meaning = first_meanings.setdefault(custom_id, meaning)
+            if meaning != first_meaning:
+                contradicted.add(custom_id)
+            text = json.dumps(answer)
+            seal = self._seal("request", _sealed_fields(custom_id, place, None, text))
+            yield text, seal, custom_id, batch.number
 
     def release(self, batch: Submitted) -> None:
         """Forget a batch that the provider doesn't have: its requests are unsent again."""

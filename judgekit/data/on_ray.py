@@ -49,7 +49,7 @@ from ray.data.datasource import FileBasedDatasource
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from judgekit.data.sources import UnreadableRow
     from judgekit.data.worker import Checked, Job, JudgedBlock
@@ -114,22 +114,14 @@ class RayRun:
         request: JudgeRequest,
         at_once: int,
     ) -> None:
+        """Open the files of rows and the folder of results; raises `UsageError` for unfit options."""
         self.work = work
         self._project = project
         self._request = request
         self._at_once = at_once
-        if is_recording(environment.environ()):
-            raise UsageError(
-                "JUDGEKIT_RECORD and --on ray do not go together; unset one of the two"
-            )
-        if out.lower().endswith(tables.ENDINGS):
-            raise UsageError(
-                f"{out}: with --on ray results are a folder; name one without an ending"
-            )
         if "://" not in data:
             data = os.path.realpath(data)
-        if f"{os.path.realpath(out)}/".startswith(f"{data}/"):
-            raise UsageError(f"{out}: the rows are read from this folder; choose another --out")
+        _check_options(data, out)
         self._files = RowFiles.at(data)
         self._folder = parts.Folder.at(out)
         self._dataset = replace(work.dataset, rows=())
@@ -161,29 +153,38 @@ class RayRun:
                 types_by_column[column.name] = column.type
         self._shared = ray.put((self._dataset, self._files, types_by_column))
         checked = dict(self._check_files(wanted_ids=frozenset()))
+
         row_count = 0  # in the files so far
         first_bad: UnreadableRow | None = None
-        bad = 0
-        misfits = set[str]()
+        bad_count = 0
         for path, file in checked.items():
-            self._starts_and_counts[path] = row_count, file.count
             if file.first_unreadable and first_bad is None:
                 # Its number counts from the beginning of its own file.
                 numbered: Any = self._files.numbered(file.first_unreadable, row_count, path)
                 first_bad = numbered
-            bad += file.unreadable
+            bad_count += file.unreadable
+            self._starts_and_counts[path] = row_count, file.count
             row_count += file.count
-            self._columns.update(file.columns)
-            misfits |= file.misfits
-            self._kinds |= file.kinds
-        self._types = {name: kind for name, kind in types_by_column.items() if name not in misfits}
+        self._note_columns(checked, types_by_column)
+
         if first_bad is None and self._dataset.id_column:
-            doubles = self._find_repeated_ids(checked)
-            bad = len(doubles)
-            first_bad = next(iter(doubles), None)
+            repeated_rows = self._find_repeated_ids(checked)
+            bad_count = len(repeated_rows)
+            first_bad = next(iter(repeated_rows), None)
         if first_bad is not None:
-            raise dataset.unreadable_error(self._dataset.name, first_bad, bad - 1)
+            raise dataset.unreadable_error(self._dataset.name, first_bad, bad_count - 1)
         return row_count
+
+    def _note_columns(
+        self, checked: Mapping[str, Checked], types_by_column: Mapping[str, pa.DataType]
+    ) -> None:
+        """Note the files' columns and kinds of subjects, and those input types that all their cells fit."""
+        misfits = set[str]()
+        for file in checked.values():
+            self._columns.update(file.columns)
+            self._kinds |= file.kinds
+            misfits |= file.misfits
+        self._types = {name: kind for name, kind in types_by_column.items() if name not in misfits}
 
     def _check_files(self, wanted_ids: frozenset[int]) -> Iterator[tuple[str, Checked]]:
         """Yield the check of each file; under a row limit, one file after another until it's reached."""
@@ -209,7 +210,7 @@ class RayRun:
             return []
         first_numbers: dict[str, int] = {}  # by id
         column = self._dataset.id_column or ""
-        doubles = []
+        repeated_rows = []
         for path, file in self._check_files(repeated_digests):
             start, _ = self._starts_and_counts[path]
             for number_in_file, row_id in file.places:
@@ -217,8 +218,8 @@ class RayRun:
                 first_number = first_numbers.setdefault(id_key(row_id), number)
                 is_repeated = first_number != number
                 if is_repeated:
-                    doubles.append(dataset.repeated_id(row_id, number, first_number, column))
-        return doubles
+                    repeated_rows.append(dataset.repeated_id(row_id, number, first_number, column))
+        return repeated_rows
 
     def prepare(self, *, fresh: bool, trust: bool = False) -> None:
         """Read the results in FOLDER, or empty it; raises `UsageError` if it isn't ours, or is in use.
@@ -253,33 +254,50 @@ class RayRun:
             replaced.update(scanned.replaced)
             lines_of_groups.append(scanned.lines)
             schemas.update(scanned.schemas)
+        lines = np.concatenate(lines_of_groups)
+
         replaced.intersection_update(names)
         self._folder.remove(replaced)
-        lines = np.concatenate(lines_of_groups)
-        gone = []
+        removed_numbers = []
         for number, name in enumerate(names, first):
             if name in replaced:
-                gone.append(number)
-        return names, lines[~np.isin(lines["file"], gone)], schemas
+                removed_numbers.append(number)
+        is_of_removed_file = np.isin(lines["file"], removed_numbers)
+        return names, lines[~is_of_removed_file], schemas
 
     def judge(self) -> None:
         """Judge the rows that aren't kept, until the run is stopped or the cost limit is reached."""
         self._folder.make()
+        self._choose_judges()
+        self._shape = parts.shape_of(self._columns, self._types, self._before)
+        source = self._share_rows()
+        cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        broker = self._start_broker(cpus)
+        try:
+            with _naming_errors(written=self._folder.name):
+                judged = self._plan_judging(source, broker, cpus)
+                self._follow(judged, broker)
+        finally:
+            ray.kill(broker)
+
+    def _choose_judges(self) -> None:
+        """Make a judge for each kind of subject, and note the columns of its scores."""
         judge_of = runners.judges(open_gateway({}), self._project, self._request)
         for kind, subject in self._kinds.items():
             judge = judge_of(subject)
             self._judges[kind] = judge
             names: Iterable[str] = ()
-            if kind:
-                count, _ = kind
-                names = LETTERS[:count]
+            if kind:  # a comparison; its scores are named by letters
+                text_count, _ = kind
+                names = LETTERS[:text_count]
             elif isinstance(judge.rubric, ScoreRubric):
                 names = judge.rubric.questions
             for name in names:
                 self._columns.scores[f"score.{name}"] = {"float"}
-        self._shape = parts.shape_of(self._columns, self._types, self._before)
+
+    def _share_rows(self) -> _Source:
+        """Give all machines the files of rows, and the lines of finished rows, which aren't judged again."""
         lines, _ = parts.newest(self._lines)
-        cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
         shared = (
             self._dataset,
             self.work.expected,
@@ -287,7 +305,10 @@ class RayRun:
             self._number,
             self._starts_and_counts,
         )
-        source = _Source(self._files, ray.put(shared))
+        return _Source(self._files, ray.put(shared))
+
+    def _plan_judging(self, source: _Source, broker: Any, cpus: int) -> Any:  # noqa: ANN401 - Ray's
+        """Build the dataset of workers' reports: Ray Data reads and judges the rows once it's iterated."""
         at_a_time = 2 + 2 * self._at_once // worker.ROWS
         pool = ray.data.ActorPoolStrategy(
             min_size=1,
@@ -297,23 +318,17 @@ class RayRun:
             max_concurrent_calls_per_actor=at_a_time,
             enable_true_multi_threading=True,
         )
-        broker = self._start_broker(cpus)
-        try:
-            with _naming_errors(written=self._folder.name):
-                rows = ray.data.read_datasource(
-                    source, num_cpus=_READ_CPU, override_num_blocks=len(self._starts_and_counts)
-                )
-                judged = rows.map_batches(
-                    _Actor,
-                    fn_constructor_args=(broker,),
-                    batch_size=None,
-                    batch_format="pyarrow",
-                    num_cpus=_WORKER_CPU,
-                    compute=pool,
-                )
-                self._follow(judged, broker)
-        finally:
-            ray.kill(broker)
+        rows = ray.data.read_datasource(
+            source, num_cpus=_READ_CPU, override_num_blocks=len(self._starts_and_counts)
+        )
+        return rows.map_batches(
+            _Actor,
+            fn_constructor_args=(broker,),
+            batch_size=None,
+            batch_format="pyarrow",
+            num_cpus=_WORKER_CPU,
+            compute=pool,
+        )
 
     def _start_broker(self, workers: int) -> Any:  # noqa: ANN401 - a handle of Ray's
         """Start the broker, an actor on this machine that all workers share."""
@@ -425,26 +440,38 @@ class RayRun:
 
     def _drop_superseded(self) -> None:
         """Drop the lines that a later run has superseded, and give old files the new columns."""
-        names_now = self._folder.names()
-        new_names = [name for name in names_now if name not in self._names]
+        present_names = self._folder.names()
+        new_names = [name for name in present_names if name not in self._names]
         _, new_lines, _ = self._scan_files(new_names, len(self._names))
-        _, superseded = parts.newest(np.concatenate([self._lines, new_lines]))
+        _, superseded_lines = parts.newest(np.concatenate([self._lines, new_lines]))
         numbered_names = [*self._names, *new_names]
+
         # Rows to drop by file; a file without any is rewritten as it is, sealed and with the new columns.
-        dropped: dict[str, list[int]] = {}
+        dropped_rows: dict[str, list[int]] = {}
         if any(schema != self._shape.schema for schema in self._before):
             for name in self._names:
-                if name in names_now:
-                    dropped[name] = []
-        for file_number, row in superseded[["file", "row"]].tolist():
-            dropped.setdefault(numbered_names[file_number], []).append(row)
+                if name in present_names:
+                    dropped_rows[name] = []
+        for file_number, row in superseded_lines[["file", "row"]].tolist():
+            dropped_rows.setdefault(numbered_names[file_number], []).append(row)
         unsealed_lines = self._lines[~self._lines["sealed"]]  # the user trusts them
         for file_number in set(unsealed_lines["file"].tolist()):
-            dropped.setdefault(numbered_names[file_number], [])
+            dropped_rows.setdefault(numbered_names[file_number], [])
+
         calls = []
-        for name, rows in dropped.items():
+        for name, rows in dropped_rows.items():
             calls.append((self._folder, name, rows, self._shape, self._key))
         _run_remotely(parts.rewrite, calls)
+
+
+def _check_options(data: str, out: str) -> None:
+    """Raise `UsageError` while calls are recorded, or if OUT is no folder or is the folder of the rows."""
+    if is_recording(environment.environ()):
+        raise UsageError("JUDGEKIT_RECORD and --on ray do not go together; unset one of the two")
+    if out.lower().endswith(tables.ENDINGS):
+        raise UsageError(f"{out}: with --on ray results are a folder; name one without an ending")
+    if f"{os.path.realpath(out)}/".startswith(f"{data}/"):
+        raise UsageError(f"{out}: the rows are read from this folder; choose another --out")
 
 
 def _check(shared: Any, path: str, limit: int | None, wanted: frozenset[int]) -> Checked:  # noqa: ANN401 - what is shared
@@ -519,16 +546,15 @@ class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to
         return filesystem.open_input_file(path)
 
     def _read_stream(self, opened: Any, path: str) -> Iterator[pa.Table]:  # noqa: ANN401 - Ray's
-        dataset, expected, lines, number, firsts = ray.get(self._known)
-        before, count = firsts.get(path, (0, 0))
+        """Yield the blocks of a file's rows that are still to be judged, each in a table of one row."""
+        dataset, expected, lines, run_number, starts_and_counts = ray.get(self._known)
+        start, count = starts_and_counts.get(path, (0, 0))
         file = io.BufferedReader(opened) if source_of(path).is_text else opened
-        rows = (
-            self._rows.numbered(row, before, path)
-            for row in rows_in(file, path, self._rows.reading)
-        )
-        part = replace(dataset, rows=rows, limit=count, ids=parts.Digests)
-        run = DatasetRun(dataset=part, results=parts.KeptLines(lines), expected=expected)
-        for block in worker.blocks(run, number):
+        rows_in_file = rows_in(file, path, self._rows.reading)
+        rows = (self._rows.numbered(row, start, path) for row in rows_in_file)
+        dataset_of_file = replace(dataset, rows=rows, limit=count, ids=parts.Digests)
+        run = DatasetRun(dataset=dataset_of_file, results=parts.KeptLines(lines), expected=expected)
+        for block in worker.blocks(run, run_number):
             yield pa.table({"block": [pickle.dumps(block)]})
 
 

@@ -135,6 +135,7 @@ class PageRows:
         if not self._list.has_room(*rank):
             self._list.skip()
             return
+
         view = view_row(self._results, row, self._name)
         if self._texts is not None and "texts" not in view:
             view |= self._texts.take(row.row_id) or {}
@@ -157,26 +158,34 @@ class PageRows:
 
     def finish(self) -> ShownRows:
         """Return all rows for the page, including those that only the second results have."""
-        names = ["verdict"]
+        verdict_names = ["verdict"]
         if self.beside is not None:
-            names = [self._name, self.beside.name]
-            for view in self.beside.rows.left():
-                flags = [f"only in {self.beside.name}"]
-                rank = _rank_row(flags, view["judged"][0]["said"], number(view.get("mean")))
-                view["judged"].insert(0, {"by": self._name, "said": ""})
-                self._add(view, flags, rank)
+            verdict_names = [self._name, self.beside.name]
+            self._add_rows_only_in(self.beside)
+        self._list.columns = self._choose_columns(verdict_names)
+        if not self._has_texts:
+            self._list.note = _NO_TEXTS
+        return self._list.finish()
+
+    def _add_rows_only_in(self, second: Beside) -> None:
+        """Add the rows that only the second results have, with an empty verdict in place of the first."""
+        for view in second.rows.left():
+            flags = [f"only in {second.name}"]
+            rank = _rank_row(flags, view["judged"][0]["said"], number(view.get("mean")))
+            view["judged"].insert(0, {"by": self._name, "said": ""})
+            self._add(view, flags, rank)
+
+    def _choose_columns(self, verdict_names: Sequence[str]) -> list[Column]:
+        """List the page's columns: ids, verdicts, whatever else some row has, and texts."""
         columns = [Column("row", "id")]
-        for result_number, name in enumerate(names):
+        for result_number, name in enumerate(verdict_names):
             columns.append(Column(name, f"said {result_number}"))
         others = {"label": "label", "flags": "difference", "mean": "mean score", "usd": "USD"}
         for key, name in others.items():
             if key in self._keys_used:
                 columns.append(Column(name, key))
         columns.append(Column("text", "text"))
-        self._list.columns = columns
-        if not self._has_texts:
-            self._list.note = _NO_TEXTS
-        return self._list.finish()
+        return columns
 
 
 def set_beside(results: ResultFile, name: str) -> Beside:
@@ -193,8 +202,8 @@ def store_texts(texts: Iterable[tuple[str, Mapping[str, str]]]) -> RowStore:
     """Keep the texts of rows by id."""
     store = RowStore()
     for row_id, texts_of_row in texts:
-        shown = {name: shown_text(text) for name, text in texts_of_row.items()}
-        store.put(row_id, {"texts": shown})
+        shown_texts = {name: shown_text(text) for name, text in texts_of_row.items()}
+        store.put(row_id, {"texts": shown_texts})
     return store
 
 
@@ -216,17 +225,19 @@ def view_row(results: ResultFile, row: ResultRow, name: str) -> RowView:
 def _view_judged(row: ResultRow, name: str) -> RowView:
     """Describe the judge's verdict on a row, with each tier's opinion if there's a record of it."""
     record = nested(row.columns.get("judged")) or {}
-    if not str(record.get("schema")).startswith("judgekit/"):
+    schema = str(record.get("schema"))
+    if not schema.startswith("judgekit/"):
         record = {}  # another program's column may have this name
+    round_records = record.get("rounds")
+    rounds: Iterator[Round | CompareRound] = _read_records(Round, round_records)
+    if schema.startswith("judgekit/comparison@"):
+        rounds = _read_records(CompareRound, round_records)
+
     reasoning = str(row.columns.get("reasoning") or "")
-    given_rounds = record.get("rounds")
-    read_rounds: Iterator[Round | CompareRound] = _read_records(Round, given_rounds)
-    if str(record.get("schema")).startswith("judgekit/comparison@"):
-        read_rounds = _read_records(CompareRound, given_rounds)
-    rounds = []
-    for round_ in read_rounds:
-        is_last = round_.tier == record.get("judge_tier")
-        rounds.append(_view_round(round_, reasoning=reasoning, decided=is_last))
+    round_views = []
+    for round_ in rounds:
+        has_decided = round_.tier == record.get("judge_tier")
+        round_views.append(_view_round(round_, reasoning=reasoning, decided=has_decided))
     findings = [
         _view_finding(finding) for finding in _read_records(Finding, record.get("findings"))
     ]
@@ -234,7 +245,7 @@ def _view_judged(row: ResultRow, name: str) -> RowView:
         scores=scores_text(row.scores),
         reasoning=shown_text(reasoning),
         findings=findings,
-        rounds=rounds,
+        rounds=round_views,
         error=shown_text(str(row.columns.get("error") or "")),
     )
     return {"by": name, "said": row.word, **judged}
@@ -256,9 +267,10 @@ def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) 
     Its reason is left out if it's already the verdict's `reasoning`.
     """
     tier: str = round_.tier
-    order = getattr(round_, "order", None)
+    order = getattr(round_, "order", None)  # of the compared texts
     if order:
         tier += f" ({', '.join(order)})"
+
     verdict_word = ""
     scores = ""
     opinion_reasoning = ""
@@ -272,6 +284,7 @@ def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) 
         scores = "; ".join(text for text in scores_and_shares if text)
     elif isinstance(opinion, PairOpinion):
         verdict_word = opinion.better
+
     failure = ""
     if round_.failure:
         failure = shown_text(f"{round_.failure.kind}: {round_.failure.message}")
@@ -379,8 +392,8 @@ def _describe_change(words: Sequence[str], are_right: Sequence[bool | None]) -> 
 
 def _do_tiers_differ(judged: Mapping[str, Any]) -> bool:
     """Whether the tiers that gave an opinion on a row gave different ones."""
-    said = {round_["said"] for round_ in judged.get("rounds", ()) if "said" in round_}
-    return len(said) > 1
+    verdict_words = {round_["said"] for round_ in judged.get("rounds", ()) if "said" in round_}
+    return len(verdict_words) > 1
 
 
 def _rank_row(flags: Sequence[str], word: str, mean: float | None) -> tuple[float, ...]:

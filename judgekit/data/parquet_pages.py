@@ -48,22 +48,10 @@ def look(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pages:
     Raises `PagesError` if reading the file would take too much memory.
     """
     pages = Pages()
+    max_bytes = MOST_BYTES + BYTES_FOR_ONE * size
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
-        group_bytes = 0
-        for index in range(group.num_columns):
-            chunk = group.column(index)
-            column = file.schema.column(index)
-            sizes = _measure_column(opened, chunk)
-            group_bytes += sizes.dictionary + sizes.largest
-            is_in_lists = column.max_repetition_level > 0
-            if is_in_lists:
-                _check_values(chunk, column, sizes.values)
-                is_text = chunk.physical_type == "BYTE_ARRAY"
-                # Every value may be the whole dictionary.
-                if is_text and sizes.dictionary * sizes.values > BATCH_BYTES:
-                    pages.nested_texts.add(chunk.path_in_schema)
-        max_bytes = MOST_BYTES + BYTES_FOR_ONE * size
+        group_bytes = _measure_group(opened, group, file.schema, pages)
         if group_bytes > max_bytes:
             problem = (
                 f"its row group {number + 1} unpacks to {group_bytes // 1_000_000:,} MB at once"
@@ -73,6 +61,34 @@ def look(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pages:
             )
         pages.row_bytes = max(pages.row_bytes, group_bytes)
     return pages
+
+
+def _measure_group(
+    opened: BinaryIO,
+    group: parquet.RowGroupMetaData,
+    schema: parquet.ParquetSchema,
+    pages: Pages,
+) -> int:
+    """Measure the bytes of a row group that may be unpacked at once: dictionaries and largest pages.
+
+    Texts in lists that are to be read as dictionaries are noted in `pages`. Raises `PagesError` if a list
+    has too many values.
+    """
+    group_bytes = 0
+    for index in range(group.num_columns):
+        chunk = group.column(index)
+        column = schema.column(index)
+        sizes = _measure_column(opened, chunk)
+        group_bytes += sizes.dictionary + sizes.largest
+        is_in_lists = column.max_repetition_level > 0
+        if not is_in_lists:
+            continue
+        _check_values(chunk, column, sizes.values)
+        is_text = chunk.physical_type == "BYTE_ARRAY"
+        # Every value may be the whole dictionary.
+        if is_text and sizes.dictionary * sizes.values > BATCH_BYTES:
+            pages.nested_texts.add(chunk.path_in_schema)
+    return group_bytes
 
 
 def _check_values(
@@ -126,25 +142,32 @@ class _Page:
 def _read_headers(opened: BinaryIO, start: int, end: int) -> Iterator[_Page]:
     """Yield the header of each page between two positions in a file; raises `PagesError` if one is broken."""
     while start < end:
-        size = _HEADER
-        while True:
-            opened.seek(start)
-            raw = opened.read(min(size, _LONGEST_HEADER))
-            try:
-                page, length = _read_header(raw)
-                break
-            except IndexError:  # the header takes more bytes than we read
-                is_end_of_file = len(raw) < size
-                if is_end_of_file or size >= _LONGEST_HEADER:
-                    raise PagesError("the header of a page is broken") from None
-                size *= 16
+        page, length = _read_header(opened, start)
         if page.unpacked < 0 or page.packed < 0 or page.values < 0:
             raise PagesError("the header of a page is broken")
         yield page
         start += length + page.packed
 
 
-def _read_header(raw: bytes) -> tuple[_Page, int]:
+def _read_header(opened: BinaryIO, start: int) -> tuple[_Page, int]:
+    """Read a page's header at a position in a file, and return it with its length in bytes.
+
+    Raises `PagesError` if it's broken.
+    """
+    size = _HEADER
+    while True:
+        opened.seek(start)
+        raw = opened.read(min(size, _LONGEST_HEADER))
+        try:
+            return _parse_header(raw)
+        except IndexError:  # the header takes more bytes than we read
+            is_end_of_file = len(raw) < size
+            if is_end_of_file or size >= _LONGEST_HEADER:
+                raise PagesError("the header of a page is broken") from None
+            size *= 16
+
+
+def _parse_header(raw: bytes) -> tuple[_Page, int]:
     """Parse a page's header, and return it with its length in bytes.
 
     Raises `IndexError` if the header takes more bytes than `raw` has.

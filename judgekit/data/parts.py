@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -231,8 +232,7 @@ def _digest(row_id: str | int) -> int:
 
 def newest(lines: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Split lines into the newest line of each row, in the order of ids, and all older lines."""
-    # Sorted by id, and lines with the same id by file: the last of these is the newest.
-    # A later file is a newer one, so the last line with an id is its newest.
+    # Sorted by id, and lines with the same id by file: a later file is a newer one.
     ordered = lines[np.lexsort((lines["file"], lines["id"]))]
     ids = ordered["id"]
     is_newest: Any = np.ones(len(ordered), bool)
@@ -310,20 +310,21 @@ def shape_of(
         if name in kinds:
             types_of_input[name] = type_
     schema = tables.schema_of(kinds, types_of_input)
-    for earlier_schema in before:
-        for column in earlier_schema:
-            index = schema.get_field_index(column.name)
-            is_missing = index < 0
-            if is_missing:
-                schema = schema.append(column)
-                continue
-            both_types = {schema.field(index).type, column.type}
-            if len(both_types) == 1:
-                continue
-            are_numbers = both_types == {pa.int64(), pa.float64()}
-            common_type = pa.float64() if are_numbers else pa.string()
-            schema = schema.set(index, pa.field(column.name, common_type))
-            types_of_input.pop(column.name, None)
+
+    old_columns = chain.from_iterable(before)
+    for column in old_columns:
+        index = schema.get_field_index(column.name)
+        is_missing = index < 0
+        if is_missing:
+            schema = schema.append(column)
+            continue
+        both_types = {schema.field(index).type, column.type}
+        if len(both_types) == 1:
+            continue
+        are_numbers = both_types == {pa.int64(), pa.float64()}
+        common_type = pa.float64() if are_numbers else pa.string()
+        schema = schema.set(index, pa.field(column.name, common_type))
+        types_of_input.pop(column.name, None)
     return Shape(schema, renamed, frozenset(types_of_input))
 
 
@@ -359,22 +360,22 @@ def merge(folder: Folder, names: Sequence[str]) -> None:
     existing = [name for name in names if folder.exists(name)]
     if not folder.exists(target) and existing:
         schema = folder.schema(existing[0]).with_metadata({_PARTS: " ".join(names)})
+        folder.write(target, _group_tables(folder, existing, schema), schema)
+    folder.remove(names)
 
-        def group_tables() -> Iterable[pa.Table]:
-            """Yield the tables of small files together, since each yielded table becomes a row group."""
-            group = list[pa.Table]()
+
+def _group_tables(folder: Folder, names: Sequence[str], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the tables of small files together, since each yielded table becomes a row group."""
+    group = list[pa.Table]()
+    rows = 0
+    size = 0
+    for name in names:
+        table = folder.read(name).replace_schema_metadata(schema.metadata)
+        group.append(table)
+        rows += len(table)
+        size += table.nbytes
+        if rows >= _ROWS or size >= _BYTES or name == names[-1]:
+            yield pa.concat_tables(group)
+            group.clear()
             rows = 0
             size = 0
-            for name in existing:
-                table = folder.read(name).replace_schema_metadata(schema.metadata)
-                group.append(table)
-                rows += len(table)
-                size += table.nbytes
-                if rows >= _ROWS or size >= _BYTES or name == existing[-1]:
-                    yield pa.concat_tables(group)
-                    group.clear()
-                    rows = 0
-                    size = 0
-
-        folder.write(target, group_tables(), schema)
-    folder.remove(names)

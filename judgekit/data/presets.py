@@ -11,7 +11,7 @@ from judgekit.data.paths import find_roots, read_cell
 from judgekit.evaluation.labels import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 Task: TypeAlias = Literal["judge", "compare"]
 
@@ -129,31 +129,39 @@ class Recogniser:
             return None
         if self._found is None or self._found.fields(task) is None:
             return None
-        paths_by_field = {}
+        shown_paths = {}  # by field
         for (task_of_field, field), paths_with_value in self._giving.items():
             if task_of_field == task and paths_with_value:
-                shown_paths = dict.fromkeys(map(_show, paths_with_value))  # each once
-                paths_by_field[field] = " or ".join(shown_paths)
-        paths = dict(self._found.fields(task) or {})
-        for field in list(paths):
-            # Rows may lack labels, so a label's path without any value is dropped. Some exports also allow
-            # columns with other names: there, such a column can give a field whose path has no value.
-            is_from_other_column = self._found.usual and field not in _JUDGED
-            is_optional = field in _LABELS or is_from_other_column
-            if is_optional and field not in paths_by_field:
-                del paths[field]
-        # Rows with a text aren't read as conversations, and vice versa.
-        if "text" in paths_by_field:
-            paths.pop("conversation", None)
-        elif "conversation" in paths_by_field:
-            paths.pop("text", None)
+                different_paths = dict.fromkeys(map(_show, paths_with_value))  # each once
+                shown_paths[field] = " or ".join(different_paths)
+        paths = _choose_paths(self._found, task, shown_paths)
         return Recognised(
             name=self._found.name,
             paths=paths,
-            shown={field: path for field, path in paths_by_field.items() if field in paths},
+            shown={field: path for field, path in shown_paths.items() if field in paths},
             uses_usual_names=self._found.usual,
             id=self._found.id,
         )
+
+
+def _choose_paths(
+    preset: Preset, task: Task, fields_with_value: Collection[str]
+) -> dict[str, Sequence[str]]:
+    """Choose the paths of an export's fields, given the fields that have a value in the first rows."""
+    paths = dict(preset.fields(task) or {})
+    for field in list(paths):
+        # Rows may lack labels, so a label's path without any value is dropped. Some exports also allow
+        # columns with other names: there, such a column can give a field whose path has no value.
+        may_be_other_column = preset.usual and field not in _JUDGED
+        is_optional = field in _LABELS or may_be_other_column
+        if is_optional and field not in fields_with_value:
+            del paths[field]
+    # Rows with a text aren't read as conversations, and vice versa.
+    if "text" in fields_with_value:
+        paths.pop("conversation", None)
+    elif "conversation" in fields_with_value:
+        paths.pop("text", None)
+    return paths
 
 
 def _find_preset(columns: Mapping[str, Any]) -> Preset | None:

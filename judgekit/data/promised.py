@@ -205,16 +205,18 @@ class PromisedRun:
         self._on_written = on_written
         is_strict = self._tiers.mode == "strict"
         self._promise = Promise(self._options.share, self._options.on, strict=is_strict)
-        self._numbers = {key: number for number, key in enumerate(self._rows)}
+        self._batch_rounds = 0
+        # By the row's id, as `id_key` writes it.
         self._first: dict[str, _First] = {}
         self._strong: dict[str, _Strong] = {}
+        self._again: dict[str, VerdictWord] = {}
+        self._to_write: dict[str, PendingRow] = {}
+        # By the row's number, as `judgekit.evaluation.agreement` has it.
+        self._numbers = {key: number for number, key in enumerate(self._rows)}
         self._rates: dict[int, float] = {}
         self._sampled: frozenset[int] = frozenset()
         self._counted: frozenset[int] = frozenset()
         self._final: frozenset[int] = frozenset()
-        self._batch_rounds = 0
-        self._again: dict[str, VerdictWord] = {}
-        self._to_write: dict[str, PendingRow] = {}
 
     def __call__(self, rows: Iterable[PendingRow], on_record: OnRecord) -> None:
         del on_record  # a row's cost is counted when a tier judges it
@@ -274,6 +276,7 @@ class PromisedRun:
         await self._ask_strong(pilot, writes=False)
         if self._is_over:
             return True
+
         opinions = self._first_opinions(pilot)
         share = agreement.expect_share(
             opinions, self._strong_by_number(), len(pilot), len(self._rows), self._promise
@@ -282,6 +285,7 @@ class PromisedRun:
         strong_price = self._price_of(STRONG, pilot)
         if _is_worth_it(share, first_price, strong_price):
             return True
+
         pilot_rows = f"of {len(pilot)} rows that both judged"
         problem = f"{self._tiers.first} could decide about {share:.0%}, which doesn't pay for it"
         self._note(f"--agree {self._promise.share:g}: {pilot_rows}, {problem}; {STRONG} judges all")
@@ -329,15 +333,15 @@ class PromisedRun:
         """Collect those opinions of the first tier that can become final."""
         opinions = []
         for key in keys:
-            first_judgement = self._first.get(key)
-            if first_judgement is None or first_judgement.outcome is None:
+            first = self._first.get(key)
+            if first is None or first.outcome is None:
                 continue
-            if first_judgement.outcome == "accept" and self._options.confirms_accepted:
+            if first.outcome == "accept" and self._options.confirms_accepted:
                 continue
             opinion = FirstOpinion(
                 row=self._numbers[key],
-                outcome=first_judgement.outcome,
-                sureness=first_judgement.margin,
+                outcome=first.outcome,
+                sureness=first.margin,
                 draw=self._draw(key),
                 tie=self._opinions.draw(self._rows[key], "tie"),
             )
@@ -384,27 +388,33 @@ class PromisedRun:
         """
         missing = []
         for key in keys:
-            if key not in self._strong:
-                kept_verdict = self._opinions.find(STRONG, self._rows[key])
-                if kept_verdict is None or kept_verdict.verdict == "undetermined":
-                    missing.append(key)
-                    continue
-                self._strong[key] = _Strong(kept_verdict.verdict, Call.of(kept_verdict.rounds))
-            if writes:
+            if key not in self._strong and not self._recall_strong(key):
+                missing.append(key)
+            elif writes:
                 self._write_strong(key)
         self._work.waits_for = ""
 
-        def note(key: str, verdict: Verdict) -> None:
-            self._strong[key] = _Strong(verdict.verdict, Call.of(verdict.rounds))
-            if writes:
-                self._write_strong(key)
-
+        note = partial(self._note_strong, writes=writes)
         if self._job.make_batch_runner is not None:
             if missing and not self._is_over:
                 await self._ask_in_batches(missing, note)
             return
         async for key, verdict in self._stream_verdicts(STRONG, missing, only_deep):
             note(key, verdict)
+
+    def _recall_strong(self, key: str) -> bool:
+        """Note the verdict on a row that an earlier run got from `deep`; False if it got none."""
+        verdict = self._opinions.find(STRONG, self._rows[key])
+        if verdict is None or verdict.verdict == "undetermined":
+            return False
+        self._note_strong(key, verdict, writes=False)
+        return True
+
+    def _note_strong(self, key: str, verdict: Verdict, *, writes: bool) -> None:
+        """Note `deep`'s verdict on a row; with `writes`, it becomes the row's result."""
+        self._strong[key] = _Strong(verdict.verdict, Call.of(verdict.rounds))
+        if writes:
+            self._write_strong(key)
 
     async def _ask_in_batches(
         self, keys: Sequence[str], note: Callable[[str, Verdict], None]
@@ -494,18 +504,18 @@ class PromisedRun:
         """Sum up the promise's effect over all rows."""
         tally = AgreementTally()
         for key in self._rows:
-            first_judgement = self._first.get(key)
-            strong_judgement = self._strong.get(key)
+            first = self._first.get(key)
+            strong = self._strong.get(key)
             is_first_final = self._numbers[key] in self._final
-            if strong_judgement is None and not is_first_final:
+            if strong is None and not is_first_final:
                 continue  # the run ended before this row
-            final_word = first_judgement.outcome if first_judgement else None
+            first_outcome = first.outcome if first else None
             row = PromisedRow(
                 promise=self._promise_of(key),
                 mode=self._tiers.mode,
-                verdict=strong_judgement.word if strong_judgement else str(final_word),
-                first=first_judgement.call if first_judgement else None,
-                strong=strong_judgement.call if strong_judgement else None,
+                verdict=strong.word if strong else str(first_outcome),
+                first=first.call if first else None,
+                strong=strong.call if strong else None,
             )
             tally.add(row)
         return tally
@@ -546,37 +556,38 @@ class PromisedRun:
     def _write_without_promise(self) -> None:
         """Mark rows as undetermined that only the first tier judged, because the money ran out too early."""
         for key, row in list(self._to_write.items()):
-            first_judgement = self._first.get(key)
-            if first_judgement is None:
+            if key not in self._first:
                 continue
             verdict = self._opinions.find(self._tiers.first, self._rows[key])
             assert verdict is not None, "a first opinion is kept"  # noqa: S101
-            reason = f"--max-cost ended the run before the promise of {self._promise.share:g} held"
-            problem = (
-                f"{self._tiers.first} alone says {verdict.verdict}, without a promise: {reason}"
-            )
-            problems = [problem, verdict.degraded] if verdict.degraded else [problem]
-            written = verdict.model_copy(
-                update={
-                    "verdict": "undetermined",
-                    "because": "the promise of agreement does not hold",
-                    "judge_tier": None,
-                    "consensus": "none",
-                    "degraded": "; ".join(problems),
-                }
-            )
             del self._to_write[key]
-            self._write(row, written)
+            self._write(row, self._without_promise(verdict))
+
+    def _without_promise(self, first_verdict: Verdict) -> Verdict:
+        """Copy the first tier's verdict as undetermined, with the reason why its promise doesn't hold."""
+        reason = f"--max-cost ended the run before the promise of {self._promise.share:g} held"
+        word = first_verdict.verdict
+        problem = f"{self._tiers.first} alone says {word}, without a promise: {reason}"
+        problems = [problem, first_verdict.degraded] if first_verdict.degraded else [problem]
+        return first_verdict.model_copy(
+            update={
+                "verdict": "undetermined",
+                "because": "the promise of agreement does not hold",
+                "judge_tier": None,
+                "consensus": "none",
+                "degraded": "; ".join(problems),
+            }
+        )
 
     def _promise_of(self, key: str) -> AgreementPromise:
         """Describe the promise for a row's record, and if the row is part of the sample."""
-        first_judgement = self._first.get(key)
+        first = self._first.get(key)
         number = self._numbers[key]
         return AgreementPromise(
             share=self._promise.share,
             on=self._promise.on,
             first_tier=self._tiers.first,
-            first=first_judgement.outcome if first_judgement else None,
+            first=first.outcome if first else None,
             rate=self._rates.get(number),
             sampled=number in self._sampled,
             counted=number in self._counted,
@@ -625,19 +636,20 @@ async def promised_rows(
         results=Results(lambda _: None),
         max_cost_usd=request.max_cost_usd,
     )
-    written: dict[str, dict[str, Any]] = {}
+    result_by_id: dict[str, dict[str, Any]] = {}
 
-    def keep(row: dict[str, Any]) -> None:
-        written[id_key(row["id"])] = row
+    def keep_result(row: dict[str, Any]) -> None:
+        result_by_id[id_key(row["id"])] = row
 
     job = PromisedJob(promised, project, request, at_once)
-    await PromisedRun(job, work, note=lambda _: None, on_written=keep).judge(work.pending())
+    run = PromisedRun(job, work, note=lambda _: None, on_written=keep_result)
+    await run.judge(work.pending())
     if work.gave_up:
         raise work.error_of_given_up()
     for row in promised.rows:
         key = id_key(row.row_id)
-        if key in written:
-            yield written[key]
+        if key in result_by_id:
+            yield result_by_id[key]
 
 
 class _Purse:

@@ -222,21 +222,23 @@ class _Tally:
             return None
         # These added values pull the bounds away from 0 and 1, which a small sample can't prove.
         judged_low, judged_high = stats.adjusted(decided, (0, 0, 1, 1)).bounds
-        as_judged = CorrectedRate(
+        judged_rate = CorrectedRate(
             judged=sum(decided) / len(decided),
             labels=len(self.pairs),
             judged_low=judged_low,
             judged_high=judged_high,
         )
         if self.needs(best):
-            return as_judged
-        unlabelled = self.words - Counter(verdict for _, verdict in self.pairs)
+            return judged_rate
+
         labels = _win_values([label for label, _ in self.pairs], best)
         verdicts = _win_values([verdict for _, verdict in self.pairs], best)
         labelled = list(zip(verdicts, labels, strict=True))
+        unlabelled = self.words - Counter(verdict for _, verdict in self.pairs)
         corrected = stats.corrected(labelled, others=_win_values(unlabelled.elements(), best))
         low, high = corrected.bounds
-        return as_judged.model_copy(update={"corrected": corrected.value, "low": low, "high": high})
+        update = {"corrected": corrected.value, "low": low, "high": high}
+        return judged_rate.model_copy(update=update)
 
     def group(self, value: str, best: str, *, is_labelled: bool) -> Group:
         """Build the report's entry for the rows that have this value in a column."""
@@ -257,21 +259,23 @@ class _Tally:
         decided = self.words.total() - _count_undecided(self.words)
         if decided < LEAST_LABELS:
             return f"{counted(decided, 'row with a verdict is', 'rows with a verdict are')} too few"
+
         best_label_count = sum(label == best for label, _ in self.pairs)
         missing_count = LEAST_LABELS - label_count
         reason = f"{counted(label_count, 'label is', 'labels are')} too few"
         is_one_sided = best_label_count in (0, label_count)  # also if there are no labels at all
         if label_count and is_one_sided:
-            # We estimate the missing side's share from the judge's verdicts. It's at least the share that's
-            # likely after `labels` draws without one (Laplace's rule of succession).
             if best_label_count:
-                rows_of_other_side = decided - self.words[best]
+                rows_of_missing_side = decided - self.words[best]
                 reason = f"no label says anything but {best}"
             else:
-                rows_of_other_side = self.words[best]
+                rows_of_missing_side = self.words[best]
                 reason = f"no label says {best}"
-            share = max(rows_of_other_side / decided, 1 / (label_count + 2))
+            # We estimate the missing side's share from the judge's verdicts. It's at least the share that's
+            # likely after `label_count` draws without one (Laplace's rule of succession).
+            share = max(rows_of_missing_side / decided, 1 / (label_count + 2))
             missing_count = max(missing_count, _draws_until_seen(share))
+
         missing_count = min(missing_count, decided - label_count)
         if missing_count > 0:
             return f"{reason}; {missing_count} more would do"
@@ -381,6 +385,7 @@ def summarise(
     _refuse_no_rows(name, tally)
     if column is not None and not has_column:
         raise UsageError(f"--by {column}: {name} has no such column")
+
     task = "judge"
     best = "accept"
     accept_rate = None
@@ -397,15 +402,11 @@ def summarise(
         labelled = _compare_with_labels(tally.pairs, labels, lists, left_out)
         if second:
             labelled_second = _compare_second_with_labels(second[1], labels)
-    difference = lists.difference(best) if second else None
     win_rates, matrix = _compute_win_rates(totals.ranks)
     largest_groups = []
     for value, tally_of_group in _find_largest(groups):
         largest_groups.append(tally_of_group.group(value, best, is_labelled=bool(labels)))
-    not_accepted = sum(tally.words[outcome] for outcome in OUTCOMES[:2])  # reject and improve
-    tiers = {tier_name: _with_known_cost(tier) for tier_name, tier in totals.tiers.items()}
-    judges = dict(totals.judges.most_common(_REASONS))
-    errors = dict(totals.errors.most_common(_REASONS))
+
     return ResultsReport(
         file=name,
         rows=tally.words.total(),
@@ -418,16 +419,16 @@ def summarise(
         matrix=matrix,
         dimensions=totals.dimensions(),
         worst=lists.worst(),
-        tiers=tiers,
+        tiers={name: _with_known_cost(tier) for name, tier in totals.tiers.items()},
         cost_usd=totals.cost_usd(),
         cost_complete=not totals.unpriced,
-        judged_by=judges,
-        errors=errors,
-        not_accepted=not_accepted,
+        judged_by=dict(totals.judges.most_common(_REASONS)),
+        errors=dict(totals.errors.most_common(_REASONS)),
+        not_accepted=sum(tally.words[word] for word in OUTCOMES[:2]),  # reject and improve
         values=len(groups),
         labelled=labelled,
         labelled_second=labelled_second,
-        difference=difference,
+        difference=lists.difference(best) if second else None,
         column=column,
         groups=largest_groups,
         agreement=totals.agreement.sum_up(),
@@ -564,21 +565,19 @@ class _Lists:
 
         The difference's value is None if there are no such rows.
         """
-        name, second_words = self._second or ("", {})
-        gaps = []
-        differing_count = 0
+        gaps = []  # of each row's two values
         for first_word, second_word in self._both_words:
             first_value, second_value = _win_values((first_word, second_word), best)
             gaps.append(second_value - first_value)
-            if first_word != second_word:
-                differing_count += 1
         value = None
         low = None
         high = None
         if gaps:
-            gap = stats.adjusted(gaps, (-1, 1))
-            value = gap.value
-            low, high = gap.bounds
+            mean_gap = stats.adjusted(gaps, (-1, 1))
+            value = mean_gap.value
+            low, high = mean_gap.bounds
+
+        name, second_words = self._second or ("", {})
         unmatched = None
         if second_words and not self._rows_in_both:
             unmatched = self._unmatched(second_words)
@@ -590,7 +589,7 @@ class _Lists:
             value=value,
             low=low,
             high=high,
-            differing=differing_count,
+            differing=sum(first != second for first, second in self._both_words),
             rows_that_differ=self._differing,
             unmatched=unmatched,
         )
@@ -619,19 +618,24 @@ def _count_calls(
         return
     judges[judge_named({**columns, "judged": judged})] += 1
     for round_ in judged.get("rounds", ()):
-        tier = tiers[round_["tier"]]
-        cost = (round_.get("usage") or {}).get("cost_usd")
-        tier["seconds"] += round_.get("latency_ms", 0) / 1000
-        tier["cost_usd"] += cost or 0.0
-        if round_.get("failure"):
-            tier["failed"] += 1
-        else:
-            tier["answered"] += 1
-            if cost is None:
-                tier["unpriced"] += 1
+        _count_round(tiers[round_["tier"]], round_)
     tier_name = judged.get("judge_tier")
     if tier_name:
         tiers[tier_name]["decided"] += 1
+
+
+def _count_round(tier: dict[str, float], round_: Mapping[str, Any]) -> None:
+    """Add a round's time, cost and outcome to the counts of its tier."""
+    usage = round_.get("usage") or {}
+    cost = usage.get("cost_usd")
+    tier["seconds"] += round_.get("latency_ms", 0) / 1000
+    tier["cost_usd"] += cost or 0.0
+    if round_.get("failure"):
+        tier["failed"] += 1
+        return
+    tier["answered"] += 1
+    if cost is None:
+        tier["unpriced"] += 1
 
 
 def _compare_with_labels(
@@ -704,13 +708,15 @@ def _compute_win_rates(
         names |= {row.word, *row.scores}
     letters = sorted(names - {TIE})
     rates = {letter: _win_rate(_win_values(words, letter)) for letter in letters}
+    if len(letters) == 2:  # noqa: PLR2004 - the two rates say it all
+        return rates, {}
+
     matrix = defaultdict[str, dict[str, WinRate]](dict)
-    if len(letters) > 2:  # noqa: PLR2004 - of two, the rates say it
-        for first_letter, second_letter in combinations(letters, 2):
-            values = _compare_scores(ranks, first_letter, second_letter)
-            if values:
-                matrix[first_letter][second_letter] = _win_rate(values)
-                matrix[second_letter][first_letter] = _win_rate([1 - value for value in values])
+    for first_letter, second_letter in combinations(letters, 2):
+        values = _compare_scores(ranks, first_letter, second_letter)
+        if values:
+            matrix[first_letter][second_letter] = _win_rate(values)
+            matrix[second_letter][first_letter] = _win_rate([1 - value for value in values])
     return rates, dict(matrix)
 
 

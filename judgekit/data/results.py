@@ -129,6 +129,7 @@ def result(
         model = _deciding_models(judged)
     if error is None and verdict == UNDETERMINED:
         error = judged.get("degraded")
+
     values = {
         **judged,
         "id": row_id,
@@ -140,16 +141,22 @@ def result(
         "judged": record,
     }
     ours = _without_infinities({name: values.get(name) for name in OURS})
-    columns = {}
-    for name, value in _without_infinities(row.columns).items():
-        if name == "id" and taken.id_column == "id":
-            continue
-        columns[_choose_free_name(name, taken, row.columns)] = value
+    columns = _own_columns(row, taken)
     for name, word in (judged.get(VARIANTS) or {}).items():
         columns[variant_column(name)] = word
     if run is not None:
         columns[RUN] = run
     return {**columns, **ours}
+
+
+def _own_columns(row: DataRow, taken: TakenNames) -> dict[str, Any]:
+    """Copy an input row's columns under the names that they get in OUT."""
+    columns = {}
+    for name, value in _without_infinities(row.columns).items():
+        if name == "id" and taken.id_column == "id":  # our column of ids has the same values
+            continue
+        columns[_choose_free_name(name, taken, row.columns)] = value
+    return columns
 
 
 def variant_column(name: str) -> str:
@@ -330,13 +337,20 @@ class _File(Results):
         self._rows_met = 0
         self._has_written = False
         self._end = 0  # of the last line noted in the part file
+        self._stamp_file = _stamp_file_of(os.path.realpath(out))
+        self._opened = self._open_files(trust=trust)
+
+    def _open_files(self, *, trust: bool) -> ExitStack:
+        """Lock OUT, note its rows unless the run is fresh, and open the part file.
+
+        Closing the stack that's returned undoes all of it.
+        """
         with ExitStack() as opened:
-            self._stamp_file = _stamp_file_of(os.path.realpath(out))
             opened.enter_context(hold_alone(str(self._path), self.name))
             self._rows = _open_temporary(_ROWS)
             opened.callback(self._rows.close)
             try:
-                if not fresh:
+                if not self._fresh:
                     self._resume(trust=trust)
                 self._is_part_new = not self._part.exists()
                 self._descriptor = outputs.open_to_append(str(self._part))
@@ -344,7 +358,7 @@ class _File(Results):
                 raise self._write_error(error) from None
             # After the file was replaced, this is another descriptor.
             opened.callback(lambda: os.close(self._descriptor))
-            self._opened = opened.pop_all()
+            return opened.pop_all()
 
     def __exit__(self, *_: object) -> None:
         is_empty = self._is_part_new and not self._has_written
@@ -573,11 +587,8 @@ class _File(Results):
                 if is_torn and not is_ended and begins_like_ours:
                     break  # the last line is unfinished: its writer was killed
                 if row is None and raw.strip():
-                    problem = f"line {number} is no result of judgekit"
-                    remedy = (
-                        "take the line out, choose another --out, or lose the file with --fresh"
-                    )
-                    raise UsageError(f"{encodable(str(path))}: {problem}; {remedy}")
+                    raise _error_of_line(path, number)
+
                 size = file.tell() - start
                 if not is_ended:
                     size += 1  # for the line break that `_clean_end` will add
@@ -651,7 +662,7 @@ class _File(Results):
         self._rows.execute("UPDATE rows SET moved = NULL")
         self._again_file.touch(0o600)
         os.close(self._descriptor)  # Windows can't replace an open file
-        new_start = 0
+        new_start = 0  # of the next line in the new file
         try:
             with (
                 tables.replacing(target) as file,
@@ -665,12 +676,14 @@ class _File(Results):
                     raw_line = source.read(size)
                     if self._key and not sealed:  # the user trusts this row
                         raw_line = _dump_line(seals.sealed_row(json.loads(raw_line), self._key))
-                    file.write(raw_line)
                     is_sealed = bool(self._key) or sealed
+                    file.write(raw_line)
                     self._rows.execute(_NOTE_MOVE, (new_start, len(raw_line), is_sealed, row_id))
                     new_start += len(raw_line)
         finally:
             self._descriptor = outputs.open_to_append(str(self._part))
+
+        # Only now, since the old positions hold until the file is replaced.
         self._rows.execute(
             "UPDATE rows SET in_again_file = ?, start = moved WHERE moved IS NOT NULL",
             (target == self._again_file,),
@@ -788,6 +801,13 @@ def hold_alone(path: str, name: str, option: str = "--out") -> Iterator[None]:
         except OSError as error:
             raise write_error(name, str(Path(path).parent), error, option) from None
         yield
+
+
+def _error_of_line(path: Path, number: int) -> UsageError:
+    """Build the error for a line of a results file that isn't ours."""
+    problem = f"line {number} is no result of judgekit"
+    remedy = "take the line out, choose another --out, or lose the file with --fresh"
+    return UsageError(f"{encodable(str(path))}: {problem}; {remedy}")
 
 
 def _open_temporary(table: str) -> sqlite3.Connection:

@@ -36,7 +36,7 @@ from judgekit.judging.named_inputs import refuse_link_out
 from judgekit.text import encodable, short_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
     from pyarrow.fs import FileSystem
@@ -62,26 +62,24 @@ class RowFiles:
         anywhere on this machine. Raises `InputError`.
         """
         with _readable(path):
-            system = None
             if "://" in path:
-                system, root = file_system(path)
-                if _is_local(system):
-                    return replace(cls.at(root), name=path)
-                if system.get_file_info(root).is_file:
-                    return cls(path, [root], system)
-                below = _list_remote_files(system, root)
-            elif stat.S_ISDIR(Path(file_of(path)).stat().st_mode):
-                root = path
-                below = _list_local_files(path)
-            else:
+                return cls._at_address(path)
+            is_folder = stat.S_ISDIR(Path(file_of(path)).stat().st_mode)
+            if not is_folder:
                 return cls(path, [path])
-            names = sorted(name for name in below if _has_rows(name))
-            if not names:
-                endings = ", ".join(ENDINGS_IN_FOLDERS)
-                raise InputError(
-                    f"{path}: no file of rows in it; expected {endings} (links are left out)"
-                )
-            return cls(path, [f"{root.rstrip('/')}/{name}" for name in names], system)
+            names = _choose_names(_list_local_files(path), folder=path)
+            return cls(path, [f"{path.rstrip('/')}/{name}" for name in names])
+
+    @classmethod
+    def _at_address(cls, address: str) -> Self:
+        """Find the file or the files in the folder at an address; raises `InputError`."""
+        system, path = file_system(address)
+        if _is_local(system):
+            return replace(cls.at(path), name=address)
+        if system.get_file_info(path).is_file:
+            return cls(address, [path], system)
+        names = _choose_names(_list_remote_files(system, path), folder=address)
+        return cls(address, [f"{path.rstrip('/')}/{name}" for name in names], system)
 
     @property
     def can_split(self) -> bool:
@@ -164,6 +162,17 @@ def _list_local_files(folder: str) -> list[str]:
 
 def _raise(error: OSError) -> None:
     raise error
+
+
+def _choose_names(names: Iterable[str], folder: str) -> list[str]:
+    """Choose the files of rows among a folder's files, in order; raises `InputError` if there are none."""
+    names_of_rows = sorted(name for name in names if _has_rows(name))
+    if not names_of_rows:
+        endings = ", ".join(ENDINGS_IN_FOLDERS)
+        raise InputError(
+            f"{folder}: no file of rows in it; expected {endings} (links are left out)"
+        )
+    return names_of_rows
 
 
 def _has_rows(name: str) -> bool:

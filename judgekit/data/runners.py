@@ -109,22 +109,7 @@ async def judgements(
     `adapt` changes the judges. `is_ready` says that the rows can be read without waiting.
     """
     async with aclosing(open_gateway(environment.environ())) as gateway:
-        make_judge = judges(gateway, project, request, adapt)
-        judges_by_kind: dict[tuple[int, int] | None, Any] = {}
-
-        async def judge_of(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds
-            kind = kind_of(subject)
-            if kind not in judges_by_kind:
-                # In a thread, because it reads files, may ask local servers for models, and loads litellm.
-                judges_by_kind[kind] = await running.run_in_thread(partial(make_judge, subject))
-            return judges_by_kind[kind]
-
-        async def judge(row: PendingRow) -> Verdict | Comparison | None:
-            if not row.subject:
-                return None
-            row_judge = await judge_of(row.subject)
-            judgement: Verdict | Comparison = await row_judge.judge(row.subject)
-            return judgement
+        row_judge = _RowJudge(judges(gateway, project, request, adapt))
 
         # How many are judged at once depends on the models of the first row's judge.
         head = []
@@ -133,14 +118,42 @@ async def judgements(
         for row in rest:
             head.append(row)
             if row.subject is not None:
-                limit = max_concurrency(await judge_of(row.subject), at_once)
+                first_judge = await row_judge.find_judge(row.subject)
+                limit = max_concurrency(first_judge, at_once)
                 break
+
+        all_rows = chain(head, rest)
         stream = map_concurrently(
-            judge, chain(head, rest), limit, in_order=in_order, is_ready=is_ready
+            row_judge.judge, all_rows, limit, in_order=in_order, is_ready=is_ready
         )
         async with aclosing(stream):
             async for row, judgement in stream:
                 yield row, judgement
+
+
+class _RowJudge:
+    """Judges rows, each by the judge of its subject's kind; `make_judge` makes that judge."""
+
+    def __init__(self, make_judge: Callable[[Document | ComparisonInput], Any]) -> None:
+        self._make_judge = make_judge
+        self._judges: dict[tuple[int, int] | None, Any] = {}  # by the kind of subject
+
+    async def judge(self, row: PendingRow) -> Verdict | Comparison | None:
+        """Judge a row; returns None if it has nothing to judge."""
+        if not row.subject:
+            return None
+        judge = await self.find_judge(row.subject)
+        judgement: Verdict | Comparison = await judge.judge(row.subject)
+        return judgement
+
+    async def find_judge(self, subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three
+        """Find the judge of a subject, and make it the first time it's needed."""
+        kind = kind_of(subject)
+        if kind not in self._judges:
+            # In a thread, because it reads files, may ask local servers for models, and loads litellm.
+            make_judge = partial(self._make_judge, subject)
+            self._judges[kind] = await running.run_in_thread(make_judge)
+        return self._judges[kind]
 
 
 async def judged_rows(
@@ -209,21 +222,30 @@ def by_engine(
         # All rows share the beginning of the body, so it's made only once.
         shared_beginning = json.dumps({**carried, "wish": request.model_dump()}).removesuffix("}")
 
-        def body(row: PendingRow) -> bytes:
+        def make_body(row: PendingRow) -> bytes:
             subject = None if row.subject is None else row.subject.body()
             return f'{shared_beginning}, "{subject_key}": {json.dumps(subject)}}}'.encode()
 
-        def judgeable() -> Iterator[PendingRow]:
-            """Yield the rows with something to judge, and finish the others."""
-            for row in rows:
-                if row.subject is None:
-                    on_record(row, None)
-                else:
-                    yield row
-
-        locally = here(project, request, at_once, is_ready=is_ready)
+        judgeable_rows = _finish_unjudgeable(rows, on_record)
+        run_locally = here(project, request, at_once, is_ready=is_ready)
         answers.many(
-            task, judgeable(), body, locally, on_record, at_once=at_once, warn=warn, in_order=False
+            task,
+            judgeable_rows,
+            make_body,
+            run_locally,
+            on_record,
+            at_once=at_once,
+            warn=warn,
+            in_order=False,
         )
 
     return runner
+
+
+def _finish_unjudgeable(rows: Iterable[PendingRow], on_record: OnRecord) -> Iterator[PendingRow]:
+    """Yield the rows with something to judge; the others are passed to `on_record` without a record."""
+    for row in rows:
+        if row.subject is None:
+            on_record(row, None)
+        else:
+            yield row

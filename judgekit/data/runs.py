@@ -244,17 +244,22 @@ class DatasetRun(Tally):
         if not failures:  # nothing was sent
             return
         self.sent += 1
-        kinds = {failure["kind"] if failure else None for failure in failures}  # None: it succeeded
-        if kinds <= _REFUSALS:
-            is_refused = True
-        elif kinds <= _WRONG:
-            is_refused = self._is_same_refusal(failures[0]["message"])
-        else:
-            is_refused = False
-        if is_refused:
+        if self._is_refused(failures):
             self.refused += 1
             if not self.refusal:
                 self.refusal = error
+
+    def _is_refused(self, failures: Sequence[Any]) -> bool:
+        """Whether all calls about a row were refused, for a reason that other rows share.
+
+        A failure is None if its call succeeded.
+        """
+        kinds = {failure["kind"] if failure else None for failure in failures}
+        if kinds <= _REFUSALS:
+            return True
+        if kinds <= _WRONG:
+            return self._is_same_refusal(failures[0]["message"])
+        return False
 
     def _is_same_refusal(self, message: str) -> bool:
         """Whether a provider refuses a request in the same words as the run's first refused request.

@@ -63,12 +63,17 @@ def state_key() -> str | None:
     Raises `ConfigError` for a key that others can guess or read.
     """
     key_in_environment = environment.environ().get(VARIABLE, "")
-    if key_in_environment:
-        key = key_in_environment.strip()
-        problem = _describe_weakness(key)
-        if problem:
-            raise ConfigError(f"{problem}; use {_SHORTEST} or more random ones", key=VARIABLE)
-        return key
+    if not key_in_environment:
+        return _read_or_make_key_file()
+    key = key_in_environment.strip()
+    problem = _describe_weakness(key)
+    if problem:
+        raise ConfigError(f"{problem}; use {_SHORTEST} or more random ones", key=VARIABLE)
+    return key
+
+
+def _read_or_make_key_file() -> str | None:
+    """Read the key from the user's folder, or make it; None and errors as in `state_key`."""
     path = Path(environment.STATE_KEY.path())
     try:
         environment.private_folder(str(path.parent))
@@ -193,9 +198,8 @@ def _cell_text(value: object) -> str | None:
     else:
         text = json.dumps(value, ensure_ascii=False, default=str)
     text = _encodable(text)
-    whole_number = _WHOLE_NUMBER.fullmatch(
-        text
-    )  # a column of numbers with a fraction holds 5 as 5.0
+    # A column of numbers with a fraction holds 5 as 5.0.
+    whole_number = _WHOLE_NUMBER.fullmatch(text)
     return whole_number[1] if whole_number else text
 
 

@@ -42,7 +42,7 @@ class UntilRun:
         self._job = job
         self._work = work
         self._order = draw_order(job.rows, _open_draws(job))[: job.limit]
-        self._places = {id_key(row.row_id): place for place, row in enumerate(self._order)}
+        self._positions = {id_key(row.row_id): index for index, row in enumerate(self._order)}
         self._kept: set[int] = set()
         self.answer = Answer(job.condition, len(job.rows))
 
@@ -58,6 +58,7 @@ class UntilRun:
             first_row = next(pending, None)
             if first_row is None:
                 return
+            # Read as the runner goes, so that no row is drawn once the answer is certain.
             wave = chain([first_row], islice(pending, size - 1))
             self._job.runner(wave, self._on_record)
 
@@ -68,7 +69,7 @@ class UntilRun:
         """
         for row in self._job.rows:
             word = self._work.keep(row)
-            position = self._places.get(id_key(row.row_id))
+            position = self._positions.get(id_key(row.row_id))
             if word is not None and position is not None:
                 self._kept.add(position)
                 self.answer.note(position, word)
@@ -90,7 +91,7 @@ class UntilRun:
 
     def _on_record(self, row: PendingRow, record: Record | None) -> None:
         written = self._work.on_record(row, record)
-        self.answer.note(self._places[id_key(row.row_id)], written["verdict"])
+        self.answer.note(self._positions[id_key(row.row_id)], written["verdict"])
 
 
 def choose_wave(rows: int, at_once: int) -> int:

@@ -84,25 +84,22 @@ def check(
     """
     checked = Checked()
     ids = parts.Digests(wanted)
-    unchecked = []
-    # A value that no cell can hold stands in for a verdict, so that every input column counts.
-    ours = dict.fromkeys(OURS, "\0")
+    unchecked = []  # cells of rows
     with files.opened(path) as file:
-        for row in replace(dataset, rows=rows_in(file, path, files.reading), ids=lambda: ids):
+        rows_of_file = rows_in(file, path, files.reading)
+        for row in replace(dataset, rows=rows_of_file, ids=lambda: ids):
             checked.count += 1
             if isinstance(row, UnreadableRow):
                 if checked.first_unreadable is None:
                     checked.first_unreadable = row
                 checked.unreadable += 1
                 continue
-            cells = result(
-                row.row, row.row_id, ours, error="\0", fingerprint="\0", taken=dataset.taken
-            )
+            cells = _make_cells(row, dataset)
             own_cells = {name: cells[name] for name in cells if name == "id" or name not in OURS}
             checked.columns.add(own_cells)
-            unchecked.append(cells)
             if row.subject is not None:
                 checked.kinds.setdefault(runners.kind_of(row.subject), row.subject)
+            unchecked.append(cells)
             if len(unchecked) == _CHECKED_AT_ONCE:
                 checked.misfits |= tables.misfits(unchecked, types)
                 unchecked.clear()
@@ -110,6 +107,15 @@ def check(
     checked.ids = bytes(ids.found)
     checked.places = ids.places
     return checked
+
+
+def _make_cells(row: PendingRow, dataset: Dataset) -> dict[str, Any]:
+    """Build the cells that a row will have in OUT.
+
+    A value that no cell can hold stands in for a verdict, so that every input column counts.
+    """
+    ours = dict.fromkeys(OURS, "\0")
+    return result(row.row, row.row_id, ours, error="\0", fingerprint="\0", taken=dataset.taken)
 
 
 class Block(NamedTuple):
@@ -223,23 +229,17 @@ class Worker:
             self._beats = asyncio.create_task(self._client.beats())
         self._blocks_begun += 1
         collected = _Collected(self._job.shape.renamed)
-        written = await running.run_in_thread(partial(self._read_written, block.name))
+        written_records = await running.run_in_thread(partial(self._read_written, block.name))
         run = DatasetRun(dataset=self._job.dataset, results=collected, expected=self._job.expected)
         run.add(block.kept)
+
         tasks = set()
         for pending in block.rows:
-            tasks.add(asyncio.create_task(self._judge_row(pending, run, written)))
-        deadline = None  # for rows under way when the run is stopped
-        while tasks:
-            _, tasks = await asyncio.wait(tasks, timeout=_POLL_SECONDS)
-            if not self._client.is_stopped:
-                continue
-            if deadline is None:
-                deadline = time.monotonic() + _LAST_SECONDS
-            if time.monotonic() > deadline or self._client.lost:
-                for task in tasks:
-                    task.cancel()
-        has_new_rows = len(collected.rows) > len(written)
+            judge_row = self._judge_row(pending, run, written_records)
+            tasks.add(asyncio.create_task(judge_row))
+        await self._finish(tasks)
+
+        has_new_rows = len(collected.rows) > len(written_records)
         if has_new_rows:
             write = partial(
                 parts.write_part, self._job.folder, block.name, collected.rows, self._job.shape
@@ -254,6 +254,22 @@ class Worker:
             blocks_begun=self._blocks_begun,
             is_over=self._client.is_over,
         )
+
+    async def _finish(self, tasks: set[asyncio.Task[None]]) -> None:
+        """Wait for the rows under way; if the run is stopped, cancel those that take too long.
+
+        If the broker is lost, all are cancelled at once.
+        """
+        deadline = None  # once the run is stopped
+        while tasks:
+            _, tasks = await asyncio.wait(tasks, timeout=_POLL_SECONDS)
+            if not self._client.is_stopped:
+                continue
+            if deadline is None:
+                deadline = time.monotonic() + _LAST_SECONDS
+            if time.monotonic() > deadline or self._client.lost:
+                for task in tasks:
+                    task.cancel()
 
     def _read_written(self, name: str) -> dict[str, Record | None]:
         """Read the records of a block by row id, in case a worker wrote the block's file and then died.

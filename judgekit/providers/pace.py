@@ -90,7 +90,8 @@ class Pace:
             yield
         finally:
             # If a turn was handed out, hand it back. It may have come at the very moment of a cancellation.
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
+            was_handed_out = turn.done() and not turn.cancelled() and turn.exception() is None
+            if was_handed_out:
                 self._in_flight -= 1
             self._advance()
 
@@ -175,11 +176,28 @@ class Pace:
         self._in_flight -= turns
 
     def _advance(self) -> None:
-        """Hand out the free turns to waiting calls, of one caller after another.
+        """Hand out the free turns to waiting calls; refuse calls that can't get one before their deadline.
 
-        A call that can't get a turn before its deadline is refused: its `turn()` raises `GatewayError`.
         If calls are still waiting, this runs again when the next turn is allowed.
         """
+        self._hand_out_turns()
+        seconds, reason, words = self.wait()
+        if seconds == 0 or not self._queues:
+            return
+        problem = f"the next call is allowed in {seconds:.3g} s, after the deadline"
+        message = f"{words}: no model was asked, because {problem}"
+        for turn, end in chain.from_iterable(self._queues.values()):
+            comes_too_late = self._clock() + seconds >= end
+            if comes_too_late and not turn.done():
+                # Raised by the call's `turn()`.
+                failure = GatewayError(reason, message, retry_after=seconds, usage=Usage())
+                turn.set_exception(failure)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._advance)
+
+    def _hand_out_turns(self) -> None:
+        """Hand out the free turns to waiting calls, of one caller after another."""
         while self._queues:
             name, queue = next(iter(self._queues.items()))  # the caller at the front of the line
             turn, _ = queue[0]
@@ -192,19 +210,6 @@ class Pace:
             del self._queues[name]
             if queue:
                 self._queues[name] = queue  # to the back of the line
-        seconds, reason, words = self.wait()
-        if seconds == 0 or not self._queues:
-            return
-        problem = f"the next call is allowed in {seconds:.3g} s, after the deadline"
-        message = f"{words}: no model was asked, because {problem}"
-        for turn, end in chain.from_iterable(self._queues.values()):
-            comes_too_late = self._clock() + seconds >= end
-            if comes_too_late and not turn.done():
-                failure = GatewayError(reason, message, retry_after=seconds, usage=Usage())
-                turn.set_exception(failure)
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._advance)
 
 
 class Paces(dict[Whom, Pace]):
@@ -227,10 +232,10 @@ class Paces(dict[Whom, Pace]):
         pace = self.get(whom)
         if pace is None:
             # This is one atomic operation, so all threads get the same pace even if several made one.
-            pace = self.setdefault(whom, self.made(whom))
+            pace = self.setdefault(whom, self.make_pace(whom))
         return pace
 
-    def made(self, whom: Whom) -> Pace:
+    def make_pace(self, whom: Whom) -> Pace:
         """Make a new pace. A subclass that shares paces between processes makes its own kind."""
         return Pace(whom.most or AT_ONCE, whom.per_minute)
 

@@ -106,7 +106,7 @@ async def test_workers_make_no_more_calls_at_a_time_than_there_may_be_and_none_w
 
     async def slot(number: int, client: BrokerClient) -> None:
         nonlocal flying, highest
-        pace = client.paces.setdefault(whom, client.paces.made(whom))
+        pace = client.paces.setdefault(whom, client.paces.make_pace(whom))
         while min(calls[each] for each in range(workers)) < 2:
             async with pace.turn():
                 flying += 1
@@ -129,7 +129,7 @@ async def test_a_limit_for_each_minute_holds_for_all_workers_together() -> None:
 
     async def call(client: BrokerClient) -> None:
         nonlocal begun
-        pace = client.paces.setdefault(whom, client.paces.made(whom))
+        pace = client.paces.setdefault(whom, client.paces.make_pace(whom))
         async with pace.turn(time.monotonic() + 50):
             begun += 1
 
@@ -144,7 +144,7 @@ async def test_a_limit_for_each_minute_holds_for_all_workers_together() -> None:
 async def test_one_refusal_slows_all_workers() -> None:
     async with clients(Broker(workers=2), 2) as (one, other):
         refused, pace = (
-            each.paces.setdefault(WHOM, each.paces.made(WHOM)) for each in (one, other)
+            each.paces.setdefault(WHOM, each.paces.make_pace(WHOM)) for each in (one, other)
         )
         async with refused.turn(), pace.turn():
             refused.was_too_much(100.0)
