@@ -310,7 +310,9 @@ GIVEN: dict[str, Callable[[str], object]] = {
         HEADER + text, (HEADER + text).lower()
     ),
     "redaction.secret_search.find": lambda text: of("redaction.secret_search.find")(HEADER + text),
-    "ledger.importing.bring": lambda text: of("ledger.importing._read")(as_bytes(text), text=True),
+    "ledger.importing.import_lines": lambda text: of("ledger.importing._read_record")(
+        as_bytes(text), text=True
+    ),
     "replies.extract._find_contradiction": differing,
     "replies.extract.read_answer": read,
     "judging.prompt.query_context": lambda text: of("judging.prompt.short_line")(text, 200),

@@ -111,7 +111,7 @@ def import_(
         raise InputError(f"{names}: no *.jsonl file there; name one or its folder")
     set_kept("ledger", "the added lines stay; run the import again for the rest")
     ledger = find_ledger()
-    imported = importing.bring(ledger, sources, text=settings.load(None).ledger.text)
+    imported = importing.import_lines(ledger, sources, text=settings.load(None).ledger.text)
     warn(*imported.damaged[:_MAX_DAMAGED])
     left_out = len(imported.damaged) - _MAX_DAMAGED
     if left_out > 0:

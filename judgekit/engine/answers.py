@@ -124,6 +124,7 @@ def many(
         warn(f"{reason}; continuing in this process")
         locally(things, on_answer)
         return
+
     # In order, a slow answer holds back those after it. Some more requests keep the threads busy meanwhile.
     most_open = AHEAD * at_once if in_order else at_once
     remaining = iter(things)
@@ -137,7 +138,8 @@ def many(
             questions.hand_on(on_answer, in_order=in_order)
     except _EngineGone:
         warn("the engine refused the request or stopped; continuing in this process")
-        locally(chain(questions.open.values(), remaining), on_answer)
+        unanswered = chain(questions.open.values(), remaining)
+        locally(unanswered, on_answer)
     finally:
         questions.close()
 
@@ -217,16 +219,20 @@ class _Questions(Generic[Thing]):
         """Return an answer, or the error to raise in the caller's thread; `NoEngine` ends all requests."""
         try:
             ask = partial(self._post, self._body(thing))
-            try:
-                return ask()
-            except EngineBusy as busy:
-                if not busy.retry_after:  # the engine is stopping, so trying again is no use
-                    raise
-            return _retry_while_busy(ask, self._over)
+            return self._ask_patiently(ask)
         except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
             if isinstance(error, NoEngine):
                 self._over.set()
             return error
+
+    def _ask_patiently(self, ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - any JSON
+        """Call `ask`, and call it again while the engine is busy, unless it's stopping."""
+        try:
+            return ask()
+        except EngineBusy as busy:
+            if not busy.retry_after:  # the engine is stopping, so trying again is no use
+                raise
+        return _retry_while_busy(ask, self._over)
 
     def _post(self, body: bytes) -> Any:  # noqa: ANN401 - any JSON
         """Send a request, and return its answer.

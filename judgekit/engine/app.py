@@ -10,8 +10,9 @@ import json
 import os
 import secrets
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -47,6 +48,8 @@ _CLIENT_GONE = 499  # status for the log when the client has hung up; no client 
 _NO_BODY = "body, with Content-Type: application/json"
 router = APIRouter(prefix="/v1")
 
+# Events of an answer, for a client that reads them as they arrive; None after the last one.
+Events: TypeAlias = asyncio.Queue[dict[str, Any] | None]
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
@@ -276,36 +279,42 @@ async def select(request: Request, body: SelectBody) -> Response:
 
     If nobody could choose, the answer is the reason.
     """
+    return await _answer_in_thread(request, body, partial(_judge_candidates, body))
 
-    def judge_candidates() -> bytes:
-        """Let models choose; candidates are named by their indexes in the request."""
-        candidates = []
-        for candidate_body in body.candidates:
-            fields = candidate_body.model_dump(exclude={"text"})
-            fields["tags"] = tuple(candidate_body.tags)
-            # 0: the time of a document's last change isn't sent, since models aren't told about it.
-            candidate = Candidate(**fields, updated=0.0)
-            candidate.text = candidate_body.text
-            candidates.append(candidate)
-        payload = {"transcript_path": body.transcript_path}
-        project = body.project or body.cwd
-        choice = retrieval.judged_hook(body.prompt, candidates, body.parts, payload, project)
-        if isinstance(choice, str):  # the reason why no model could choose
-            return _json({"nobody": choice})
-        # Look candidates up by identity, since two of them may be equal.
-        indexes = {id(candidate): index for index, candidate in enumerate(candidates)}
-        answer: dict[str, Any] = {
-            "kept": [indexes[id(candidate)] for candidate in choice.kept],
-            "undecided": [indexes[id(candidate)] for candidate in choice.undecided],
-            "degraded": choice.selection.degraded,
-            "only_drops": choice.only_drops,
-        }
-        if choice.probabilities:
-            # A list of pairs, since a JSON object could only have texts as keys.
-            answer["likely"] = [*choice.probabilities.items()]
-        return _json(answer)
 
-    return await _answer_in_thread(request, body, judge_candidates)
+def _judge_candidates(body: SelectBody) -> bytes:
+    """Let models choose candidates; the answer names them by their indexes in the request."""
+    candidates = _make_candidates(body.candidates)
+    payload = {"transcript_path": body.transcript_path}
+    project = body.project or body.cwd
+    choice = retrieval.judged_hook(body.prompt, candidates, body.parts, payload, project)
+    if isinstance(choice, str):  # the reason why no model could choose
+        return _json({"nobody": choice})
+    # Look candidates up by identity, since two of them may be equal.
+    indexes = {id(candidate): index for index, candidate in enumerate(candidates)}
+    answer: dict[str, Any] = {
+        "kept": [indexes[id(candidate)] for candidate in choice.kept],
+        "undecided": [indexes[id(candidate)] for candidate in choice.undecided],
+        "degraded": choice.selection.degraded,
+        "only_drops": choice.only_drops,
+    }
+    if choice.probabilities:
+        # A list of pairs, since a JSON object could only have texts as keys.
+        answer["likely"] = [*choice.probabilities.items()]
+    return _json(answer)
+
+
+def _make_candidates(bodies: list[CandidateBody]) -> list[Candidate]:
+    """Build the candidates of a request."""
+    candidates = []
+    for body in bodies:
+        fields = body.model_dump(exclude={"text"})
+        fields["tags"] = tuple(body.tags)
+        # 0: the time of a document's last change isn't sent, since models aren't told about it.
+        candidate = Candidate(**fields, updated=0.0)
+        candidate.text = body.text
+        candidates.append(candidate)
+    return candidates
 
 
 @router.post("/gate")
@@ -317,45 +326,24 @@ async def gate(request: Request, body: GateBody) -> Response:
     service: Service = request.app.state.service
     await service.usable()
     loop = asyncio.get_running_loop()
-    events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()  # None after the last event
+    events = Events()
 
-    def send_event(name: str, **fields: Any) -> None:  # noqa: ANN401 - any JSON
+    def send_event(name: str, fields: Mapping[str, Any]) -> None:
         """Queue an event for the answer. It's called in the thread that judges, not in the event loop's."""
         loop.call_soon_threadsafe(events.put_nowait, {"event": name, **fields})
 
-    def work() -> None:
-        """Judge the push, and send an event for each file; the last event is "end" or "error"."""
-
-        def on_verdict(row: Mapping[str, Any]) -> None:
-            send_event("passed", **row)
-
-        def on_start(begin: Mapping[str, Any]) -> None:
-            send_event("begin", **begin)
-
-        run = Run(body.mode, on_verdict, on_start, body.run)
-        updates = [RefUpdate(*update) for update in body.updates]
-        try:
-            repository = Repository(Path(body.cwd))
-            report = push.judge_push(repository, updates, body.remote, body.url, body.base, run)
-            send_event("end", **report._asdict())
-        except Exception as error:  # noqa: BLE001 - the boundary: the client learns it
-            send_event("error", **json.loads(bytes(answer_to(error).body)))
-
     async def yield_lines() -> AsyncIterator[bytes]:
-        """Run `work` in a thread, and yield each of its events as a line of JSON until it ends.
+        """Judge the push in a thread, and yield each event as a line of JSON.
 
-        If the client disconnects, `work` is cancelled.
+        If the client disconnects, the judging is cancelled.
         """
+        work = partial(_judge_push, body, send_event)
         with on_behalf_of(body):
             task = asyncio.create_task(in_thread(service.gateway, work))
         task.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while True:
-                try:
-                    event = await asyncio.wait_for(events.get(), ALIVE_SECONDS)
-                except TimeoutError:
-                    # Without this event, the client would think that the engine hangs.
-                    event = {"event": "alive"}
+                event = await _next_event(events)
                 if event is None:
                     return
                 yield _json(event) + b"\n"
@@ -363,6 +351,29 @@ async def gate(request: Request, body: GateBody) -> Response:
             task.cancel()
 
     return StreamingResponse(yield_lines(), media_type=LINES)
+
+
+def _judge_push(body: GateBody, send_event: Callable[[str, Mapping[str, Any]], None]) -> None:
+    """Judge a push, and send an event for each file; the last event is "end" or "error"."""
+    on_verdict = partial(send_event, "passed")
+    on_start = partial(send_event, "begin")
+    run = Run(body.mode, on_verdict, on_start, body.run)
+    updates = [RefUpdate(*update) for update in body.updates]
+    try:
+        repository = Repository(Path(body.cwd))
+        report = push.judge_push(repository, updates, body.remote, body.url, body.base, run)
+        send_event("end", report._asdict())
+    except Exception as error:  # noqa: BLE001 - the boundary: the client learns it
+        send_event("error", json.loads(bytes(answer_to(error).body)))
+
+
+async def _next_event(events: Events) -> dict[str, Any] | None:
+    """Wait for the next event; None if there are no more."""
+    try:
+        return await asyncio.wait_for(events.get(), ALIVE_SECONDS)
+    except TimeoutError:
+        # Without this event, the client would think that the engine hangs.
+        return {"event": "alive"}
 
 
 async def done(

@@ -247,6 +247,7 @@ class Connection:
             raise NoEngine(f"{problem} (its folder is not private)")
         self.place = place
         self._token = ""
+
         # Without Unix sockets (on Windows), an engine writes its port and its token into a file.
         is_unix = hasattr(_socket, "AF_UNIX") and not os.path.exists(place.address_file)
         family = _socket.AF_UNIX if is_unix else _socket.AF_INET
@@ -296,6 +297,7 @@ class Connection:
             self._socket.sendall(self._make_request_head(method, path, len(body)) + body)
         except OSError as error:
             raise EngineLost(f"the engine closed the connection ({type(error).__name__})") from None
+
         received = b""
         while b"\r\n\r\n" not in received:
             piece = self._receive(deadline, silence_s)
@@ -303,6 +305,7 @@ class Connection:
                 problem = _NO_HTTP if received else "the engine stopped before it responded"
                 raise EngineLost(problem)
             received += piece
+
         head, _, start_of_body = received.partition(b"\r\n\r\n")
         status, headers = _read_head(head)
         length = headers.get("content-length")
@@ -454,25 +457,30 @@ def start(place: EngineAddress | None) -> int | None:
     environ.setdefault("MALLOC_ARENA_MAX", "2")  # glibc would keep memory for each of its threads
     command = programs.python("judgekit.engine.server", place.folder, place.compat_key, place.code)
     try:
-        if os.name != "nt":
-            null_streams = []
-            for descriptor in range(3):  # standard input, output and errors
-                null_streams.append((os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0))
-            return os.posix_spawn(sys.executable, command, environ, file_actions=null_streams)
-        import subprocess  # noqa: PLC0415 - not needed elsewhere
-
-        detached = 0x00000008 | 0x00000200  # DETACHED_PROCESS, CREATE_NEW_PROCESS_GROUP
-        null_stream = subprocess.DEVNULL
-        return subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            command,
-            env=environ,
-            stdin=null_stream,
-            stdout=null_stream,
-            stderr=null_stream,
-            creationflags=detached,
-        ).pid
+        if os.name == "nt":
+            return _spawn_on_windows(command, environ)
+        null_streams = []
+        for descriptor in range(3):  # standard input, output and errors
+            null_streams.append((os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0))
+        return os.posix_spawn(sys.executable, command, environ, file_actions=null_streams)
     except OSError:
         return None
+
+
+def _spawn_on_windows(command: list[str], environ: dict[str, str]) -> int:
+    """Start a process that outlives this one, and return its id; raises `OSError`."""
+    import subprocess  # noqa: PLC0415 - not needed elsewhere
+
+    detached = 0x00000008 | 0x00000200  # DETACHED_PROCESS, CREATE_NEW_PROCESS_GROUP
+    null_stream = subprocess.DEVNULL
+    return subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        command,
+        env=environ,
+        stdin=null_stream,
+        stdout=null_stream,
+        stderr=null_stream,
+        creationflags=detached,
+    ).pid
 
 
 def start_for_later() -> int | None:

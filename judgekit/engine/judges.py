@@ -119,11 +119,7 @@ class Service:
         )
         key = (project, request, variables, _stamp(project, request), numbers)
         now = time.monotonic()
-        for old_key, (task, made_at) in list(self.kept.items()):
-            has_failed = task.done() and (task.cancelled() or task.exception() is not None)
-            is_old = now - made_at > SECONDS
-            if is_old or (has_failed and old_key == key):
-                del self.kept[old_key]  # and with it the API keys that the environment holds
+        self._drop_unusable(key, now)
         if key not in self.kept:
             # `make` runs in a thread, since it reads files and asks local servers for their models.
             self.kept[key] = asyncio.create_task(asyncio.to_thread(make)), now
@@ -131,6 +127,14 @@ class Service:
         # If this caller is cancelled, the task goes on: other callers may be waiting for it, too.
         judge: Value = await asyncio.shield(task)
         return judge
+
+    def _drop_unusable(self, key: object, now: float) -> None:
+        """Drop all results that are too old, and the result for `key` if making it failed."""
+        for old_key, (task, made_at) in list(self.kept.items()):
+            has_failed = task.done() and (task.cancelled() or task.exception() is not None)
+            is_old = now - made_at > SECONDS
+            if is_old or (has_failed and old_key == key):
+                del self.kept[old_key]  # and with it the API keys that the environment holds
 
     async def judged(self, judge: Judge[Any, Subject, Record], subject: Subject) -> Record:
         """Judge a subject, and return its record, such as a verdict.
@@ -163,17 +167,24 @@ def _stamp(project: Path | None, request: JudgeRequest) -> frozenset[object]:
     folders = [environment.config_home()]
     if project:
         folders.append(os.path.join(project, ".judgekit"))
-    # This runs for each request, so it's fast: paths are `str`, and a missing folder costs one look-up.
     for folder in folders:
-        for name in _list_names(folder):
-            if name.endswith(_MADE_OF):
-                paths.add(os.path.join(folder, name))
-            elif name in _FOLDERS:
-                subfolder = os.path.join(folder, name)
-                for file_name in _list_names(subfolder):
-                    if file_name.endswith(_MADE_OF):
-                        paths.add(os.path.join(subfolder, file_name))
+        paths |= _list_config_files(folder)
     return frozenset((path, environment.stamp(path)) for path in paths)
+
+
+def _list_config_files(folder: str) -> set[str]:
+    """List the configuration files in a folder and in its subfolders for rubrics and so on."""
+    # This runs for each request, so it's fast: paths are `str`, and a missing folder costs one look-up.
+    paths = set()
+    for name in _list_names(folder):
+        if name.endswith(_MADE_OF):
+            paths.add(os.path.join(folder, name))
+        elif name in _FOLDERS:
+            subfolder = os.path.join(folder, name)
+            for file_name in _list_names(subfolder):
+                if file_name.endswith(_MADE_OF):
+                    paths.add(os.path.join(subfolder, file_name))
+    return paths
 
 
 def _list_names(folder: str) -> list[str]:

@@ -65,8 +65,12 @@ class _Protocol(H11Protocol):
 
 class Engine(uvicorn.Server):
     def __init__(self, engine_lock: process.EngineLock, log: process.Log) -> None:
-        more = {"date_header": False, "timeout_keep_alive": _KEEP_ALIVE, "reset_contextvars": True}
-        super().__init__(settings(_Protocol, DRAIN_SECONDS, **more))
+        options: dict[str, Any] = {
+            "date_header": False,
+            "timeout_keep_alive": _KEEP_ALIVE,
+            "reset_contextvars": True,
+        }
+        super().__init__(settings(_Protocol, DRAIN_SECONDS, **options))
         self._engine_lock = engine_lock
         self._log = log
         self._last_request_at = time.monotonic()

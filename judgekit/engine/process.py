@@ -80,29 +80,43 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
     lock = take_lock(place.lock)
     if lock is None:
         return None
-    listener = None
     token = "" if unix else secrets.token_urlsafe(32)
     previous_umask = os.umask(0o077)  # the socket is this user's only, from the beginning
     try:
         os.ftruncate(lock, 0)  # it may hold the process id of an engine that died
-        if unix:
-            Path(place.socket).unlink(missing_ok=True)
-            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            listener.bind(place.socket)
-            listener.listen(_BACKLOG)
-        else:
-            listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
-            _, port = listener.getsockname()
-            outputs.write_atomically(place.address_file, f"{port} {token}\n", private=True)
+        listener = _listen_on_socket(place) if unix else _listen_on_port(place, token)
     except OSError:
-        if listener is not None:
-            listener.close()
         os.close(lock)
         raise
     finally:
         os.umask(previous_umask)
     entrance = place.socket if unix else place.address_file
     return EngineLock(place, lock, listener, entrance, _identify_file(entrance), token)
+
+
+def _listen_on_socket(place: EngineAddress) -> socket.socket:
+    """Listen on the engine's Unix socket, in place of an engine that died; raises `OSError`."""
+    Path(place.socket).unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(place.socket)
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _listen_on_port(place: EngineAddress, token: str) -> socket.socket:
+    """Listen on a free port, and write the port and the token to a file for clients; raises `OSError`."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
+    try:
+        _, port = listener.getsockname()
+        outputs.write_atomically(place.address_file, f"{port} {token}\n", private=True)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 def take_lock(path: str) -> int | None:

@@ -246,26 +246,17 @@ class Replica:
         # Without a key, a request can't be told from a repetition: it's always a new one.
         name = attempt_id if key is None else f"client:{key}"
         attempt = Attempt(who, name, sha256_of(body), attempt_id, self.id)
-        seconds = judge.settings.timeout + _SLACK
-        reserved_usd = 0.0
-        if self._budget:
-            reserved_usd = judge.settings.max_cost_usd or 0.0
-        claim = partial(self.database.claim, attempt, seconds, reserved_usd, self._budget)
         meter = _Meter(judge.gateway)
         ending = None
         try:
             await self._catch_up()  # it may be this very request
-            stored_answer = await self.run_in_thread(claim)
+            stored_answer = await self._claim(attempt, judge)
             if stored_answer is not None:
                 return stored_answer.encode()
             # Share kept replies with the other replicas.
             cache = None if judge.cache is None else ReplyCache(self.database)
             verdict = await judged(replace(judge, gateway=meter, cache=cache))
-            # Recorded as a task's verdict, not a gate's, until its client says so.
-            ledger_line = verdict_line(verdict, text=self._text, of_task=True)
-            ledger_line = ledger_line.model_copy(update={"project": SERVED})
-            answer = verdict.model_dump_json(by_alias=True)
-            ending = partial(self.database.finish_attempt, attempt, meter.usd, answer, ledger_line)
+            ending = self._make_ending(attempt, meter.usd, verdict)
             stored_answer = await self._retry_in_thread(ending)
         except BaseException:
             if ending is None:  # there's no answer: give up, but record the cost
@@ -278,6 +269,26 @@ class Replica:
         if not stored_answer:
             raise StoreError("another replica judges this request; ask again for its verdict", 1)
         return stored_answer.encode()
+
+    async def _claim(self, attempt: Attempt, judge: DocumentJudge) -> str | None:
+        """Claim a request for an attempt, and reserve the most that it may cost.
+
+        If the request has an answer already, returns that, else None. Raises `StoreError`.
+        """
+        seconds = judge.settings.timeout + _SLACK
+        reserved_usd = 0.0
+        if self._budget:
+            reserved_usd = judge.settings.max_cost_usd or 0.0
+        claim = partial(self.database.claim, attempt, seconds, reserved_usd, self._budget)
+        return await self.run_in_thread(claim)
+
+    def _make_ending(self, attempt: Attempt, usd: float, verdict: Verdict) -> Callable[[], str]:
+        """Build the call that stores an attempt's verdict and its line in the ledger."""
+        # Recorded as a task's verdict, not a gate's, until its client says so.
+        ledger_line = verdict_line(verdict, text=self._text, of_task=True)
+        ledger_line = ledger_line.model_copy(update={"project": SERVED})
+        answer = verdict.model_dump_json(by_alias=True)
+        return partial(self.database.finish_attempt, attempt, usd, answer, ledger_line)
 
     async def _retry_in_thread(self, work: Callable[[], Value]) -> Value:
         """Run `work` in a thread, and retry it for 15 seconds while it raises `StoreError`.
@@ -314,7 +325,7 @@ def _read_budget(settings: Config) -> Budget | None:
     raise build_error("server", "budget_usd", problem, None)
 
 
-def joined(settings: Config, log: Log) -> Replica | None:
+def join_store(settings: Config, log: Log) -> Replica | None:
     """Make this process a replica of the configured store; None if no store is configured.
 
     Raises `ConfigError` if the store can't be used, or the budget can't be kept.

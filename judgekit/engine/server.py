@@ -11,7 +11,7 @@ import importlib.util
 import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from judgekit.engine import process
 from judgekit.engine.client import TAKEN, EngineAddress
@@ -52,7 +52,11 @@ def main(arguments: Sequence[str]) -> int:
         if is_starter:
             return 0
         os.setsid()
-    log = process.Log(engine_address.log)
+    return _serve(engine_lock, process.Log(engine_address.log))  # it never returns
+
+
+def _serve(engine_lock: process.EngineLock, log: process.Log) -> NoReturn:
+    """Serve requests until the engine leaves, and end this process."""
     code = 0
     try:
         os.pwrite(engine_lock.lock, f"{os.getpid()}\n".encode(), 0)

@@ -32,14 +32,14 @@ from judgekit.judging import verdict as records
 from judgekit.judging.request import JudgeRequest
 from judgekit.judging.service import check_prices
 from judgekit.judging.verdict import Verdict
-from judgekit.ledger import Ledger, LineFilter, store
+from judgekit.ledger import Ledger, LineFilter, Record, store
 from judgekit.ledger.database import refusal
-from judgekit.ledger.labels import signed
+from judgekit.ledger.labels import sign_record
 from judgekit.rubric import loader
 from judgekit.text import find_unstorable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterable, Iterator
 
     from judgekit.engine.judges import Service
     from judgekit.engine.process import Log
@@ -203,30 +203,13 @@ async def judge(
     service: Service = state.service
     replica: Replica | None = state.replica
 
-    async def work() -> bytes:
-        """Return the verdict as JSON, without fields that the client may not know."""
-        verdict = await judge_document()
-        if unknown_fields == records.READS_ON:
-            return verdict
-        # The client may be of an earlier version, which refuses a verdict with fields that it doesn't know.
-        record = json.loads(verdict)
-        records.drop_later_fields(record)
-        return json.dumps(record, ensure_ascii=False).encode()
+    holder = request.scope[HOLDER]
 
     async def judge_document() -> bytes:
-        """Return the verdict as JSON. Of the server's limits and the client's, the lower ones hold."""
+        """Return the verdict as JSON: with a store, that of the first attempt at this request."""
         judge_request = JudgeRequest(**limits.model_dump(exclude=_APPLIED_HERE))
         judge = await service.judge(state.project, judge_request)
-        settings = judge.settings
-        if limits.rubric_sha256 not in (None, settings.loaded.sha256):
-            problem = f"is a different rubric on this server: {settings.loaded.sha256}"
-            raise local.OtherRubricError(f"{settings.loaded.rubric.ref} {problem}")
-        check_prices(settings.models_by_tier, limits.max_cost_usd, asked=True)
-        costs = [cost for cost in (settings.max_cost_usd, limits.max_cost_usd) if cost is not None]
-        limited_judge = judge.with_settings(
-            timeout=min(settings.timeout, limits.deadline or settings.timeout),
-            max_cost_usd=min(costs) if costs else None,
-        )
+        limited_judge = _limit_judge(judge, limits)
         document = body.document.document()
 
         async def judge_and_count(judge: DocumentJudge) -> Verdict:
@@ -242,12 +225,41 @@ async def judge(
         text = (await request.body()).decode("utf-8", "surrogateescape")
         return await replica.answer(holder, idempotency_key, text, limited_judge, judge_and_count)
 
+    async def work() -> bytes:
+        verdict = await judge_document()
+        may_have_later_fields = unknown_fields == records.READS_ON
+        return verdict if may_have_later_fields else _drop_later_fields(verdict)
+
     # Judge in the server's own environment and folder, not a client's. Each holder of a token is a caller,
     # and the callers take turns.
-    holder = request.scope[HOLDER]
     environ = dict(environment.environ())
     carried = local.Carried(environ=environ, cwd=str(Path.cwd()), client=holder)
     return await local.done(request, carried, work)
+
+
+def _limit_judge(judge: DocumentJudge, limits: TeamRequest) -> DocumentJudge:
+    """Return a judge with the lower ones of its own limits and the client's.
+
+    Raises `OtherRubricError` if the client means another rubric of this name, and `UsageError` if its limit
+    of cost can't be kept because a price isn't known.
+    """
+    settings = judge.settings
+    if limits.rubric_sha256 not in (None, settings.loaded.sha256):
+        problem = f"is a different rubric on this server: {settings.loaded.sha256}"
+        raise local.OtherRubricError(f"{settings.loaded.rubric.ref} {problem}")
+    check_prices(settings.models_by_tier, limits.max_cost_usd, asked=True)
+    costs = [cost for cost in (settings.max_cost_usd, limits.max_cost_usd) if cost is not None]
+    return judge.with_settings(
+        timeout=min(settings.timeout, limits.deadline or settings.timeout),
+        max_cost_usd=min(costs) if costs else None,
+    )
+
+
+def _drop_later_fields(verdict: bytes) -> bytes:
+    """Drop fields of a verdict in JSON that a client of an earlier version doesn't know, and would refuse."""
+    record = json.loads(verdict)
+    records.drop_later_fields(record)
+    return json.dumps(record, ensure_ascii=False).encode()
 
 
 @router.post("/ledger")
@@ -258,16 +270,21 @@ def keep(request: Request, body: LinesBody) -> Kept:
     raw_lines = [json.dumps(line).encode() for line in body.lines]
     why_not = store.misplaced if replica is None else refusal
     accepted, reasons = store.sort_out(raw_lines, why_not)
-    records = [signed(record, holder) for record in accepted]
+    records = [sign_record(record, holder) for record in accepted]
     if replica is not None:
         replica.database.add(records, holder)
     else:
-        records_by_project = defaultdict(list)
-        for record in records:
-            records_by_project[record.project].append(record)
-        for project, records_of_project in records_by_project.items():
-            Ledger(store.home() / project, project).add(*records_of_project)
+        _add_to_ledgers(records)
     return Kept(taken=len(records), refused=reasons)
+
+
+def _add_to_ledgers(records: Iterable[Record]) -> None:
+    """Add records to the ledgers of their projects on this machine."""
+    records_by_project = defaultdict(list)
+    for record in records:
+        records_by_project[record.project].append(record)
+    for project, records_of_project in records_by_project.items():
+        Ledger(store.home() / project, project).add(*records_of_project)
 
 
 @router.get(
@@ -293,28 +310,27 @@ def lines(
     # since every line contains that.
     text_of_kind = b"" if kind == "all" else f'"judgekit/{kind}@'.encode()
     replica: Replica | None = request.app.state.replica
-
-    def yield_parts() -> Iterator[bytes]:
-        """Yield the lines in parts of `_PART` bytes, which may end within a line.
-
-        The last part may be shorter, or empty.
-        """
-        buffer = bytearray()
-        if replica is not None:
-            raw_lines = replica.database.lines(line_filter.since, line_filter.project)
-        else:
-            raw_lines = (entry.raw for entry in store.entries([store.home()], line_filter))
-        for raw in raw_lines:
-            if text_of_kind not in raw:
-                continue
-            buffer += raw + b"\n"
-            while len(buffer) >= _PART:
-                yield bytes(buffer[:_PART])
-                del buffer[:_PART]
-        yield bytes(buffer)
-
+    if replica is not None:
+        raw_lines = replica.database.lines(line_filter.since, line_filter.project)
+    else:
+        raw_lines = (entry.raw for entry in store.entries([store.home()], line_filter))
+    lines_of_kind = (raw for raw in raw_lines if text_of_kind in raw)
+    parts = _join_lines(lines_of_kind)
     # Read the first part before answering: if that fails, the client gets a proper error. If a later part
     # fails, the connection ends without the last chunk, and so the client knows that lines are missing.
-    parts = yield_parts()
     first_part = next(parts)
     return StreamingResponse(chain([first_part], parts), media_type=local.LINES)
+
+
+def _join_lines(raw_lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield lines in parts of `_PART` bytes, which may end within a line.
+
+    The last part may be shorter, or empty.
+    """
+    buffer = bytearray()
+    for raw in raw_lines:
+        buffer += raw + b"\n"
+        while len(buffer) >= _PART:
+            yield bytes(buffer[:_PART])
+            del buffer[:_PART]
+    yield bytes(buffer)

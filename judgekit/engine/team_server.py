@@ -24,7 +24,7 @@ from judgekit.engine.admission import error_body, user_tokens
 from judgekit.engine.app import JSON
 from judgekit.engine.judges import Service
 from judgekit.engine.process import Log
-from judgekit.engine.replicas import joined
+from judgekit.engine.replicas import join_store
 from judgekit.engine.team import create_team_app
 from judgekit.errors import ConfigError, Exit, UsageError
 from judgekit.judging import panel
@@ -34,6 +34,8 @@ from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from judgekit.config.settings import Config
 
 
 _NO_REQUEST = "no request of HTTP, or one whose headers are longer than 16 KB"
@@ -127,15 +129,7 @@ class PatientProtocol(H11Protocol):
         It's too slow if it takes too long to send a request, or to read its answer.
         """
         now = time.monotonic()
-        state = (self.conn.their_state, self.cycle)
-        if state != self._state:
-            self._state = state
-            self.since = now
-        has_unread_answer = self.transport.get_write_buffer_size() > 0
-        if not has_unread_answer:
-            self._unread_since = None
-        elif self._unread_since is None:
-            self._unread_since = now
+        self._note_progress(now)
         # There's no limit while the client waits for its answer.
         limits = {h11.IDLE: HEAD_SECONDS, h11.SEND_BODY: BODY_SECONDS}
         limit = limits.get(self.conn.their_state, inf)
@@ -145,6 +139,18 @@ class PatientProtocol(H11Protocol):
             self.transport.abort()
             return
         self._next_look = self.loop.call_later(_LOOK, self._look)
+
+    def _note_progress(self, now: float) -> None:
+        """Note the time if the connection's state has changed, or if the client leaves an answer unread."""
+        state = (self.conn.their_state, self.cycle)
+        if state != self._state:
+            self._state = state
+            self.since = now
+        has_unread_answer = self.transport.get_write_buffer_size() > 0
+        if not has_unread_answer:
+            self._unread_since = None
+        elif self._unread_since is None:
+            self._unread_since = now
 
 
 def serve(
@@ -161,19 +167,14 @@ def serve(
     settings = configuration.load(project)
     folder = environment.SERVER.make()
     log = Log(str(Path(folder) / "log"))
-    replica = joined(settings, log)
+    replica = join_store(settings, log)
     tokens = user_tokens() if replica is None else replica.tokens
     if not tokens.all():
         raise ConfigError(
             "there is no token yet; create one with: judgekit serve token create NAME"
         )
-    loader.configured_rubric(
-        "judge", settings.judge.rubric, project
-    )  # raises if there's no such rubric
-    models_by_tier, description = panel.resolve_panel(settings, project)
-    if not models_by_tier:
-        raise ConfigError(f"no model to judge with: {description}")
-    check_prices(models_by_tier, settings.judge.max_cost_usd, project, asked=False)
+    description = _check_judge(settings, project)
+
     listener = _open_listener(host, port)
     scheme = "https" if certificate else "http"
     host_in_url = f"[{host}]" if ":" in host else host  # an IPv6 address
@@ -218,6 +219,20 @@ def _check_tls(host: str, certificate: Path | None, key: Path | None) -> None:
         problem = "without TLS others on the network could read tokens and texts"
         remedy = "give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a TLS proxy"
         raise UsageError(f"{host}: {problem}; {remedy}")
+
+
+def _check_judge(settings: Config, project: Path | None) -> str:
+    """Describe the models that will judge.
+
+    Raises `ConfigError` or `UsageError` if there's no such rubric or no model, or if the cost limit can't be
+    kept.
+    """
+    loader.configured_rubric("judge", settings.judge.rubric, project)
+    models_by_tier, description = panel.resolve_panel(settings, project)
+    if not models_by_tier:
+        raise ConfigError(f"no model to judge with: {description}")
+    check_prices(models_by_tier, settings.judge.max_cost_usd, project, asked=False)
+    return description
 
 
 def _open_listener(host: str, port: int) -> socket.socket:

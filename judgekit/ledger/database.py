@@ -184,20 +184,29 @@ class Database:
             for number, path in sorted(self._list_migrations().items()):
                 if number <= current_number:
                     continue
-                text = path.read_text(encoding="utf-8")
-                # A comment in the file names the oldest judgekit that the new schema works with.
-                match = _NEEDS.search(text)
-                oldest_supported = int(match[1]) if match else number
-                if not is_new_store:
-                    self._refuse_old_servers(connection, oldest_supported)
-                connection.execute(text)
-                connection.execute(self._sql["step"], (number, oldest_supported, path.name))
+                self._run_migration(connection, number, path, is_new_store=is_new_store)
                 applied_names.append(path.name)
             if runtime_role is not None:
                 grants = (self._migrations / "grants.sql").read_text(encoding="utf-8")
                 role = self._driver.sql.Identifier(runtime_role)
                 connection.execute(self._driver.sql.SQL(grants).format(role=role))
         return applied_names
+
+    def _run_migration(
+        self, connection: Connection, number: int, path: Path, *, is_new_store: bool
+    ) -> None:
+        """Run a migration, and record it in the store.
+
+        Raises `ConfigError` while a server is running that couldn't work with the new schema.
+        """
+        text = path.read_text(encoding="utf-8")
+        # A comment in the file names the oldest judgekit that the new schema works with.
+        match = _NEEDS.search(text)
+        oldest_supported = int(match[1]) if match else number
+        if not is_new_store:
+            self._refuse_old_servers(connection, oldest_supported)
+        connection.execute(text)
+        connection.execute(self._sql["step"], (number, oldest_supported, path.name))
 
     def _refuse_old_servers(self, connection: Connection, oldest_supported: int) -> None:
         """Raise `ConfigError` if a server is running that works with a schema before `oldest_supported`."""
@@ -360,12 +369,17 @@ class Database:
                 if budget is not None:
                     period = values | {"per": budget.per}
                     spending = connection.execute(self._sql["spent"], period).fetchone()
-                    _check_budget(budget, usd, *spending)
+                    _check_budget(budget, usd, *spending)  # if it raises, the claim is rolled back
                 return None
+
             earlier_request = connection.execute(self._sql["earlier"], values).fetchone()
-            earlier_body, _, answer = earlier_request or (attempt.body, "", None)
-            if earlier_body != attempt.body:
-                raise UsageError("this Idempotency-Key came with another request; use a new key")
+            answer = None
+            if earlier_request is not None:
+                earlier_body, _, answer = earlier_request
+                if earlier_body != attempt.body:
+                    raise UsageError(
+                        "this Idempotency-Key came with another request; use a new key"
+                    )
             if answer is None:
                 raise StoreError(
                     "this request is being judged; ask again for its verdict", 1, wire_name="busy"
@@ -387,8 +401,10 @@ class Database:
             is_ended = connection.execute(self._sql[statement], values).rowcount == 1
             stored_request = connection.execute(self._sql["earlier"], values).fetchone()
             # Charge an attempt once, whatever became of its request, and however often this is called.
-            if usd and connection.execute(self._sql["note_spend"], values).rowcount == 1:
-                connection.execute(self._sql["spend"], values)
+            if usd:
+                is_first_charge = connection.execute(self._sql["note_spend"], values).rowcount == 1
+                if is_first_charge:
+                    connection.execute(self._sql["spend"], values)
             if is_ended and record is not None:
                 row = _make_row(record, attempt.who, provisional=True)
                 connection.execute(self._sql["add"], row)

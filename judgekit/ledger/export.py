@@ -8,7 +8,7 @@ import json
 import os
 import time
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from judgekit import outputs
 from judgekit.config.locks import file_lock
@@ -159,25 +159,34 @@ def _read_batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
             # file was cut, send all of it.
             if inode == state.st_ino and offset <= state.st_size:
                 file.seek(offset)
+            for lines, end_of_lines in _group_lines(file):
+                positions[path.name] = (state.st_ino, end_of_lines)
+                yield lines, json.dumps(positions)
+
+
+def _group_lines(file: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
+    """Yield the remaining lines of a file in batches, each with the position of its end in the file.
+
+    Damaged lines are left out.
+    """
+    lines = []
+    size = 0
+    is_at_end = False
+    while not is_at_end:
+        end_of_lines = file.tell()
+        line = file.readline()
+        is_at_end = not line.endswith(b"\n")
+        if not is_at_end:
+            end_of_lines = file.tell()
+            size += len(line)
+            is_damaged = isinstance(store.parse(line.strip()), str)  # the text is the problem
+            if not is_damaged:
+                lines.append(line.strip())
+        is_full = len(lines) >= MOST_LINES or size >= MOST_BYTES
+        if lines and (is_full or is_at_end):
+            yield lines, end_of_lines
             lines = []
             size = 0
-            is_at_end = False
-            while not is_at_end:
-                end_of_lines = file.tell()
-                line = file.readline()
-                is_at_end = not line.endswith(b"\n")
-                if not is_at_end:
-                    end_of_lines = file.tell()
-                    size += len(line)
-                    # Leave out damaged lines, for which `parse` returns the problem as text.
-                    if not isinstance(store.parse(line.strip()), str):
-                        lines.append(line.strip())
-                is_full = len(lines) >= MOST_LINES or size >= MOST_BYTES
-                if lines and (is_full or is_at_end):
-                    positions[path.name] = (state.st_ino, end_of_lines)
-                    yield lines, json.dumps(positions)
-                    lines = []
-                    size = 0
 
 
 def _read_progress(ledger: store.Ledger) -> dict[str, tuple[int, int]]:

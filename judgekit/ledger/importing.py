@@ -272,7 +272,7 @@ class Imported(NamedTuple):
     damaged: list[Damage]
 
 
-def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Imported:
+def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Imported:
     """Add to a ledger every line of some files and folders that it doesn't have yet; raises `LedgerError`.
 
     Returns the numbers of lines added and of lines known before, and the damaged lines.
@@ -284,17 +284,18 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
     new_records = []
     for path in store.files(places, damaged_lines.append):
         for number, raw in store.raw_lines(path, damaged_lines.append):
-            record = _read(raw, text=text)
-            if isinstance(record, str):
+            record = _read_record(raw, text=text)
+            if isinstance(record, str):  # the problem
                 damaged_lines.append(Damage(path, number, record))
-            elif record.id in ids:
+                continue
+            if record.id in ids:
                 known_lines += 1
-            else:
-                ids.add(record.id)
-                # An imported override wasn't typed at a terminal of this machine.
-                if isinstance(record, OverrideLine):
-                    record = record.model_copy(update={"terminal": False})
-                new_records.append(record)
+                continue
+            ids.add(record.id)
+            # An imported override wasn't typed at a terminal of this machine.
+            if isinstance(record, OverrideLine):
+                record = record.model_copy(update={"terminal": False})
+            new_records.append(record)
             if len(new_records) == _BATCH_LINES:
                 ledger.add(*new_records)
                 new_records.clear()
@@ -302,7 +303,7 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
     return Imported(len(ids) - len(old_ids), known_lines, damaged_lines)
 
 
-def _read(raw: bytes, *, text: bool) -> Record | str:
+def _read_record(raw: bytes, *, text: bool) -> Record | str:
     """Parse a line of our ledger or of an older judge. Returns the problem as text if that fails.
 
     A record that couldn't be written and read again is a problem, too.
@@ -347,17 +348,9 @@ def fetch(host: str, since: datetime | None, to: Path) -> str:
     command = [program, *_SSH, host, "judgekit", "ledger", "export", "--jsonl"]
     if since:
         command += ["--since", since.isoformat()]
-    environ = environment.environ()
-    try:
-        code, lines, errors = programs.run(command, environ, seconds=SECONDS, most=MOST_BYTES)
-    except programs.Unfinished:
-        limits = f"{SECONDS:g} s or {MOST_BYTES // 1_000_000} MB"
-        raise InputError(
-            f"{host}: did not send its ledger within {limits}; name a later --since"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{host}: ssh could not be started ({error})") from None
+    code, lines, errors = _run_ssh(command, host)
     to.write_bytes(lines)
+
     complaints = [line for line in lines_of(errors) if line.strip()]
     last_complaint = ""
     if complaints:
@@ -366,3 +359,19 @@ def fetch(host: str, since: datetime | None, to: Path) -> str:
         reason = last_complaint or f"exit code {code}"
         raise InputError(f"{host}: ssh: {reason}")
     return last_complaint
+
+
+def _run_ssh(command: list[str], host: str) -> tuple[int, bytes, str]:
+    """Run a command of ssh; returns its exit code, its output and its errors.
+
+    Raises `InputError` if it can't be started, takes too long or sends too much.
+    """
+    try:
+        return programs.run(command, environment.environ(), seconds=SECONDS, most=MOST_BYTES)
+    except programs.Unfinished:
+        limits = f"{SECONDS:g} s or {MOST_BYTES // 1_000_000} MB"
+        raise InputError(
+            f"{host}: did not send its ledger within {limits}; name a later --since"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{host}: ssh could not be started ({error})") from None

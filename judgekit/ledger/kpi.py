@@ -216,34 +216,49 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
         content_by_task[record.task_id] = judged_content
         if used_again(record) or not _is_under(record, rubric):
             continue
-        best_verdict = measured.get(judged_content)
-        if best_verdict is None or (record.answered, record.timestamp) > (
-            best_verdict.answered,
-            best_verdict.timestamp,
-        ):
+        if _outranks(record, measured.get(judged_content)):
             measured[judged_content] = record
+
+    # Labels of contents: a label and an override may be about a verdict that isn't measured itself.
     labels = []
-    overrides = []
+    labels_of_overrides = []
     overridden_ids = set()
-    unjudged_paths = set()
     for record in records:
         if isinstance(record, Label) and record.of in content_by_id:
             labels.append(record.model_copy(update={"of": content_by_id[record.of]}))
         elif isinstance(record, OverrideLine) and record.terminal:
             label = _make_label(record, content_by_task)
             if label is not None:
-                overrides.append(label)
+                labels_of_overrides.append(label)
                 if label.of in measured:
                     overridden_ids.add(measured[label.of].id)
-        elif isinstance(record, Fault):
-            # A fault without paths counts as one file of its own; no path begins with a NUL.
-            unjudged_paths.update(record.paths or [f"\0{record.id}"])
     word_by_id = {}
-    for labelled_content, word in agreed([*labels, *overrides]).items():
+    for labelled_content, word in agreed([*labels, *labels_of_overrides]).items():
         if labelled_content in measured:
             word_by_id[measured[labelled_content].id] = word
+
     verdicts = list(measured.values())
-    return Evidence(verdicts, word_by_id, faults=len(unjudged_paths), decided=overridden_ids)
+    return Evidence(verdicts, word_by_id, _count_unjudged_files(records), overridden_ids)
+
+
+def _outranks(verdict: VerdictLine, other: VerdictLine | None) -> bool:
+    """Whether a verdict is measured rather than another one on the same content, if there's one.
+
+    A verdict that models answered comes before others, then a newer one before older ones.
+    """
+    if other is None:
+        return True
+    return (verdict.answered, verdict.timestamp) > (other.answered, other.timestamp)
+
+
+def _count_unjudged_files(records: Iterable[Record]) -> int:
+    """Count the files that couldn't be judged because of faults, each once."""
+    paths = set()
+    for record in records:
+        if isinstance(record, Fault):
+            # A fault without paths counts as one file of its own; no path begins with a NUL.
+            paths.update(record.paths or [f"\0{record.id}"])
+    return len(paths)
 
 
 def _is_under(verdict: VerdictLine, rubric: str | None) -> bool:
@@ -453,10 +468,13 @@ def _find_configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
                 names_in_replies.add(round_.model)
             elif round_.model not in verdict.configured:  # a failure has the configured name
                 configured_names.add(round_.model)
-    for name in names_in_replies - candidates.keys() - configured_names:
+
+    unknown_names = names_in_replies - candidates.keys() - configured_names
+    for name in unknown_names:
         for configured_name in configured_names:
             if _strip_provider_and_date(configured_name) == _strip_provider_and_date(name):
                 candidates[name].add(configured_name)
+
     names = {}
     for name, possible_names in candidates.items():
         if len(possible_names) == 1:
@@ -516,25 +534,26 @@ def readiness(
 ) -> Readiness:
     """Compare the evidence of the last weeks with everything that a promotion needs."""
     recent_evidence = evidence(_select_recent(records, now), rubric)
-    strata = recent_evidence.strata()
     now = now or datetime.now(UTC)
-    first_time = min([now, *(verdict.timestamp for verdict in recent_evidence.verdicts)])
-    covered_time = now - first_time
+    times = [verdict.timestamp for verdict in recent_evidence.verdicts]
+    covered_time = now - min([now, *times])
     unmet_needs = []
     if covered_time < CALIBRATION:
         days = counted(covered_time.days, "day", "days")
         unmet_needs.append(f"time: verdicts cover {days}; {CALIBRATION.days} are needed")
+
+    strata = recent_evidence.strata()
     labels: dict[GateWord, int] = {}
     kpis = measure(recent_evidence)
     for kpi in kpis:
         remedy = _ask_for_verdicts(kpi)
         if kpi.limit.rate:
             word, quality = kpi.limit.rate
-            wanted = rates.wanted(strata, word, quality, kpi.limit.high or 0)
-            remedy = _ask_for_labels(kpi, wanted)
+            wanted_labels = rates.wanted(strata, word, quality, kpi.limit.high or 0)
+            remedy = _ask_for_labels(kpi, wanted_labels)
             # One label can help several rates, so the counts aren't added up.
-            for word, count in (wanted or {}).items():
-                labels[word] = max(count, labels.get(word, 0))
+            for word_to_label, count in (wanted_labels or {}).items():
+                labels[word_to_label] = max(count, labels.get(word_to_label, 0))
         if kpi.state != "holds":
             unmet_needs.append(f"{kpi}{remedy}")
     return Readiness(kpis, unmet_needs, recent_evidence, labels)

@@ -51,21 +51,23 @@ def waiting(
         needed_labels = lacking.labels
         evidence = lacking.evidence
         unsure_ids = {line.id for line in evidence.verdicts if not evidence.sure(line)}
+
+    # Each verdict with its position in the queue. The words are mixed: needed verdicts are spread evenly, and
+    # of the others, there's one of each word in turn.
     needed_queue: list[tuple[float, VerdictLine]] = []
     other_queue: list[tuple[float, VerdictLine]] = []
     for word in _WORDS:
-        needed_verdicts: list[VerdictLine] = []
-        other_verdicts: list[VerdictLine] = []
-        for verdict in unlabelled:
-            if verdict.word != word:
-                continue
-            if verdict.id in unsure_ids and len(needed_verdicts) < needed_labels.get(word, 0):
-                needed_verdicts.append(verdict)
-            elif word != "UNDETERMINED":
-                other_verdicts.append(verdict)
-        # Mix the words: spread the needed ones evenly, then take one of each word in turn.
+        verdicts = [verdict for verdict in unlabelled if verdict.word == word]
+        most_needed = needed_labels.get(word, 0)
+        needed_verdicts = [verdict for verdict in verdicts if verdict.id in unsure_ids]
+        needed_verdicts = needed_verdicts[:most_needed]
         for rank, verdict in enumerate(needed_verdicts):
-            needed_queue.append(((rank + _draw_fraction(verdict)) / len(needed_verdicts), verdict))
+            position = (rank + _draw_fraction(verdict)) / len(needed_verdicts)
+            needed_queue.append((position, verdict))
+        if word == "UNDETERMINED":  # only those that are needed are labelled
+            continue
+        needed_ids = {verdict.id for verdict in needed_verdicts}
+        other_verdicts = [verdict for verdict in verdicts if verdict.id not in needed_ids]
         for rank, verdict in enumerate(other_verdicts):
             other_queue.append((rank + _draw_fraction(verdict), verdict))
     needed_queue.sort(key=lambda entry: entry[0])
@@ -125,27 +127,32 @@ def who(folder: Path | None = None) -> str:
     return f"{login}@{socket.gethostname()}"
 
 
-def signed(record: Record, name: str) -> Record:
+def sign_record(record: Record, name: str) -> Record:
     """Return a copy of a record from the network, with `name` as the person who wrote it.
 
     The sender has proved to be `name` by a token. Any other name in the record is replaced, also in a
     verdict's override and dismissals.
     """
-    signature = {"who": name}
     if isinstance(record, VerdictLine):
-        override = record.human_override
-        if override:
-            override = override.model_copy(update=signature)
-        findings = []
-        for finding in record.findings:
-            dismissed = finding.dismissed
-            if dismissed:
-                dismissed = dismissed.model_copy(update=signature)
-            findings.append(finding.model_copy(update={"dismissed": dismissed}))
-        return record.model_copy(update={"human_override": override, "findings": findings})
+        return _sign_verdict(record, name)
     if "who" in type(record).model_fields:
-        return record.model_copy(update=signature)
+        return record.model_copy(update={"who": name})
     return record.model_copy()
+
+
+def _sign_verdict(verdict: VerdictLine, name: str) -> VerdictLine:
+    """Return a copy of a verdict with `name` as the person who overrode it and dismissed its findings."""
+    signature = {"who": name}
+    override = verdict.human_override
+    if override:
+        override = override.model_copy(update=signature)
+    findings = []
+    for finding in verdict.findings:
+        dismissed = finding.dismissed
+        if dismissed:
+            dismissed = dismissed.model_copy(update=signature)
+        findings.append(finding.model_copy(update={"dismissed": dismissed}))
+    return verdict.model_copy(update={"human_override": override, "findings": findings})
 
 
 def at_terminal() -> bool:
@@ -231,18 +238,17 @@ def triage(records: Iterable[Record]) -> Triage:
             triage.faults[line.problem] += 1
         elif isinstance(line, VerdictLine):
             triage.verdicts.append(line)
+            _count_failures(triage.failures, line)
             task = (line.project, task_name(line.task_id))
             newest_verdicts.pop(task, None)  # so that the newest task comes last
             newest_verdicts[task] = line
             if line.word != "GO":
                 once_unsettled_tasks.add(task)
-            for round_ in line.rounds:
-                failure = round_.failure
-                if failure:
-                    triage.failures[failure.kind, round_.model, failure.message] += 1
+
     for task, verdict in reversed(newest_verdicts.items()):
         overrides = [line for line in triage.overrides if line.project == verdict.project]
-        if verdict.word == "GO" or newest_override(overrides, verdict.task_id, verdict.hashes):
+        override = newest_override(overrides, verdict.task_id, verdict.hashes)
+        if verdict.word == "GO" or override is not None:
             if task in once_unsettled_tasks:
                 triage.settled += 1
         elif verdict.word == "NO-GO":
@@ -250,3 +256,11 @@ def triage(records: Iterable[Record]) -> Triage:
         else:
             triage.unclear.append(verdict)
     return triage
+
+
+def _count_failures(failures: Counter[tuple[str, str, str]], verdict: VerdictLine) -> None:
+    """Count the failed calls of a verdict by kind, model and message."""
+    for round_ in verdict.rounds:
+        failure = round_.failure
+        if failure:
+            failures[failure.kind, round_.model, failure.message] += 1

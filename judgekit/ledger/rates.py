@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from judgekit.judging import binomial
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from judgekit.ledger.records import GateWord
 
 Quality: TypeAlias = Literal["good", "bad"]
@@ -192,28 +194,28 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
     others = [stratum for stratum in strata if stratum.word != word]
     labels = sum(stratum.labels for stratum in strata)
     nothing_known = Rate(None, None, labels)
-    count = _count_verdicts(same_word)
+
+    verdicts_with_word = _count_verdicts(same_word)
     shares = []
     for stratum in same_word:
         share = stratum.share(quality)
         if share is None:
             return nothing_known
-        shares.append((stratum.verdicts / count, share))
+        shares.append((stratum.verdicts / verdicts_with_word, share))
     if not shares:
         return nothing_known
+
     # Content of this quality, under the word and under the other words, both per verdict with the word. The
     # rate is the first amount divided by the sum of the two.
     under_word = weighted(shares)
-    other_verdicts_per_word = _odds_against(exact(count, _count_verdicts(strata)))
-    least_elsewhere = _estimate_others(
-        others, quality, other_verdicts_per_word, unlabelled=_NOTHING
-    )
-    most_elsewhere = _estimate_others(
-        others, quality, other_verdicts_per_word, unlabelled=_EVERYTHING
-    )
+    share_of_word = exact(verdicts_with_word, _count_verdicts(strata))
+    others_per_verdict = _odds_against(share_of_word)
+    least_elsewhere = _estimate_others(others, quality, others_per_verdict, unlabelled=_NOTHING)
+    most_elsewhere = _estimate_others(others, quality, others_per_verdict, unlabelled=_EVERYTHING)
     total = under_word.value + least_elsewhere.value
     if total == 0:
         return nothing_known
+
     lowest_ratio, _ = ratio_bounds(under_word, most_elsewhere)
     _, highest_ratio = ratio_bounds(under_word, least_elsewhere)
     low = _share_of_odds(lowest_ratio)
@@ -275,30 +277,48 @@ def wanted(
     To find out, labels are added step by step, each time to the stratum in which they help most. None if
     labelling all verdicts wouldn't decide it.
     """
+
+    def measure_gap(with_labels: Sequence[Stratum]) -> float:
+        return _measure_gap(rate(with_labels, word, quality), bar)
+
     enlarged = list(strata)
-    while _measure_gap(rate(enlarged, word, quality), bar) > 0:
-        best_rank = None
-        best_index = 0
-        for index, stratum in enumerate(enlarged):
-            if stratum.decided or stratum.labels == stratum.verdicts:
-                continue
-            trial_strata = [*enlarged]
-            trial_strata[index] = _add_labels(stratum, strata[index])
-            gap = _measure_gap(rate(trial_strata, word, quality), bar)
-            # If the gap is the same for all strata, as it is without any labels, take the one with the fewest
-            # labels. UNDETERMINED comes last.
-            rank = (gap, stratum.word == "UNDETERMINED", stratum.labels)
-            if best_rank is None or rank < best_rank:
-                best_rank = rank
-                best_index = index
-        if best_rank is None:
+    while measure_gap(enlarged) > 0:
+        best_index = _find_best_stratum(enlarged, strata, measure_gap)
+        if best_index is None:
             return None
         enlarged[best_index] = _add_labels(enlarged[best_index], strata[best_index])
+
     needed_labels = {}
     for stratum_before, stratum_after in zip(strata, enlarged, strict=True):
         if stratum_after.labels > stratum_before.labels:
             needed_labels[stratum_after.word] = stratum_after.labels - stratum_before.labels
     return needed_labels
+
+
+def _find_best_stratum(
+    enlarged: Sequence[Stratum],
+    real: Sequence[Stratum],
+    measure_gap: Callable[[Sequence[Stratum]], float],
+) -> int | None:
+    """Find the index of the stratum in which some more labels make the gap smallest.
+
+    `enlarged` are the `real` strata with the labels added so far. None if everything is labelled.
+    """
+    best_rank = None
+    best_index = None
+    for index, stratum in enumerate(enlarged):
+        if stratum.decided or stratum.labels == stratum.verdicts:
+            continue
+        trial_strata = [*enlarged]
+        trial_strata[index] = _add_labels(stratum, real[index])
+        gap = measure_gap(trial_strata)
+        # If the gap is the same for all strata, as it is without any labels, take the one with the fewest
+        # labels. UNDETERMINED comes last.
+        rank = (gap, stratum.word == "UNDETERMINED", stratum.labels)
+        if best_rank is None or rank < best_rank:
+            best_rank = rank
+            best_index = index
+    return best_index
 
 
 def _add_labels(stratum: Stratum, start: Stratum) -> Stratum:

@@ -177,7 +177,8 @@ def entries(
         first_day = wanted.since.astimezone(UTC).date()
     schemas = [SCHEMAS[kind].encode() for kind in wanted.kinds or ()]
     for path, day in files(places, on_damage).items():
-        if first_day is not None and day is not None and day < first_day:
+        is_too_old = first_day is not None and day is not None and day < first_day
+        if is_too_old:
             continue
         for number, raw in raw_lines(path, on_damage):
             # Most lines are of other kinds: skip them without parsing. But parse a line that's cut off, so
@@ -187,7 +188,7 @@ def entries(
             if not may_be_wanted and not is_cut_off:
                 continue
             record = parse(raw)
-            if isinstance(record, str):
+            if isinstance(record, str):  # the problem
                 on_damage(Damage(path, number, record))
                 continue
             id_and_author = (record.id, getattr(record, "who", ""))
@@ -225,18 +226,23 @@ def parse(raw: bytes) -> Record | str:
     try:
         return records.Line.model_validate_json(raw).root
     except ValidationError as error:
-        first_error = error.errors(include_url=False)[0]
-        if first_error["type"] == "json_invalid":
-            return "not JSON (cut off when the writer was killed, or edited)"
-        # pydantic's "tag" is our `schema`, by which it chooses the kind of line.
-        has_unknown_schema = first_error["type"].startswith("union_tag")
-        if has_unknown_schema or not isinstance(json.loads(raw), dict):
-            tag = first_error.get("ctx", {}).get("tag")
-            schema = short_line(str(tag or ""), _MOST_SHOWN)
-            if schema:
-                return f"of a kind unknown to this version ({schema})"
-            return "not a ledger line"
-        return short_line(str(problem_in(raw, error)), _MOST_SHOWN)
+        return _describe_problem(raw, error)
+
+
+def _describe_problem(raw: bytes, error: ValidationError) -> str:
+    """Describe the problem of a line that isn't valid."""
+    first_error = error.errors(include_url=False)[0]
+    if first_error["type"] == "json_invalid":
+        return "not JSON (cut off when the writer was killed, or edited)"
+    # pydantic's "tag" is our `schema`, by which it chooses the kind of line.
+    has_unknown_schema = first_error["type"].startswith("union_tag")
+    if has_unknown_schema or not isinstance(json.loads(raw), dict):
+        tag = first_error.get("ctx", {}).get("tag")
+        schema = short_line(str(tag or ""), _MOST_SHOWN)
+        if schema:
+            return f"of a kind unknown to this version ({schema})"
+        return "not a ledger line"
+    return short_line(str(problem_in(raw, error)), _MOST_SHOWN)
 
 
 def sort_out(
@@ -586,16 +592,11 @@ def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
                     continue
                 lines = _read_lines(path)
                 if day < before:
-                    for record in map(parse, lines):
-                        if isinstance(record, VerdictLine):
-                            removed_verdicts.add(record.id)
-                        if isinstance(record, str):
-                            counts["damaged"] += 1
-                        else:
-                            counts[kind_in(record.schema_)] += 1
+                    _count_removed(lines, counts, removed_verdicts)
                     if not preview:
                         path.unlink()
                     continue
+                # Files come in the order of days, so all removed verdicts are known here.
                 kept_lines = [raw for raw in lines if not _is_label_of(raw, removed_verdicts)]
                 counts["label"] += len(lines) - len(kept_lines)
                 if len(kept_lines) < len(lines) and not preview:
@@ -605,6 +606,17 @@ def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
     except OSError as error:
         raise LedgerError(folder, error) from None
     return +counts  # the `+` drops the kinds with a count of 0
+
+
+def _count_removed(lines: Iterable[bytes], counts: Counter[str], verdict_ids: set[str]) -> None:
+    """Count the lines of a removed file by kind, and add the ids of its verdicts to `verdict_ids`."""
+    for record in map(parse, lines):
+        if isinstance(record, VerdictLine):
+            verdict_ids.add(record.id)
+        if isinstance(record, str):
+            counts["damaged"] += 1
+        else:
+            counts[kind_in(record.schema_)] += 1
 
 
 def _read_lines(path: Path) -> list[bytes]:

@@ -30,7 +30,7 @@ from judgekit.config.settings import load, user_file
 from judgekit.engine import replicas
 from judgekit.engine.judges import Service
 from judgekit.engine.process import Log
-from judgekit.engine.replicas import StoreTokens, joined
+from judgekit.engine.replicas import StoreTokens, join_store
 from judgekit.engine.team import create_team_app
 from judgekit.engine.team_server import serve
 from judgekit.errors import ConfigError, UsageError
@@ -100,7 +100,7 @@ def app(team: Team, tmp_path: Path, who: str = "ada") -> Iterator[TestClient]:
     """Give one replica in this process, asked by the holder of a token."""
     service, log = Service(), Log(str(tmp_path / "log"))
     service.ready.set()
-    replica = joined(load(None), log)
+    replica = join_store(load(None), log)
     assert replica is not None
     with TestClient(
         create_team_app(service, log, replica), raise_server_exceptions=False

@@ -128,7 +128,7 @@ def test_every_kind_is_read_back_and_signed_by_who_brought_it() -> None:
     assert {line.schema_ for line in lines} == {*records.SCHEMAS.values()}
     assert len({line.id for line in lines}) == len(lines)
     for name, record in KINDS.items():
-        raw, signed = records.line(record), labels.signed(record, "mal")
+        raw, signed = records.line(record), labels.sign_record(record, "mal")
         assert store.parse(raw) == record
         line, kind, count = json.loads(raw), *name.split()
         jsonschema.validate(line, schema)
@@ -344,9 +344,9 @@ def test_loose_lines_are_read_and_can_be_written() -> None:
 def test_importing_twice_adds_nothing(ledger: Ledger, tmp_path: Path) -> None:
     many = [PUSH | {"commit": f"{number:07x}"} for number in range(1201)]
     source = write(tmp_path / "2026-02-10.jsonl", PUSH, TASK, PUSH, *many)
-    first = importing.bring(ledger, [source])
+    first = importing.import_lines(ledger, [source])
     assert (first.added, first.known, first.damaged) == (1203, 1, [])
-    again = importing.bring(ledger, [source, tmp_path / "2026-02-10.jsonl"])
+    again = importing.import_lines(ledger, [source, tmp_path / "2026-02-10.jsonl"])
     assert (again.added, again.known) == (0, 1204)
     assert [path.name for path in store.files([ledger.folder])] == [
         "2026-02-10.jsonl",
@@ -401,7 +401,7 @@ DAMAGE: list[tuple[object, str]] = [
 def test_damaged_lines_are_reported_and_the_rest_is_brought(ledger: Ledger, tmp_path: Path) -> None:
     good = [PUSH | {"commit": f"{number:07x}"} for number in range(600)]
     source = write(tmp_path / "x.jsonl", *good[:550], *(line for line, _ in DAMAGE), *good[550:])
-    done = importing.bring(ledger, [source])
+    done = importing.import_lines(ledger, [source])
     assert done.added == 600
     assert [damage.line for damage in done.damaged] == list(range(551, 551 + len(DAMAGE)))
     for damage, (_, told) in zip(done.damaged, DAMAGE, strict=True):
@@ -418,9 +418,9 @@ def test_lines_of_another_ledger_are_brought_with_their_labels(
     other = Ledger(tmp_path / "other", "other-0123456789ab")
     line = verdict(name="a")
     other.add(line, label(line, "go"))
-    assert [importing.bring(ledger, [other.folder]).added for _ in range(2)] == [2, 0]
+    assert [importing.import_lines(ledger, [other.folder]).added for _ in range(2)] == [2, 0]
     assert {record.project for record in ledger.records()} == {"own-0123456789ab"}
     (other.folder / "a.jsonl").mkdir()
-    assert [damage.path.name for damage in importing.bring(ledger, [other.folder]).damaged] == [
-        "a.jsonl"
-    ]
+    assert [
+        damage.path.name for damage in importing.import_lines(ledger, [other.folder]).damaged
+    ] == ["a.jsonl"]
