@@ -192,25 +192,31 @@ def endpoint(
         return replace(basic_endpoint, parameters=variables)
     if not isinstance(profile, ApiProfile):
         return basic_endpoint
+
     address = base or profile.address_in(environ) or _fill_address(profile, environ)
-    parameters = {}
-    for name, variables_of_parameter in profile.parameters.items():
-        value = first_set(variables_of_parameter, environ)
-        if value:
-            parameters[name] = value
-    api_key = first_set(profile.key, environ) or (NO_KEY if address else None)
+    key_if_unset = NO_KEY if address else None
     api_endpoint = replace(
         basic_endpoint,
         model=profile.prefix + bare_name,
         api_base=address,
-        api_key=api_key,
-        parameters=parameters,
+        api_key=first_set(profile.key, environ) or key_if_unset,
+        parameters=_read_parameters(profile, environ),
         decides=isinstance(profile, DecisionsProfile),
     )
     if not isinstance(profile, LitellmProfile):
         return api_endpoint
     has_logprobs = _has_logprobs(profile, model) and not profile.pointwise
     return replace(api_endpoint, pointwise=profile.pointwise, logprobs=has_logprobs)
+
+
+def _read_parameters(profile: ApiProfile, environ: Mapping[str, str]) -> dict[str, str]:
+    """Read the further arguments for a provider's client from their variables, as far as these are set."""
+    parameters = {}
+    for name, variables in profile.parameters.items():
+        value = first_set(variables, environ)
+        if value:
+            parameters[name] = value
+    return parameters
 
 
 def _has_logprobs(profile: LitellmProfile, model: str) -> bool:

@@ -255,22 +255,9 @@ class BatchCalls:
             return _with_known_status(body, statuses)
 
         batch = await self._do("aretrieve_batch", reread=know_status, batch_id=batch_id, **quiet)
-        counts = getattr(batch, "request_counts", None)
-        errors = getattr(batch, "errors", None)
-        problems = []
-        for error in getattr(errors, "data", None) or ():
-            problems.append(f"{error.message or ''} ({error.code})")
-        files = tuple(filter(None, (batch.output_file_id, batch.error_file_id)))
-        answered_requests = 0
-        for name in ("completed", "failed"):
-            answered_requests += getattr(counts, name, 0) or 0
-        total = getattr(counts, "total", 0) or 0
-        deadline = getattr(batch, "expires_at", None)
-        if not deadline and batch.created_at:
-            deadline = batch.created_at + WINDOW_SECONDS
         # A status that OpenAI doesn't have was replaced before litellm read it: take the original one.
         status = statuses[-1] if statuses else batch.status
-        return Batch(status, files, answered_requests, total, "; ".join(problems), deadline)
+        return _read_batch(batch, status)
 
     async def content(self, file: str) -> Iterator[tuple[str, BatchAnswer | None]]:
         """Fetch a batch's file, and yield the custom id and the answer of each line.
@@ -304,30 +291,58 @@ class BatchCalls:
         arguments["custom_llm_provider"] = "openai" if is_openai else "hosted_vllm"
         arguments["timeout"] = seconds
 
-        def change(request: httpx.Request) -> None:
-            """Adapt the headers of a request that litellm is about to send."""
-            # Each call has a client of its own, which nobody closes, so let the server close the connection.
-            request.headers["connection"] = "close"
-            if not is_openai:
-                for header in _OF_OPENAI:
-                    request.headers.pop(header, None)
-
+        change_headers = partial(_change_headers, is_openai=is_openai)
         try:
             call = partial(getattr(await litellm.loaded(), name), **arguments)
-            with servers.bounded(_MOST_ANSWERED), servers.carried(change, reread):
+            with servers.bounded(_MOST_ANSWERED), servers.carried(change_headers, reread):
                 async with asyncio.timeout(seconds):
                     return await running.inside(call)
         except TimeoutError:
             failure = GatewayError(FailureKind.TIMEOUT, f"no reply within {seconds:g} s")
         except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
-            secrets = secret_values(endpoint)
-            failure = failures.classify_exception(error, secrets)
-            body = getattr(error, "body", None)
-            if isinstance(body, dict) and isinstance(body.get("message"), str):
-                message = short_line(body["message"], MAX_MESSAGE)
-                failure.message = without_values(message, secrets)
+            failure = _classify(error, endpoint)
         failure.message = f"{endpoint.api_base}: {failure.message}"
         raise failure
+
+
+def _change_headers(request: httpx.Request, *, is_openai: bool) -> None:
+    """Adapt the headers of a request that litellm is about to send."""
+    # Each call has a client of its own, which nobody closes, so let the server close the connection.
+    request.headers["connection"] = "close"
+    if not is_openai:
+        for header in _OF_OPENAI:
+            request.headers.pop(header, None)
+
+
+def _classify(error: Exception, endpoint: Endpoint) -> GatewayError:
+    """Build the failure of a call, in the provider's own words if the error holds them."""
+    secrets = secret_values(endpoint)
+    failure = failures.classify_exception(error, secrets)
+    body = getattr(error, "body", None)
+    if isinstance(body, dict) and isinstance(body.get("message"), str):
+        message = short_line(body["message"], MAX_MESSAGE)
+        failure.message = without_values(message, secrets)
+    return failure
+
+
+def _read_batch(batch: Any, status: str) -> Batch:  # noqa: ANN401 - litellm's object
+    """Read a batch's state; fields that a provider leaves out count as 0 or as not known."""
+    errors = getattr(batch, "errors", None)
+    problems = []
+    for error in getattr(errors, "data", None) or ():
+        problems.append(f"{error.message or ''} ({error.code})")
+    files = tuple(filter(None, (batch.output_file_id, batch.error_file_id)))
+
+    counts = getattr(batch, "request_counts", None)
+    answered_requests = 0
+    for name in ("completed", "failed"):
+        answered_requests += getattr(counts, name, 0) or 0
+    total = getattr(counts, "total", 0) or 0
+
+    deadline = getattr(batch, "expires_at", None)
+    if not deadline and batch.created_at:
+        deadline = batch.created_at + WINDOW_SECONDS
+    return Batch(status, files, answered_requests, total, "; ".join(problems), deadline)
 
 
 def _with_known_status(body: bytes, statuses: list[str]) -> bytes:

@@ -120,6 +120,7 @@ def prepare(
     if placeholders.isdisjoint({"system", "system_json"}):
         prompt = f"{system}\n\n{prompt}"
     values = _make_placeholder_values(profile, endpoint, request, system, folder)
+
     files = {name: _fill(text, values) for name, text in profile.files.items()}
     if request.schema is not None:
         files[_SCHEMA] = values["schema"]
@@ -130,18 +131,23 @@ def prepare(
     except OSError as error:
         problem = f"the folder for {profile.argv[0]} cannot be created ({error.strerror})"
         raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage()) from None
-    # Leave out arguments with a placeholder for a model or a schema, if there's none to fill in.
-    empty_placeholders = {name for name in ("model", "schema", "schema_file") if not values[name]}
-    argv = []
-    for part in profile.argv:
-        if empty_placeholders.isdisjoint(_PLACEHOLDER.findall(part)):
-            argv.append(_fill(part, values))
+
     environ = dict(endpoint.parameters)
     for name, value in profile.set_env.items():
         environ[name] = _fill(value, values)
     environ["JUDGEKIT_DISABLE"] = "1"
     environ[INSIDE] = secrets.token_hex(16)
-    return Invocation(argv, prompt, environ, folder / _WORK)
+    return Invocation(_fill_arguments(profile.argv, values), prompt, environ, folder / _WORK)
+
+
+def _fill_arguments(templates: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """Fill in a command's arguments, without those for a model or a schema if there's none to fill in."""
+    empty_placeholders = {name for name in ("model", "schema", "schema_file") if not values[name]}
+    arguments = []
+    for template in templates:
+        if empty_placeholders.isdisjoint(_PLACEHOLDER.findall(template)):
+            arguments.append(_fill(template, values))
+    return arguments
 
 
 def _split_system_and_prompt(messages: Messages) -> tuple[str, str]:
@@ -233,31 +239,34 @@ def reply_of(output: str, profile: CommandProfile, endpoint: Endpoint) -> Reply:
 
     Raises `GatewayError` (`INVALID_REPLY`) if the output holds no reply.
     """
-    program = profile.argv[0]
-    key = profile.reply_key
     if profile.reply == "text":
         if not output.strip():
-            raise GatewayError(FailureKind.INVALID_REPLY, f"{program} printed nothing")
+            problem = f"{profile.argv[0]} printed nothing"
+            raise GatewayError(FailureKind.INVALID_REPLY, problem)
         return Reply(output.strip(), endpoint.model)
     values = _parse_printed(output, profile)
     usage = _read_usage(values, profile, endpoint).of_call()
     text = _find_text(values, profile)
     if not text:
-        problem = f"{program} printed no JSON"
-        if key:
-            problem += f" with {key!r}"
-            for name, value in profile.reply_where.items():
-                problem += f" where {name} is {value!r}"
-        reason = explained(output, profile)
-        if reason:
-            problem += f": {reason}"
+        problem = _describe_no_reply(output, profile)
         raise GatewayError(FailureKind.INVALID_REPLY, problem, usage=usage)
-    model = ""
+    model = ""  # the last one named
     for value in values:
         for name in at(value, profile.model_key or ""):
             if isinstance(name, str):
                 model = name
     return Reply(text, model or endpoint.model, usage)
+
+
+def _describe_no_reply(output: str, profile: CommandProfile) -> str:
+    """Describe the reply that's missing from a program's JSON, with the program's own error if it has one."""
+    problem = f"{profile.argv[0]} printed no JSON"
+    if profile.reply_key:
+        problem += f" with {profile.reply_key!r}"
+        for name, value in profile.reply_where.items():
+            problem += f" where {name} is {value!r}"
+    reason = explained(output, profile)
+    return f"{problem}: {reason}" if reason else problem
 
 
 def _find_text(values: Sequence[Any], profile: CommandProfile) -> str:
@@ -429,22 +438,14 @@ async def _run(invocation: Invocation, endpoint: Endpoint, profile: CommandProfi
         prompt.seek(0)
         process = await _start(profile.argv[0], invocation, prompt, output, errors)
         try:
-            while True:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(process.wait(), _LOOK)
-                errors_size = _get_size(errors)
-                if _get_size(output) > MAX_OUTPUT or errors_size > _MAX_STDERR:
-                    raise GatewayError(
-                        FailureKind.COMMAND_FAILED, f"printed more than {MAX_OUTPUT} bytes"
-                    )
-                if process.returncode is not None:
-                    break
+            errors_size = await _wait_for_exit(process, output, errors)
         finally:
             await _end(process, invocation.environ[INSIDE])
         output.seek(0)
         errors.seek(max(0, errors_size - _LAST_ERRORS))
         printed = output.read().decode(errors="replace")
         complaints = errors.read().decode(errors="replace")
+
     if process.returncode:
         lines = ["no message", *lines_of(printed), *lines_of(complaints)]
         last_line = [line.strip() for line in lines if line.strip()][-1]
@@ -453,6 +454,24 @@ async def _run(invocation: Invocation, endpoint: Endpoint, profile: CommandProfi
         message = f"{profile.argv[0]} exited with {process.returncode}: {safe_reason}"
         raise GatewayError(FailureKind.COMMAND_FAILED, message)
     return printed
+
+
+async def _wait_for_exit(
+    process: asyncio.subprocess.Process, output: IO[bytes], errors: IO[bytes]
+) -> int:
+    """Wait until a program has ended, and return the size of its errors in bytes.
+
+    Raises `GatewayError` as soon as it has printed too much.
+    """
+    while True:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _LOOK)
+        errors_size = _get_size(errors)
+        if _get_size(output) > MAX_OUTPUT or errors_size > _MAX_STDERR:
+            problem = f"printed more than {MAX_OUTPUT} bytes"
+            raise GatewayError(FailureKind.COMMAND_FAILED, problem)
+        if process.returncode is not None:
+            return errors_size
 
 
 async def _start(

@@ -56,8 +56,9 @@ async def map_concurrently(
     workers = [asyncio.create_task(work_on_things()) for _ in range(limit)]
     for worker in workers:
         worker.add_done_callback(complete.put_nowait)
-    results = {}
-    next_number = 0
+
+    results = {}  # not yielded yet
+    next_number = 0  # of the next one to yield
     workers_ended = 0
     try:
         while workers_ended < limit:
@@ -67,11 +68,9 @@ async def map_concurrently(
                 workers_ended += 1
                 continue
             number, thing, value = item
-            if not in_order:
-                number = (
-                    next_number  # as if it were this result's turn, so that it's yielded at once
-                )
-            results[number] = thing, value
+            # Without an order, every result counts as the next one, so that it's yielded at once.
+            position = number if in_order else next_number
+            results[position] = thing, value
             while next_number in results:
                 yield results.pop(next_number)
                 next_number += 1

@@ -63,10 +63,12 @@ def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> Decision
     if "answers" not in body and isinstance(body.get("result"), _Object):
         body = body["result"]  # an envelope, such as Cloudflare's
         _check_envelope(body)
+
     raw_answers = _group_by_name(body.get("answers"), questions)
     answers = {}
     for question in questions:
         answers[question.name] = _read_answer(question, raw_answers[question.name])
+
     usage = body.get("usage")
     if not isinstance(usage, dict):
         usage = {}
@@ -174,14 +176,9 @@ def _read_probabilities(question: DecisionQuestion, answer: Mapping[str, Any]) -
             f"was answered as {short_line(str(kind), _SHORT)!r}, which is another type"
         )
     if question.kind == "predicate":
-        # The two wire formats have different keys; a server may send both.
-        values = {probability(answer[name]) for name in ("probability", "noul") if name in answer}
-        if not values:
-            raise ValueError("was answered with no probability")
-        if len(values) > 1:
-            raise ValueError("was answered with two probabilities")
-        (yes,) = values
+        yes = _read_probability_of_yes(answer)
         return {YES: yes, NO: 1 - yes}
+
     probabilities = {}
     for key, number in _list_probabilities(answer.get("probabilities")):
         value = _translate_key(question, key)
@@ -195,11 +192,24 @@ def _read_probabilities(question: DecisionQuestion, answer: Mapping[str, Any]) -
         _check_score(question, answer.get("score"))
     elif answer.get("choice") is not None:
         _translate_key(question, answer["choice"])  # raises if it's no choice
+
     total = math.fsum(probabilities.values())
     # A server may leave out answers with a probability of 0, so the others must add up to 1.
     if abs(total - 1) > _tolerance(question):
         raise ValueError(f"was answered with probabilities that add up to {total:.3g}")
     return {value: probabilities.get(value, 0.0) / total for value in question.values}
+
+
+def _read_probability_of_yes(answer: Mapping[str, Any]) -> float:
+    """Read the probability that a predicate is true; raises `ValueError` if there isn't exactly one."""
+    # The two wire formats have different keys; a server may send both.
+    values = {probability(answer[name]) for name in ("probability", "noul") if name in answer}
+    if not values:
+        raise ValueError("was answered with no probability")
+    if len(values) > 1:
+        raise ValueError("was answered with two probabilities")
+    (yes,) = values
+    return yes
 
 
 def _list_probabilities(probabilities: object) -> list[tuple[Any, Any]]:

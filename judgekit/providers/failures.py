@@ -108,15 +108,19 @@ def classify_exception(error: BaseException, secrets: Iterable[str] = ()) -> Gat
     message = _shorten_message(words.message) or type(error).__name__
     if len(message) > MAX_MESSAGE:
         message = message[: MAX_MESSAGE - 1] + "…"  # `MAX_MESSAGE` characters in all
-    response = getattr(error, "response", None)
-    headers = {
-        **(getattr(error, "litellm_response_headers", None) or {}),
-        **(getattr(response, "headers", None) or {}),
-    }
     failure = GatewayError(_classify(causes, words.signs), without_values(message, secrets))
-    failure.retry_after = seconds_of(str(headers.get("retry-after") or ""))
+    failure.retry_after = _read_retry_after(error)
     _note_objections(failure, words.signs)
     return failure
+
+
+def _read_retry_after(error: BaseException) -> float | None:
+    """Read the seconds to wait from the headers of a failed call's response; None if they don't say."""
+    headers_by_litellm = getattr(error, "litellm_response_headers", None) or {}
+    response = getattr(error, "response", None)
+    own_headers = getattr(response, "headers", None) or {}
+    headers = {**headers_by_litellm, **own_headers}
+    return seconds_of(str(headers.get("retry-after") or ""))
 
 
 def _list_causes(error: BaseException) -> list[BaseException]:

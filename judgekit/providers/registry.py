@@ -7,6 +7,7 @@ not decide where text or keys are sent.
 from __future__ import annotations
 
 import re
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
@@ -317,21 +318,28 @@ class CommandProfile(_Profile):
             raise ValueError(
                 "reply_key, reply_where, model_key and usage need reply: json or jsonl"
             )
+        self._check_placeholders()
+        self._check_links()
+        return self
+
+    def _check_placeholders(self) -> None:
+        """Raise `ValueError` for a placeholder that there isn't."""
         for text in (*self.argv, *self.files.values(), *self.set_env.values()):
             for name in re.findall(r"\{([a-z_]+)\}", text):
                 if name not in PLACEHOLDERS:
                     raise ValueError(
                         f"no placeholder {{{name}}}; there are {', '.join(PLACEHOLDERS)}"
                     )
-        for sources in self.links.values():
-            for source in sources:
-                folder, _, _ = source.partition("/")
-                variable = folder.removeprefix("$")
-                if not source.startswith("~/") and variable not in self.keep_env:
-                    raise ValueError(
-                        f"links: {source!r} begins neither with ~/ nor with a variable of keep_env"
-                    )
-        return self
+
+    def _check_links(self) -> None:
+        """Raise `ValueError` for a link to a file that isn't in a folder the program may know of."""
+        for source in chain.from_iterable(self.links.values()):
+            folder, _, _ = source.partition("/")
+            variable = folder.removeprefix("$")
+            if not source.startswith("~/") and variable not in self.keep_env:
+                raise ValueError(
+                    f"links: {source!r} begins neither with ~/ nor with a variable of keep_env"
+                )
 
 
 class ReplayProfile(_Profile):

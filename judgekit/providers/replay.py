@@ -96,27 +96,35 @@ def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
     for line in lines:
         if line.reply and line.reply.tokens and not line.pointwise:
             models_with_tokens.add(line.model)
+
     endpoints: dict[TierName, dict[str, Endpoint]] = defaultdict(dict)
     first_subjects: dict[TierName, tuple[str, str]] = {}
     for line in lines:
         subject = line.subject, line.rubric
-        if line.tier not in first_subjects:
-            first_subjects[line.tier] = subject
-        is_new_model = line.model not in endpoints[line.tier]
-        if is_new_model and subject == first_subjects[line.tier]:
-            endpoints[line.tier][line.model] = Endpoint(
-                profile,
-                model=line.model,
-                family=line.family,
-                output=profile.output,
-                api_base=str(path),
-                pointwise=line.pointwise,
-                decides=bool(line.decides),
-                logprobs=line.model in models_with_tokens,
-            )
+        first_subject = first_subjects.setdefault(line.tier, subject)
+        jury = endpoints[line.tier]
+        if subject == first_subject and line.model not in jury:
+            has_tokens = line.model in models_with_tokens
+            jury[line.model] = _make_endpoint(line, profile, path, logprobs=has_tokens)
     if not endpoints:
         raise ConfigError("the recording is empty; make one with JUDGEKIT_RECORD", path=path)
     return {tier: tuple(jury.values()) for tier, jury in endpoints.items()}
+
+
+def _make_endpoint(
+    line: RecordedLine, profile: registry.Profile, path: Path, *, logprobs: bool
+) -> Endpoint:
+    """Build the endpoint of a recorded line's model, which answers from the recording at `path`."""
+    return Endpoint(
+        profile,
+        model=line.model,
+        family=line.family,
+        output=profile.output,
+        api_base=str(path),
+        pointwise=line.pointwise,
+        decides=bool(line.decides),
+        logprobs=logprobs,
+    )
 
 
 class ReplayGateway:
@@ -132,18 +140,7 @@ class ReplayGateway:
             raise GatewayError(
                 FailureKind.BAD_REQUEST, f"{endpoint.profile.provider} is not a recording"
             )
-        if file not in self._recordings:
-            self._recordings[file] = _read_recording(Path(file))
-        key = request.call_key
-        lines = self._recordings[file].get((key, endpoint.model))
-        if not lines:
-            call = f"{key.tier} {key.part}".rstrip()
-            problem = f"{file} has no {call} reply of {endpoint.model}"
-            problem += f" under {key.rubric} for {key.subject[:12]}"
-            raise GatewayError(FailureKind.NOT_RECORDED, problem)
-        line = lines[0]
-        if len(lines) > 1:  # the last reply isn't removed, so it answers every later request
-            del lines[0]
+        line = self._take_line(file, request.call_key, endpoint.model)
         if line.failure is not None:
             raise GatewayError(line.failure.kind, line.failure.message)
         recorded_reply = line.reply
@@ -156,6 +153,21 @@ class ReplayGateway:
             tokens=tuple(recorded_reply.tokens),
             schema_enforced=bool(recorded_reply.held),
         )
+
+    def _take_line(self, file: str, key: CallKey, model: str) -> RecordedLine:
+        """Take the next line about a call from a recording; raises `GatewayError` if there's none."""
+        if file not in self._recordings:
+            self._recordings[file] = _read_recording(Path(file))
+        lines = self._recordings[file].get((key, model))
+        if not lines:
+            call = f"{key.tier} {key.part}".rstrip()
+            problem = f"{file} has no {call} reply of {model}"
+            problem += f" under {key.rubric} for {key.subject[:12]}"
+            raise GatewayError(FailureKind.NOT_RECORDED, problem)
+        line = lines[0]
+        if len(lines) > 1:  # the last reply isn't removed, so it answers every later request
+            del lines[0]
+        return line
 
     async def aclose(self) -> None:
         self._recordings.clear()

@@ -28,7 +28,7 @@ from judgekit.providers.registry import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from judgekit.providers.registry import AnyApi
 
@@ -90,11 +90,9 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
         if wanted.by:
             endpoints = _pick_recorded_model(endpoints, wanted, recording)
         return Panel(fill(endpoints), "replay", f"replies recorded in {recording}")
+
     profiles = registry.profiles()
-    profile_by_name = {profile.provider: profile for profile in profiles if wanted.allows(profile)}
-    first_names = map(registry.unaliased, wanted.order or ())
-    ordered_names = dict.fromkeys((*first_names, *profile_by_name))  # each once
-    allowed_profiles = [profile_by_name[name] for name in ordered_names if name in profile_by_name]
+    allowed_profiles = _list_allowed(profiles, wanted)
 
     @functools.cache
     def list_others() -> tuple[Tiers, ...]:
@@ -107,6 +105,7 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
         wanted = replace(wanted, models=models, listed_only=frozenset())
     if any(wanted.models.values()):
         return _make_named_panel(wanted, allowed_profiles, environ, list_others)
+
     panels = _detect_panels(allowed_profiles, wanted, environ)
     panel = next(panels, None)
     if panel is None:
@@ -114,6 +113,14 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     if wanted.mixed and panel.endpoints:
         panel = _mix_families(panel, panels)
     return replace(panel, others=list_others)
+
+
+def _list_allowed(profiles: Sequence[Profile], wanted: PanelRequest) -> list[Profile]:
+    """List the profiles that the user allows: those that the user orders first, then in their own order."""
+    profile_by_name = {profile.provider: profile for profile in profiles if wanted.allows(profile)}
+    first_names = map(registry.unaliased, wanted.order or ())
+    ordered_names = dict.fromkeys((*first_names, *profile_by_name))  # each once
+    return [profile_by_name[name] for name in ordered_names if name in profile_by_name]
 
 
 def _explain_no_model(
@@ -201,22 +208,42 @@ def _detect_panels(
             yield Panel({}, None, problem)
         else:
             last_panels.append(Panel({}, None, problem))
+
     usable: list[Profile] = []
     for candidate in known:
         if detect(candidate, environ, named=wanted.asks_for(candidate)) is None:
             usable.append(candidate)
     chat_profiles = [profile for profile in usable if isinstance(profile, LitellmProfile)]
+    yield from _panels_with_keys(usable, chat_profiles, environ)
+    yield from _panels_on_this_machine(chat_profiles, environ)
+    for command in usable:
+        if isinstance(command, CommandProfile):
+            yield _make_panel(command, command.models.by_tier, environ)
+    yield from last_panels
+
+
+def _panels_with_keys(
+    usable: Sequence[Profile], chat_profiles: Sequence[LitellmProfile], environ: Variables
+) -> Iterator[Panel]:
+    """Yield a panel for each provider whose models its profile names, such as one reached with a key."""
     with_own_models = [profile for profile in chat_profiles if profile.models.by_tier]
     for profile in with_own_models:
         problem = _wrong_address(profile, environ)
         if problem:  # the user wants this address, so its problem comes before other panels
             yield Panel({}, None, problem)
         yield _make_panel(profile, profile.models.by_tier, environ)
-    if not with_own_models:
-        # A model that gives no reasons judges alone only if there's no other key.
-        for decider in usable:
-            if isinstance(decider, DecisionsProfile) and decider.models.by_tier:
-                yield _make_panel(decider, decider.models.by_tier, environ)
+    if with_own_models:
+        return
+    # A model that gives no reasons judges alone only if there's no other key.
+    for decider in usable:
+        if isinstance(decider, DecisionsProfile) and decider.models.by_tier:
+            yield _make_panel(decider, decider.models.by_tier, environ)
+
+
+def _panels_on_this_machine(
+    chat_profiles: Sequence[LitellmProfile], environ: Variables
+) -> Iterator[Panel]:
+    """Yield a panel for each local server that answers, and then for the embedded model."""
     models_by_server = _list_local_models(chat_profiles, environ)
     for profile in chat_profiles:
         server_models = models_by_server.get(profile.provider)
@@ -227,10 +254,6 @@ def _detect_panels(
             models = _models_in(profile.models_env.by_tier, environ, "")
             if models:
                 yield _make_panel(profile, models, environ)
-    for command in usable:
-        if isinstance(command, CommandProfile):
-            yield _make_panel(command, command.models.by_tier, environ)
-    yield from last_panels
 
 
 def _make_named_panel(
@@ -249,23 +272,25 @@ def _make_named_panel(
             profile, model = profile_of(name, known)
             if profile is None:  # an unknown prefix means the user's own server
                 profile = next(iter(_addressed(known, environ)), None)
-            if profile:
+            problem: str | None = "no allowed provider serves it"
+            if profile is not None:
                 problem = _unusable(profile, tier, wanted, environ)
-            else:
-                problem = "no allowed provider serves it"
             if profile is None or problem:
                 how_named = wanted.by or f"configured ({tier})"
                 return Panel({}, None, f"the model {name} is {how_named}, but {problem}")
             used_profiles.append(profile)
             endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
-    named_tiers = [tier for tier, models in wanted.models.items() if models]
-    named_by = "project" if wanted.listed_only.issuperset(named_tiers) else "user"
+
     first_profile = used_profiles[0]
-    if all(profile == first_profile for profile in used_profiles):
+    is_only_provider = all(profile == first_profile for profile in used_profiles)
+    if is_only_provider:
         filling_profile = _find_writers(first_profile, known, environ) or first_profile
         for tier, model in filling_profile.models.by_tier.items():
             if tier not in endpoints:
                 endpoints[tier] = (endpoint(filling_profile, model, environ),)
+
+    named_tiers = [tier for tier, models in wanted.models.items() if models]
+    named_by = "project" if wanted.listed_only.issuperset(named_tiers) else "user"
     panel = Panel(fill(endpoints), first_profile.provider, f"named by the {named_by}")
     stays_at_home = all(map(_is_at_home, used_profiles)) and wanted.allow is None
     if stays_at_home:
@@ -282,9 +307,8 @@ def _find_writers(profile: Profile, known: Sequence[Profile], environ: Variables
     if not isinstance(profile, DecisionsProfile):
         return None
     for other_profile in known:
-        if other_profile.provider == profile.writers and not detect(
-            other_profile, environ, named=True
-        ):
+        is_writer = other_profile.provider == profile.writers
+        if is_writer and detect(other_profile, environ, named=True) is None:
             return other_profile
     return None
 
@@ -562,16 +586,12 @@ def provider_report(
     all_profiles = registry.profiles()
     models_by_server = _list_local_models(all_profiles, environ)
     addressed = _addressed(all_profiles, environ)
-    named_providers = set()
-    providers_named_by_user = set()
-    for tier, models_of_tier in wanted.models.items():
-        for name in names(models_of_tier or ()):
-            profile, _ = profile_of(name, all_profiles)
-            if profile is None:
-                continue
-            named_providers.add(profile.provider)
-            if tier not in wanted.listed_only:
-                providers_named_by_user.add(profile.provider)
+    own_tiers = (
+        wanted.models.keys() - wanted.listed_only
+    )  # whose models the user named, not the project
+    named_providers = _list_named_providers(wanted, wanted.models.keys(), all_profiles)
+    providers_named_by_user = _list_named_providers(wanted, own_tiers, all_profiles)
+
     states = []
     for profile in all_profiles:
         is_named = wanted.asks_for(profile) or profile.provider in providers_named_by_user
@@ -588,6 +608,7 @@ def provider_report(
             for addressed_profile in addressed:
                 if addressed_profile == profile:
                     _, problem = _models_at(addressed_profile, environ)
+
         if wanted.allows(profile):
             reason = problem or _evidence(profile, environ)
             is_usable = problem is None
@@ -596,6 +617,19 @@ def provider_report(
             is_usable = False
         states.append(ProviderState(profile.provider, is_usable, reason, models))
     return states
+
+
+def _list_named_providers(
+    wanted: PanelRequest, tiers: Collection[TierName], profiles: Sequence[Profile]
+) -> set[str]:
+    """Collect the providers of the models that are named for some tiers."""
+    providers = set()
+    for tier in tiers:
+        for name in names(wanted.models[tier] or ()):
+            profile, _ = profile_of(name, profiles)
+            if profile is not None:
+                providers.add(profile.provider)
+    return providers
 
 
 def _explain_not_allowed(profile: Profile, problem: str | None) -> str:

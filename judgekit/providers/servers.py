@@ -98,8 +98,6 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
 
     Requests outside `bounded` aren't affected.
     """
-    import httpx  # noqa: PLC0415 - the same
-
     unbounded: Callable[..., Awaitable[httpx.Response]] = transport.handle_async_request
 
     async def handle(self: Any, request: httpx.Request) -> httpx.Response:  # noqa: ANN401 - of that class
@@ -111,31 +109,43 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
             if own_response is not None:
                 return _standardize(own_response)
         most_bytes = _most.get()
+        send = functools.partial(unbounded, self)
         if most_bytes is None:
-            return await unbounded(self, request)
-        request.headers["accept-encoding"] = "identity"  # a few compressed bytes may hide gigabytes
-        response = await unbounded(self, request)
-        try:
-            if response.has_redirect_location:
-                _check_origin(request.url, response.headers["location"])
-            body = await _read_body(response, most_bytes)
-        finally:
-            await response.aclose()
-        if response.is_error:
-            body = body[:_MOST_SAID]
-        else:
-            reread = _reread.get()
-            body = reread(body)
-        answer = httpx.Response(
-            response.status_code,
-            headers=_list_other_headers(response),
-            content=body,
-            request=request,
-            extensions=response.extensions,
-        )
-        return _standardize(answer)
+            return await send(request)
+        return _standardize(await _send_bounded(send, request, most_bytes))
 
     transport.handle_async_request = handle  # type: ignore[method-assign]
+
+
+async def _send_bounded(
+    send: Callable[[httpx.Request], Awaitable[httpx.Response]], request: httpx.Request, most: int
+) -> httpx.Response:
+    """Send a request, and return the response with its whole body, of at most `most` bytes.
+
+    Raises `GatewayError` for a redirect to another address, and for a body that `_read_body` refuses.
+    """
+    import httpx  # noqa: PLC0415 - the same
+
+    request.headers["accept-encoding"] = "identity"  # a few compressed bytes may hide gigabytes
+    response = await send(request)
+    try:
+        if response.has_redirect_location:
+            _check_origin(request.url, response.headers["location"])
+        body = await _read_body(response, most)
+    finally:
+        await response.aclose()
+    if response.is_error:
+        body = body[:_MOST_SAID]
+    else:
+        reread = _reread.get()
+        body = reread(body)
+    return httpx.Response(
+        response.status_code,
+        headers=_list_other_headers(response),
+        content=body,
+        request=request,
+        extensions=response.extensions,
+    )
 
 
 def _list_other_headers(response: httpx.Response) -> list[tuple[str, str]]:
