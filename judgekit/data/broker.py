@@ -316,7 +316,15 @@ class BrokerClient:
     async def beats(self) -> None:
         """Send reports to the broker and follow its orders until the connection is lost."""
         while not self.lost:
-            await self._send_report()
+            reports = self._take_reports()
+            reserved_usd = self._in_flight * self._mean
+            try:
+                orders = await self._beat(self._worker, self.spent_usd, reserved_usd, reports)
+            except Exception as error:  # noqa: BLE001 - whatever a lost actor raises; the worker raises it
+                self.lost = error
+                self.is_stopped = True
+            else:
+                self._follow(orders)
             self._heard.set()  # wakes all that wait for this answer; the next ones wait for a new event
             self._heard = asyncio.Event()
 
@@ -326,26 +334,23 @@ class BrokerClient:
             self._report_now.clear()
             await asyncio.sleep(_SOON)
 
-    async def _send_report(self) -> None:
-        """Send one report to the broker and follow its orders; note the error if it can't be reached."""
-        paces = {}
+    def _take_reports(self) -> dict[Whom, PaceReport]:
+        """Report on each provider since the last beat, and give unused turns back."""
         reports = {}
         for whom, pace in self.paces.items():
             if isinstance(pace, SharedPace):
-                paces[whom] = pace
                 reports[whom] = pace.take_report()
-        reserved_usd = self._in_flight * self._mean
-        try:
-            orders = await self._beat(self._worker, self.spent_usd, reserved_usd, reports)
-        except Exception as error:  # noqa: BLE001 - whatever a lost actor raises; the worker raises it
-            self.lost = error
-            self.is_stopped = True
-            return
+        return reports
+
+    def _follow(self, orders: Orders) -> None:
+        """Note the broker's orders, and use the turns that it gave."""
         self._cap_usd = orders.cap_usd
         self.is_over = orders.is_over
         self.is_stopped = orders.is_stopped
         for whom, turns in orders.turns.items():
-            paces[whom].allow(turns)
+            pace = self.paces[whom]
+            assert isinstance(pace, SharedPace), "only these are reported on"  # noqa: S101
+            pace.allow(turns)
 
     @property
     def _mean(self) -> float:
