@@ -137,19 +137,25 @@ class BatchGateway:
         self._limit = run.request.max_cost_usd
         self._cache = ReplyCache(ReplyFile()) if run.request.cache else None
         self._router = Router()
-        self._changed = asyncio.Event()
-        self._makers = asyncio.Semaphore(_MAKING)
-        self._askers = asyncio.Semaphore(run.at_once)
-        self._is_reading_rows = True
+        self._makers = asyncio.Semaphore(_MAKING)  # of requests
+        self._askers = asyncio.Semaphore(run.at_once)  # of live calls
         self._is_manifest_needed = False  # whether the next run needs it
+
+        # Rows
+        self._changed = asyncio.Event()  # set at any change of these
+        self._is_reading_rows = True
         self._open_rows = 0
         self._waiting_rows = 0  # how many of the open rows are waiting
         self._requests_in_making = 0
         self._waiting: dict[str, _Waiting] = {}  # by the request's custom id
+        self._answers_of_written_rows = list[str]()  # custom ids
+
+        # Money
         self._spent = 0.0  # US dollars
         self._charged = set[str]()  # custom ids
-        self._answers_of_written_rows = list[str]()  # custom ids
         self._costs: dict[str, float] = {}  # estimates for unanswered requests, by custom id
+
+        # What providers have taught us, and the state of this round.
         # For each address the usual style, then weaker ones.
         self._styles: dict[tuple[str | None, str], list[CallStyle]] = {}
         self._max_requests: dict[BatchPlace, int] = {}  # in a batch, after more were refused

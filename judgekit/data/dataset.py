@@ -348,15 +348,16 @@ def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
     naming = row_fields.Naming(is_python=isinstance(source, Mappings))
     fields = row_fields.fields_of(task, names, given, source.name, naming=naming, export=export)
     fields = fields._replace(template=options.template)
-    column = options.id_column
-    if not column and export is not None and _is_there(export.id, names):
-        column = export.id
-    if not column:
-        column = row_fields.id_column_of(names, source.name, naming)
-    if column and not _is_there(column, names):
-        option = naming.choosing_ids(column)
+
+    id_column = options.id_column
+    if not id_column and export is not None and _is_there(export.id, names):
+        id_column = export.id
+    if not id_column:
+        id_column = row_fields.id_column_of(names, source.name, naming)
+    if id_column and not _is_there(id_column, names):
+        option = naming.choosing_ids(id_column)
         raise UsageError(f"{option}: {source.name} has no such column; it has {', '.join(names)}")
-    return MatchedRows(stream, fields, column)
+    return MatchedRows(stream, fields, id_column)
 
 
 def _without_description(options: RowOptions) -> dict[str, str]:

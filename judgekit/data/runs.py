@@ -199,7 +199,7 @@ class DatasetRun(Tally):
         With `is_paid`, the calls behind the record were already counted by `note_calls`, and aren't counted
         again.
         """
-        written = result(
+        row = result(
             pending.row,
             pending.row_id,
             record,
@@ -209,13 +209,14 @@ class DatasetRun(Tally):
             run=self.run,
         )
         with self._lock:
-            written = self.results.add(written)
+            written = self.results.add(row)
             self._at_work -= 1
             self.judged += 1
             self.thoughts += pending.thoughts
             self._count(pending.row, written["verdict"])
             if written["error"] is not None:
                 self.failures += 1
+                # The last failed judgement is told, rather than a row that couldn't be judged.
                 if record or not self.failed:
                     self.failed = f"row {pending.row_id} has no verdict: {written['error']}"
             if record is not None and not is_paid:

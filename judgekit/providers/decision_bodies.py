@@ -118,23 +118,32 @@ def _group_by_name(
     The answers are an object by name, or a list of objects with a `name`. In a list without names, they're in
     the order of the questions. Raises `GatewayError` if the answers have another form.
     """
-    pairs: list[tuple[str, Any]]
     if isinstance(answers, _Object):
         pairs = answers.pairs
     elif isinstance(answers, list):
-        names = [answer.get("name") if isinstance(answer, dict) else None for answer in answers]
-        if not any(names):
-            if len(answers) != len(questions):
-                counts = f"{len(answers)} answers without names to {len(questions)} questions"
-                raise _invalid(f"the reply has {counts}")
-            names = [question.name for question in questions]
-        pairs = [(str(name), answer) for name, answer in zip(names, answers, strict=True)]
+        pairs = _name_answers(answers, questions)
     else:
         raise _invalid("the reply has no answers")
     answers_by_name = defaultdict(list)
     for name, answer in pairs:
         answers_by_name[name].append(answer)
     return answers_by_name
+
+
+def _name_answers(
+    answers: list[Any], questions: Sequence[DecisionQuestion]
+) -> list[tuple[str, Any]]:
+    """Pair each answer of a list with its name or, if none has one, with the name of its question.
+
+    Raises `GatewayError` if there are no names, and more or fewer answers than questions.
+    """
+    names = [answer.get("name") if isinstance(answer, dict) else None for answer in answers]
+    if not any(names):
+        if len(answers) != len(questions):
+            counts = f"{len(answers)} answers without names to {len(questions)} questions"
+            raise _invalid(f"the reply has {counts}")
+        names = [question.name for question in questions]
+    return [(str(name), answer) for name, answer in zip(names, answers, strict=True)]
 
 
 def _read_answer(question: DecisionQuestion, raw_answers: Sequence[Any]) -> DecisionAnswer:

@@ -268,6 +268,12 @@ def cost_of(endpoint: Endpoint, read: int, written: int) -> float | None:
     profile = endpoint.profile
     if not isinstance(profile, DecisionsProfile):
         return price_of(endpoint.model, read, written)
+    price = _price_of_decisions(endpoint, profile)
+    return None if price is None else price * read
+
+
+def _price_of_decisions(endpoint: Endpoint, profile: DecisionsProfile) -> float | None:
+    """Look up a decision model's price for a token of a prompt in litellm's table; None if it has none."""
     bare_name = endpoint.model.removeprefix(profile.prefix)
     table: dict[str, dict[str, Any]] = load().model_cost
     entry = table.get(f"{profile.client}/{bare_name}") or table.get(endpoint.model) or {}
@@ -277,9 +283,7 @@ def cost_of(endpoint: Endpoint, read: int, written: int) -> float | None:
     if entry.get("mode") != "chat":  # a model's price for chats doesn't apply to its decisions
         price = entry.get("input_cost_per_token")
     price = entry.get("input_cost_per_token_decisions", price)
-    if price is None:
-        return None
-    return float(price) * read
+    return None if price is None else float(price)
 
 
 @dataclass(eq=False)
@@ -620,10 +624,12 @@ async def _what_is_missing(endpoint: Endpoint, profile: ApiProfile, words: str, 
         return f"{address} has no model {endpoint.model}; it offers {shown_names}"
     if offered_names or not endpoint.api_base:
         return f"{address}: {words}"
+
     variable = next(iter(profile.address_variables), "the address")
-    right = await _address_beside(endpoint, end)
-    if right:
-        return f"{address} has no chat interface ({words}), {right} has: set {variable} to {right}"
+    better_address = await _address_beside(endpoint, end)
+    if better_address:
+        remedy = f"{better_address} has: set {variable} to {better_address}"
+        return f"{address} has no chat interface ({words}), {remedy}"
     if bare_name in words or "model" in words.lower():
         return (
             f"{address} has no model {endpoint.model}; name another in the configuration ({words})"

@@ -118,6 +118,7 @@ def resolve(name_or_path: str) -> Path:
     looks_like_path = name_or_path.endswith(".gguf") or os.sep in name_or_path
     if not is_name and (looks_like_path or Path(name_or_path).is_file()):
         return _check_model_file(Path(name_or_path).expanduser())
+
     model = model_named(name_or_path)
     folders = [folder()]
     users_folder = environment.environ().get("JUDGEKIT_MODELS")

@@ -70,7 +70,8 @@ class CallStyle(NamedTuple):
         if is_refused:
             is_about_logprobs = "logprobs" in objections
         # Without a schema, the log probabilities are the answer, and so can't be left out.
-        if self.logprobs and request.top_logprobs and request.schema and is_about_logprobs:
+        may_leave_out_logprobs = self.logprobs and request.top_logprobs and request.schema
+        if may_leave_out_logprobs and is_about_logprobs:
             return self._replace(logprobs=False)
         if "thinking" in objections and self._can_add_thinking(endpoint):
             return self._replace(thinking=THINKING_TOKENS)
