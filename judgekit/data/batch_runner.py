@@ -129,7 +129,7 @@ async def _judge_rows(
 
 
 def _list_batch_models(judge: Judge[Any, Any, Any]) -> list[Any]:
-    """List the other providers' models, as far as all of a provider's can be asked in batches, too."""
+    """List the models of each other provider whose models can all be asked in batches, too."""
     usable = []
     for other_models in judge.settings.others():
         refusals = map(refusal, chain(*other_models.values()))

@@ -155,8 +155,8 @@ class BatchGateway:
         self._charged = set[str]()  # custom ids
         self._costs: dict[str, float] = {}  # estimates for unanswered requests, by custom id
 
-        # What providers have taught us, and the state of this round.
-        # For each address the usual style, then weaker ones.
+        # Providers: how they take requests, and how the present round goes.
+        # By address: the usual style, then weaker ones.
         self._styles: dict[tuple[str | None, str], list[CallStyle]] = {}
         self._max_requests: dict[BatchPlace, int] = {}  # in a batch, after more were refused
         self._max_batches: dict[BatchPlace, int] = {}  # at a time, after one more was refused
@@ -452,6 +452,7 @@ class BatchGateway:
                 dropped[custom_id] = FailureKind.BUDGET
         self._manifest.forget(dropped)
         self._last_of_round = self._manifest.last_number()
+
         if not dropped and not self._is_under_way():
             # The manifest was changed, or came from elsewhere.
             problem = f"{self._manifest.path} leads to no batch of this address"

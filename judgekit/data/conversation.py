@@ -304,10 +304,7 @@ def _messages_in(value: Mapping[str, Any]) -> object:
     """
     list_key = next((key for key in _LIST_KEYS if key in value), None)
     if list_key is None:
-        if isinstance(value.get("output"), list) or "output_text" in value:  # the Responses API
-            return _items_in(value)
-        is_listing = value.get("object") == "list" and isinstance(value.get("data"), list)
-        return value["data"] if is_listing else value
+        return _find_items(value)
     messages = value[list_key]
     if not isinstance(messages, list):
         return messages
@@ -317,6 +314,14 @@ def _messages_in(value: Mapping[str, Any]) -> object:
             reply = choices[0].get(message_key) or {}
             messages = [*messages, {"role": ASSISTANT, **reply}]
     return messages
+
+
+def _find_items(value: Mapping[str, Any]) -> object:
+    """Find the items in an object of the Responses API; any other object is returned as it is."""
+    if isinstance(value.get("output"), list) or "output_text" in value:
+        return _items_in(value)
+    is_listing = value.get("object") == "list" and isinstance(value.get("data"), list)
+    return value["data"] if is_listing else value
 
 
 def _items_in(response: Mapping[str, Any]) -> list[object]:

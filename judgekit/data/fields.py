@@ -148,28 +148,30 @@ class Fields(NamedTuple):
     def describe(self, *used_otherwise: str) -> str:
         """Describe in one line the column of each field; columns `used_otherwise` aren't named."""
         parts = []
-        if self.template is not None:
-            used_otherwise = (*used_otherwise, *self.template.columns)
         mentioned = {column_of(name, self.unused) for name in used_otherwise}
         for field, column in self.columns.items():
-            if not column:
-                continue
-            verb = "is" if self._is_fixed(field) else "from"
-            part = f"{field} {verb} {names_shown([column])}"
-            if field in self.continues:
-                part += f" and {names_shown([self.continues[field]])}"
-            other_columns = self.others.get(field)
-            if other_columns:
-                part += f" (not {names_shown(other_columns)})"
-                mentioned.update(other_columns)
-            parts.append(part)
+            if column:
+                parts.append(self._describe_field(field, column))
+                mentioned.update(self.others.get(field, ()))
         if self.template is not None:
             parts.append(f"the template filled from {names_shown(self.template.columns)}")
+            mentioned.update(column_of(name, self.unused) for name in self.template.columns)
         text = ", ".join(parts)
         unused = _without(self.unused, mentioned)
         if unused:
             text += f"; not used: {names_shown(unused)}"
         return f"{self.export}: {text}" if self.export else text
+
+    def _describe_field(self, field: str, column: str) -> str:
+        """Describe a field's column, such as `text from answer (not output)`."""
+        verb = "is" if self._is_fixed(field) else "from"
+        text = f"{field} {verb} {names_shown([column])}"
+        if field in self.continues:
+            text += f" and {names_shown([self.continues[field]])}"
+        other_columns = self.others.get(field)
+        if other_columns:
+            text += f" (not {names_shown(other_columns)})"
+        return text
 
 
 def parse_map(items: Iterable[str]) -> dict[str, str]:
@@ -265,7 +267,7 @@ class _FoundColumns(NamedTuple):
 
 
 def _find_by_usual_name(names: Mapping[str, Sequence[str]], free: dict[str, str]) -> _FoundColumns:
-    """Find the column of each field by the first of its usual names that's `free`.
+    """Find each field's column: the `free` one whose name comes first among the field's usual names.
 
     `names` lists the usual names by field. The columns found are removed from `free`.
     """
@@ -578,7 +580,7 @@ def winner(fields: Fields, row: DataRow) -> str:
 
 
 def _letters_by_name(fields: Fields, row: DataRow) -> dict[str, str | None]:
-    """Map the plain names by which a row may call its winner (columns and authors) to the texts' letters.
+    """Map each plain name that a row may give its winner, a text's column or author, to the text's letter.
 
     A name that both texts have is mapped to None.
     """
@@ -644,15 +646,13 @@ def _read_words(fields: Fields, row: DataRow, field: str) -> str:
     if field in ("a", "b") and _has_messages(value):
         answer, _ = _split_judged_turn(value, column, "last")
         return answer
-    if field in fields.continues:  # another column holds more of the text
-        next_column = fields.continues[field]
-        next_value = read_cell(row.columns, next_column)
-        texts = [
-            _text_of_cell(value, field, column, fields.naming),
-            _text_of_cell(next_value, field, next_column, fields.naming),
-        ]
-        return "\n\n".join(text for text in texts if not is_blank(text))
-    return _text_of_cell(value, field, column, fields.naming)
+    text = _text_of_cell(value, field, column, fields.naming)
+    if field not in fields.continues:
+        return text
+    next_column = fields.continues[field]  # it holds more of the text
+    next_value = read_cell(row.columns, next_column)
+    next_text = _text_of_cell(next_value, field, next_column, fields.naming)
+    return "\n\n".join(part for part in (text, next_text) if not is_blank(part))
 
 
 def _has_messages(value: object) -> bool:

@@ -134,7 +134,7 @@ class ResultRow(NamedTuple):
 
 
 class _SurveyedRows(NamedTuple):
-    """What the first rows of results tell: the task, None if they don't, and how often each verdict occurs.
+    """The task that the first rows of results tell, or None, and how often each verdict occurs in them.
 
     Verdicts are counted by `labels.key_of`. The columns' names are the keys of a dict, which keeps their
     order.

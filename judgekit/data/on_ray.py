@@ -296,7 +296,7 @@ class RayRun:
                 self._columns.scores[f"score.{name}"] = {"float"}
 
     def _share_rows(self) -> _Source:
-        """Give all machines the files of rows, and the lines of finished rows, which aren't judged again."""
+        """Share the lines of finished rows with all machines, and return the source of the other rows."""
         lines, _ = parts.newest(self._lines)
         shared = (
             self._dataset,

@@ -238,7 +238,7 @@ async def judge(
 
 
 def _limit_judge(judge: DocumentJudge, limits: TeamRequest) -> DocumentJudge:
-    """Return a judge with the lower ones of its own limits and the client's.
+    """Return a judge with the lower of its own and the client's limits.
 
     Raises `OtherRubricError` if the client means another rubric of this name, and `UsageError` if its limit
     of cost can't be kept because a price isn't known.

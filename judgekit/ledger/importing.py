@@ -94,12 +94,14 @@ def _convert_push(older: Fields) -> Fields:
     paths = [_to_text(path) for path in _to_list(older.get("files_evaluated"))]
     commit = _to_text(older.get("commit"))
     word = _translate_word(_WORDS, older, str(older.get("verdict")).upper())
+
     findings = []
     for finding in _to_list(older.get("findings")):
         if not isinstance(finding, dict):
             finding = {"issue": finding}  # noqa: PLW2901 - an older form of the same
         findings.append({key: _to_text(finding.get(key)) for key in _OF_FINDING})
     findings += _read_suggestions(older.get("revision_suggestions"))
+
     author = older.get("author")
     if isinstance(author, dict):
         author = author.get("name")
@@ -362,7 +364,7 @@ def fetch(host: str, since: datetime | None, to: Path) -> str:
 
 
 def _run_ssh(command: list[str], host: str) -> tuple[int, bytes, str]:
-    """Run a command of ssh; returns its exit code, its output and its errors.
+    """Run ssh; returns its exit code, its output and its errors.
 
     Raises `InputError` if it can't be started, takes too long or sends too much.
     """

@@ -242,7 +242,7 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
 
 
 def _outranks(verdict: VerdictLine, other: VerdictLine | None) -> bool:
-    """Whether a verdict is measured rather than another one on the same content, if there's one.
+    """Whether a verdict is measured in place of `other`, one on the same content; True if there's none.
 
     A verdict that models answered comes before others, then a newer one before older ones.
     """

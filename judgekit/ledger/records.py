@@ -265,7 +265,8 @@ def _drop_quoted_input(fields: dict[str, Any]) -> None:
         if opinion:
             opinion.pop("reasoning", None)
             findings += opinion.get("findings") or []
-        if failure and failure["kind"] in _QUOTING and failure["message"]:
+        may_quote = failure and failure["kind"] in _QUOTING
+        if may_quote and failure["message"]:
             # `degraded` explains the verdict, and may repeat the failure's message: remove it there, too.
             if fields["degraded"]:
                 quoted_message = f" ({failure['message']})"

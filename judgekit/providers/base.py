@@ -210,7 +210,7 @@ def endpoint(
 
 
 def _read_parameters(profile: ApiProfile, environ: Mapping[str, str]) -> dict[str, str]:
-    """Read the further arguments for a provider's client from their variables, as far as these are set."""
+    """Read the further arguments for a provider's client from those variables that are set."""
     parameters = {}
     for name, variables in profile.parameters.items():
         value = first_set(variables, environ)

@@ -141,19 +141,24 @@ def read_answers(text: str, questions: Sequence[DecisionQuestion]) -> dict[str, 
     stored_answers: object = {}
     with suppress(ValueError):
         stored_answers = strict_json(text)
+    if not isinstance(stored_answers, dict):
+        stored_answers = {}
     answers = {}
     for question in questions:
-        fields = stored_answers.get(question.name) if isinstance(stored_answers, dict) else None
-        if not isinstance(fields, dict):
-            answers[question.name] = no_answer(question, "was not answered")
-        elif "refusal" in fields or "problem" in fields:
-            problem = str(fields.get("refusal") or fields.get("problem"))
-            answers[question.name] = DecisionAnswer({}, problem, "refusal" in fields)
-        elif set(fields) != set(question.values):
-            answers[question.name] = no_answer(question, "was answered about something else")
-        else:
-            answers[question.name] = _read_probabilities(question, fields)
+        answers[question.name] = _read_answer(question, stored_answers.get(question.name))
     return answers
+
+
+def _read_answer(question: DecisionQuestion, fields: object) -> DecisionAnswer:
+    """Read the stored answer to a question; if it's missing or doesn't fit, the result says so."""
+    if not isinstance(fields, dict):
+        return no_answer(question, "was not answered")
+    if "refusal" in fields or "problem" in fields:
+        problem = str(fields.get("refusal") or fields.get("problem"))
+        return DecisionAnswer({}, problem, is_refusal="refusal" in fields)
+    if set(fields) != set(question.values):
+        return no_answer(question, "was answered about something else")
+    return _read_probabilities(question, fields)
 
 
 def _read_probabilities(question: DecisionQuestion, fields: Mapping[str, Any]) -> DecisionAnswer:

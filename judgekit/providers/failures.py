@@ -349,7 +349,8 @@ def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
         return FailureKind.INVALID_REPLY
     kind_by_class = KINDS.get(known_class, FailureKind.SERVER_ERROR)
     status = getattr(error, "status_code", None)
-    if isinstance(status, int) and 400 <= status < 500:  # noqa: PLR2004 - as HTTP divides its statuses
+    is_of_the_client = isinstance(status, int) and 400 <= status < 500  # noqa: PLR2004 - as HTTP has it
+    if is_of_the_client:
         kind_by_class = FailureKind.BAD_REQUEST
     return kind_by_words or _BY_STATUS.get(status, kind_by_class)
 

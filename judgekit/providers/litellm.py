@@ -273,7 +273,7 @@ def cost_of(endpoint: Endpoint, read: int, written: int) -> float | None:
 
 
 def _price_of_decisions(endpoint: Endpoint, profile: DecisionsProfile) -> float | None:
-    """Look up a decision model's price for a token of a prompt in litellm's table; None if it has none."""
+    """Look up a decision model's price of a prompt's token in litellm's table; None if there's none."""
     bare_name = endpoint.model.removeprefix(profile.prefix)
     table: dict[str, dict[str, Any]] = load().model_cost
     entry = table.get(f"{profile.client}/{bare_name}") or table.get(endpoint.model) or {}

@@ -323,7 +323,7 @@ class CommandProfile(_Profile):
         return self
 
     def _check_placeholders(self) -> None:
-        """Raise `ValueError` for a placeholder that there isn't."""
+        """Raise `ValueError` for an unknown placeholder."""
         for text in (*self.argv, *self.files.values(), *self.set_env.values()):
             for name in re.findall(r"\{([a-z_]+)\}", text):
                 if name not in PLACEHOLDERS:
@@ -332,7 +332,7 @@ class CommandProfile(_Profile):
                     )
 
     def _check_links(self) -> None:
-        """Raise `ValueError` for a link to a file that isn't in a folder the program may know of."""
+        """Raise `ValueError` for a source of a link outside `~` and the folders that `keep_env` names."""
         for source in chain.from_iterable(self.links.values()):
             folder, _, _ = source.partition("/")
             variable = folder.removeprefix("$")

@@ -18,6 +18,7 @@ from judgekit.providers.style import NEWER_LIMIT, WEAKER, CallStyle
 
 if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
+    from judgekit.providers.registry import OutputMode
 
 KEPT_SECONDS = 7 * 86_400.0  # after it, the default is tried again: servers get upgraded
 _VERSION = 1
@@ -126,12 +127,11 @@ def _read_style(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None
     whoever can write the file can't do more than that.
     """
     default_style = CallStyle(endpoint.output)
-    possible_modes = [default_style.mode]  # and all weaker ones
-    while possible_modes[-1] in WEAKER:
-        possible_modes.append(WEAKER[possible_modes[-1]])
     mode = content.get("mode", default_style.mode)
+    if mode not in _list_weaker_modes(default_style.mode):
+        return None
     limit_name = content.get("max_tokens", default_style.max_tokens)
-    if mode not in possible_modes or limit_name not in (default_style.max_tokens, NEWER_LIMIT):
+    if limit_name not in (default_style.max_tokens, NEWER_LIMIT):
         return None
     switches = {name: content.get(name, True) for name in ("temperature", "logprobs", "system")}
     if not all(isinstance(value, bool) for value in switches.values()):
@@ -145,6 +145,14 @@ def _read_style(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None
     return default_style._replace(
         mode=mode, max_tokens=limit_name, thinking=thinking, most_tokens=most_tokens, **switches
     )
+
+
+def _list_weaker_modes(mode: OutputMode) -> list[OutputMode]:
+    """List a way of demanding a format, followed by all weaker ones."""
+    modes = [mode]
+    while modes[-1] in WEAKER:
+        modes.append(WEAKER[modes[-1]])
+    return modes
 
 
 def _is_count(value: object) -> bool:

@@ -116,7 +116,7 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
 
 
 def _list_allowed(profiles: Sequence[Profile], wanted: PanelRequest) -> list[Profile]:
-    """List the profiles that the user allows: those that the user orders first, then in their own order."""
+    """List the allowed profiles: those that the user puts first, then the others in their own order."""
     profile_by_name = {profile.provider: profile for profile in profiles if wanted.allows(profile)}
     first_names = map(registry.unaliased, wanted.order or ())
     ordered_names = dict.fromkeys((*first_names, *profile_by_name))  # each once
@@ -225,7 +225,7 @@ def _detect_panels(
 def _panels_with_keys(
     usable: Sequence[Profile], chat_profiles: Sequence[LitellmProfile], environ: Variables
 ) -> Iterator[Panel]:
-    """Yield a panel for each provider whose models its profile names, such as one reached with a key."""
+    """Yield a panel for each provider whose profile lists its models: it's usually reached with a key."""
     with_own_models = [profile for profile in chat_profiles if profile.models.by_tier]
     for profile in with_own_models:
         problem = _wrong_address(profile, environ)
@@ -519,15 +519,10 @@ def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False)
     Credentials that also serve other purposes count only if the provider was `named`.
     """
     signs = profile.detect
-    groups = list(signs.env)
-    if named:
-        groups += signs.named
-    needs_variables = bool(signs.env or signs.named)
-    if needs_variables and _first_set_group(groups, environ) is None:
-        if not groups and _first_set_group(signs.named, environ) is not None:
-            return "used only where one of its models is named: in judge.tiers, or by --model"
-        alternatives = [" with ".join(group) for group in groups or signs.named]
-        return f"set {' or '.join(alternatives)}"
+    if signs.env or signs.named:
+        problem = _explain_missing_variables(signs, environ, named=named)
+        if problem is not None:
+            return problem
     if isinstance(profile, CommandProfile) and environ.get(INSIDE):
         return "a program that judgekit runs started it"
     if signs.module and not importable(signs.module):
@@ -535,6 +530,19 @@ def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False)
     if signs.command and programs.find(signs.command, environ) is None:
         return f"no command {signs.command} on PATH"
     return None
+
+
+def _explain_missing_variables(
+    signs: registry.Detect, environ: Mapping[str, str], *, named: bool
+) -> str | None:
+    """Explain which variables must be set for a provider; None if the variables of one group are."""
+    groups = [*signs.env, *signs.named] if named else signs.env
+    if _first_set_group(groups, environ) is not None:
+        return None
+    if not groups and _first_set_group(signs.named, environ) is not None:
+        return "used only where one of its models is named: in judge.tiers, or by --model"
+    alternatives = [" with ".join(group) for group in groups or signs.named]
+    return f"set {' or '.join(alternatives)}"
 
 
 def _first_set_group(
