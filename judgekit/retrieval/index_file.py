@@ -95,7 +95,12 @@ class NoFullTextError(Exception):
 
 
 class Index:
-    """An open index: `size` entries, `pending` files to read, `left_out` too many, `outdated` ones."""
+    """An open index of a store, with `size` entries.
+
+    `pending` counts the files that are still to be read, and `left_out` those that are too many to be read.
+    `outdated` are the paths of entries that no longer match their files. `trouble` is a line about why
+    nothing can be searched.
+    """
 
     folders: int
     kind: str
@@ -114,12 +119,13 @@ class Index:
         self.outdated: set[str] = set()
         self.trouble: str | None = None
         self.version = VERSION  # an earlier version is only read, never written
-        self.was_whole = False  # at any time: then no earlier version knows more
+        # Whether it ever had all files of the store. Until then, an earlier version's index may know more.
+        self.was_whole = False
         self.languages: list[Language] = []  # those of many entries, most frequent first
         self.rare_languages: list[Language] = []
 
     def load(self, about: dict[str, Any]) -> None:
-        """Take over the values of the table `about`."""
+        """Set the fields from the table `about`, in which an index keeps facts about itself."""
         self.kind = about["kind"]
         self.size = about["size"]
         self.pending = about["pending"]
@@ -135,8 +141,9 @@ class Index:
         return self.version < VERSION
 
     def load_earlier(self, about: dict[str, Any], version: int, pending: int) -> None:
-        """Take over the values of an earlier version's index; the new one has `pending` files to read."""
+        """Set the fields for an earlier version's index; the new one has `pending` files to read."""
         self.version = version
+        # An index older than `LANGUAGES_VERSION` has no languages.
         self.load({"languages": ""} | about | {"pending": pending})
         if version < LANGUAGES_VERSION:
             self.languages = [self.profile.language.as_in_earlier_index()]
@@ -149,7 +156,7 @@ class Index:
         main_language = self.profile.language
         self.languages = []
         self.rare_languages = []
-        names = {main_language.name: 0} | counts
+        names = {main_language.name: 0} | counts  # the main one counts even if no entry is in it
         for name in sorted(names, key=names.__getitem__, reverse=True):  # the most frequent first
             if name == main_language.name:
                 self.languages.append(main_language)

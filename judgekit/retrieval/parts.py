@@ -94,7 +94,7 @@ def parse(prompt: str, *languages: Language) -> list[Part]:
     vocabulary = _Vocabulary(terms.choose_language(excerpt, languages))
     part_by_terms: dict[tuple[str, ...], Part] = {}
     sentence_count = 0
-    for text in _sentences(excerpt):
+    for text in _split_sentences(excerpt):
         sentence_parts = _cut_sentence(text.split(), vocabulary)
         if sentence_parts:
             sentence_count += 1
@@ -137,7 +137,7 @@ def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
     is_statement = last_piece.rstrip(_CLOSING).endswith(_STOPS)
     if _is_short(sentence):
         # Its text includes the words at both ends that aren't terms.
-        parts.append(Part(" ".join(pieces), _terms_in(sentence), is_statement=is_statement))
+        parts.append(Part(" ".join(pieces), _list_terms(sentence), is_statement=is_statement))
     else:
         passages = _list_windows(sentence)
     for clause in clauses:
@@ -153,7 +153,7 @@ def _cut_sentence(pieces: list[str], vocabulary: _Vocabulary) -> list[Part]:
         start = passage[0].place
         end = passage[-1].place + 1
         text = " ".join(pieces[start:end])
-        parts.append(Part(text, _terms_in(passage), is_statement=is_statement))
+        parts.append(Part(text, _list_terms(passage), is_statement=is_statement))
     return parts
 
 
@@ -168,7 +168,7 @@ def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Wor
         for token in terms.tokens(piece):
             token_terms = vocabulary.look_up(token)
             if token_terms and not token.isascii() and terms.has_runs(token):
-                clauses[-1] += _split_run(piece_number, token, token_terms)
+                clauses[-1] += _split_token(piece_number, token, token_terms)
             elif token_terms:
                 clauses[-1].append(_Word(piece_number, token_terms))
             elif token.lower() in vocabulary.languages[0].joiners:
@@ -178,7 +178,7 @@ def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Wor
     return clauses
 
 
-def _split_run(place: int, token: str, run_terms: list[Term]) -> list[_Word]:
+def _split_token(place: int, token: str, run_terms: list[Term]) -> list[_Word]:
     """Make words of a token in Hangul, or in a script without spaces between words.
 
     A token of Hangul is one word. One without spaces may be a whole sentence, so two pairs of characters
@@ -195,7 +195,7 @@ def _split_run(place: int, token: str, run_terms: list[Term]) -> list[_Word]:
     return words
 
 
-def _terms_in(words: list[_Word]) -> list[Term]:
+def _list_terms(words: list[_Word]) -> list[Term]:
     """List the terms of some words, each once."""
     term_by_text: dict[str, Term] = {}
     for word in words:
@@ -211,9 +211,9 @@ def _is_short(words: list[_Word]) -> bool:
     """
     whole_words = [word for word in words if not word.is_cut]
     if len(whole_words) == len(words):
-        return len(_terms_in(words)) <= WHOLE
+        return len(_list_terms(words)) <= WHOLE
     different_cut_words = {word.terms[0].text for word in words if word.is_cut}
-    return len(_terms_in(whole_words)) + len(different_cut_words) <= WHOLE
+    return len(_list_terms(whole_words)) + len(different_cut_words) <= WHOLE
 
 
 def _list_windows(words: list[_Word]) -> list[list[_Word]]:
@@ -227,13 +227,13 @@ def _list_windows(words: list[_Word]) -> list[list[_Word]]:
     return [words[start : start + WINDOW] for start in starts]
 
 
-def _sentences(text: str) -> Iterator[str]:
-    """Yield the sentences, lines and items of a text, then the lines of code and logs in it.
+def _split_sentences(text: str) -> Iterator[str]:
+    """Yield the sentences and list items of a text, then its lines of code and logs.
 
-    Some of them may be empty.
+    A sentence ends at its line's end at the latest. Some of the texts may be empty.
     """
     if not text.isascii():
-        text = text.translate(_SPACED)  # with a space behind Chinese and Japanese marks
+        text = text.translate(_SPACED)  # add spaces, so that `split` finds where sentences end
     pasted_lines = []
     is_fenced = False
     for line in text.split("\n"):
@@ -244,15 +244,15 @@ def _sentences(text: str) -> Iterator[str]:
         if is_fenced or is_indented or _is_code(line):
             pasted_lines.append(line)
             continue
-        sentence: list[str] = []
+        sentence_words: list[str] = []
         for word in line.split():
-            is_mark = word in _MARKS  # of an item, or a dash between two thoughts
-            if not is_mark:
-                sentence.append(word)
-            if is_mark or word.rstrip(_CLOSING).endswith(_ENDS):
-                yield " ".join(sentence)
-                sentence = []
-        yield " ".join(sentence)
+            is_item_mark_or_dash = word in _MARKS
+            if not is_item_mark_or_dash:
+                sentence_words.append(word)
+            if is_item_mark_or_dash or word.rstrip(_CLOSING).endswith(_ENDS):
+                yield " ".join(sentence_words)
+                sentence_words = []
+        yield " ".join(sentence_words)
     yield from pasted_lines
 
 

@@ -90,7 +90,7 @@ class Store:
         self.kind = kind
         self.source = KINDS[kind]
         self._profile = profiles.by_kind[kind]
-        self._listed: Listed | None = None
+        self._own_list: Listed | None = None
         # Any kind of store looks into these, since a first record there changes the kind.
         self.record_folders: set[str] = set()
         for profile in profiles.by_kind.values():
@@ -101,19 +101,24 @@ class Store:
         self.patterns = _read_patterns(os.path.join(root, IGNORE))
 
     def list(self, relative: str) -> Listing:
-        """List one folder. The listing of a folder that's gone or can't be read is empty."""
+        """List the folder `relative` ("" is the root), without its subfolders' content.
+
+        The listing has no files if the folder is gone, can't be read, or is a link out of the store. The last
+        two are among its problems.
+        """
         path = f"{self.root}/{relative}" if relative else self.root
+        # Stamped before it's read, so that a change during the reading gives another stamp.
         read_at = index_file.clock()
         stamp = index_file.look(path, folder=True)
         listing = Listing(stamp, read_at)
-        if not relative:  # the root
-            listing.problems += self._read_list().problems
-        elif os.path.islink(path) and not self._holds(relative, listing):
+        if not relative:  # the root's listing also reports the problems of the store's own list
+            listing.problems += self._read_own_list().problems
+        elif os.path.islink(path) and not self._leads_inside(relative, listing):
             return listing
         try:
-            with os.scandir(path) as entries:
-                for entry in entries:
-                    self._list_entry(relative, entry, listing)
+            with os.scandir(path) as directory_entries:
+                for directory_entry in directory_entries:
+                    self._list_entry(relative, directory_entry, listing)
         except PermissionError:
             problem = "this folder may not be read, so nothing in it is searched"
             listing.problems.append(f"{relative or self.root}: {problem}")
@@ -132,24 +137,24 @@ class Store:
         if name not in OWN and is_ignored(self.patterns, name, folder=is_folder):
             return
         if is_folder:
-            if self._is_looked_into(name):
+            if self._may_lead_to_entries(name):
                 listing.folders.append(name)
             return
         can_be_entry = self.source.BELOW if relative else self.source.IN_ROOT
         if can_be_entry and entry.name.lower().endswith(self.source.ENDINGS):
-            self._add(name, entry, listing)
+            self._add_file(name, entry, listing)
 
-    def _read_list(self) -> Listed:
+    def _read_own_list(self) -> Listed:
         """Read the store's own list of its entries, if it has one; later calls return the same list."""
-        if self._listed is None:
-            self._listed = self.source.listed(self.root, self._profile)
-        return self._listed
+        if self._own_list is None:
+            self._own_list = self.source.listed(self.root, self._profile)
+        return self._own_list
 
-    def _is_looked_into(self, path: str) -> bool:
+    def _may_lead_to_entries(self, path: str) -> bool:
         """Whether a folder may contain entries, or lead to one that does."""
         if path in self.record_folders:
             return True
-        for folder in self._read_list().folders:
+        for folder in self._read_own_list().folders:
             leads_to_folder = folder.startswith(f"{path}/")
             if path == folder or leads_to_folder:
                 return True
@@ -164,16 +169,16 @@ class Store:
         may_be_link = self.source.LINKED_FOLDERS and path in self.record_folders
         if not may_be_link or not entry.is_symlink():
             return False
-        return os.path.isdir(entry.path) and self._holds(path, listing)
+        return os.path.isdir(entry.path) and self._leads_inside(path, listing)
 
-    def _add(self, name: str, entry: os.DirEntry[str], listing: Listing) -> None:
+    def _add_file(self, name: str, entry: os.DirEntry[str], listing: Listing) -> None:
         """Add a file to the listing, unless it leads out of the store or there are too many."""
         try:
             is_file = entry.is_file()
             is_link = entry.is_symlink()
         except OSError:  # a link to itself
             return
-        if not is_file or (is_link and not self._holds(name, listing)):
+        if not is_file or (is_link and not self._leads_inside(name, listing)):
             return
         stamp = index_file.look(entry.path)
         if stamp is None:  # it has disappeared since
@@ -185,7 +190,7 @@ class Store:
             problem = f"more than {MAX_FILES:,} files; the rest is ignored"
             listing.problems.append(f"{self.root}: {problem}")
 
-    def _holds(self, relative: str, listing: Listing) -> bool:
+    def _leads_inside(self, relative: str, listing: Listing) -> bool:
         """Whether a link leads to something inside of the store; if not, that's added to the problems."""
         if contained(self.root, relative):
             return True

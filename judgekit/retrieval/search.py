@@ -90,11 +90,11 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
             ranked.notes.append(f"{root}: {_LEADS_OUT}")
             continue
         ranked.searched_roots.append(folder)
-        hits = None
+        hits = None  # until a full-text search has run
         if scorer != _KEYWORD:
-            hits = store_search.by_fulltext(folder, limit, pool, patience)
+            hits = store_search.find_by_fulltext(folder, limit, pool, patience)
         if hits is None:
-            hits = store_search.by_keyword(folder)[:limit]
+            hits = store_search.find_by_keyword(folder)[:limit]
         elif snippets:
             texts = passages(query, hits, profiles)
             for candidate, (passage, _) in zip(hits, texts, strict=True):
@@ -102,7 +102,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
         ranked.candidates += hits
 
     if len(roots) > 1:
-        _merge(ranked)
+        _merge_stores(ranked)
     if pins:
         _move_pinned(ranked, pins, store_search.pinned)
         if ranked.searched_roots:
@@ -115,19 +115,19 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     return ranked
 
 
-def _merge(ranked: RankedCandidates) -> None:
+def _merge_stores(ranked: RankedCandidates) -> None:
     """Order the hits of several stores; of hits for the same file, and of equal notes, keep the first."""
     hit_by_file: dict[str, Candidate] = {}
-    for hit in sorted(ranked.candidates, key=_rank_in_all):
+    for hit in sorted(ranked.candidates, key=_sort_key):
         if hit.file not in hit_by_file:
             hit_by_file[hit.file] = hit
     folded = confidence.fold_alike(list(hit_by_file.values()))
-    ranked.candidates[:] = sorted(folded, key=_rank_in_all)
+    ranked.candidates[:] = sorted(folded, key=_sort_key)
     ranked.notes[:] = dict.fromkeys(ranked.notes)
 
 
-def _rank_in_all(hit: Candidate) -> tuple[bool, float]:
-    """Return the key to sort by: those in force come first, and among them the most confident."""
+def _sort_key(hit: Candidate) -> tuple[bool, float]:
+    """Return the key to sort a hit by: hits in force come first, then the more confident ones."""
     is_out_of_force = hit.status != ""
     return is_out_of_force, -hit.confidence
 
@@ -240,7 +240,7 @@ class _Search:
         self.ranked = ranked
         self.pinned: dict[str, Candidate] = {}
 
-    def by_fulltext(
+    def find_by_fulltext(
         self, root: str, limit: int, pool: int, patience: float | None
     ) -> list[Candidate] | None:
         """Find the hits in the store at `root`; None if this Python has no full-text search.
@@ -257,26 +257,26 @@ class _Search:
             return None
 
         try:
-            return self._match(opened, limit, max(pool, limit))
+            return self._search_index(opened, limit, max(pool, limit))
         except (sqlite.DatabaseError, *index_file.SPOILT) as error:
             opened.connection.close()  # its file may be deleted next
             if index_file.is_damage(error):  # opening it doesn't show all damage, reading does
                 opened = index.open_index(root, self.profiles, anew=True, patience=patience)
             else:  # the file is fine, but locked, for example
-                from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
+                from judgekit.retrieval import update  # noqa: PLC0415 - only if the index is locked
 
                 opened = update.build_in_memory(root, self.profiles)
-            return self._match(opened, limit, max(pool, limit))
+            return self._search_index(opened, limit, max(pool, limit))
         finally:
             opened.close()
 
-    def _match(self, opened: Index, limit: int, pool: int) -> list[Candidate]:
+    def _search_index(self, opened: Index, limit: int, pool: int) -> list[Candidate]:
         """Find the hits in an open index, and collect the pins and the notes of its store.
 
         The hits' files are checked. If any of them changed, its entry is read again, and the search is
         repeated.
         """
-        is_quick = pool < bm25.POOL  # for a prompt
+        is_quick = pool < bm25.POOL  # the prompt hook passes a smaller pool than a search
         languages = terms.choose_languages(
             terms.excerpt(self.text), opened.languages, opened.rare_languages
         )
@@ -350,22 +350,26 @@ class _Search:
                 paths.append(os.path.relpath(path, root).replace(os.sep, "/"))
         return paths
 
-    def by_keyword(self, root: str) -> list[Candidate]:
-        """Find the entries of the store at `root` that have words of the query in their titles or tags."""
-        from judgekit.retrieval import scan  # noqa: PLC0415 - the exception, not the rule
+    def find_by_keyword(self, root: str) -> list[Candidate]:
+        """Find the entries of the store at `root` that have words of the query in their titles or tags.
+
+        Also collects the pins that name one of the entries, and the notes of the store.
+        """
+        from judgekit.retrieval import scan  # noqa: PLC0415 - only without a full-text index
 
         profile, entries, notes = scan.entries(root, self.profiles)
         if not entries:
             self.ranked.empty_roots.append(root)
 
         for pin in self.pins:
-            paths = self._list_paths(pin, root)
-            paths += _add_endings(paths)
+            if pin in self.pinned:  # the first store that has it counts
+                continue
+            possible_paths = self._list_paths(pin, root)
+            possible_paths += _add_endings(possible_paths)
             for path, entry in entries:
-                is_named = path in paths or entry.id == pin
+                is_named = path in possible_paths or entry.id == pin
                 if is_named and entry.problem is None:
-                    if pin not in self.pinned:  # the first store that has it counts
-                        self.pinned[pin] = _make_candidate(root, path, entry, profile)
+                    self.pinned[pin] = _make_candidate(root, path, entry, profile)
                     break
 
         self._add_notes(notes)
@@ -460,7 +464,7 @@ def body(candidate: Candidate, limit: int | None, profiles: Profiles | None = No
 
     The text is "" if the file is gone or retired by now.
     """
-    from judgekit.retrieval import scan  # noqa: PLC0415 - the hook without a judge needs no text
+    from judgekit.retrieval import scan  # noqa: PLC0415 - loaded only to show a text
 
     if candidate.kind == confidence.COMMAND:  # a path from a user's program is never opened
         return candidate.text[:limit]
@@ -500,16 +504,19 @@ def passages(
 
 
 def _find_section(text: str, candidate: Candidate) -> str:
-    """Return the text of a candidate's best section, or the whole text if the candidate has no sections."""
+    """Return the text of a candidate's best section.
+
+    It's the whole text if the candidate has no sections, or if the file has changed and lacks that section.
+    """
     if not candidate.sections:
         return text
-    from judgekit.retrieval import sections  # noqa: PLC0415 - the hook without a judge needs no text
+    from judgekit.retrieval import sections  # noqa: PLC0415 - loaded only to show a text
 
-    number = candidate.sections[0].number  # the best comes first
+    best_section = candidate.sections[0]  # they're sorted, the best first
     text_sections = sections.cut(text)
-    if number >= len(text_sections):  # the file has changed since
+    if best_section.number >= len(text_sections):  # the file has changed since it was indexed
         return text
-    section = text_sections[number]
+    section = text_sections[best_section.number]
     return text[section.start : section.end]
 
 
@@ -534,7 +541,7 @@ def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms
     text = terms.spread(text)
     if text and expression:
         if len(text) > _SHORT:
-            text = text[: _find_end(connection, text, expression)]
+            text = text[: _find_cut_position(connection, text, expression)]
         connection.execute(_PUT, (text,))
         row = connection.execute(_PASSAGE, (TOKENS, expression)).fetchone()
         if row:
@@ -543,8 +550,8 @@ def _find_passage(connection: Connection, text: str, query_terms: Sequence[terms
     return " ".join(passage.split())[:SNIPPET_LIMIT]
 
 
-def _find_end(connection: Connection, text: str, expression: str) -> int:
-    """Find the place behind the `_MOST`-th matching word of a text, or its end if there are fewer."""
+def _find_cut_position(connection: Connection, text: str, expression: str) -> int:
+    """Return the position behind the `_MOST`-th matching word of a text, or its end if there are fewer."""
     # FTS5 puts a character 1 before and a character 2 behind each match.
     without_marks = text.translate({1: " ", 2: " "})
     connection.execute(_PUT, (without_marks,))

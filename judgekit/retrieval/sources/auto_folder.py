@@ -32,12 +32,12 @@ def folder_of(project: str) -> str:
     It's an absolute path. The client's settings name it, or a variable, or else it's made from the project's
     path.
     """
-    configured_folder = _configured_folder(project)
+    configured_folder = _find_configured_folder(project)
     if configured_folder is not None:
         return configured_folder
     root = worktree.git_root(project)
     base = project if root is None else worktree.main_worktree(root)
-    usual_folder = _memory_of(folder_name(base))
+    usual_folder = _memory_folder(folder_name(base))
     variables = environment.environ()
     own_name = variables.get(FOLDER_NAME, "")
     if not _is_name(own_name):
@@ -45,19 +45,19 @@ def folder_of(project: str) -> str:
     # If the usual folder exists, the client ignores the variable, unless its home isn't the usual one.
     has_other_home = "CLAUDE_CONFIG_DIR" in variables
     if has_other_home or not os.path.isdir(usual_folder):
-        return _memory_of(own_name)
+        return _memory_folder(own_name)
     return usual_folder
 
 
 def folder_name(path: str) -> str:
     """Return the name that Claude Code gives its folder for a project at `path`."""
     units = _utf16_units(path)
-    name = "".join(_letter_of(unit) for unit in units)
+    name = "".join(_replace_unit(unit) for unit in units)
     if len(name) <= _MOST_NAME:
         return name
     # The client shortens a longer name, and adds a hash of the whole path.
-    path_hash = abs(_hash(units))
-    return f"{name[:_MOST_NAME]}-{_base36(path_hash)}"
+    path_hash = abs(_hash_units(units))  # written without its sign
+    return f"{name[:_MOST_NAME]}-{_write_base36(path_hash)}"
 
 
 def _utf16_units(text: str) -> list[int]:
@@ -68,13 +68,13 @@ def _utf16_units(text: str) -> list[int]:
     return [low | high << 8 for low, high in zip(lower_bytes, upper_bytes, strict=True)]
 
 
-def _letter_of(unit: int) -> str:
+def _replace_unit(unit: int) -> str:
     """Return the letter or digit for a UTF-16 unit; "-" for anything beyond ASCII, and for signs."""
     char = chr(unit)
     return char if char.isascii() and char.isalnum() else "-"
 
 
-def _hash(units: list[int]) -> int:
+def _hash_units(units: list[int]) -> int:
     """Return the 32-bit hash of a text that JavaScript programs use, from its UTF-16 units."""
     value = 0
     for unit in units:
@@ -83,7 +83,7 @@ def _hash(units: list[int]) -> int:
     return value - 0x1_0000_0000 if is_negative else value
 
 
-def _base36(number: int) -> str:
+def _write_base36(number: int) -> str:
     """Write a number with the 36 digits 0 to 9 and a to z."""
     digits = ""
     while True:
@@ -93,7 +93,8 @@ def _base36(number: int) -> str:
             return digits
 
 
-def _memory_of(name: str) -> str:
+def _memory_folder(name: str) -> str:
+    """Return the path of the memory in the client's folder with this name."""
     return os.path.join(_client_home(), "projects", name, "memory")
 
 
@@ -112,10 +113,10 @@ def _is_name(name: str) -> bool:
     return name.isascii() and all(char.isalnum() or char in "_-" for char in name)
 
 
-def _configured_folder(project: str) -> str | None:
+def _find_configured_folder(project: str) -> str | None:
     """Find the folder that Claude Code's settings name, as the client does; None if they name none.
 
-    A project's local settings win over the user's.
+    The project's local settings come before the user's, but not if they may have come with a clone.
     """
     folder = _read_folder(os.path.join(project, *LOCAL_SETTINGS.split("/")))
     if folder is not None and is_users_own(project):
@@ -191,7 +192,7 @@ def _is_in_git(root: str, name: str) -> bool:
     """Whether git lists a file of that name in any folder. If git can't say, the answer is True."""
     from pathlib import Path  # noqa: PLC0415 - such a list is rare
 
-    from judgekit.git import GitError, Repository  # noqa: PLC0415 - the same
+    from judgekit.git import GitError, Repository  # noqa: PLC0415 - such a list is rare
 
     try:
         pattern = f":(top,icase,glob)**/{name}"
