@@ -35,9 +35,9 @@ class Bets:
     """Bets against the claim that `count` numbers add up to at most `most`."""
 
     def __init__(self, count: int, most: int, level: float = LEVEL) -> None:
-        self._left = count
-        self._most_left = most
-        self._enough = 1 / level
+        self._numbers_left = count
+        self._most_total_left = most
+        self._refuting_fortune = 1 / level
         self._fortunes = [1 / _BETTORS] * _BETTORS
         self.is_refuted = most < 0
 
@@ -50,35 +50,40 @@ class Bets:
         """Add the next number drawn, 0 or more, and bet on it. A claim that's refuted stays refuted."""
         if self.is_refuted:
             return
-        if number > self._most_left:
+        if number > self._most_total_left:
             self.is_refuted = True
             return
-        if self._most_left:
+        if self._most_total_left:
             # The return on a stake: the number drawn, as a multiple of the mean that the claim leaves.
-            gain = number * self._left / self._most_left
+            gain = number * self._numbers_left / self._most_total_left
             self._fortunes = [
                 fortune * (1 - stake + stake * gain)
                 for fortune, stake in zip(self._fortunes, _STAKES, strict=True)
             ]
-            self.is_refuted = self.fortune >= self._enough
-        self._left -= 1
-        self._most_left -= number
+            self.is_refuted = self.fortune >= self._refuting_fortune
+        self._numbers_left -= 1
+        self._most_total_left -= number
 
 
-def least_total(numbers: Sequence[int], count: int, largest: int, level: float = LEVEL) -> int:
-    """Find the least total of `count` numbers, each at most `largest`, that isn't refuted by `numbers`."""
-    least = sum(numbers)
-    greatest = least + largest * (count - len(numbers))
-    while least < greatest:
-        middle = (least + greatest) // 2
-        if _refute(numbers, count, middle, level):
-            least = middle + 1
+def bound_total(numbers: Sequence[int], count: int, largest: int, level: float = LEVEL) -> int:
+    """Compute a lower bound for the total of `count` numbers, of which the first `numbers` are known.
+
+    Each number is at most `largest`. The bound is the least total that bets on the known numbers don't
+    refute; the true total is lower with a probability of `level` at most.
+    """
+    low = sum(numbers)
+    high = low + largest * (count - len(numbers))
+    # Halve the range: if one total is refuted, so is every lower one.
+    while low < high:
+        middle = (low + high) // 2
+        if _is_refuted(numbers, count, middle, level):
+            low = middle + 1
         else:
-            greatest = middle
-    return least
+            high = middle
+    return low
 
 
-def _refute(numbers: Sequence[int], count: int, most: int, level: float) -> bool:
+def _is_refuted(numbers: Sequence[int], count: int, most: int, level: float) -> bool:
     """Whether bets on these numbers, in this order, refute the claim that the total is at most `most`."""
     bets = Bets(count, most, level)
     for number in numbers:

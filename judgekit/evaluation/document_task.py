@@ -67,7 +67,11 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
 
     def subject(self, case: Case, inputs: NamedInputs | None) -> Document:
         """Build the document from the case's text, its other files and its task."""
-        texts_by_path = {case.path or "text": read_text(case, inputs), **case.files}
+        judged_text = read_text(case, inputs)
+        texts_by_path = {
+            case.path or "text": judged_text,
+            **case.files,
+        }  # the judged file comes first
         files = tuple(map(file_of, texts_by_path, texts_by_path.values()))
         task = TaskDescription(case.description, case.acceptance, case.reference)
         return Document(files, case.path or case.id, task)
@@ -122,12 +126,14 @@ class DocumentTask(SeparateTiersTask[ScoreRubric, Document, Opinion, Verdict]):
         dimensions = self.rubric.dimensions
         if recorded.reply is not None:
             scale = self.rubric.scale
-            binary = frozenset(name for name in dimensions if dimensions[name].scale)
-            model = score_reply_model(tuple(dimensions), scale.min, scale.max, binary)
+            # A dimension with a scale of its own is binary: answered by yes or no.
+            binary_names = frozenset(name for name in dimensions if dimensions[name].scale)
+            reply_model = score_reply_model(tuple(dimensions), scale.min, scale.max, binary_names)
             try:
-                answers = extract.read_answer(recorded.reply, model).model_dump()["scores"]
+                answers = extract.read_answer(recorded.reply, reply_model).model_dump()["scores"]
             except InvalidReply:
                 return None
+            # "yes" and "no" become points; the other answers are points already.
             scores = {name: scale.answers.get(answer, answer) for name, answer in answers.items()}
         if scores is not None and set(scores) != set(dimensions):
             expected = ", ".join(dimensions)

@@ -46,7 +46,7 @@ class SearchableCollection:
                 "this Python's SQLite has no full-text search (FTS5); use one that has"
             )
         self._profile = profile
-        self._profile_without_floor = copy(profile)
+        self._profile_without_floor = copy(profile)  # for rankings, which go deeper than a search
         self._profile_without_floor.noise_floor = 0.0
         profiles = Profiles({"languages": {}, "profiles": {}})
         profiles.by_kind[profile.kind] = profile
@@ -72,7 +72,9 @@ class SearchableCollection:
         near duplicates.
         """
         candidates = self._find(text, self._profile_without_floor, bm25.POOL)
-        if depth > bm25.POOL:
+        if (
+            depth > bm25.POOL
+        ):  # the product rates no more than its pool, so search again for the rest
             candidates = [*candidates, *self._find(text, self._profile_without_floor, depth)]
         ids = dict.fromkeys(candidate.id for candidate in unfold(candidates))
         return list(ids)[:depth]
@@ -154,11 +156,11 @@ def ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     """
     ideal = _discounted_gain(sorted(grades.values(), reverse=True)[:k])
     if ideal:
-        return _discounted_gain(_gains(ranking[:k], grades)) / ideal
+        return _discounted_gain(_list_gains(ranking[:k], grades)) / ideal
     return 0.0
 
 
-def _gains(ranking: Iterable[str], grades: Mapping[str, int]) -> list[int]:
+def _list_gains(ranking: Iterable[str], grades: Mapping[str, int]) -> list[int]:
     return [grades.get(document, 0) for document in ranking]
 
 
@@ -175,13 +177,13 @@ def recall(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     """Compute the share of relevant documents that are among the first `k` (trec_eval's `recall`)."""
     relevant = _count_relevant(grades.values())
     if relevant:
-        return _count_relevant(_gains(ranking[:k], grades)) / relevant
+        return _count_relevant(_list_gains(ranking[:k], grades)) / relevant
     return 0.0
 
 
 def precision(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     """Count the relevant documents among the first `k`, divided by `k` (trec_eval's `P`)."""
-    return _count_relevant(_gains(ranking[:k], grades)) / k
+    return _count_relevant(_list_gains(ranking[:k], grades)) / k
 
 
 def _count_relevant(grades: Iterable[int]) -> int:
@@ -193,7 +195,7 @@ def reciprocal_rank(ranking: Iterable[str], grades: Mapping[str, int]) -> float:
 
     It's trec_eval's `recip_rank`, and its mean is MRR.
     """
-    for rank, gain in enumerate(_gains(ranking, grades), 1):
+    for rank, gain in enumerate(_list_gains(ranking, grades), 1):
         if gain > 0:
             return 1 / rank
     return 0.0
@@ -225,7 +227,7 @@ def shown_by_hook(
     )
 
 
-def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval | None]:
+def average_metrics(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval | None]:
     """Average the measures over the queries that have judgements, as `trec_eval -c` does."""
     gains = []
     recalls = []
@@ -247,7 +249,7 @@ def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval | Non
     return intervals(measures)
 
 
-def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
+def measure_confidence(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
     """Compare the confidence of hits with how many of them are relevant."""
     probabilities = []
     outcomes = []
@@ -266,7 +268,7 @@ def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
     )
 
 
-def injection_of(seen: Sequence[Seen], grades: Grades) -> Injection:
+def measure_injection(seen: Sequence[Seen], grades: Grades) -> Injection:
     """Count what the prompt hook would add to the queries, and how much of that is relevant."""
     injected = []
     relevant = []
@@ -275,30 +277,37 @@ def injection_of(seen: Sequence[Seen], grades: Grades) -> Injection:
     for answer in seen:
         judgements = grades.get(answer.query, {})
         hits, _ = shown_by_hook(answer.candidates)
-        count = _count_relevant(_gains([hit.id for hit in hits], judgements))
+        count = _count_relevant(_list_gains([hit.id for hit in hits], judgements))
         injected.append(len(hits))
         relevant.append(count)
         has_relevant.append(count > 0)
         answerable.append(_count_relevant(judgements.values()) > 0)
-    measures = _shares([answer.candidates for answer in seen])
+    measures = _measure_additions([answer.candidates for answer in seen])
     measures["precision"] = Measure(gained=relevant, possible=injected)
     measures["coverage"] = Measure(gained=has_relevant, possible=answerable)
     return Injection(prompts=len(seen), answerable=sum(answerable), **intervals(measures))
 
 
-def elsewhere_of(seen: Sequence[Seen]) -> OtherScope | None:
-    """Count what the hook would add from a scope that isn't the query's own.
+def measure_other_scope(seen: Sequence[Seen]) -> OtherScope | None:
+    """Measure what the hook would add by mistake, from a scope that isn't the query's own.
 
     None if no other scope was searched.
     """
-    prompts = [answer.elsewhere for answer in seen if answer.elsewhere is not None]
-    if prompts:
-        return OtherScope(prompts=len(prompts), **intervals(_shares(prompts)))
-    return None
+    candidates_by_prompt = []
+    for answer in seen:
+        if answer.elsewhere is not None:
+            candidates_by_prompt.append(answer.elsewhere)
+    if not candidates_by_prompt:
+        return None
+    measures = _measure_additions(candidates_by_prompt)
+    return OtherScope(prompts=len(candidates_by_prompt), **intervals(measures))
 
 
-def _shares(prompts: Sequence[Sequence[Candidate]]) -> dict[str, Measure]:
-    """Compute two shares of prompts: with an injection by the hook, and with a mention by it."""
+def _measure_additions(prompts: Sequence[Sequence[Candidate]]) -> dict[str, Measure]:
+    """Measure two shares of prompts: those to which the hook would add a memory, and those with a mention.
+
+    `prompts` are the candidates of each prompt.
+    """
     has_injection = []
     has_mention = []
     for candidates in prompts:
@@ -386,10 +395,10 @@ def report(
         strays=collection.strays,
         profile={"retrieval": profile.kind, "version": profile.version},
         depth=DEPTH,
-        metrics=metrics_of(seen, grades),
-        confidence=confidence_of(seen, grades),
-        injection=injection_of(seen, grades),
-        elsewhere=elsewhere_of(seen),
+        metrics=average_metrics(seen, grades),
+        confidence=measure_confidence(seen, grades),
+        injection=measure_injection(seen, grades),
+        elsewhere=measure_other_scope(seen),
     )
 
 
@@ -402,13 +411,14 @@ def check_run(path: Path, names: Iterable[str]) -> None:
     for name in names:
         if name.split() != [name]:
             raise InputError(f"id {name!r}: a TREC run cannot hold ids with spaces; rename it")
-    with _written(path):
+    with _name_run_option(path):
+        # Opened and closed at once, only to see whether it can be written.
         os.close(outputs.open_to_append(str(path), mode=outputs.USUAL))
 
 
 def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]]) -> None:
     """Write a TREC run: a line `query Q0 document rank score tag` for each document; raises `UsageError`."""
-    with _written(path), outputs.Replacement(str(path)) as replacement:
+    with _name_run_option(path), outputs.Replacement(str(path)) as replacement:
         for query, ranking in rankings:
             for rank, document in enumerate(ranking, 1):
                 # Distinct scores, since readers break ties differently.
@@ -418,7 +428,7 @@ def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]]) -> None
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[None]:
+def _name_run_option(path: Path) -> Iterator[None]:
     """Turn a failure to write the file into a `UsageError`, which names the option `--run`."""
     try:
         yield

@@ -40,12 +40,12 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
         return judge.as_judge(CandidateJudge)
 
     def subject(self, case: Case, inputs: NamedInputs | None) -> Candidates:
-        """Build the candidates, under names that decide the order in which they're shown."""
-        del inputs
-        names = shown_ids(case)
+        """Build the query and its candidates. A swapped case shows them in another order (`shown_ids`)."""
+        del inputs  # a case has its candidates' texts itself
+        name_by_id = shown_ids(case)
         candidates = []
         for candidate in case.candidates:
-            name = names[candidate.id]
+            name = name_by_id[candidate.id]
             candidates.append(PromptCandidate.of(candidate, name, candidate.text))
         return Candidates(documents.Query(case.query), tuple(candidates))
 
@@ -174,7 +174,7 @@ class SelectionTask(SeparateTiersTask[SelectRubric, Candidates, Marks, Selection
 
 
 def shown_ids(case: Case) -> dict[str, str]:
-    """Map the candidates' ids to names, which decide the order in which the candidates are shown.
+    """Map the candidates' ids to names. Candidates are shown in an order drawn from a hash of their names.
 
     Models don't see the names. Usually a name is the id itself. In a swapped case, eight choices of other
     names are tried, and those that reverse the most pairs of candidates are used.
@@ -186,9 +186,9 @@ def shown_ids(case: Case) -> dict[str, str]:
 
     def count_turned_pairs(names: Mapping[str, str]) -> int:
         order = fence.labels(case.query, list(names.values()))
-        place_by_name = {name: place for place, name in enumerate(order)}
-        places = [place_by_name[names[candidate_id]] for candidate_id in usual_order]
-        return sum(first > second for first, second in combinations(places, 2))
+        position_by_name = {name: position for position, name in enumerate(order)}
+        positions = [position_by_name[names[candidate_id]] for candidate_id in usual_order]
+        return sum(first > second for first, second in combinations(positions, 2))
 
     choices = []
     for mark_count in range(1, 9):

@@ -73,7 +73,8 @@ def mean(values: Sequence[float]) -> Measure:
 def resampled(size: int, figure: Callable[[Sequence[int]], float | None]) -> Interval | None:
     """Compute a figure of `size` items, with bounds; None if the figure is undefined.
 
-    `figure` gets the positions of the items it's computed from.
+    `figure` gets the positions of the items it's computed from: first each once, then random draws with
+    replacement, which give the bounds.
     """
     value = figure(range(size))
     if value is None:
@@ -93,16 +94,20 @@ def resampled(size: int, figure: Callable[[Sequence[int]], float | None]) -> Int
 
 
 def interval(measure: Measure) -> Interval | None:
-    """Compute a measure's figure with bounds; None if there's nothing to divide by."""
+    """Compute a measure's figure with bounds: all that was gained, divided by all that was possible.
+
+    None if there's nothing to divide by.
+    """
     gained, possible = measure
 
-    def ratio(places: Sequence[int]) -> float | None:
-        divisor = sum(map(possible.__getitem__, places))
-        if divisor:
-            return sum(map(gained.__getitem__, places)) / divisor
-        return None
+    def compute_ratio(positions: Sequence[int]) -> float | None:
+        """Compute the figure of the items at these positions, which may repeat."""
+        total_possible = sum(map(possible.__getitem__, positions))
+        if not total_possible:
+            return None
+        return sum(map(gained.__getitem__, positions)) / total_possible
 
-    return resampled(len(gained), ratio)
+    return resampled(len(gained), compute_ratio)
 
 
 def intervals(measures: Mapping[str, Measure]) -> dict[str, Interval | None]:
@@ -161,7 +166,7 @@ def adjusted(values: Sequence[float], extra: Sequence[float]) -> Interval:
     """
     extended = [*values, *extra]
     noise = pvariance(extended) / len(extended)
-    return _bounded(fmean(values), middle=fmean(extended), noise=noise, least=min(extra))
+    return _limit_interval(fmean(values), middle=fmean(extended), noise=noise, least=min(extra))
 
 
 def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) -> Interval:
@@ -196,10 +201,10 @@ def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) 
     value, _ = estimate(labelled)
     # The bounds lie around the mean with the four added pairs.
     middle, noise = estimate([*labelled, (0, 0), (0, 1), (1, 0), (1, 1)])
-    return _bounded(value, middle, noise, least=0.0)
+    return _limit_interval(value, middle, noise, least=0.0)
 
 
-def _bounded(value: float, middle: float, noise: float, least: float) -> Interval:
+def _limit_interval(value: float, middle: float, noise: float, least: float) -> Interval:
     """Return a value with bounds around `middle`, all limited to the range from `least` to 1.
 
     `noise` is the variance of the middle.
@@ -282,15 +287,15 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
 def spearman(pairs: Sequence[tuple[float, float]]) -> Interval | None:
     """Compute Spearman's rank correlation (1904) of two scores; None if one of them is constant."""
 
-    def figure(places: Sequence[int]) -> float | None:
-        first_ranks = _ranks([pairs[place][0] for place in places])
-        second_ranks = _ranks([pairs[place][1] for place in places])
+    def correlate(positions: Sequence[int]) -> float | None:
+        first_ranks = _ranks([pairs[position][0] for position in positions])
+        second_ranks = _ranks([pairs[position][1] for position in positions])
         try:
             return correlation(first_ranks, second_ranks)
         except StatisticsError:  # all scores are the same
             return None
 
-    return resampled(len(pairs), figure)
+    return resampled(len(pairs), correlate)
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
@@ -302,7 +307,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
 def kappas(pairs: Sequence[Pair]) -> tuple[Interval | None, Interval | None]:
     """Compute Cohen's kappa and, for words with an order, also the quadratically weighted kappa."""
     unweighted = _kappa_interval(pairs, None)
-    ordered = scale(_words(pairs))
+    ordered = scale(_list_words(pairs))
     if not ordered:
         return unweighted, None
     return unweighted, _kappa_interval(pairs, squares(ordered))
@@ -313,19 +318,19 @@ def _kappa_interval(
 ) -> Interval | None:
     """Estimate the interval of Cohen's kappa by resampling the pairs."""
 
-    def figure(places: Sequence[int]) -> float | None:
-        return kappa(Counter(pairs[place] for place in places), distance)
+    def compute_kappa(positions: Sequence[int]) -> float | None:
+        return kappa(Counter(pairs[position] for position in positions), distance)
 
-    return resampled(len(pairs), figure)
+    return resampled(len(pairs), compute_kappa)
 
 
-def _words(pairs: Sequence[Pair]) -> list[str]:
+def _list_words(pairs: Sequence[Pair]) -> list[str]:
     return [word for pair in pairs for word in pair]
 
 
 def classes(pairs: Sequence[Pair]) -> list[Class]:
     """Count how each word was used. The words are in the order of their scale, or else alphabetical."""
-    words = _words(pairs)
+    words = _list_words(pairs)
     classes = []
     for word in scale(words) or sorted(set(words)):
         hits = []
@@ -396,8 +401,9 @@ def table(probabilities: Sequence[float], outcomes: Sequence[bool]) -> list[Bin]
 
     It's a reliability diagram in numbers.
     """
+    # A probability of 1 belongs to the last bin.
     numbers = [min(int(probability * BINS), BINS - 1) for probability in probabilities]
-    groups = _grouped(numbers, probabilities, outcomes)
+    groups = _group_hits(numbers, probabilities, outcomes)
     bins = []
     for number in sorted(groups):
         low_edge = number / BINS
@@ -412,13 +418,13 @@ def by_label(
 ) -> list[LabelGroup]:
     """Group hits by their label of confidence. The group with the highest mean confidence comes first."""
     groups = []
-    for label, hits in _grouped(labels, probabilities, outcomes).items():
+    for label, hits in _group_hits(labels, probabilities, outcomes).items():
         count, confidence, relevant = hits
         groups.append(LabelGroup(label, count=count, confidence=confidence, relevant=relevant))
     return sorted(groups, key=lambda group: -group.confidence)
 
 
-def _grouped(
+def _group_hits(
     keys: Sequence[Key], probabilities: Sequence[float], outcomes: Sequence[bool]
 ) -> dict[Key, tuple[int, float, float]]:
     """For each key, compute the number of hits, their mean probability, and the share of true ones."""

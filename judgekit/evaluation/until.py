@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from judgekit.evaluation.betting import Bets, least_total
+from judgekit.evaluation.betting import Bets, bound_total
 from judgekit.evaluation.conditions import Totals
 from judgekit.text import counted
 
@@ -90,10 +90,10 @@ class Answer:
         if self.is_complete:
             return self._certain_totals
         largest = self.condition.largest
-        least = least_total([number.least for number in self._numbers], self.rows, largest)
+        least = bound_total([number.least for number in self._numbers], self.rows, largest)
         missing_to_largest = [largest - number.most for number in self._numbers]
         return Totals(
-            least, largest * self.rows - least_total(missing_to_largest, self.rows, largest)
+            least, largest * self.rows - bound_total(missing_to_largest, self.rows, largest)
         )
 
     def describe(self) -> str:

@@ -61,7 +61,7 @@ def examine_push(
             examination = _Examination(
                 repository, update, tip, old_tip, remote_commits, wanted, pushed
             )
-            examination.run(histories[tip])
+            examination.sort_files(histories[tip])
             pushed.bringing.append(update)
 
     # A file that one ref skips may be judged for another.
@@ -87,7 +87,7 @@ def _resolve_tips(repository: Repository, updates: Updates) -> dict[str, str]:
 
 @dataclass
 class _Examination:
-    """Examines one ref of a push; `run` adds the result to `pushed`."""
+    """Examines one ref of a push; `sort_files` adds the result to `pushed`."""
 
     repository: Repository
     update: RefUpdate
@@ -97,8 +97,8 @@ class _Examination:
     wanted: ChangeFilter
     pushed: PushedChanges
 
-    def run(self, pushed_history: History) -> None:
-        """Sort the ref's changed files: judged, skipped for a reason, or not examined."""
+    def sort_files(self, pushed_history: History) -> None:
+        """Sort the files that the ref's new commits change: judged, skipped for a reason, or not examined."""
         if pushed_history.is_long:
             limit = f"more than {history.MAX_COMMITS:,} new commits"
             self._add_omission(f"{limit}; only files changed by the newest are judged")
@@ -108,7 +108,9 @@ class _Examination:
             return
 
         is_needed: Callable[[str], bool] = covered_paths.__contains__
-        if pushed_history.gap:  # then also compare files that no step names
+        if (
+            pushed_history.gap
+        ):  # a part of the history is missing: also read files that no step names
             is_needed = self.wanted.covers
         tree = self._read_tree(self.tip, is_needed)
         if tree is None:
@@ -121,7 +123,7 @@ class _Examination:
         origins = _Origins(tree)
         origins.follow(pushed_history.steps)
         changes = origins.take_changes(self.wanted)
-        if pushed_history.gap or tree.repeated():
+        if pushed_history.gap or tree.repeated():  # `repeated`: paths that a tree names twice
             changes += self._find_unexplained_changes(pushed_history, tree, old_tree, origins)
         self._add_changes(changes, old_tree)
         changed_paths = {change.path for change in changes}

@@ -319,17 +319,18 @@ def _run_program(
 
 
 def _begin_notice(folder: Path, notice: str) -> bool:
-    """Mark a notice as being sent. Returns True if the caller has to send it.
+    """Claim a notice, so that only the caller sends it. Returns True if the caller has to send it.
 
-    Returns False if it was sent before, or if another process is sending it.
+    Returns False if it was sent before, or if another process may be sending it.
     """
     with _locked_notices(folder) as notices:
         if notice in notices:
             begin_time = notices[notice]
             if begin_time is None:  # it was sent
                 return False
-            # A killed process never finishes its notice, so the mark counts only as long as a program may
-            # run. If the clock was set back since, the difference is negative.
+            # A killed process never finishes its notice, so its mark must end. A program has `SECONDS` at
+            # most; after twice that it isn't running any more. `abs` ends marks from the future, too, which
+            # are left if the clock is set back.
             may_be_running = abs(time.time() - begin_time) < 2 * SECONDS
             if may_be_running:
                 return False
@@ -417,12 +418,19 @@ def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int
 
 
 def list_unsettled(records: Iterable[Record], *, with_rejects: bool) -> list[VerdictLine]:
-    """List the verdicts that a person must settle, the newest first."""
+    """List the verdicts in a ledger that a person still has to settle, the newest first.
+
+    Of each task, only the newest verdict counts. With `with_rejects`, rejections and repeated calls for
+    improvement are listed, too.
+    """
     records = list(records)
     verdict_lines = _verdict_lines(records)
     triaged = triage(records)
     unsettled = []
-    for line in (*triaged.unclear, *triaged.nogo):  # GO needs nobody
+    for line in (
+        *triaged.unclear,
+        *triaged.nogo,
+    ):  # a GO, and a verdict that was overridden, is settled
         if needs_person(line, verdict_lines, with_rejects=with_rejects):
             unsettled.append(line)
     return sorted(unsettled, key=operator.attrgetter("timestamp"), reverse=True)

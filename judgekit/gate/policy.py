@@ -71,7 +71,7 @@ def find_rule_commits(
     if not has_default_branch:
         other_oids = [ref.oid for ref in clone_remotes.other_refs]
     pushed = [update.local_oid for update in updates if not update.deletes]
-    rule_changes = _list_commits_of_rules(repository, pushed)
+    rule_changes = _list_rule_changes(repository, pushed)
     branches = _list_own_branches(repository)
     return _with_different_rules(repository, [*other_oids, *pushed, *rule_changes, *branches])
 
@@ -112,11 +112,12 @@ def _find_objects(repository: Repository, names: list[str]) -> dict[str, str]:
 
 def _list_own_branches(repository: Repository) -> list[str]:
     """List the tips of this clone's branches, the last changed first."""
-    words = ("for-each-ref", "--format=%(objectname)", "--sort=-committerdate")
-    return repository.ask(*words, f"--count={_MAX_BRANCHES}", "refs/heads/").decode().split()
+    command = ("for-each-ref", "--format=%(objectname)", "--sort=-committerdate")
+    output = repository.ask(*command, f"--count={_MAX_BRANCHES}", "refs/heads/")
+    return output.decode().split()
 
 
-def _list_commits_of_rules(repository: Repository, pushed: Sequence[str]) -> list[str]:
+def _list_rule_changes(repository: Repository, pushed: Sequence[str]) -> list[str]:
     """List the newest commits that changed the rules, in the history of the `pushed` commits.
 
     The list is empty if this clone lacks a part of that history.
@@ -125,10 +126,11 @@ def _list_commits_of_rules(repository: Repository, pushed: Sequence[str]) -> lis
     if not tips:
         return []
     max_count = f"--max-count={_MAX_RULES}"
-    words = ("log", "--format=%H", "--full-history", max_count, "--stdin", "--", *RULES)
-    revisions = "\n".join([*dict.fromkeys(tips), ""])
+    log_command = ("log", "--format=%H", "--full-history", max_count, "--stdin", "--", *RULES)
+    distinct_tips = dict.fromkeys(tips)
+    revisions = "\n".join([*distinct_tips, ""])  # "" ends the last line with a line break, too
     try:
-        output = repository.ask(*words, stdin=revisions.encode())
+        output = repository.ask(*log_command, stdin=revisions.encode())
     except GitError:
         return []
     return output.decode().split()
@@ -279,15 +281,16 @@ def _write_file(file: Path, data: bytes, name: str) -> None:
 def changes_if_none_is_judged(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> PushedChanges | None:
-    """Find the changes of a push, if it's certain that none of them is to be judged.
+    """List what a push skips, if it's certain that none of its changes is to be judged.
 
-    None if some may have to be judged: only a full run can tell. Raises `InputError` if git can't answer.
+    None if some may have to be judged: only a full run can tell. It's also None if no selection is stored, or
+    if something has to be reported. Raises `InputError` if git can't answer.
     """
     if all(update.deletes for update in updates):
+        # Deleted refs bring no file, so neither the remote's commits nor the rules matter.
         return examine.examine_push(repository, updates, [], ChangeFilter())
-    change_filter = _read_kept_choice(
-        repository, find_rule_commits(repository, updates, remote, url)
-    )
+    rule_commits = find_rule_commits(repository, updates, remote, url)
+    change_filter = _read_stored_choice(repository, rule_commits)
     if change_filter is None:
         return None
     remote_commits = remotes.list_remote_commits(repository, updates, remote, url)
@@ -297,7 +300,7 @@ def changes_if_none_is_judged(
     return pushed
 
 
-def _read_kept_choice(repository: Repository, commits: Sequence[str]) -> ChangeFilter | None:
+def _read_stored_choice(repository: Repository, commits: Sequence[str]) -> ChangeFilter | None:
     """Read the stored selection of files to judge.
 
     None if nothing is stored, or if the rules of `commits` aren't those that it was made from.

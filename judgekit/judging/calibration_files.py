@@ -95,7 +95,7 @@ def _read_folder(
     calibrations = []
     problems = []
 
-    paths = [path for path in folder.glob("*.json") if _may_be_for(path, rubric_id, mode)]
+    paths = [path for path in folder.glob("*.json") if _has_fitting_name(path, rubric_id, mode)]
     paths.sort(key=lambda path: path.lstat().st_mtime, reverse=True)  # the last changed first
     if len(paths) > MOST_READ:
         count = f"{len(paths)} files that may be for {rubric_id}, {mode}"
@@ -117,15 +117,15 @@ def _read_folder(
     return calibrations, problems
 
 
-def _may_be_for(path: Path, rubric: str, mode: ModeName) -> bool:
-    """Whether a file may be for this rubric and mode, going by its name.
+def _has_fitting_name(path: Path, rubric: str, mode: ModeName) -> bool:
+    """Whether a file's name allows that its calibration is for this rubric and mode.
 
-    It may unless the name gives another rubric or mode.
+    judgekit's own names (`RUBRIC-MODE-DIGITS.json`) say it. A name that the user chose allows anything.
     """
-    match = _ID.fullmatch(path.stem)
-    if match is None:  # the user chose the name
+    own_name = _ID.fullmatch(path.stem)
+    if own_name is None:
         return True
-    rubric_and_mode = match[1]
+    rubric_and_mode = own_name[1]
     return rubric_and_mode == f"{rubric}-{mode}"
 
 
@@ -163,7 +163,7 @@ def _project_of(path: Path) -> Path:
 def _check_accepted(path: Path) -> None:
     """Raise `ConfigError` unless the user has accepted a project's file with exactly these bytes."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    if digest in _accepted():
+    if digest in _read_accepted():
         return
     relative_path = path.relative_to(_project_of(path))
     problem = "it belongs to the project and you have not accepted it"
@@ -189,7 +189,7 @@ def accept(path: Path) -> None:
     try:
         environment.private_folder(str(accepted_path.parent))
         with locks.file_lock(accepted_path.with_suffix(".lock"), timeout=_WAIT):
-            accepted = Accepted(calibrations={**_accepted(), digest: calibration.id})
+            accepted = Accepted(calibrations={**_read_accepted(), digest: calibration.id})
             text = accepted.model_dump_json(by_alias=True, indent=2) + "\n"
             outputs.write_atomically(str(accepted_path), text, private=True)
     except OSError as error:
@@ -198,7 +198,7 @@ def accept(path: Path) -> None:
         ) from None
 
 
-def _accepted() -> dict[str, str]:
+def _read_accepted() -> dict[str, str]:
     """Read which calibrations the user has accepted: their ids by the hashes of their files.
 
     Empty if the user has never accepted any.

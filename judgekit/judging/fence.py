@@ -73,12 +73,7 @@ class Fence:
 
     def __init__(self, nonce: str | None = None) -> None:
         if nonce is None:
-            number = int(secrets.token_hex(_NONCE_BYTES), 16)
-            letters = []
-            for _ in range(_NONCE_LETTERS):  # write the number in base 26, the last digit first
-                number, digit = divmod(number, len(ascii_lowercase))
-                letters.append(ascii_lowercase[digit])
-            nonce = "".join(letters)
+            nonce = _draw_nonce()
         self.tag = f"{_WORD}-{nonce}"
         self.guard = _GUARD.format(tag=self.tag)
 
@@ -94,6 +89,16 @@ class Fence:
             written_attributes += f' {name}="{one_line.translate(_QUOTED)}"'
         harmless_text = _break_tags(_break_marks(plain(visible(text))))
         return f"<{self.tag}{written_attributes}>\n{harmless_text}\n</{self.tag}>"
+
+
+def _draw_nonce() -> str:
+    """Draw a random number of 64 bits, and write it in letters: in base 26, the last digit first."""
+    number = int(secrets.token_hex(_NONCE_BYTES), 16)
+    letters = []
+    for _ in range(_NONCE_LETTERS):
+        number, digit = divmod(number, len(ascii_lowercase))
+        letters.append(ascii_lowercase[digit])
+    return "".join(letters)
 
 
 def _break_tags(text: str) -> str:
@@ -134,7 +139,8 @@ def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
     labels: dict[str, str] = {}
     for name in sorted(ids, key=digests.__getitem__):
         # Four of 26 letters collide once in 4,000 prompts of 15 candidates; then take the next four.
-        free_labels = (label for label in _fours(digests[name]) if label not in labels.values())
+        drawn_labels = _draw_labels(digests[name])
+        free_labels = (label for label in drawn_labels if label not in labels.values())
         unseen_labels = (
             label for label in islice(free_labels, _TRIES) if label not in shown_in_capitals
         )
@@ -142,7 +148,7 @@ def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
     return labels
 
 
-def _fours(drawn: bytes) -> Iterator[str]:
+def _draw_labels(drawn: bytes) -> Iterator[str]:
     """Yield groups of four capital letters without end. The same bytes always give the same groups."""
     while True:
         text = base64.b32encode(drawn).decode()

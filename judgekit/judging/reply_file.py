@@ -70,10 +70,11 @@ class ReplyFile:
         return None if row is None else KeptText(text=row[0], age=row[1])
 
     def write_reply(self, key: str, text: str) -> None:
-        """Store a text under a key. The first call also removes old texts. Failures are ignored."""
+        """Store a text under a key; failures are ignored. The first call also removes texts that are too old."""
         now_s = time.time()
         self._run("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", key, now_s, text)
         if not self._is_trimmed:
+            # `abs`, so that texts from the future go, too: the clock may have been set back since.
             self._run("DELETE FROM reply WHERE abs(at - ?) >= ?", now_s, MAX_SECONDS)
             self._is_trimmed = True
 
@@ -111,6 +112,7 @@ class ReplyFile:
         """
         turn = _turn.get()
         started = time.monotonic()
+        # Whoever has the turn may wait `_WAIT` seconds for another process.
         if not turn.acquire(timeout=2 * _WAIT):
             return None
         row: tuple[Any, ...] | None = None

@@ -60,7 +60,7 @@ def document_judge(
     settings = judge_settings(config, loaded, project, request)
     judge = DocumentJudge(gateway, settings, reply_cache(request))
     if request.depth and settings.models_by_tier:
-        from judgekit.judging import review  # noqa: PLC0415 - what few ask for
+        from judgekit.judging import review  # noqa: PLC0415 - loaded only for --depth
 
         choose = partial(_choose_depth, request.depth, config)
         judge = replace(judge, instead=partial(review.judge_at_depth, choose))
@@ -71,7 +71,7 @@ def _remote_judge(
     gateway: Gateway, config: Config, project: Path | None, request: JudgeRequest
 ) -> tuple[DocumentJudge, str]:
     """Build a judge that lets the team's server judge. Also returns the address of the server."""
-    from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
+    from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, loaded only when used
 
     server = shared.configured(config)
     assert server is not None  # noqa: S101 - the configuration names it
@@ -93,7 +93,7 @@ def _choose_depth(wanted_depth: AnyDepth, config: Config, document: Document) ->
 
     If the gate has no rules, the default rules apply.
     """
-    from judgekit.judging import depth  # noqa: PLC0415 - what few ask for
+    from judgekit.judging import depth  # noqa: PLC0415 - loaded only for --depth
 
     if wanted_depth != "auto":
         return Depth(depth=wanted_depth, rule="as asked")
@@ -279,7 +279,7 @@ class SubjectJudges:
             self._of_documents, _ = document_judge(self._gateway, self._project, self._request)
         judge = self._of_documents.for_subject(subject)
         if self._request.depth:
-            from judgekit.judging import review  # noqa: PLC0415 - what few ask for
+            from judgekit.judging import review  # noqa: PLC0415 - loaded only for --depth
 
             config = configuration.load(self._project)
             depth = _choose_depth(self._request.depth, config, subject)
@@ -308,14 +308,14 @@ async def acompare(
 
 
 def authors(families: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
-    """Return the author's family of each of `count` texts.
+    """Return the family of models that wrote each of `count` texts; None where it's unknown.
 
-    One name, or None, covers all texts, and an empty list names nobody. Raises `UsageError` for any other
-    number of names than `count`.
+    A single name, or None, covers all texts. An empty list names nobody, and is returned as it is. Raises
+    `UsageError` for any other number of names than `count`.
     """
-    if families is None or isinstance(families, str):
-        families = (families,)
-    names = tuple(encodable(name) if name else name for name in families)
+    listed_families = [families] if families is None or isinstance(families, str) else families
+    # Without lone surrogates, which can't be printed or stored.
+    names = tuple(encodable(name) if name else name for name in listed_families)
     if len(names) == 1:
         return names * count
     if names and len(names) != count:

@@ -36,7 +36,7 @@ _ENDINGS = frozenset(RULES["words"]["endings"].split())
 
 
 @functools.lru_cache(4096)
-def strength_of(name: str) -> str:
+def classify_name(name: str) -> str:
     """Classify a setting's name by how surely its value is a secret.
 
     "strong" is the name of a password. "short" is a short name of a password, such as `pass` or `pw`.
@@ -73,12 +73,12 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
     `match` found the name and the value in the text in lower case. `text` has the original letters, at the
     same positions.
     """
-    strength = strength_of(_read_name(text, match))
-    if not strength:
+    name_class = classify_name(_read_name(text, match))
+    if not name_class:
         return None
 
     value = _read_value(text, match)
-    is_password = strength in ("strong", "short")
+    is_password = name_class in ("strong", "short")
     if is_password and not value.is_quoted and is_reference(value.text):
         return None
     is_passphrase = value.is_quoted and _is_passphrase(match, value.text, is_password=is_password)
@@ -88,9 +88,9 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
 
     if value.is_quoted:
         is_hyphened_phrase = is_passphrase and "-" in value.text
-        is_secret = is_hyphened_phrase or _is_quoted_secret(text, match, value.text, strength)
+        is_secret = is_hyphened_phrase or _is_quoted_secret(text, match, value.text, name_class)
     else:
-        is_secret = _is_bare_secret(text, match, value.text, strength)
+        is_secret = _is_bare_secret(text, match, value.text, name_class)
     if not is_secret:
         return None
 
@@ -196,18 +196,18 @@ def _read_line_before(text: str, at: int) -> str:
     return text[max(earliest, line_break + 1) : at]
 
 
-def _is_quoted_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
+def _is_quoted_secret(text: str, match: re.Match[str], value: str, name_class: str) -> bool:
     """Whether a value in quotes is a secret.
 
-    The more surely its name is a secret's (`strength`), the less the value must look like a secret.
+    The more surely its name is a secret's (`name_class`), the less the value must look like a secret.
     """
-    if strength == "strong":
+    if name_class == "strong":
         is_path = value.startswith("/")
         return not is_path or is_mixed(value)
-    if strength == "short":
+    if name_class == "short":
         is_long_enough = is_mixed(value) or len(value) >= _LEAST_SHORT
         return is_long_enough and not is_code(value)
-    if strength == "weak":
+    if name_class == "weak":
         if is_weak_secret(value):
             return True
         # A hexadecimal value may be a mere hash. It's a key only if the line has a word about encryption.
@@ -219,10 +219,11 @@ def _is_quoted_secret(text: str, match: re.Match[str], value: str, strength: str
     return not (is_code(value) or PATTERNS["expression"].search(value))
 
 
-def _is_bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
+def _is_bare_secret(text: str, match: re.Match[str], value: str, name_class: str) -> bool:
     """Whether a value without quotes is a secret. In code, such a value is usually a name.
 
-    The more surely its name is a secret's (`strength`), the less the value must look like a secret.
+    The more surely its name is a secret's (`name_class`), the less the value must look like a secret. In a
+    file of settings, even a plain word counts as a password.
     """
     is_behind_colon = text[match.start() - 1 : match.start()] == ":"
     if is_behind_colon or is_code(value) or PATTERNS["choice"].match(value):
@@ -230,17 +231,17 @@ def _is_bare_secret(text: str, match: re.Match[str], value: str, strength: str) 
     is_name_closed = bool(match["close"])  # `config["pin"] = 5`
     if is_name_closed and value.isdigit():
         return False
-    if strength == "weak":
+    if name_class == "weak":
         return is_weak_secret(value)
 
-    # Whether the line has only the name and the value, as in a settings file.
     text_before = _read_line_before(text, match.start())
     is_last = bool(PATTERNS["end_of_setting"].match(text, match.end()))
+    # Nothing else is in the line, as in a settings file.
     is_alone = is_last and bool(PATTERNS["setting"].fullmatch(text_before))
-    if strength == "secret":
+    if name_class == "secret":
         return _is_secret_token(text, match, value, is_alone=is_alone)
-    core = text[match.start("core") : match.end("core")]
-    if strength == "short" and value.isdigit() and core == "PIN":
+    core_as_written = text[match.start("core") : match.end("core")]  # `match` has it in lower case
+    if name_class == "short" and value.isdigit() and core_as_written == "PIN":
         return True
     if is_snake_case(value):  # it's a variable, unless the line is a setting
         has_no_gap = match.end("operator") == match.start("value")
@@ -248,7 +249,7 @@ def _is_bare_secret(text: str, match: re.Match[str], value: str, strength: str) 
         if not (is_setting and is_alone and is_mixed(value)):
             return False
 
-    if strength == "short":
+    if name_class == "short":
         if is_chosen(value):
             return True
         return len(value) >= _LEAST_SHORT and _in_file_of_settings(text, match)

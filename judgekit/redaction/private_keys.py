@@ -18,19 +18,19 @@ _MOST_DASHES = 24  # characters before a header
 _LINE_PREFIX = " \t>#*|/\\+-\"';:.,0123456789"
 
 
-def private_keys(text: str, lower: str) -> Iterator[Span]:
+def private_keys(text: str, lower_text: str) -> Iterator[Span]:
     """Yield the spans of private keys. If there's prose inside a key, the parts around it are yielded."""
-    if "begin" in lower or "private-lines" in lower:
-        yield from _find_keys_with_header(text, lower)
-    if "private" in lower:
-        yield from _find_keys_before_tail(text, lower)
+    if "begin" in lower_text or "private-lines" in lower_text:
+        yield from _find_keys_with_header(text, lower_text)
+    if "private" in lower_text:
+        yield from _find_keys_before_tail(text, lower_text)
 
 
-def _find_keys_with_header(text: str, lower: str) -> Iterator[Span]:
+def _find_keys_with_header(text: str, lower_text: str) -> Iterator[Span]:
     """Yield the spans of private keys that begin with a header such as `-----BEGIN PRIVATE KEY-----`."""
     search_start = 0
     line_end = -1
-    while header := PATTERNS["header"].search(lower, search_start):
+    while header := PATTERNS["header"].search(lower_text, search_start):
         if header.end() > line_end:
             line_end, _ = _find_line_break(text, header.end())
         dashes_start = max(0, header.start() - _MOST_DASHES)
@@ -59,10 +59,10 @@ def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Ite
     yield start, end
 
 
-def _find_keys_before_tail(text: str, lower: str) -> Iterator[Span]:
+def _find_keys_before_tail(text: str, lower_text: str) -> Iterator[Span]:
     """Yield the spans of keys found upwards from their end marker, since their header may be missing."""
     searched_until = 0
-    for end_marker in PATTERNS["tail"].finditer(lower):
+    for end_marker in PATTERNS["tail"].finditer(lower_text):
         line_break = text.rfind("\n", searched_until, end_marker.start())
         # The key's lines are above the marker's; without a line break there are none.
         start = line_break + 1 if line_break >= 0 else end_marker.start()

@@ -103,29 +103,29 @@ def _place_index(*, in_languages: bool) -> WordIndex:
 
 def find(text: str) -> Iterator[SecretMatch]:
     """Yield the secrets in a text, in no order; they may overlap."""
-    lower = text.lower()
-    if len(lower) != len(text):
+    lower_text = text.lower()
+    if len(lower_text) != len(text):
         # Some letter became two, which would shift positions. Names only have ASCII letters anyway.
-        lower = text.translate(_TO_LOWER)
-    yield from (SecretMatch(*span, PRIVATE_KEY) for span in private_keys(text, lower))
+        lower_text = text.translate(_TO_LOWER)
+    yield from (SecretMatch(*span, PRIVATE_KEY) for span in private_keys(text, lower_text))
     yield from _find_in_long_words(text)
-    lines = _lines(lower)
+    lines = _lines(lower_text)
     if lines:
-        yield from _find_by_place_or_name(text, lower, lines)
-    for start, end, kind in blocks(lower, lines):
+        yield from _find_by_place_or_name(text, lower_text, lines)
+    for start, end, kind in blocks(lower_text, lines):
         is_sure = kind in (PHRASE, JWK_MEMBER)
         if is_sure or not is_placeholder(text[start:end]):
             yield SecretMatch(start, end, kind)
 
 
-def _find_by_place_or_name(text: str, lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
+def _find_by_place_or_name(text: str, lower_text: str, lines: list[Span]) -> Iterator[SecretMatch]:
     """Yield the values in `lines` that are secrets by their place, such as an option, or by their name."""
-    language_words = _LANGUAGE_WORDS.pattern_for(lower)
+    language_words = _LANGUAGE_WORDS.pattern_for(lower_text)
     for start, end in lines:
-        in_languages = bool(language_words.search(lower, start, end))
-        yield from _find_by_place(text, lower, (start, end), in_languages=in_languages)
+        in_languages = bool(language_words.search(lower_text, start, end))
+        yield from _find_by_place(text, lower_text, (start, end), in_languages=in_languages)
         names = PATTERNS["pattern_of_languages"] if in_languages else PATTERNS["pattern"]
-        for match in names.finditer(lower, start, end):
+        for match in names.finditer(lower_text, start, end):
             secret = find_named(text, match)
             if secret:
                 yield secret
@@ -133,14 +133,14 @@ def _find_by_place_or_name(text: str, lower: str, lines: list[Span]) -> Iterator
 
 
 def _find_by_place(
-    text: str, lower: str, span: Span, *, in_languages: bool
+    text: str, lower_text: str, span: Span, *, in_languages: bool
 ) -> Iterator[SecretMatch]:
     """Yield the secrets in a span by their place, such as behind an option or in an address."""
     start, end = span
     index = _place_index(in_languages=in_languages)
-    for number in index.rules_of(lower[start:end]):
+    for number in index.rules_of(lower_text[start:end]):
         kind, _, pattern = _PLACES[number]
-        for match in _compiled(pattern).finditer(lower, start, end):
+        for match in _compiled(pattern).finditer(lower_text, start, end):
             # The name of the group that matched says what the value must look like.
             group = cast("str", match.lastgroup)
             value_start, value_end = match.span(group)
@@ -205,25 +205,25 @@ def _find_forms(text: str, long_words: str) -> Iterator[SecretMatch]:
             yield SecretMatch(start, end, kind)
 
 
-def _lines(lower: str) -> list[Span]:
+def _lines(lower_text: str) -> list[Span]:
     """Find the spans of lines with a word such as "password", which may hold a secret.
 
     A span includes the three lines after such a line, which may hold the value. Spans that overlap are
     joined.
     """
     named_lines = set()
-    for pattern in (_LINE_WORDS.pattern_for(lower), *_LINE_PATTERNS):
+    for pattern in (_LINE_WORDS.pattern_for(lower_text), *_LINE_PATTERNS):
         end = 0
-        while match := pattern.search(lower, end):
-            end = line_end(lower, match.end() - 1)
-            start = lower.rfind("\n", 0, match.start()) + 1
+        while match := pattern.search(lower_text, end):
+            end = line_end(lower_text, match.end() - 1)
+            start = lower_text.rfind("\n", 0, match.start()) + 1
             named_lines.add((start, end))
 
     lines: list[Span] = []
     for start, line_stop in sorted(named_lines):
         stop = line_stop
         for _ in range(_LINES_BEHIND):
-            stop = line_end(lower, stop + 1)
+            stop = line_end(lower_text, stop + 1)
         overlaps_last = bool(lines) and start <= lines[-1][1]
         if overlaps_last:
             last_start, last_stop = lines.pop()

@@ -21,15 +21,15 @@ _MOST_ROWS = 500
 _MOST_CHARACTERS = 40_000  # of a table whose cells have lines of their own
 
 
-def find_in_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
+def find_in_table(lower_text: str, start: int, stop: int) -> Iterator[SecretMatch]:
     """Yield the passwords of a table whose first row is from `start` to `stop`.
 
     The row may be the table's head, with the passwords in a column below a cell such as "Password". Or it's a
     row of its own, with a name in one cell and the value in the next.
     """
-    line = lower[start:stop]
-    next_stop = line_end(lower, stop + 1)
-    next_line = lower[stop + 1 : next_stop][:LONGEST_ROW]
+    line = lower_text[start:stop]
+    next_stop = line_end(lower_text, stop + 1)
+    next_line = lower_text[stop + 1 : next_stop][:LONGEST_ROW]
     # Callers make sure that the line has one of these marks.
     separator = next(mark for mark in "|,;\t" if mark in line)
     cells = line.split(separator)
@@ -46,12 +46,12 @@ def find_in_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
     if is_head and is_pair and PATTERNS["value_cell"].fullmatch(cells[second_column]):
         yield from _find_in_cells(line, start, separator, [second_column])
     if separator == "|" and not is_head:
-        yield from _find_behind_name(line, start, columns[0], filled_columns)
+        yield from _find_in_next_cell(line, start, columns[0], filled_columns)
     elif separator == "|" or _is_csv_head(line, next_line, separator):
-        yield from _find_below_head(lower, stop, separator, columns)
+        yield from _find_in_later_rows(lower_text, stop, separator, columns)
 
 
-def _find_behind_name(
+def _find_in_next_cell(
     line: str, start: int, name_column: int, filled: list[int]
 ) -> Iterator[SecretMatch]:
     """Yield the password in the next cell that isn't empty behind a name, as in `| password | x |`."""
@@ -84,19 +84,21 @@ def _find_password_columns(heads: list[str]) -> list[int]:
     return columns
 
 
-def _find_below_head(
-    lower: str, stop: int, separator: str, columns: list[int]
+def _find_in_later_rows(
+    lower_text: str, head_stop: int, separator: str, columns: list[int]
 ) -> Iterator[SecretMatch]:
-    """Yield the passwords in the rows of a table, in the columns with these indexes.
+    """Yield the passwords in a table's rows below its head, in the columns with these indexes.
 
-    `stop` is the end of the table's head. The first line that isn't a row ends the table.
+    `head_stop` is the end of the head's line. The first line that isn't a row ends the table. A line of
+    dashes, or of a frame, has no cells and is skipped.
     """
+    stop = head_stop
     for _ in range(_MOST_ROWS):
         start = stop + 1
-        stop = line_end(lower, start)
-        row = lower[start : min(stop, start + LONGEST_ROW)]
+        stop = line_end(lower_text, start)
+        row = lower_text[start : min(stop, start + LONGEST_ROW)]
         is_frame = bool(PATTERNS["frame"].fullmatch(row))
-        if start >= len(lower) or not (separator in row or is_frame):
+        if start >= len(lower_text) or not (separator in row or is_frame):
             return
         is_rule = separator == "|" and bool(PATTERNS["rule"].fullmatch(row))
         if not is_frame and not is_rule:
@@ -127,27 +129,27 @@ def _is_password_value(value: str) -> bool:
 # Tables of wikis
 
 
-def find_in_wiki_table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
+def find_in_wiki_table(lower_text: str, start: int, stop: int) -> Iterator[SecretMatch]:
     """Yield the passwords of a table in Jira, DokuWiki or Textile, as `||User||Password||` with rows below.
 
     The row with the heads is from `start` to `stop`.
     """
-    columns = _find_password_columns(_heads_of_wiki_row(lower[start:stop]))
+    columns = _find_password_columns(_split_wiki_heads(lower_text[start:stop]))
     if not columns:
         return
     for _ in range(_MOST_ROWS):
         start = stop + 1
-        stop = line_end(lower, start)
-        row = lower[start : min(stop, start + LONGEST_ROW)]
+        stop = line_end(lower_text, start)
+        row = lower_text[start : min(stop, start + LONGEST_ROW)]
         stripped = row.lstrip()
         is_head = stripped.startswith(("||", "|_"))
-        if start >= len(lower) or not stripped.startswith("|") or is_head:
+        if start >= len(lower_text) or not stripped.startswith("|") or is_head:
             return
         indent = len(row) - len(stripped)
         yield from _find_in_cells(stripped, start + indent, "|", columns)
 
 
-def _heads_of_wiki_row(line: str) -> list[str]:
+def _split_wiki_heads(line: str) -> list[str]:
     """Split a wiki's row of heads: `||a||b||` in Jira, `^a^b^` in DokuWiki, `|_. a|_. b|` in Textile."""
     line = line.strip()
     if line.startswith("||"):
@@ -161,9 +163,9 @@ def _heads_of_wiki_row(line: str) -> list[str]:
     return heads
 
 
-def find_wiki_pairs(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
+def find_wiki_pairs(lower_text: str, start: int, end: int) -> Iterator[SecretMatch]:
     """Yield the cell behind each head that is a name for passwords, in rows such as `||Password|…|`."""
-    for pair in PATTERNS["wiki_pair"].finditer(lower, start, end):
+    for pair in PATTERNS["wiki_pair"].finditer(lower_text, start, end):
         cell = pair["value"]
         value = cell.strip(_CELL_EDGE)
         if " " not in value and any(map(str.isalnum, value)):
@@ -171,43 +173,43 @@ def find_wiki_pairs(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
             yield SecretMatch(value_start, value_start + len(value), "password")
 
 
-def find_in_marked_tables(lower: str) -> Iterator[SecretMatch]:
+def find_in_marked_tables(lower_text: str) -> Iterator[SecretMatch]:
     """Yield the passwords in tables of AsciiDoc and MediaWiki, whose cells may each be on its own line."""
-    if "===" in lower:
-        yield from _find_in_asciidoc(lower)
-    if "{|" in lower:
-        yield from _find_in_mediawiki(lower)
+    if "===" in lower_text:
+        yield from _find_in_asciidoc(lower_text)
+    if "{|" in lower_text:
+        yield from _find_in_mediawiki(lower_text)
 
 
-def _find_in_asciidoc(lower: str) -> Iterator[SecretMatch]:
+def _find_in_asciidoc(lower_text: str) -> Iterator[SecretMatch]:
     """Yield the passwords in tables of AsciiDoc, which stand between two lines such as `|===`.
 
     The first character of these lines, here `|`, is also the one that separates cells.
     """
     search_start = 0
-    while opening := PATTERNS["asciidoc"].search(lower, search_start):
+    while opening := PATTERNS["asciidoc"].search(lower_text, search_start):
         fence = opening[0].strip()
-        end = lower.find(f"\n{fence}", opening.end() - 1)
+        end = lower_text.find(f"\n{fence}", opening.end() - 1)
         if end < 0:
-            end = len(lower)
+            end = len(lower_text)
         separator = fence[0]
-        yield from _find_in_cell_sequence(lower, opening.end(), end, separator)
+        yield from _find_in_cell_sequence(lower_text, opening.end(), end, separator)
         search_start = end + len(fence) + 1
 
 
-def _find_in_mediawiki(lower: str) -> Iterator[SecretMatch]:
+def _find_in_mediawiki(lower_text: str) -> Iterator[SecretMatch]:
     """Yield the passwords in tables of MediaWiki, which stand between the lines `{|` and `|}`."""
     position = 0
-    while opening := PATTERNS["mediawiki"].search(lower, position):
-        end = lower.find("\n|}", opening.end() - 1)
+    while opening := PATTERNS["mediawiki"].search(lower_text, position):
+        end = lower_text.find("\n|}", opening.end() - 1)
         if end < 0:
-            end = len(lower)
+            end = len(lower_text)
         position = min(end, opening.end() + _MOST_CHARACTERS)
-        yield from _find_in_mediawiki_rows(lower, opening.end(), position)
+        yield from _find_in_mediawiki_rows(lower_text, opening.end(), position)
 
 
 def _find_in_cell_sequence(
-    lower: str, start: int, end: int, separator: str
+    lower_text: str, start: int, end: int, separator: str
 ) -> Iterator[SecretMatch]:
     """Yield the passwords in a table of AsciiDoc from `start` to `end`, whose first cells are the heads.
 
@@ -222,9 +224,9 @@ def _find_in_cell_sequence(
     # cell before the first mark.
     is_between_cells = separator in ",:"
     while line_start < end:
-        line_stop = min(line_end(lower, line_start), end)
+        line_stop = min(line_end(lower_text, line_start), end)
         part_start = line_start
-        for number, part in enumerate(lower[line_start:line_stop].split(separator)):
+        for number, part in enumerate(lower_text[line_start:line_stop].split(separator)):
             if is_between_cells or number > 0:
                 cells.append((part_start, part))
             part_start += len(part) + 1  # behind the separator
@@ -232,12 +234,12 @@ def _find_in_cell_sequence(
             columns = len(cells)
         line_start = line_stop + 1
     if columns == 1:  # one cell a line: blank lines separate rows
-        heads, _, _ = lower[start:end].strip().partition("\n\n")
+        heads, _, _ = lower_text[start:end].strip().partition("\n\n")
         columns = heads.count(separator)
-    yield from _find_below_heads(cells, columns)
+    yield from _find_in_positioned_cells(cells, columns)
 
 
-def _find_in_mediawiki_rows(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
+def _find_in_mediawiki_rows(lower_text: str, start: int, end: int) -> Iterator[SecretMatch]:
     """Yield the passwords in a table of MediaWiki from `start` to `end`.
 
     A line that begins with `!` has heads, one with `|` has cells, and one with `|-` begins a new row.
@@ -246,10 +248,10 @@ def _find_in_mediawiki_rows(lower: str, start: int, end: int) -> Iterator[Secret
     row: list[tuple[int, str]] = []
     line_start = start
     while line_start < end:
-        line_stop = min(line_end(lower, line_start), end)
-        line = lower[line_start:line_stop]
+        line_stop = min(line_end(lower_text, line_start), end)
+        line = lower_text[line_start:line_stop]
         if line.startswith("|-"):
-            yield from _find_below_heads(row, len(heads), heads)
+            yield from _find_in_positioned_cells(row, len(heads), heads)
             row = []
         elif line.startswith("!"):
             for head in line[1:].split("!!"):
@@ -261,10 +263,10 @@ def _find_in_mediawiki_rows(lower: str, start: int, end: int) -> Iterator[Secret
                 row.append((cell_start, cell))
                 cell_start += len(cell) + 2  # behind the `||`
         line_start = line_stop + 1
-    yield from _find_below_heads(row, len(heads), heads)
+    yield from _find_in_positioned_cells(row, len(heads), heads)
 
 
-def _find_below_heads(
+def _find_in_positioned_cells(
     cells: list[tuple[int, str]],
     columns: int,
     heads: list[str] | None = None,

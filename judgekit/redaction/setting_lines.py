@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from judgekit.redaction.named_values import strength_of
+from judgekit.redaction.named_values import classify_name
 from judgekit.redaction.references import is_reference, is_variable
 from judgekit.redaction.secret_rules import PATTERNS, SecretMatch, line_end
 from judgekit.redaction.values import (
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from judgekit.redaction.secret_rules import Span
 
 _SHUFFLED = 0.3  # share of changes between kinds of characters; names of code have less
-_LEAST = {"strong": 4, "short": 6, "secret": LEAST_TOKEN}  # characters of a value
-_LEAST_DRAWN = 10  # letters or digits under the name of a secret
+_LEAST_LENGTHS = {"strong": 4, "short": 6, "secret": LEAST_TOKEN}  # characters of a value
+_LEAST_RANDOM = 10  # letters or digits under the name of a secret
 _LONG = 20  # characters of a token that no word reaches
 _MOST_ITEMS = 40  # lines of a list
-_KINDS = {"strong": "password", "short": "password", "secret": "token"}
+_KIND_BY_NAME_CLASS = {"strong": "password", "short": "password", "secret": "token"}
 
 
 def find_set_values(text: str, start: int, end: int) -> Iterator[SecretMatch]:
@@ -56,7 +56,7 @@ def _find_in_line(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
     if is_separated_by_blank and not match["command"]:
         return
     names = (match["name"], _make_singular(match))
-    if not any(strength_of(name) in _LEAST for name in names):
+    if not any(classify_name(name) in _LEAST_LENGTHS for name in names):
         return
     if match["value"].startswith(("[", "(")):
         yield from _find_in_list(text, match)
@@ -94,12 +94,13 @@ def _is_code(match: re.Match[str], value: str) -> bool:
 
 
 def _find_value(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[SecretMatch]:
-    """Yield the value at a span if it's a secret: by its name, and by its looks as far as needed.
+    """Yield the value at a span if it's a secret; a value of several words isn't.
 
-    `is_code` tells whether the line may be program code, in which a word may be a variable.
+    The less surely its `name` is a secret's, the more the value must look like a secret. `is_code` tells
+    whether the line may be program code, in which a word may be a variable.
     """
-    strength = strength_of(name)
-    if strength not in _LEAST:
+    name_class = classify_name(name)
+    if name_class not in _LEAST_LENGTHS:  # other names don't make their value a secret
         return
     start, end = span
     value = text[start:end].rstrip()
@@ -109,22 +110,23 @@ def _find_value(text: str, name: str, span: Span, *, is_code: bool) -> Iterator[
             return
         value = without_comma
 
-    if len(value) < _LEAST[strength] or any(map(str.isspace, value)):
+    if len(value) < _LEAST_LENGTHS[name_class] or any(map(str.isspace, value)):
         return
     if is_reference(value) or PATTERNS["number"].fullmatch(value):
         return
-    if is_variable(value.rstrip("?!.:")) and (is_code or not is_mixed(value)):
+    without_punctuation = value.rstrip("?!.:")  # a variable's name has none
+    if is_variable(without_punctuation) and (is_code or not is_mixed(value)):
         return
-    if strength == "secret":
-        is_secret = _is_token(value) or _is_drawn(value, name, is_code=is_code)
-        if not is_secret:
+    if name_class == "secret":
+        looks_secret = _is_token(value) or _is_random_secret(value, name, is_code=is_code)
+        if not looks_secret:
             return
-    if strength == "short" and value.isalpha() and is_code:
+    if name_class == "short" and value.isalpha() and is_code:
         return
-    yield SecretMatch(start, start + len(value), _KINDS[strength])
+    yield SecretMatch(start, start + len(value), _KIND_BY_NAME_CLASS[name_class])
 
 
-def _is_drawn(value: str, name: str, *, is_code: bool) -> bool:
+def _is_random_secret(value: str, name: str, *, is_code: bool) -> bool:
     """Whether letters and digits without symbols are a random secret, under a name such as `JWT_SECRET`.
 
     A name in capitals suffices, if the value has letters of both cases. In code, and for any other name, the
@@ -137,7 +139,7 @@ def _is_drawn(value: str, name: str, *, is_code: bool) -> bool:
     has_secret_name = "secret" in name.lower()
     if is_code:
         return has_secret_name and is_shuffled and len(value) >= LEAST_TOKEN
-    least_length = LEAST_TOKEN if is_shuffled else _LEAST_DRAWN
+    least_length = LEAST_TOKEN if is_shuffled else _LEAST_RANDOM
     if len(value) < least_length:
         return False
     return has_secret_name or (name.isupper() and is_of_both_cases)

@@ -7,7 +7,7 @@ from math import comb
 
 import pytest
 
-from judgekit.evaluation.betting import Bets, least_total
+from judgekit.evaluation.betting import Bets, bound_total
 
 
 def numbers_in(digits: str) -> list[int]:
@@ -44,7 +44,7 @@ def test_a_fortune_is_that_of_the_reference(
 
 
 def test_the_least_total_is_that_of_the_reference() -> None:
-    assert least_total(LONG, count=100, largest=1) == 82
+    assert bound_total(LONG, count=100, largest=1) == 82
 
 
 def refuting_draws(total: int, count: int, most: int) -> int:
@@ -79,7 +79,7 @@ def test_a_claim_of_more_is_refuted_no_sooner(most: int) -> None:
 
 
 def test_the_whole_list_leaves_no_doubt() -> None:
-    assert least_total([1, 0, 1], count=3, largest=1) == 2
+    assert bound_total([1, 0, 1], count=3, largest=1) == 2
 
 
 def test_a_claim_that_nothing_is_left_bets_on_nothing() -> None:

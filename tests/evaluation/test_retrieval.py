@@ -171,16 +171,16 @@ def seen(query: str, text: str, elsewhere: str | None = None, ranking: str = "")
 
 def test_metrics_are_means_over_the_judged_queries() -> None:
     rankings = [seen("q1", "", ranking="ba"), seen("q2", ""), seen("q3", "", ranking="a")]
-    found = retrieval.metrics_of([*rankings, seen("nobody", "a.9")], JUDGED)
+    found = retrieval.average_metrics([*rankings, seen("nobody", "a.9")], JUDGED)
     gain = (1 + 2 / log2(3)) / (2 + 1 / log2(3)) / 3
     expected = {"nDCG@10": gain, "R@10": 1 / 3, "P@3": (2 / 3) / 3, "MRR": 1 / 3}
     assert {name: value(figure) for name, figure in found.items()} == pytest.approx(expected)
-    assert set(retrieval.metrics_of([seen("nobody", "a.9")], JUDGED).values()) == {None}
+    assert set(retrieval.average_metrics([seen("nobody", "a.9")], JUDGED).values()) == {None}
 
 
 def test_confidence_counts_the_hits_that_a_search_lists() -> None:
     many = " ".join(f"{name}.2" for name in "cdefghijklmn")
-    found = retrieval.confidence_of([seen("q1", "a.9 b.4"), seen("nobody", many)], JUDGED)
+    found = retrieval.measure_confidence([seen("q1", "a.9 b.4"), seen("nobody", many)], JUDGED)
     assert found.hits == 2 + 10
     bins = [(each.low, each.count, each.relevant) for each in found.bins]
     assert bins == [(0.2, 10, 0.0), (0.4, 1, 1.0), (0.9, 1, 1.0)]
@@ -200,14 +200,14 @@ def test_injection_by_hand() -> None:
         seen("q3", "a.4"),
         seen("nobody", "x.1"),
     ]
-    found = retrieval.injection_of(prompts, JUDGED)
+    found = retrieval.measure_injection(prompts, JUDGED)
     assert (found.prompts, found.answerable) == (4, 2)
     figures = (found.injected, found.nudged, found.precision, found.coverage)
     assert [value(figure) for figure in figures] == [0.5, 0.75, 0.5, 0.5]
-    nothing = retrieval.injection_of([seen("q1", "a.4")], JUDGED)
+    nothing = retrieval.measure_injection([seen("q1", "a.4")], JUDGED)
     assert (nothing.precision, value(nothing.coverage)) == (None, 0.0)
-    assert retrieval.elsewhere_of([seen("q1", "a.9")]) is None
-    other = retrieval.elsewhere_of(
+    assert retrieval.measure_other_scope([seen("q1", "a.9")]) is None
+    other = retrieval.measure_other_scope(
         [seen("q1", "", "a.9"), seen("q2", "", "a.2"), seen("q3", "a.9")]
     )
     assert other is not None
