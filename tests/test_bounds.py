@@ -169,8 +169,8 @@ def printed(text: str) -> None:
     texts = dict.fromkeys(("id", "title", "path", "category", "text", "snippet"), text)
     for raw in (text, f'{{"id": "{text}"}}\n{text}', json.dumps({**texts, "tags": [text] * 3})):
         with suppress(JudgekitError):
-            for item in of("retrieval.command._items")(raw):
-                of("retrieval.command._candidate")(item, "candidate 1", "/r", PROFILE.labels)
+            for item in of("retrieval.command._parse_items")(raw):
+                of("retrieval.command._build_candidate")(item, "candidate 1", "/r", PROFILE.labels)
 
 
 def read(text: str) -> None:
@@ -188,7 +188,11 @@ def differing(text: str) -> None:
 def places(text: str) -> None:
     lower = text.lower()
     for each in (lower, f"kind: secret\n{lower}"):
-        [*of("redaction.blocks.blocks")(each, [*of("redaction.secret_search._lines")(each)])]
+        [
+            *of("redaction.blocks.blocks")(
+                each, [*of("redaction.secret_search._find_named_lines")(each)]
+            )
+        ]
 
 
 def settings(text: str) -> None:

@@ -71,6 +71,7 @@ class Promise(NamedTuple):
 
     def budget(self, rows: int) -> int:
         """Count the disagreements allowed among this many rows."""
+        # `_ROUNDING`, so that (1 - 0.9) * 10, which is a little less than 1 here, counts as 1.
         return math.floor((1 - self.share) * rows + _ROUNDING)
 
 
@@ -167,7 +168,8 @@ def level_of(*, is_strict: bool, is_apart: bool) -> float:
     """
     if not is_strict:
         return LEVEL
-    return LEVEL / 2 / _ACCEPTED_PARTS if is_apart else LEVEL / 2
+    level_of_group = LEVEL / 2
+    return level_of_group / _ACCEPTED_PARTS if is_apart else level_of_group
 
 
 def settle(plan: Plan, strong_verdicts: StrongVerdicts) -> Settled:
@@ -250,6 +252,7 @@ class _Walk:
         return opinion.row not in self._strong_verdicts
 
     def _disagrees(self, opinion: FirstOpinion) -> bool:
+        """Whether the strong judge's verdict on a row differs from its first opinion, or is missing."""
         strong = self._strong_verdicts.get(opinion.row, "undetermined")
         return not self._promise.holds_for(opinion.outcome, strong)
 
@@ -270,10 +273,10 @@ class _Queues:
 
         None if all queues are empty.
         """
-        waiting = [outcome for outcome, queue in self._queues.items() if queue]
-        if not waiting:
+        nonempty_outcomes = [outcome for outcome, queue in self._queues.items() if queue]
+        if not nonempty_outcomes:
             return None
-        best = min(waiting, key=self._rank)
+        best = min(nonempty_outcomes, key=self._rank)
         return self._queues[best].popleft()
 
     def note(self, outcome: Outcome, *, disagrees: bool) -> None:

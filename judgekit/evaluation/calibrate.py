@@ -125,7 +125,7 @@ def choose_rules(
     for chain, members in chains.items():
         if chain in testable:
             # Chains split the doubt equally. Each share is divided by the tier before's possible results.
-            level = doubt / len(testable) / _possible_results(chain, tiers, steps)
+            level = doubt / len(testable) / _count_possible_results(chain, tiers, steps)
             earlier_tiers = tiers[: tiers.index(chain.tier)]
             earlier_gates = FinalityRules(rules=tuple(gates))
             reaching = _select_reaching(members, earlier_tiers, earlier_gates)
@@ -135,7 +135,7 @@ def choose_rules(
                 gates.append(test.widest)
             refusal = test.refused
             if chain.leans:
-                refusal = _refusal_of_side(chain, reaching, level, promise, test)
+                refusal = _find_refusal_on_side(chain, reaching, level, promise, test)
         else:
             # The share of the doubt it would get if it were tested too.
             level = doubt / (len(testable) + 1)
@@ -143,7 +143,7 @@ def choose_rules(
         if refusal is not None:
             refused.append(refusal)
 
-    kept_gates = _without_overlaps(gates)
+    kept_gates = _drop_overlaps(gates)
     finality = FinalityRules(rules=tuple(kept_gates), last=promise.reference)
     return ChosenRules(finality, kept_gates, refused)
 
@@ -153,7 +153,7 @@ def _refuse_untested(
 ) -> RefusedRule | None:
     """Say what a chain with too few labels lacks for a gate that lets all its opinions through."""
     if chain.leans:
-        return _refusal_of_side(chain, members, level, promise, _NO_TEST)
+        return _find_refusal_on_side(chain, members, level, promise, _NO_TEST)
     least_margin = min(map(chain.margin, members))
     gate = _test_gate(chain, least_margin, members, level, promise)
     return gate if isinstance(gate, RefusedRule) else None
@@ -175,7 +175,7 @@ def _test_chain(
     return _ChainTest(widest, None, steps)
 
 
-def _refusal_of_side(
+def _find_refusal_on_side(
     chain: Chain, members: Sequence[Sample], level: float, promise: Promise, test: _ChainTest
 ) -> RefusedRule | None:
     """Find the class on the side of a chain's outcome that can't be promised; None if nobody wants it.
@@ -202,7 +202,7 @@ def _refusal_of_side(
     return widest_refused
 
 
-def _without_overlaps(gates: Sequence[CalibratedRule]) -> list[CalibratedRule]:
+def _drop_overlaps(gates: Sequence[CalibratedRule]) -> list[CalibratedRule]:
     """Of two overlapping gates, keep only the gate with more labels. If both have as many, keep both."""
     kept_gates = []
     for gate in gates:
@@ -237,7 +237,9 @@ def _find_testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]
     return testable
 
 
-def _possible_results(chain: Chain, tiers: Sequence[TierName], steps: Mapping[Chain, int]) -> int:
+def _count_possible_results(
+    chain: Chain, tiers: Sequence[TierName], steps: Mapping[Chain, int]
+) -> int:
     """Count the possible results of those chains before this one that decide which samples reach it.
 
     They're chains of the tier before. Each may end at any of its steps, or without a gate.
@@ -279,7 +281,7 @@ def _sort_into_chains(
     for tier_index, tier in enumerate(tiers_with_gates):
         tier_before = tiers[tier_index - 1] if tier_index else None
         for sample in samples:
-            for chain in _chains_of_opinion(sample, tier, tier_before, reference):
+            for chain in _list_chains(sample, tier, tier_before, reference):
                 chains.setdefault(chain, []).append(sample)
     # The first tier's wins that may stand against the second's tie also form a class.
     first_tier, second_tier = tiers[:2]
@@ -293,7 +295,7 @@ def _sort_into_chains(
     return chains
 
 
-def _chains_of_opinion(
+def _list_chains(
     sample: Sample, tier: TierName, tier_before: TierName | None, reference: TierName | None
 ) -> list[Chain]:
     """List the chains (classes) that a tier's opinion on a sample belongs to; empty if none is learned from.
@@ -517,7 +519,7 @@ def learn(
         choice = _choose_for_rankings(ranked_cases, tiers, promise)
     else:
         samples = read_samples(cases, rubric, mode)
-        usual_rules = _usual_rules(rubric, mode, models, ways.read)
+        usual_rules = _build_usual_rules(rubric, mode, models, ways.read)
         choice = _choose_for_samples(samples, tiers, promise, usual_rules)
     saved = None
     if choice.likelihoods:
@@ -534,7 +536,7 @@ def learn(
         models=dict(models),
         asked=find_options(cases),
         read=ways.read,
-        answered=_names_for_all(models, ways.answered),
+        answered=_complete_names(models, ways.answered),
         asking=opinions.asking,
         subjects=_count_subjects(ranked_cases),
         promise=promise,
@@ -555,13 +557,13 @@ def _list_tiers(models: Mapping[TierName, str], promise: Promise) -> tuple[TierN
     """List the tiers with models, in order; raises `InputError` if they're too few to learn from."""
     tiers = tuple(tier for tier in TIERS if tier in models)
     lacks_reference = promise.reference is not None and promise.reference not in tiers
-    if len(tiers) < 2 or lacks_reference:  # noqa: PLR2004 - as said
+    if len(tiers) < 2 or lacks_reference:  # noqa: PLR2004 - a gate spares a next tier
         problem = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
         raise InputError(f"{problem}; a calibration needs a next tier")
     return tiers
 
 
-def _names_for_all(
+def _complete_names(
     models: Mapping[TierName, str], answered: calibration.Answered
 ) -> calibration.Answered:
     """Map each model that was asked to the model that answered. A model without answers maps to itself."""
@@ -615,7 +617,7 @@ def _count_deviating(
     return counts
 
 
-def _usual_rules(
+def _build_usual_rules(
     rubric: Rubric, mode: ModeName, models: Mapping[TierName, str], readings: calibration.Readings
 ) -> EscalationRules:
     """Build the default rules of escalation, without anything learned."""

@@ -49,7 +49,7 @@ _LABELS = {
     "subjects": "A, B, … or tie",
     "b": "A, B or tie",
 }
-_OF_DOCUMENTS = "accept, improve, reject or a number"
+_DOCUMENT_LABELS = "accept, improve, reject or a number"
 _ANSWERS = (
     "reply",
     "scores",
@@ -96,7 +96,7 @@ class Recorded(Strict):
     latency_ms: int | None = None
 
     @model_validator(mode="after")
-    def _has_one_answer(self) -> Recorded:
+    def _check_one_answer(self) -> Recorded:
         answers = [name for name in _ANSWERS if getattr(self, name) is not None]
         if len(answers) != 1:
             got = ", ".join(answers) or "none"
@@ -149,14 +149,14 @@ class Case(Strict):
 
     @field_validator("id", mode="before")
     @classmethod
-    def _is_number(cls, value: object) -> object:
+    def _convert_number(cls, value: object) -> object:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return str(labels.id_of(value))
         return value
 
     @field_validator("label", mode="before")
     @classmethod
-    def _is_yes_or_no(cls, value: object) -> object:
+    def _convert_boolean(cls, value: object) -> object:
         if isinstance(value, bool):
             return str(value).lower()
         return value
@@ -171,7 +171,7 @@ class Case(Strict):
     def label_error(self) -> InputError:
         """Build the error for a label that means nothing in such a case, listing those allowed."""
         allowed = (wording for key, wording in _LABELS.items() if getattr(self, key))
-        expected = next(allowed, _OF_DOCUMENTS)
+        expected = next(allowed, _DOCUMENT_LABELS)
         if isinstance(self.label, float):
             got = f"{self.label:g}"
         elif isinstance(self.label, str):

@@ -90,9 +90,8 @@ class Condition(NamedTuple):
         """
         at_limit = self.limit * rows
         if self.other is not None:
-            at_limit += (
-                rows  # a difference of 0 is a total of 1 a row: as many wins as losses, or all ties
-            )
+            # A difference of 0 is a total of 1 a row: as many wins as losses, or all ties.
+            at_limit += rows
         if self.operator in (">", "<="):
             return math.floor(at_limit) + 1
         return math.ceil(at_limit)
@@ -118,7 +117,7 @@ class Condition(NamedTuple):
         _, _, decimals = self.limit_text.partition(".")
         digits = max(_DIGITS, len(decimals) + 1)
         scale = 10**digits
-        shift = rows if self.other else 0
+        shift = rows if self.other else 0  # a difference of 0 is a total of 1 a row
         low = math.floor(Fraction(totals.least - shift, rows) * scale) / scale
         high = math.ceil(Fraction(totals.most - shift, rows) * scale) / scale
         if totals.least == totals.most:

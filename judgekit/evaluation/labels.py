@@ -59,19 +59,20 @@ def plain(name: str) -> str:
     return re.sub(r"[\W_]+", "", name.casefold())
 
 
-def _names_by_word(words_by_name: Mapping[str, str]) -> dict[str, str]:
+def _map_words_to_names(words_by_name: Mapping[str, str]) -> dict[str, str]:
+    """Turn a table of words around: map each word to the name that it stands for."""
     names = {}
     for name, words in words_by_name.items():
         names.update(dict.fromkeys(words.split(), name))
     return names
 
 
-_OUTCOME_WORDS = _names_by_word(_TABLE["outcomes"])
-_OUTCOME_SIGNS = _names_by_word(_TABLE["signs"])
-_LETTERS = [
+_OUTCOME_WORDS = _map_words_to_names(_TABLE["outcomes"])
+_OUTCOME_SIGNS = _map_words_to_names(_TABLE["signs"])
+_OUTCOME_LETTERS = [
     {letter: word for word, letter in letters.items()} for letters in _TABLE["letters"].values()
 ]
-_WINNER_WORDS: dict[str, str | None] = {**_names_by_word(_TABLE["winners"])}
+_WINNER_WORDS: dict[str, str | None] = {**_map_words_to_names(_TABLE["winners"])}
 _BEFORE = "|".join(_TABLE["sides"]["before"].split())
 _BEHIND = "|".join(_TABLE["sides"]["behind"].split())
 _SIDE = re.compile(rf"(?:{_BEFORE})?([a-z]|\d\d?)(?:{_BEHIND})?", re.ASCII)
@@ -79,8 +80,8 @@ _ORDER = re.compile(r"\s*([>≻]+|[<≺]+|[=~≈]+)\s*")  # between texts, as in
 
 BLANK = ""  # the key of a label that says nothing
 NOT_UNDERSTOOD = "\0"  # prefix of the key of a winner that isn't one of its row's texts
-_FEW = 2  # labels that a reading may always leave out
-_REST = 0.1  # the share that it may leave out
+_FEW_LABELS = 2  # labels that a reading may always leave out
+_REST_SHARE = 0.1  # the share that it may leave out
 _DIGITS = {"0": "reject", "1": "accept"}
 
 
@@ -121,14 +122,14 @@ def key_of(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
-        value = _one_of(value)
+        value = _find_only_one(value)
     number = number_of(value)
     if number is not None:
         return f"{number:g}"
     return str(value).strip()[:_ORDER_CHARS]
 
 
-def _one_of(values: list[Any]) -> object:
+def _find_only_one(values: list[Any]) -> object:
     """Return the position of the only 1 among zeros, counted from 1; for other lists, the list as text.
 
     For example, [0, 1] gives 2: the second text is the winner.
@@ -148,17 +149,18 @@ def read_outcomes(counts: Mapping[str, int]) -> dict[str, str]:
     """
     digits = {} if are_scores(counts) and not _are_nearly_digits(counts) else _DIGITS
     readings = []
-    for letters in _LETTERS:
+    for letters in _OUTCOME_LETTERS:
         reading = {}
         for key in counts:
-            word = _outcome_word(key) or letters.get(plain(key)) or digits.get(key)
+            word = _read_outcome_word(key) or letters.get(plain(key)) or digits.get(key)
             if word:
                 reading[key] = word
         readings.append(reading)
-    return _best_reading(readings, counts, "accept, improve or reject")
+    return _choose_reading(readings, counts, "accept, improve or reject")
 
 
-def _outcome_word(key: str) -> str | None:
+def _read_outcome_word(key: str) -> str | None:
+    """Return the outcome that a label's sign or word means in any column; None if it means none."""
     return _OUTCOME_SIGNS.get(key) or _OUTCOME_WORDS.get(plain(key[:_NAME_CHARS]))
 
 
@@ -184,10 +186,10 @@ def read_winners(counts: Mapping[str, int], most: int = LEAST_TEXTS) -> dict[str
     readings = []
     for read_numbers in _NUMBER_READINGS:
         readings.append(letter_by_word | read_numbers(numbers, most))
-    return _best_reading(readings, counts, "the letter of the text, or tie")
+    return _choose_reading(readings, counts, "the letter of the text, or tie")
 
 
-def _by_preference(numbers: Mapping[str, float], _most: int) -> dict[str, str]:
+def _read_as_preferences(numbers: Mapping[str, float], _most: int) -> dict[str, str]:
     """Read numbers as preferences: below 0 means A, above 0 means B, and 0 is a tie.
 
     {} if no number is negative.
@@ -203,37 +205,49 @@ def _by_preference(numbers: Mapping[str, float], _most: int) -> dict[str, str]:
     return letters
 
 
-def _from_one(numbers: Mapping[str, float], most: int) -> dict[str, str]:
+def _count_from_one(numbers: Mapping[str, float], most: int) -> dict[str, str]:
+    """Read numbers as positions of texts, counted from 1, with 0 for a tie."""
     letters = {}
     for key, number in numbers.items():
-        letter = _by_number(number, most)
+        letter = _find_letter_of_number(number, most)
         if letter:
             letters[key] = letter
     return letters
 
 
-def _from_zero(numbers: Mapping[str, float], most: int) -> dict[str, str]:
+def _count_from_zero(numbers: Mapping[str, float], most: int) -> dict[str, str]:
+    """Read numbers as positions of texts, counted from 0; {} unless both 0 and 1 occur."""
     if not {0.0, 1.0} <= {*numbers.values()}:
         return {}
     letters = {}
     for key, number in numbers.items():
-        letter = _by_number(number + 1, most) if number >= 0 else None
+        letter = _find_letter_of_number(number + 1, most) if number >= 0 else None
         if letter:
             letters[key] = letter
     return letters
 
 
-def _is_first_better(numbers: Mapping[str, float], _most: int) -> dict[str, str]:
+def _read_as_first_is_better(numbers: Mapping[str, float], _most: int) -> dict[str, str]:
+    """Read 1 as "the first text is better" and 0 as "it isn't"; {} unless both occur."""
     if not {0.0, 1.0} <= {*numbers.values()}:
         return {}
-    letters = {1.0: "A", 0.0: "B"}
-    return {key: letters[number] for key, number in numbers.items() if number in letters}
+    letter_by_number = {1.0: "A", 0.0: "B"}
+    letters = {}
+    for key, number in numbers.items():
+        if number in letter_by_number:
+            letters[key] = letter_by_number[number]
+    return letters
 
 
-_NUMBER_READINGS = (_by_preference, _from_one, _from_zero, _is_first_better)
+_NUMBER_READINGS = (
+    _read_as_preferences,
+    _count_from_one,
+    _count_from_zero,
+    _read_as_first_is_better,
+)
 
 
-def _best_reading(
+def _choose_reading(
     readings: Iterable[dict[str, str]], counts: Mapping[str, int], expected: str
 ) -> dict[str, str]:
     """Pick the reading that explains most labels.
@@ -257,7 +271,7 @@ def _best_reading(
     label_count = sum(counts.values()) - counts.get(BLANK, 0)
     unexplained = label_count - most_explained
     is_one_sided = len({*reading.values()} - {TIE}) < 2  # noqa: PLR2004 - two sides
-    if is_one_sided and unexplained > max(_FEW, label_count * _REST):
+    if is_one_sided and unexplained > max(_FEW_LABELS, label_count * _REST_SHARE):
         return {}
     return reading
 
@@ -295,7 +309,7 @@ def are_scores(counts: Mapping[str, int]) -> bool:
     numbers = {key: count for key, count in counts.items() if number_of(key) is not None}
     if numbers.keys() <= _DIGITS.keys():
         return False
-    word_count = sum(count for key, count in counts.items() if _outcome_word(key))
+    word_count = sum(count for key, count in counts.items() if _read_outcome_word(key))
     return sum(numbers.values()) > word_count
 
 
@@ -305,7 +319,7 @@ def _are_nearly_digits(counts: Mapping[str, int]) -> bool:
         return False
     number_count = sum(count for key, count in counts.items() if number_of(key) is not None)
     digit_count = sum(counts[digit] for digit in _DIGITS)
-    return number_count - digit_count <= number_count * _REST
+    return number_count - digit_count <= number_count * _REST_SHARE
 
 
 # --- Winners
@@ -323,7 +337,7 @@ def winner_of(
         return None
     number = number_of(value)
     if number is not None:
-        return _by_number(number, most)
+        return _find_letter_of_number(number, most)
 
     text = str(value)[:_ORDER_CHARS].strip()
     letter_by_name = {**_WINNER_WORDS, **(named or {})}
@@ -333,17 +347,19 @@ def winner_of(
 
     names_and_signs = _ORDER.split(text)  # names of texts, with a sign between each two
     if len(names_and_signs) == 1:
-        return _by_side(text, most)
+        return _find_letter_of_side(text, most)
     letters = []
     for text_name in names_and_signs[::2]:
-        letter = letter_by_name.get(plain(text_name[:_NAME_CHARS])) or _by_side(text_name, most)
+        letter = letter_by_name.get(plain(text_name[:_NAME_CHARS])) or _find_letter_of_side(
+            text_name, most
+        )
         if letter is None or letter == TIE or letter in letters:
             return None
         letters.append(letter)
-    return _first_of(letters, signs=names_and_signs[1::2])
+    return _find_first_in_order(letters, signs=names_and_signs[1::2])
 
 
-def _by_number(number: float, most: int) -> str | None:
+def _find_letter_of_number(number: float, most: int) -> str | None:
     """Return the letter of the text with this number, counted from 1; "tie" for 0, None for other numbers."""
     if number == 0:
         return TIE
@@ -352,7 +368,7 @@ def _by_number(number: float, most: int) -> str | None:
     return LETTERS[int(number) - 1]
 
 
-def _by_side(text: str, most: int) -> str | None:
+def _find_letter_of_side(text: str, most: int) -> str | None:
     """Return the letter in a label such as "B", "model 2" or "B is better"; None if there's no such text."""
     match = _SIDE.fullmatch(plain(text))
     if match is None or text.strip().startswith("-"):
@@ -365,7 +381,7 @@ def _by_side(text: str, most: int) -> str | None:
     return LETTERS[index] if 0 <= index < most else None
 
 
-def _first_of(letters: list[str], signs: list[str]) -> str | None:
+def _find_first_in_order(letters: list[str], signs: list[str]) -> str | None:
     """Return the letter of the best text in an order such as A>B=C or C<A.
 
     "tie" if two texts share the first place, None if the signs contradict each other.

@@ -20,7 +20,7 @@ LEAST = 20  # labels for a curve
 _LEAST_OF_SIDE = 2  # labels that accept, and as many that don't
 _FOLDS = 5
 _ROUNDS = 100
-_SURE = 1e-3  # no probability counts as surer than this
+_LEAST_DOUBT = 1e-3  # no probability counts as surer than this
 _FLAT = 1e-9  # a slope or step below this counts as none
 _MOST_STEPS = 50  # in a file, roughly
 _PIECES = 10  # into which a file splits a logistic curve, with equally many labels each
@@ -37,7 +37,7 @@ class _Logistic(NamedTuple):
         """Compute the probability of an acceptance at a leaning."""
         exponent = self.slope * leaning + self.offset
         exponent = max(-30.0, min(30.0, exponent))
-        return _bounded(1 / (1 + exp(-exponent)))
+        return _keep_unsure(1 / (1 + exp(-exponent)))
 
 
 class _Steps(NamedTuple):
@@ -47,7 +47,7 @@ class _Steps(NamedTuple):
     def at(self, leaning: float) -> float:
         """Return the share of acceptances on the step that a leaning falls on."""
         step = max(0, bisect.bisect_right(self.leanings, leaning) - 1)
-        return _bounded(self.shares[step])
+        return _keep_unsure(self.shares[step])
 
 
 def learn_likelihood(labelled: Labelled) -> Likelihood | None:
@@ -57,14 +57,14 @@ def learn_likelihood(labelled: Labelled) -> Likelihood | None:
     if len(labelled) < LEAST or min(accepted, rejected) < _LEAST_OF_SIDE:
         return None
     ordered = sorted(labelled)
-    if _loss(_fit_logistic, ordered) <= _loss(_fit_steps, ordered):
-        points = _points_of_curve(_fit_logistic(ordered), ordered)
+    if _measure_loss(_fit_logistic, ordered) <= _measure_loss(_fit_steps, ordered):
+        points = _sample_curve(_fit_logistic(ordered), ordered)
         return Likelihood(kind="platt", points=points)
-    points = _points_of_steps(_fit_steps(ordered))
+    points = _sample_steps(_fit_steps(ordered))
     return Likelihood(kind="isotonic", points=points)
 
 
-def _points_of_curve(curve: _Logistic, ordered: Labelled) -> list[tuple[float, float]]:
+def _sample_curve(curve: _Logistic, ordered: Labelled) -> list[tuple[float, float]]:
     """Take points of the curve at leanings with equal numbers of labels between them, and at both ends."""
     leanings = set()
     for piece in range(_PIECES + 1):
@@ -74,16 +74,16 @@ def _points_of_curve(curve: _Logistic, ordered: Labelled) -> list[tuple[float, f
     return [(leaning, round(curve.at(leaning), 4)) for leaning in sorted(leanings)]
 
 
-def _points_of_steps(steps: _Steps) -> list[tuple[float, float]]:
+def _sample_steps(steps: _Steps) -> list[tuple[float, float]]:
     """List the steps as points. If there are very many, take only every second, every third and so on."""
     points = []
     for leaning, share in zip(steps.leanings, steps.shares, strict=True):
-        points.append((leaning, round(_bounded(share), 4)))
+        points.append((leaning, round(_keep_unsure(share), 4)))
     stride = max(1, len(points) // _MOST_STEPS)
     return points[::stride]
 
 
-def _loss(fit: Callable[[Labelled], _Logistic | _Steps], labelled: Labelled) -> float:
+def _measure_loss(fit: Callable[[Labelled], _Logistic | _Steps], labelled: Labelled) -> float:
     """Compute the mean logarithmic loss of a curve on labels that it wasn't fitted to (cross-validation)."""
     losses = []
     for fold in range(_FOLDS):
@@ -154,6 +154,6 @@ def _fit_steps(labelled: Labelled) -> _Steps:
     return _Steps(starts, shares)
 
 
-def _bounded(share: float) -> float:
+def _keep_unsure(share: float) -> float:
     """Keep a probability away from 0 and 1, of which a few labels can't make anybody sure."""
-    return min(max(share, _SURE), 1 - _SURE)
+    return min(max(share, _LEAST_DOUBT), 1 - _LEAST_DOUBT)

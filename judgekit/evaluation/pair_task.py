@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from judgekit.judging.settings import JudgeSettings
     from judgekit.rubric.schema import Better
 
-_BETTER = (*jury.WINS, TIE)
+_PAIR_WORDS = (*jury.WINS, TIE)
 
 
 class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
@@ -82,7 +82,7 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
 
     def label_words(self, case: Case) -> Sequence[str]:
         del case
-        return _BETTER
+        return _PAIR_WORDS
 
     def samples(self, case: Case, deviating_tiers: Collection[TierName] = ()) -> Iterator[Sample]:
         """Yield the pair as a sample. Its label says if the tiers' favourite text is the better one."""
@@ -92,13 +92,13 @@ class PairTask(CaseTask[CompareRubric, ComparisonInput, Vote, Comparison]):
         is_lenient = self.mode == "lenient"
         yield Sample(
             id=case.id,
-            label=self._label_beside(jury.favourite(votes), case),
+            label=self._compare_label(jury.favourite(votes), case),
             voices=without_margins(evidence, deviating_tiers),
             ties=_find_ties(evidence, up_to_a_win=is_lenient),
             stands=is_lenient,
         )
 
-    def _label_beside(self, favourite: str | None, case: Case) -> Outcome:
+    def _compare_label(self, favourite: str | None, case: Case) -> Outcome:
         """Compare the label with the tiers' favourite: "accept" if they name the same text, else "reject".
 
         "improve" if the label is a tie.
@@ -146,8 +146,8 @@ def _read_vote(case: Case, recorded: Recorded) -> Vote | None:
         lean = probabilities["A"] - probabilities["B"]
         share = abs(lean) or 1.0  # 0 is a tie, which is a whole vote
         return Vote(jury.word_of(lean), share=share)
-    if recorded.choice in _BETTER:
+    if recorded.choice in _PAIR_WORDS:
         return Vote(cast("Better", recorded.choice))
     if recorded.failure is None:
-        raise case.wrong(f"expected orders or a choice of {', '.join(_BETTER)}")
+        raise case.wrong(f"expected orders or a choice of {', '.join(_PAIR_WORDS)}")
     return None

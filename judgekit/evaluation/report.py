@@ -182,7 +182,7 @@ def report(
     If no rubric is `loaded`, answers are choices of words. `wanted` is the answer that injected text aims
     for.
     """
-    answers_by_judge = _answers_by_judge(cases)
+    answers_by_judge = _group_answers_by_judge(cases)
     if not answers_by_judge:
         raise InputError(
             f"{name}: expected recorded answers under `judges`; name a --rubric to ask models"
@@ -198,7 +198,7 @@ def report(
         _, first_answer = answers[0]
         judges.append(_report_judge(judge, first_answer.name, items, wanted or "accept"))
     outcomes = _collect_outcomes(items_by_judge)
-    best_judge = max(judges, key=_accuracy)
+    best_judge = max(judges, key=_rank_by_accuracy)
     compared_judges = []
     for judge_report in judges:
         behind = _compare_with_best(judge_report, best_judge, outcomes)
@@ -216,12 +216,12 @@ def report(
     )
 
 
-def _accuracy(judge: JudgeReport) -> float:
-    """Return a judge's accuracy; -1, below any other, if there's none."""
+def _rank_by_accuracy(judge: JudgeReport) -> float:
+    """Return the key by which the best judge is found: its accuracy, or -1 if there's none."""
     return judge.accuracy.value if judge.accuracy else -1.0
 
 
-def _answers_by_judge(cases: Iterable[Case]) -> dict[str, list[tuple[Case, Recorded]]]:
+def _group_answers_by_judge(cases: Iterable[Case]) -> dict[str, list[tuple[Case, Recorded]]]:
     """Group the recorded answers by judge. Each model of a jury also counts as a judge, `JUDGE: MODEL`."""
     answers: dict[str, list[tuple[Case, Recorded]]] = {}
     for case in cases:
@@ -294,7 +294,7 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
     pairs = compared(answered, binary=binary)
     kappa, weighted_kappa = stats.kappas(pairs)
 
-    swapped = _pair_with_originals(items, "swapped") + _answers_by_order(originals)
+    swapped = _pair_with_originals(items, "swapped") + _pair_answers_by_order(originals)
     repeats = _group_repeats(items)
     repeated_words = []
     repeated_scores = []
@@ -308,7 +308,7 @@ def _report_judge(judge: str, model: str, items: Sequence[Item], wanted_answer: 
         model=model,
         items=len(originals),
         unanswered=_count_failures(items),
-        unreadable=_unreadable_share(items),
+        unreadable=_measure_unreadable(items),
         accuracy=stats.accuracy(pairs),
         kappa=kappa,
         weighted_kappa=weighted_kappa,
@@ -341,7 +341,7 @@ def _count_failures(items: Iterable[Item]) -> dict[str, int]:
     return {failure: count for failure, count in failures.items() if failure}
 
 
-def _unreadable_share(items: Iterable[Item]) -> Interval | None:
+def _measure_unreadable(items: Iterable[Item]) -> Interval | None:
     """Compute the share of answers that couldn't be read; None without any answers."""
     unreadable = [item.said is None for item in items if not item.recorded.unanswered]
     return stats.interval(stats.mean(unreadable))
@@ -352,7 +352,7 @@ def _count_confusions(answered: Iterable[stats.Pair]) -> list[Confusion]:
     return [Confusion(label=label, said=answer, count=count) for (label, answer), count in counts]
 
 
-def _answers_by_order(items: Iterable[Item]) -> list[stats.Pair]:
+def _pair_answers_by_order(items: Iterable[Item]) -> list[stats.Pair]:
     """Pair the two answers about the same two texts, one for each order, if both are readable."""
     pairs: list[stats.Pair] = []
     for item in items:
@@ -446,7 +446,7 @@ def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None
     score_pair = None  # a person's score and the judge's
     rated = None
     if task is None:
-        labels = {WHOLE: _choice_label(case, judge, recorded)}
+        labels = {WHOLE: _read_choice_label(case, judge, recorded)}
         answers = {WHOLE: recorded.choice}
     elif case.score is not None:
         rated = task.rated(case, recorded)
@@ -480,7 +480,7 @@ def _read_items(case: Case, judge: str, recorded: Recorded, task: AnyTask | None
         calls = 0
 
 
-def _choice_label(case: Case, judge: str, recorded: Recorded) -> str:
+def _read_choice_label(case: Case, judge: str, recorded: Recorded) -> str:
     """Return the label of a case that's read without a rubric.
 
     Raises `InputError` if the judge's answer isn't a choice.

@@ -145,13 +145,13 @@ class RowList:
         return ShownRows(
             columns=self.columns,
             data=f"[{','.join(json_rows)}]",
-            first=[json.loads(row_json) for row_json in self._static_lines(json_rows)],
+            first=[json.loads(row_json) for row_json in self._choose_static_rows(json_rows)],
             shown=len(json_rows),
             total=self.total,
             note=self.note,
         )
 
-    def _static_lines(self, lines: Sequence[str]) -> Sequence[str]:
+    def _choose_static_rows(self, lines: Sequence[str]) -> Sequence[str]:
         """Choose the rows that are written into the page itself, for readers without scripts."""
         room = MOST_PAGE - self._bytes
         for number, row_json in enumerate(lines[:STATIC_ROWS]):

@@ -87,6 +87,7 @@ def ask(
     _check_paths(cases, inputs)  # before any model is asked
 
     def build_judge(gateway: Gateway, model: str | None) -> DocumentJudge:
+        """Build the judge that asks this model, or the configured ones. Raises `UsageError` if there are none."""
         request = JudgeRequest(mode=mode, model=model)
         settings = service.judge_settings(config, loaded, project, request)
         if not settings.models_by_tier:
@@ -102,7 +103,7 @@ def ask(
             count = 0
             for model, judge in zip(models, judges, strict=True):
                 # It asks every tier about every case, whatever the tiers before said.
-                tier_judge = _for_every_opinion(judge, model)
+                tier_judge = _build_judge_of_all_tiers(judge, model)
                 ask_tiers = partial(_ask_unless_refused, tier_judge, inputs=inputs)
                 limit = service.max_concurrency(tier_judge, at_once)
                 answered_cases = []
@@ -140,7 +141,7 @@ async def _ask_unless_refused(
         return error
 
 
-def _for_every_opinion(judge: DocumentJudge, model: str | None) -> DocumentJudge:
+def _build_judge_of_all_tiers(judge: DocumentJudge, model: str | None) -> DocumentJudge:
     """Build a judge that asks every tier about every text, whoever wrote it.
 
     With a `model`, it asks only that model, as the quick tier.
@@ -205,11 +206,13 @@ async def ask_about_case(
         secrets=secrets,
     )
     await task.ask_tiers(task_judge, case, state)
-    by_tier = {}
+    recorded_by_tier = {}
     for tier, turns in state.turns.items():
         answers = [task.record(case, turn, task_judge.settings) for turn in turns]
-        by_tier[tier] = join_answers(answers, task_judge.settings, is_cut=tier in state.cut)
-    return by_tier
+        recorded_by_tier[tier] = join_answers(
+            answers, task_judge.settings, is_cut=tier in state.cut
+        )
+    return recorded_by_tier
 
 
 def add_variants(cases: Sequence[Case], times: int = 1, *, swapped: bool = True) -> list[Case]:
@@ -224,13 +227,14 @@ def add_variants(cases: Sequence[Case], times: int = 1, *, swapped: bool = True)
         if case.variant != "original":
             continue
         for number in range(times):
-            repeated.append(_variant_of(case, "rerun", f"rerun {number}" if number else "rerun"))
+            name = f"rerun {number}" if number else "rerun"
+            repeated.append(_copy_as_variant(case, "rerun", name))
         if swapped and len(case.candidates) > 1:
-            repeated.append(_variant_of(case, "swapped", "swapped"))
+            repeated.append(_copy_as_variant(case, "swapped", "swapped"))
     return repeated
 
 
-def _variant_of(case: Case, variant: Variant, name: str) -> Case:
+def _copy_as_variant(case: Case, variant: Variant, name: str) -> Case:
     """Copy a case as a variant, which refers to its original by `pair`."""
     changes = {"id": f"{case.id} ({name})", "variant": variant, "pair": case.id}
     return case.model_copy(update=changes)
@@ -287,7 +291,7 @@ def judge_cases(
     return running.run(judge_all())
 
 
-async def _judge_case(judge: AnyJudge, case_and_subject: tuple[Case, Any]) -> Any:  # noqa: ANN401 - the task's own
+async def _judge_case(judge: AnyJudge, case_and_subject: tuple[Case, Any]) -> Any:  # noqa: ANN401 - a task's record
     _, subject = case_and_subject
     return await judge.judge(subject)
 

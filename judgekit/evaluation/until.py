@@ -29,11 +29,11 @@ class Answer:
     rows: int
     count: int = 0
     """The number of rows that count so far: the first ones drawn."""
-    _waiting: dict[int, str] = field(default_factory=dict)
-    _numbers: list[Totals] = field(default_factory=list)
-    _least: int = 0
-    _most: int = 0
-    _found: bool | None = None
+    _words_by_place: dict[int, str] = field(default_factory=dict)
+    _counted_totals: list[Totals] = field(default_factory=list)
+    _least_total: int = 0
+    _most_total: int = 0
+    _settled_answer: bool | None = None
 
     def __post_init__(self) -> None:
         enough = self.condition.enough(self.rows)
@@ -43,25 +43,25 @@ class Answer:
 
     def note(self, place: int, word: str) -> None:
         """Note the verdict of the row drawn at this place, from 0."""
-        self._waiting[place] = word
-        while self.count in self._waiting:
-            self._count(self._waiting.pop(self.count))
+        self._words_by_place[place] = word
+        while self.count in self._words_by_place:
+            self._count(self._words_by_place.pop(self.count))
 
     def _count(self, word: str) -> None:
         """Count one more row, and note if the condition is now certain to hold, or certain not to."""
         number = self.condition.count_row(word)
-        self._numbers.append(number)
-        self._least += number.least
-        self._most += number.most
+        self._counted_totals.append(number)
+        self._least_total += number.least
+        self._most_total += number.most
         self.count += 1
-        if self._found is not None:
+        if self._settled_answer is not None:
             return
         self._bets_for.add(number.least)
         self._bets_against.add(self.condition.largest - number.most)
         if self._bets_for.is_refuted:  # the claim that the total stays too low
-            self._found = self.condition.wants_enough
+            self._settled_answer = self.condition.wants_enough
         elif self._bets_against.is_refuted:
-            self._found = not self.condition.wants_enough
+            self._settled_answer = not self.condition.wants_enough
 
     @property
     def is_complete(self) -> bool:
@@ -73,13 +73,13 @@ class Answer:
         """Whether the condition holds; None while that isn't settled."""
         if self.is_complete:
             return self._certainly_holds
-        return self._found
+        return self._settled_answer
 
     @property
     def _certain_totals(self) -> Totals:
         """The total of all rows, whatever happens to those that don't count yet."""
         left = self.rows - self.count
-        return Totals(self._least, self._most + self.condition.largest * left)
+        return Totals(self._least_total, self._most_total + self.condition.largest * left)
 
     @property
     def _certainly_holds(self) -> bool | None:
@@ -90,8 +90,8 @@ class Answer:
         if self.is_complete:
             return self._certain_totals
         largest = self.condition.largest
-        least = bound_total([number.least for number in self._numbers], self.rows, largest)
-        missing_to_largest = [largest - number.most for number in self._numbers]
+        least = bound_total([number.least for number in self._counted_totals], self.rows, largest)
+        missing_to_largest = [largest - number.most for number in self._counted_totals]
         return Totals(
             least, largest * self.rows - bound_total(missing_to_largest, self.rows, largest)
         )

@@ -213,7 +213,7 @@ class _Examination:
             sources = None  # a complete history shows where a moved file comes from
 
         moved_blobs = _find_moved_blobs(other_side_trees, tree)
-        holders = _Holders(self.repository, pushed_history.edges, self.tip, self.wanted)
+        commit_finder = _CommitFinder(self.repository, pushed_history.edges, self.tip, self.wanted)
         changes: list[ChangedFile] = []
         for path in paths:
             for blob in tree.blobs[path]:
@@ -224,7 +224,7 @@ class _Examination:
                 if blob in moved_blobs:
                     self.pushed.skipped.add(MOVED, path)
                     continue
-                commit = holders.find_commit(path, blob)
+                commit = commit_finder.find_commit(path, blob)
                 changes.append(ChangedFile(commit, path, blob, attributed=False))
         return changes
 
@@ -346,7 +346,7 @@ class _Origins:
         return any(tree.holds(earlier_path, blob) for tree in sources)
 
 
-class _Holders:
+class _CommitFinder:
     """Finds a commit that has a file, if the one that changed it is unknown."""
 
     def __init__(

@@ -85,7 +85,7 @@ def read_histories(
             limit = "--no-walk=unsorted"
         if not revisions:
             return {}
-        lines = "\n".join([*revisions, ""])
+        lines = "\n".join([*revisions, ""])  # "" ends the last line with a line break, too
         raw = repository.ask(*_LOG, limit, stdin=lines.encode())
     except GitError:
         if not is_partial(repository):

@@ -81,11 +81,11 @@ def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
         token=token,
         rubric=rubric_name(f"{rubric.id}@{rubric.version}", rubric.source),
         reasoning=wrap(ledger_line.reasoning, 4 * _MAX_TEXT),
-        findings=_finding_lines(ledger_line),
+        findings=_write_finding_lines(ledger_line),
         command=f"judgekit override {task} accept --why '...'",
         inline=format_inline,
         block=format_block,
-        round_cells=_round_cells,
+        round_cells=_make_round_cells,
         most=_MAX_ROWS,
     )
 
@@ -109,7 +109,7 @@ def read_mark(body: str) -> tuple[str, str] | None:
     return match["token"], match["fingerprint"]
 
 
-def _round_cells(judged_round: Round) -> tuple[str, str, str]:
+def _make_round_cells(judged_round: Round) -> tuple[str, str, str]:
     """Return three cells of a table for a round: its outcome, its scores, and its kind of failure."""
     opinion = judged_round.opinion
     if opinion is not None:
@@ -123,7 +123,7 @@ def _round_cells(judged_round: Round) -> tuple[str, str, str]:
     return NOTHING, NOTHING, format_inline(str(failure.kind))
 
 
-def _finding_lines(verdict: VerdictLine) -> list[str]:
+def _write_finding_lines(verdict: VerdictLine) -> list[str]:
     """Write the lines about the first findings; if some are left out, a last line counts these."""
     findings = _list_findings(verdict)
     lines: list[str] = []

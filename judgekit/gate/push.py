@@ -199,9 +199,9 @@ def judge_push(
     if undetermined files stop a push, and else the original error.
     """
     if base is None:
-        scope = _scope_of_push(repository, updates, remote, url)
+        scope = _make_scope_of_push(repository, updates, remote, url)
     else:
-        scope = _scope_since(repository, base)
+        scope = _make_scope_since(repository, base)
 
     gate: GateConfig | None = None  # until the rules are read
     try:
@@ -241,7 +241,7 @@ def judge_push(
         raise
 
 
-def _scope_of_push(
+def _make_scope_of_push(
     repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str
 ) -> _Scope:
     """Compare what a push brings with what the remote has."""
@@ -254,7 +254,7 @@ def _scope_of_push(
     )
 
 
-def _scope_since(repository: Repository, base: str) -> _Scope:
+def _make_scope_since(repository: Repository, base: str) -> _Scope:
     """Compare the current commit with `base`, as if the other side had that commit, and its rules applied."""
     base_commit = commits.resolve_commit(repository, base)
     head = commits.resolve_commit(repository, "HEAD")
@@ -297,7 +297,7 @@ def _make_depth_chooser(
     """
     if not settings.gate.depth and settings.gate.review is None:
         return None
-    from judgekit.judging import depth  # noqa: PLC0415 - what few configure
+    from judgekit.judging import depth  # noqa: PLC0415 - only if depths are configured
 
     users_gate = configuration.load(None).gate
     count_lines_once = cache(count_lines)
@@ -476,15 +476,16 @@ class _Gatekeeper:
                 self._add_undetermined_rows(for_models, f"not judged: {no_model_reason}")
                 return
 
-            async def judge_one(pair: tuple[ChangedFile, Document]) -> None:
+            async def judge_and_record(pair: tuple[ChangedFile, Document]) -> None:
+                """Judge one file, and add its verdict to the ledger and to the rows."""
                 change, document = pair
                 verdict = await self._judge_file(judge, change, document, deadline)
                 self._record_verdict(change, verdict, decisions)
 
             limit = service.max_concurrency(judge, MAX_CONCURRENT)
-            stream = map_concurrently(judge_one, for_models, limit, in_order=False)
+            stream = map_concurrently(judge_and_record, for_models, limit, in_order=False)
             async with aclosing(stream):
-                async for _ in stream:  # `judge_one` adds the row
+                async for _ in stream:  # `judge_and_record` has added the row
                     pass
 
     def _decide_without_models(
@@ -540,7 +541,7 @@ class _Gatekeeper:
         judge_in_time = judge.with_settings(timeout=min(judge.settings.timeout, seconds_left))
         has_server = bool(self.settings.server.url)  # the shared judge chooses the depth itself
         if self.choose_depth and not has_server:
-            from judgekit.judging import review  # noqa: PLC0415 - what few configure
+            from judgekit.judging import review  # noqa: PLC0415 - only if depths are configured
 
             depth = self.choose_depth(change, document)
             judge_in_time = replace(
@@ -554,9 +555,9 @@ class _Gatekeeper:
                 verdict = noise.mark_noise(judge, document, verdict)
             except ConfigError as error:
                 self.notes.append(f"noise not known: {error}")
-        return self._with_id_of_run(verdict, change)
+        return self._set_run_id(verdict, change)
 
-    def _with_id_of_run(self, verdict: Verdict, change: ChangedFile) -> Verdict:
+    def _set_run_id(self, verdict: Verdict, change: ChangedFile) -> Verdict:
         """Give a verdict an id that stays the same if the run is restarted.
 
         If the run has no id, the verdict is returned as it is.

@@ -251,9 +251,9 @@ def _read_refspecs(repository: Repository) -> dict[str, list[Refspec]]:
 
 def _list_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedRef]:
     """List the refs in some folders, except branches and tags, because local commits may move those."""
-    words = ("for-each-ref", "--format=%(refname) %(objectname) %(symref)")
+    command = ("for-each-ref", "--format=%(refname) %(objectname) %(symref)")
     refs: list[TrackedRef] = []
-    output = os.fsdecode(repository.ask(*words, *folders))
+    output = os.fsdecode(repository.ask(*command, *folders))
     for line in output.split("\n")[:-1]:  # each ends with a line break
         name, oid, target = line.split(" ")  # the target is empty unless the ref is symbolic
         # A mirror fetches into its branches, which may hold commits nobody has pushed yet.

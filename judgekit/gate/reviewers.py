@@ -109,7 +109,9 @@ def is_author(reviewer: Reviewer, change: ChangedFile) -> bool:
 
     Too many matches cost a second opinion; too few would let authors clear themselves.
     """
-    own_names = {_fold(reviewer.token), _fold(reviewer.email)} - {""}  # the address may be missing
+    own_names = {_normalise(reviewer.token), _normalise(reviewer.email)} - {
+        ""
+    }  # the address may be missing
     for commit in (change.commit, *change.earlier):
         for person in commit.people:
             if own_names & _list_names(person):
@@ -125,14 +127,14 @@ def _list_names(person: str) -> set[str]:
     name, _, address = person.partition("<")
     email = address.rstrip("> ")
     account, _, _ = email.partition("@")
-    names = {_fold(name), _fold(email), _fold(account)}
+    names = {_normalise(name), _normalise(email), _normalise(account)}
     noreply = _NOREPLY.fullmatch(email)
     if noreply is not None:
-        names.add(_fold(noreply["login"]))
+        names.add(_normalise(noreply["login"]))
     return names
 
 
-def _fold(name: str) -> str:
+def _normalise(name: str) -> str:
     """Return a name without blanks, in lower case, so that spellings of it compare equal."""
     return "".join(name.casefold().split())
 
@@ -150,7 +152,7 @@ def read_overrides(repository: Repository, settings: Config, project: str) -> Re
             return ReviewedOverrides(notes=notes)
         return ReviewedOverrides(
             reviewers=_read_reviewers(repository, notes),
-            overrides=list(_fetch(server, project)),
+            overrides=list(_fetch_overrides(server, project)),
             notes=notes,
         )
     except JudgekitError as error:
@@ -158,7 +160,7 @@ def read_overrides(repository: Repository, settings: Config, project: str) -> Re
     return ReviewedOverrides(notes=notes)
 
 
-def _fetch(server: shared.Shared, project: str) -> Iterable[OverrideLine]:
+def _fetch_overrides(server: shared.Shared, project: str) -> Iterable[OverrideLine]:
     """Yield a project's overrides on the shared judge; raises `SharedError`."""
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         file = Path(folder) / "fetched.jsonl"

@@ -179,8 +179,8 @@ def _list_recent_files(
     regular file are left out.
     """
     root = os.path.realpath(repository.folder)
-    words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    output = os.fsdecode(repository.ask(*words, seconds=SECONDS))
+    command = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    output = os.fsdecode(repository.ask(*command, seconds=SECONDS))
     recent_files: list[tuple[float, str]] = []
     for name in dict.fromkeys(output.split("\0")):
         if not name or not wanted.match(name):

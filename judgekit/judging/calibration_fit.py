@@ -143,7 +143,7 @@ def misfits(
         value_now = getattr(panel.asked, name)
         if value_then != value_now:
             yield f"judge.{name} was {str(value_then).lower()} and is {str(value_now).lower()} now"
-    yield from _other_readings(calibration, panel)
+    yield from _find_other_readings(calibration, panel)
 
 
 def _list_relevant_options(
@@ -167,12 +167,12 @@ def _list_relevant_options(
     yield "redact"
 
 
-def _other_readings(calibration: Calibration, panel: PanelFingerprint) -> Iterator[str]:
+def _find_other_readings(calibration: Calibration, panel: PanelFingerprint) -> Iterator[str]:
     """Yield a sentence for each model that's now asked differently, or whose answers are read differently."""
     for tier, models in panel.able.items():
         for model, possible in models.items():
             source_then = calibration.read.get(tier, {}).get(model)
-            words_now = SOURCE_WORDS[_source_of(possible)]
+            words_now = SOURCE_WORDS[_find_usual_source(possible)]
             if source_then is None:
                 if "expected" in possible:
                     yield f"it does not say how the scores of {tier} were read, and they are {words_now} now"
@@ -185,7 +185,7 @@ def _other_readings(calibration: Calibration, panel: PanelFingerprint) -> Iterat
                 yield f"how its provider's profile asks {model} has changed"
 
 
-def _source_of(able: frozenset[ScoreSource]) -> ScoreSource:
+def _find_usual_source(able: frozenset[ScoreSource]) -> ScoreSource:
     """Return the most usual one of the ways in which a model's answers may be read."""
     usual_first: tuple[ScoreSource, ...] = ("expected", "decided", "points")
     for source in usual_first:

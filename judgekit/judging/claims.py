@@ -104,7 +104,7 @@ def _split_blocks(text: str) -> Iterator[_Block]:
     kind = "prose"  # of the current block
     open_fence = ""  # the mark that opened the current code block, or ""
     lines = lines_of(text)
-    next_lines = [*lines, ""][1:]
+    next_lines = [*lines, ""][1:]  # nothing comes after the last line
     for whole_line, next_line in zip(lines, next_lines, strict=True):
         fence = _FENCE.match(whole_line)
         if open_fence:
@@ -248,7 +248,9 @@ def claim_questions(
     questions = []
     for number, claim in enumerate(claims, 1):
         instruction = f"Is this claim supported by the sources? {fence.around(claim.words)}"
-        questions.append(DecisionQuestion(_name(dimension, number), "predicate", instruction))
+        questions.append(
+            DecisionQuestion(_name_question(dimension, number), "predicate", instruction)
+        )
     return questions
 
 
@@ -256,7 +258,7 @@ def are_all_answered(
     dimension: str, claims: Sequence[Claim], answers: Mapping[str, Mapping[str, float]]
 ) -> bool:
     """Whether the question about each claim has an answer."""
-    return all(_name(dimension, number) in answers for number in range(1, len(claims) + 1))
+    return all(_name_question(dimension, number) in answers for number in range(1, len(claims) + 1))
 
 
 def least_supported(
@@ -271,7 +273,7 @@ def least_supported(
     """
     answers_to_claims = []
     for number in range(1, len(claims) + 1):
-        answers_to_claims.append(answers[_name(dimension, number)])
+        answers_to_claims.append(answers[_name_question(dimension, number)])
     return min(answers_to_claims, key=lambda answer: answer[YES])
 
 
@@ -285,7 +287,7 @@ def unsupported_claims(
     """
     support_by_number = {}  # the probability that a claim is supported
     for number in range(1, len(claims) + 1):
-        support = answers[_name(dimension, number)][YES]
+        support = answers[_name_question(dimension, number)][YES]
         if support < EVEN:
             support_by_number[number] = support
     worst_first = sorted(support_by_number, key=lambda number: support_by_number[number])
@@ -302,6 +304,6 @@ def unsupported_claims(
     return tuple(findings)
 
 
-def _name(dimension: str, number: int) -> str:
+def _name_question(dimension: str, number: int) -> str:
     """Name the question about a dimension's claim with this number."""
     return f"{dimension}.{number}"

@@ -103,16 +103,16 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             result = _tie_of_equal_texts(subject)
 
         reservations = [
-            self._why_not_judged(state),
+            self._explain_not_judged(state),
             result.reservation,
             *failures(state.rounds),
             note,
-            self._why_uncalibrated(),
+            self._explain_uncalibrated(),
         ]
         # A prompt may hold half a surrogate pair, which plain UTF-8 refuses.
         prompt_bytes = subject.prompt.encode("utf-8", "surrogatepass")
         comparison = Comparison(
-            subjects=_contestants(subject, scores),
+            subjects=_list_contestants(subject, scores),
             question_sha256=hashlib.sha256(prompt_bytes).hexdigest(),
             verdict=result.verdict,
             consensus=end.consensus,
@@ -130,7 +130,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             return outgoing.redact_replies(comparison)
         return comparison
 
-    def _why_not_judged(self, state: Compared) -> Reservation | None:
+    def _explain_not_judged(self, state: Compared) -> Reservation | None:
         """Explain why no model was asked. None if a model was asked, or if the texts are equal."""
         if state.rounds or state.subject.is_one_text:
             return None
@@ -139,7 +139,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             return None
         return Reservation(ReservationKind.NOT_JUDGED, f"not judged: {reason}")
 
-    def _why_uncalibrated(self) -> Reservation | None:
+    def _explain_uncalibrated(self) -> Reservation | None:
         """Explain why a calibration wasn't used. None if it was used, or if there's no calibration."""
         warning = self.settings.calibration_warning
         if not warning:
@@ -173,7 +173,9 @@ def _tie_of_equal_texts(subject: ComparisonInput) -> ComparisonResult:
     return ComparisonResult(verdict=TIE, lead=0.0, reasoning=f"The {texts} are the same.")
 
 
-def _contestants(subject: ComparisonInput, scores: Mapping[str, SubjectScore]) -> list[Contestant]:
+def _list_contestants(
+    subject: ComparisonInput, scores: Mapping[str, SubjectScore]
+) -> list[Contestant]:
     """Build the record's list of the compared texts. A text without a score has no tier either."""
     contestants = []
     for letter, file in zip(subject.letters, subject.files, strict=True):
@@ -241,7 +243,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         first_winner = favourite(state.opinions)
         if first_winner is not None:
             authors["accept"] = state.subject.families(first_winner)
-            authors["reject"] = state.subject.families(_other(first_winner))
+            authors["reject"] = state.subject.families(_other_letter(first_winner))
         return replace(self.settings.escalation_rules("pair"), authors=authors)
 
     def record(self, state: Compared, end: End) -> Comparison:
@@ -254,9 +256,9 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         note = None
         if cuts:
             note = Reservation(ReservationKind.CUT, f"cut: {', '.join(cuts)}")
-        return self.comparison(state, end, self._result(state, end), note)
+        return self.comparison(state, end, self._build_result(state, end), note)
 
-    def _result(self, state: Compared, end: End) -> ComparisonResult:
+    def _build_result(self, state: Compared, end: End) -> ComparisonResult:
         """Build the result from the vote of the tier that decided. If no tier did, the result has no lead."""
         votes: dict[TierName, TierVote] = state.opinions
         if end.because == OWN_FAMILY:
@@ -315,9 +317,9 @@ def word_of_end(end: End, first_winner: PairWord | None) -> str:
     word_by_verdict: dict[str, str] = {"improve": TIE}
     if first_winner is not None:
         word_by_verdict["accept"] = first_winner
-        word_by_verdict["reject"] = _other(first_winner)
+        word_by_verdict["reject"] = _other_letter(first_winner)
     return word_by_verdict.get(end.verdict, end.verdict)
 
 
-def _other(winner: PairWord) -> str:
+def _other_letter(winner: PairWord) -> str:
     return "B" if winner == "A" else "A"

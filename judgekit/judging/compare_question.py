@@ -78,16 +78,16 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         """
         questionnaires = []
         for (criterion, rubric), order in product(self.rubrics_by_part.items(), ORDERS):
-            questionnaires.append(self._questionnaire(rubric, criterion, order, endpoint))
+            questionnaires.append(self._build_questionnaire(rubric, criterion, order, endpoint))
         return questionnaires
 
-    def _questionnaire(
+    def _build_questionnaire(
         self, rubric: CompareRubric, part: str, order: str, endpoint: Endpoint | None
     ) -> Questionnaire:
         """Build the questionnaire about the two texts, shown in an order ("AB" or "BA")."""
         if kind_of(endpoint).names_texts:
             name_by_letter = {letter: self.label(letter) for letter in order}
-            hash_by_name = {label: sha256 for sha256, label in self._labels.items()}
+            hash_by_name = {label: sha256 for sha256, label in self._label_by_hash.items()}
         else:
             name_by_letter = dict(zip(order, POINTS, strict=True))
             hash_by_name = {}
@@ -98,7 +98,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         for letter, name in name_by_letter.items():
             visible_texts.append(self.visible_file(endpoint, letter, name))
         options = dict.fromkeys(name_by_letter.values(), "")
-        question = TypedQuestion(_criteria_text(rubric), "choice", options=options)
+        question = TypedQuestion(_list_criteria(rubric), "choice", options=options)
         return Questionnaire(
             call_key=CallKey(self.subject.shown_sha256(order), rubric.ref, self.tier, part),
             timeout=self.limits.timeout,
@@ -109,18 +109,19 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
             questions={_BETTER: question},
             labels=hash_by_name,
             part=part,
-            earlier=self._earlier_in_words(),
+            earlier=self._describe_earlier_opinions(),
         )
 
-    def _earlier_in_words(self) -> list[str]:
+    def _describe_earlier_opinions(self) -> list[str]:
         """Put earlier opinions into words, in an order that doesn't reveal which model gave which."""
 
         def sorting_key(opinion: EarlierOpinion) -> tuple[str, str]:
+            """Sort by the preferred text, then by the reasoning."""
             return (opinion.better or "", opinion.reasoning)
 
         # Sorted first, since the order in which a jury's models are configured mustn't matter.
         opinions: list[EarlierOpinion] = sorted(self.earlier_opinions, key=sorting_key)
-        seed = "".join(sorted(self._labels.values()))
+        seed = "".join(sorted(self._label_by_hash.values()))
         random.Random(seed).shuffle(opinions)  # noqa: S311 - an order, not a secret
         return [f"better: {opinion.better or TIE}\n{opinion.reasoning}" for opinion in opinions]
 
@@ -142,7 +143,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         shares: dict[str, float] = {}
         for name, share in answers.shares[_BETTER].items():
             shares[letter_by_name[name]] = share
-        word = _preferred(shares)
+        word = _find_preferred(shares)
         if kind_of(endpoint).shows_probabilities:
             return Vote(word, probabilities=shares)
         return Vote(word)
@@ -200,10 +201,10 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         return any_label.sub(lambda match: letter_by_label[match[0]], text)
 
     def label(self, letter: str) -> str:
-        return self._labels[self.subject.file(letter).sha256]
+        return self._label_by_hash[self.subject.file(letter).sha256]
 
     @property
-    def _labels(self) -> dict[str, str]:
+    def _label_by_hash(self) -> dict[str, str]:
         """The label of each text by its hash: the same in both orders and in every tier."""
         return labels(self.subject.prompt, sorted(file.sha256 for file in self.subject.files))
 
@@ -214,7 +215,7 @@ class CompareQuestion(AskedQuestion[CompareRubric, ComparisonInput, Vote, Vote])
         return VisibleFile(label, file.text[:limit], file.total)
 
 
-def _criteria_text(rubric: CompareRubric) -> str:
+def _list_criteria(rubric: CompareRubric) -> str:
     """List a rubric's criteria for models, with a line for each criterion."""
     criteria_lines = ["Questions, the most important first:"]
     for name, text in rubric.criteria.items():
@@ -222,7 +223,7 @@ def _criteria_text(rubric: CompareRubric) -> str:
     return "\n".join(criteria_lines)
 
 
-def _preferred(shares: Mapping[str, float]) -> PairWord:
+def _find_preferred(shares: Mapping[str, float]) -> PairWord:
     """Name the text whose probability is at least `LEAST_LEANING`; "tie" if neither text's is."""
     for letter in WINS:
         if shares[letter] >= LEAST_LEANING:

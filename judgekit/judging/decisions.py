@@ -65,8 +65,8 @@ class Decider:
     def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
         """Show people the one request, in a list."""
         claims_by_name = _split_claims(questionnaire)
-        questions = _typed_questions(questionnaire, claims_by_name, fence)
-        return [shown(_state_of(questionnaire, fence), questions)]
+        questions = _make_questions(questionnaire, claims_by_name, fence)
+        return [shown(_make_state(questionnaire, fence), questions)]
 
     def words(self, questionnaire: Questionnaire, fence: Fence) -> Any:  # noqa: ANN401 - JSON
         return self.prompts(questionnaire, fence)
@@ -90,8 +90,8 @@ class Decider:
         answer = await ask_decisions(
             session,
             endpoint,
-            _state_of(questionnaire, session.fence),
-            _typed_questions(questionnaire, claims_by_name, session.fence),
+            _make_state(questionnaire, session.fence),
+            _make_questions(questionnaire, claims_by_name, session.fence),
             questionnaire.timeout,
         )
         answers = None
@@ -116,7 +116,7 @@ def _split_claims(questionnaire: Questionnaire) -> dict[str, Sequence[Claim]]:
     return claims_by_name
 
 
-def _typed_questions(
+def _make_questions(
     questionnaire: Questionnaire, claims_by_name: Mapping[str, Sequence[Claim]], fence: Fence
 ) -> list[DecisionQuestion]:
     """Convert the questions to the form that decision models take.
@@ -134,13 +134,13 @@ def _typed_questions(
     else:
         for name, question in questionnaire.questions.items():
             if name not in claims_by_name:
-                questions.append(_typed_question(name, question))
+                questions.append(_make_question(name, question))
     for name, text_claims in claims_by_name.items():
         questions += claims.claim_questions(name, text_claims, fence)
     return questions
 
 
-def _typed_question(name: str, question: TypedQuestion) -> DecisionQuestion:
+def _make_question(name: str, question: TypedQuestion) -> DecisionQuestion:
     """Translate a question into a form that decision models take: yes or no, a scale, or a choice."""
     if question.kind == "predicate":
         return DecisionQuestion(name, "predicate", question.ideal)
@@ -154,7 +154,7 @@ def _typed_question(name: str, question: TypedQuestion) -> DecisionQuestion:
     return DecisionQuestion(name, "choice", words, tuple(choices))
 
 
-def _state_of(questionnaire: Questionnaire, fence: Fence) -> State:
+def _make_state(questionnaire: Questionnaire, fence: Fence) -> State:
     """Build the part of a request that's the same for all of its questions."""
     return State(
         system=questionnaire.guarded_system(fence),
@@ -250,7 +250,7 @@ async def ask_decisions(
     is made.
     """
     started = time.monotonic()
-    scale_problem = _scale_problem(questions)
+    scale_problem = _find_scale_problem(questions)
     if scale_problem is not None:
         failure = make_failure(FailureKind.BAD_REQUEST, scale_problem)
         return Answer(None, failure, Usage(), latency_ms=0, model=endpoint.model)
@@ -324,7 +324,7 @@ def _find_limit(failures: Iterable[Failure | None], count: int) -> int | None:
     return None
 
 
-def _scale_problem(questions: Sequence[DecisionQuestion]) -> str | None:
+def _find_scale_problem(questions: Sequence[DecisionQuestion]) -> str | None:
     """Explain which question's scale is too long for a decision model; None if no scale is."""
     for question in questions:
         levels = len(question.options)

@@ -34,24 +34,24 @@ def choose(
     user's limit. The deeper result counts. `signatures` are the change's authors (`Name <address>`) and
     trailers.
     """
-    depth = _first_fitting(rules, path, lines, signatures)
+    depth = _apply_first_rule(rules, path, lines, signatures)
     has_same_rules = (users_rules.depth, users_rules.review) == (rules.depth, rules.review)
     if has_same_rules:
         return depth
     limit = users_rules.depth_limit
-    if _rank(depth) > DEPTHS.index(limit):
+    if _position_of(depth) > DEPTHS.index(limit):
         rule = f"{depth.rule}: {depth.depth}, but your gate.depth_limit is {limit}"
         depth = Depth(depth=limit, rule=rule)
-    users_depth = _first_fitting(users_rules, path, lines, signatures)
-    return max(depth, users_depth, key=_rank)
+    users_depth = _apply_first_rule(users_rules, path, lines, signatures)
+    return max(depth, users_depth, key=_position_of)
 
 
-def _rank(depth: Depth) -> int:
+def _position_of(depth: Depth) -> int:
     """Return a depth's position in the order from the shallowest to the deepest."""
     return DEPTHS.index(depth.depth)
 
 
-def _first_fitting(gate: GateConfig, path: str, lines: int, signatures: Sequence[str]) -> Depth:
+def _apply_first_rule(gate: GateConfig, path: str, lines: int, signatures: Sequence[str]) -> Depth:
     """Return the depth of the first rule that fits a file; `tiers` if no rule fits."""
     if gate.review is not None:
         return Depth(depth=gate.review, rule="gate.review")

@@ -86,7 +86,7 @@ CONTEXT_CHARS = 400_000  # about 100,000 tokens, which every profile's current m
 PROMPT_CHARS = 500
 TURN_CHARS = 200
 
-_HOW: dict[Giving, str] = {
+_HOW_TO_GIVE: dict[Giving, str] = {
     "description": (
         "a description of the text's purpose; give it with --description (rows: --map description=COLUMN)"
     ),
@@ -223,7 +223,7 @@ class Document:
         given_roles: dict[str, object] = {"sources": self.files[1:]}
         for role in TASK_ROLES:
             given_roles[role] = getattr(self.task, role).strip()
-        missing = [_HOW[need] for need in rubric.given.needs if not given_roles[need]]
+        missing = [_HOW_TO_GIVE[need] for need in rubric.given.needs if not given_roles[need]]
         if missing:
             return f"{rubric.ref} needs {' and '.join(missing)}"
         return None
@@ -308,6 +308,7 @@ class ComparisonInput:
         return len(self.distinct) == 1
 
     def author(self, letter: str) -> str | None:
+        # There may be fewer authors than letters, or none.
         return dict(zip(LETTERS, self.authors, strict=False)).get(letter)
 
     def families(self, letter: str) -> tuple[str, ...]:
@@ -400,7 +401,11 @@ class Candidates(NamedTuple):
 
 MAX_BYTES = 64_000_000
 STDIN = "-"
-_HANDED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # files that a shell has opened for us
+_OPENED_BY_SHELL = (
+    "/dev/fd/",
+    "/dev/stdin",
+    "/proc/self/fd/",
+)  # files that a shell has opened for us
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # UTF-32's marks start with these too
 _SNIFFED = 8192  # bytes in which a NUL marks a file as binary, as in git
 
@@ -442,7 +447,7 @@ def read_file(path: str, stdin: BinaryIO) -> File:
     try:
         # Only read something that ends: a regular file, or a shell's `<(…)` and `/dev/stdin`.
         is_file = stat.S_ISREG(Path(path).stat().st_mode)
-        is_from_shell = str(Path(path)).startswith(_HANDED)
+        is_from_shell = str(Path(path)).startswith(_OPENED_BY_SHELL)
         if not is_file and not is_from_shell:
             problem = "not a file (a pipe or a device); pass its content on standard input: -"
             raise InputError(f"{path}: {problem}")

@@ -114,7 +114,7 @@ def read_document(
         outcome=opinion.outcome,
         margin=measure_margin(rubric, opinion.scores, mode),
         leaning=leaning,
-        agreement=_agreement(opinion.divided),
+        agreement=_read_agreement(opinion.divided),
         is_divided=opinion.divided is not None,
         sees_all=sees_all,
         gives_reasons=bool(opinion.findings) or not decides,  # findings count as reasons
@@ -139,7 +139,7 @@ def read_candidate(
         outcome=mark.outcome,
         margin=certainty(mark.probability),
         leaning=leaning,
-        agreement=_agreement(mark.divided),
+        agreement=_read_agreement(mark.divided),
         is_divided=mark.divided is not None,
         sees_all=sees_all,
     )
@@ -217,7 +217,7 @@ def read_ranking(
     return evidence
 
 
-def _agreement(divided: bool | None) -> Consensus | None:  # noqa: FBT001 - as opinions say it
+def _read_agreement(divided: bool | None) -> Consensus | None:  # noqa: FBT001 - an opinion's field
     """Say how many families of a jury agree, by its opinion's `divided`; None if all do."""
     if divided is None:
         return None

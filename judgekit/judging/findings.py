@@ -47,12 +47,12 @@ def place_findings(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Fi
     for finding in findings:
         name = names_by_stems.get(_stems(finding.dimension), finding.dimension)
         if name not in rubric.dimensions:
-            name = _most_mentioned(finding, rubric) or name
+            name = _find_most_mentioned(finding, rubric) or name
         placed_findings.append(finding.model_copy(update={"dimension": name}))
     return tuple(placed_findings)
 
 
-def _most_mentioned(finding: Finding, rubric: ScoreRubric) -> str | None:
+def _find_most_mentioned(finding: Finding, rubric: ScoreRubric) -> str | None:
     """Find the dimension that a finding mentions more than any other; None if there's no such dimension.
 
     Words in the finding's quote don't count.

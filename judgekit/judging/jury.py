@@ -44,7 +44,7 @@ def group_by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value
     return list(values_by_voter.values())
 
 
-def _division(outcome: Outcome, family_outcomes: Sequence[Outcome]) -> bool | None:
+def _find_division(outcome: Outcome, family_outcomes: Sequence[Outcome]) -> bool | None:
     """Say if most families came to `outcome`; None if all families came to the same one."""
     if len(set(family_outcomes)) == 1:
         return None
@@ -87,8 +87,10 @@ def combine_opinions(
         return only_opinion
 
     # Pooled twice, first within each family, so that a family with many models has one vote.
-    family_opinions = [_pool(opinions, rule, decide) for opinions in group_by_family(voices)]
-    pooled = _pool(family_opinions, rule, decide)
+    family_opinions = [
+        _pool_opinions(opinions, rule, decide) for opinions in group_by_family(voices)
+    ]
+    pooled = _pool_opinions(family_opinions, rule, decide)
 
     model_opinions = [opinion for _, opinion in voices]
     closest = find_nearest(model_opinions, pooled)
@@ -100,11 +102,11 @@ def combine_opinions(
         reasoning=closest.reasoning,
         dimensions=closest.dimensions,
         findings=tuple(findings),
-        divided=_division(pooled.outcome, [family.outcome for family in family_opinions]),
+        divided=_find_division(pooled.outcome, [family.outcome for family in family_opinions]),
     )
 
 
-def _pool(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:
+def _pool_opinions(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:
     """Combine opinions into one outcome, with their mean scores.
 
     If the outcomes differ, the rule `mean` lets `decide` find the outcome of the mean scores. The rule
@@ -191,11 +193,11 @@ def combine_marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: Ju
     for candidate, marks_of_candidate in marks_by_candidate.items():
         jury_marks[candidate] = None
         if has_quorum(len(marks_of_candidate), asked):
-            jury_marks[candidate] = _jury_mark(marks_of_candidate, rule)
+            jury_marks[candidate] = _combine_candidate_marks(marks_of_candidate, rule)
     return jury_marks
 
 
-def _jury_mark(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
+def _combine_candidate_marks(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
     """Combine the marks of one candidate, with one vote per family.
 
     If every model gave a probability, the mark has one too: the mean of the families' means.
@@ -204,21 +206,21 @@ def _jury_mark(marks: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
     for marks_of_family in group_by_family(marks):
         chances_by_family.append([mark.chance for mark in marks_of_family])
 
-    family_shares = [_share(chances, rule) for chances in chances_by_family]
+    family_shares = [_combine_chances(chances, rule) for chances in chances_by_family]
     family_outcomes = [leaning(share) for share in family_shares]
     if len(set(family_outcomes)) == 1:
         outcome = family_outcomes[0]
     else:
-        outcome = leaning(_share(family_shares, rule))
+        outcome = leaning(_combine_chances(family_shares, rule))
 
     probability = None
     if all(mark.probability is not None for _, mark in marks):
         family_means = [fmean(chances) for chances in chances_by_family]
         probability = round(fmean(family_means), DIGITS)
-    return Mark(outcome, probability, _division(outcome, family_outcomes))
+    return Mark(outcome, probability, _find_division(outcome, family_outcomes))
 
 
-def _share(chances: Sequence[float], rule: JuryRule) -> float:
+def _combine_chances(chances: Sequence[float], rule: JuryRule) -> float:
     """Combine chances of keeping a candidate into one number from 0 to 1.
 
     The rule `mean` averages them. With `majority`, it's the share of votes for keeping it, and an even chance
@@ -313,8 +315,8 @@ def combine_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | N
     The answers are sorted by sample, then by criterion, then by order of the texts. Within a sample, the
     first criterion with a winner decides. A sample without such a criterion is a tie.
     """
-    votes = [combine_orders(both_orders) for both_orders in _chunks(answers, len(ORDERS))]
-    samples = _chunks(votes, criteria)
+    votes = [combine_orders(both_orders) for both_orders in _cut_into_chunks(answers, len(ORDERS))]
+    samples = _cut_into_chunks(votes, criteria)
     sample_votes: list[Vote] = []
     for sample in samples:
         criterion_votes = [vote for vote in sample if vote is not None]
@@ -335,7 +337,7 @@ def combine_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | N
     return Vote(word, reasoning, share)
 
 
-def _chunks(values: Sequence[Value], size: int) -> list[Sequence[Value]]:
+def _cut_into_chunks(values: Sequence[Value], size: int) -> list[Sequence[Value]]:
     """Cut a sequence into pieces of `size` values; the last one may be shorter."""
     return [values[start : start + size] for start in range(0, len(values), size)]
 
@@ -374,7 +376,7 @@ def combine_votes(
         word=word,
         lead=abs(tier_lean),
         reasoning=reasons[0] if reasons else "",
-        agreement=_agreement(family_words, word),
+        agreement=_count_agreement(family_words, word),
         families=frozenset(families),
         models=frozenset(endpoint.model for endpoint, _ in answered),
         votes=tuple(vote for _, vote in answered),
@@ -389,7 +391,7 @@ def _lean_of_majority(words: Sequence[PairWord]) -> float:
     return fmean(Vote(word).lean for word in words)
 
 
-def _agreement(words: Sequence[PairWord], word: PairWord) -> Consensus | None:
+def _count_agreement(words: Sequence[PairWord], word: PairWord) -> Consensus | None:
     """Say how many families agree with their tier's word; None if all families have the same word.
 
     "majority" is more than half of the families, and "single" is just one family. Any other number is

@@ -77,20 +77,20 @@ def replace_families(
     `others` come second, and a family that the panel lacks comes first among them.
     """
     unfit_families = {*author_families, UNKNOWN_FAMILY}
-    of_other_families = _without(panel, set(author_families) - {UNKNOWN_FAMILY})
-    of_known_families = _without(panel, unfit_families)
+    of_other_families = _drop_families(panel, set(author_families) - {UNKNOWN_FAMILY})
+    of_known_families = _drop_families(panel, unfit_families)
     models_by_tier = dict(panel)
     for tier, models in panel.items():
         replacements = of_other_families[tier]
         if mixed and not replacements:
             # Families that tiers before this one were given count as there, too.
-            families_on_panel = _families(models_by_tier)
-            replacements = _of_others(tier, others, {*unfit_families, *families_on_panel})
-            replacements = replacements or _of_others(tier, others, unfit_families)
+            families_on_panel = _list_families(models_by_tier)
+            replacements = _pick_from_others(tier, others, {*unfit_families, *families_on_panel})
+            replacements = replacements or _pick_from_others(tier, others, unfit_families)
         if not replacements:
             replacements = (
                 nearest(tier, of_known_families)
-                or _of_others(tier, others, unfit_families)
+                or _pick_from_others(tier, others, unfit_families)
                 or nearest(tier, of_other_families)
                 or models
             )
@@ -121,8 +121,8 @@ def without_authors(
 
     finality = settings.finality
     warning = settings.calibration_warning
-    if finality is not None and _names(panel) != _names(panel_before):
-        families_gone = _families(panel_before).keys() - _families(panel).keys()
+    if finality is not None and _list_names(panel) != _list_names(panel_before):
+        families_gone = _list_families(panel_before).keys() - _list_families(panel).keys()
         authors = dict.fromkeys([*author_families, *families_of_some_texts])  # each once
         authors_gone = ", ".join(family for family in authors if family in families_gone)
         reason = f"{authors_gone} wrote this text, so other models judge it"
@@ -135,7 +135,7 @@ def without_authors(
         models_by_tier=panel,
         finality=finality,
         calibration_warning=warning,
-        replacement_providers=_providers(panel) - _providers(panel_before),
+        replacement_providers=_list_providers(panel) - _list_providers(panel_before),
     )
 
 
@@ -147,32 +147,35 @@ def _replace_families_of(
     may_go_elsewhere = set(families) - settings.project_named_families
     others = settings.others
     panel = replace_families(models_by_tier, may_go_elsewhere, others, mixed=settings.is_mixed)
+    # All of the families, now without other providers: only other tiers' models take their places.
     return replace_families(panel, families)
 
 
-def _names(models_by_tier: Tiers) -> list[list[str]]:
+def _list_names(models_by_tier: Tiers) -> list[list[str]]:
     return [[model.model for model in models] for models in models_by_tier.values()]
 
 
-def _providers(models_by_tier: Tiers) -> frozenset[str]:
+def _list_providers(models_by_tier: Tiers) -> frozenset[str]:
     return frozenset(
         model.profile.provider for models in models_by_tier.values() for model in models
     )
 
 
-def _of_others(tier: TierName, others: Others, unfit: Collection[str]) -> tuple[Endpoint, ...]:
+def _pick_from_others(
+    tier: TierName, others: Others, unfit: Collection[str]
+) -> tuple[Endpoint, ...]:
     """Return the models nearest to a tier, from the first of the other panels that has fit families.
 
     Empty if there's no such panel.
     """
     for panel in others():
-        models = nearest(tier, _without(panel, unfit))
+        models = nearest(tier, _drop_families(panel, unfit))
         if models:
             return models
     return ()
 
 
-def _families(panel: Tiers) -> dict[str, None]:
+def _list_families(panel: Tiers) -> dict[str, None]:
     return dict.fromkeys(endpoint.family for models in panel.values() for endpoint in models)
 
 
@@ -196,7 +199,7 @@ def model_of_each_family(
     return tuple(model_by_family.values())
 
 
-def _without(panel: Tiers, families: Collection[str]) -> Tiers:
+def _drop_families(panel: Tiers, families: Collection[str]) -> Tiers:
     """Keep each tier's models that aren't of these families."""
     models_by_tier = {}
     for tier, models in panel.items():
@@ -266,7 +269,7 @@ def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str
     yield "", resolved.endpoints
     panel = with_families(resolved.endpoints)
     is_mixed = config.judge.panel == "mixed"
-    for family in _families(panel):
+    for family in _list_families(panel):
         if family != UNKNOWN_FAMILY:
             yield family, replace_families(panel, [family], resolved.others, mixed=is_mixed)
 

@@ -87,11 +87,11 @@ def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:
     the result is one half. Measuring a prompt's own bias with an empty input is from "Calibrate Before Use"
     (Zhao et al. 2021, arXiv:2102.09690).
     """
-    gain = _odds(yes) / _odds(idle)
+    gain = _compute_odds(yes) / _compute_odds(idle)
     return min(yes, gain / (gain + least))
 
 
-def _odds(probability: float) -> float:
+def _compute_odds(probability: float) -> float:
     """Compute the odds of an answer; finite even if the other answer wasn't seen at all."""
     bounded = min(max(probability, _UNSEEN), 1 - _UNSEEN)
     return bounded / (1 - bounded)
@@ -105,7 +105,7 @@ def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
     is_local = endpoint.model.startswith("local/")
     if kind_of(endpoint) is not READS_TOKENS or not is_local:
         return {}
-    from judgekit.providers import local  # noqa: PLC0415 - what runs a model, where one does
+    from judgekit.providers import local  # noqa: PLC0415 - loaded only for a local model
 
     model = local.known(endpoint.model.removeprefix("local/"))
     return model.thresholds if model else {}
@@ -113,7 +113,7 @@ def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
 
 def centred(yes: float, threshold: float) -> float:
     """Shift yes so that the `threshold`, at which the model is undecided, becomes 0.5."""
-    odds = _odds(yes) * (1 - threshold) / threshold
+    odds = _compute_odds(yes) * (1 - threshold) / threshold
     return odds / (1 + odds)
 
 
@@ -184,7 +184,7 @@ async def ask_pointwise(
                 why = f"no time left: {count} were answered in {timeout_of_all:g} s"
                 failure = make_failure(FailureKind.TIMEOUT, why)
                 break
-            reply = await _ask_one(session, endpoint, points, name, messages, seconds_left)
+            reply = await _ask_question(session, endpoint, points, name, messages, seconds_left)
             usage = usage.plus(reply.usage.of_call())
             model = reply.model
             answers[name] = probabilities(reply, points.tokens)
@@ -207,7 +207,7 @@ def _refuse_long_numbers(tokens: Sequence[str]) -> Failure | None:
     return make_failure(FailureKind.BAD_REQUEST, f"{problem}; use one within 0 to 9")
 
 
-async def _ask_one(
+async def _ask_question(
     session: Session,
     endpoint: Endpoint,
     points: PointwiseQuestions,
@@ -280,7 +280,7 @@ class TokenReader:
         if not shares:
             return merge_answers(answers, None, started)
 
-        points = _points_of(questionnaire, shares)
+        points = _average_points(questionnaire, shares)
         earned_points = points
         for control in questionnaire.controls:
             if not control.is_needed(earned_points):
@@ -294,7 +294,7 @@ class TokenReader:
             if not control_answer.value:
                 return merge_answers(answers, None, started)
 
-            control_points = _points_of(control.questionnaire, control_answer.value)
+            control_points = _average_points(control.questionnaire, control_answer.value)
             weighed_points = control.weigh(points, control_points)
             earned_points = {
                 name: min(earned_points[name], weighed_points[name]) for name in points
@@ -308,7 +308,7 @@ def _pointwise_questions(questionnaire: Questionnaire, fence: Fence) -> Pointwis
     words: list[str] = []
     questions = {}
     for name, question in questionnaire.questions.items():
-        questions[name] = _in_words(question)
+        questions[name] = _phrase_question(question)
         if question.kind == "predicate":
             words += question.values
         else:
@@ -325,7 +325,7 @@ def _pointwise_questions(questionnaire: Questionnaire, fence: Fence) -> Pointwis
     )
 
 
-def _in_words(question: TypedQuestion) -> str:
+def _phrase_question(question: TypedQuestion) -> str:
     """Phrase a question for a one-token answer: short, with a scale's two end labels."""
     if question.kind == "predicate":
         return f"{question.ideal}\nAnswer with one word, yes or no."
@@ -338,7 +338,7 @@ def _in_words(question: TypedQuestion) -> str:
     return f"{question.ideal}\nRate the text above {scale}. Answer with one number."
 
 
-def _points_of(questionnaire: Questionnaire, shares: Shares) -> dict[str, float]:
+def _average_points(questionnaire: Questionnaire, shares: Shares) -> dict[str, float]:
     """Average each answer's points by the probabilities in `shares`."""
     points = {}
     for name in questionnaire.names_of_answers():

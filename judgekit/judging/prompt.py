@@ -50,14 +50,14 @@ def document_context(
         judged_files = files[:1]
         sources = files[1:]
         if sources:
-            blocks += [f"{given.sources}:", *_fenced(fence, sources, role="source")]
+            blocks += [f"{given.sources}:", *_fence_files(fence, sources, role="source")]
 
     if given.text:
         blocks.append(f"{given.text}:")
-    return "\n\n".join([*blocks, *_fenced(fence, judged_files)])
+    return "\n\n".join([*blocks, *_fence_files(fence, judged_files)])
 
 
-def _fenced(fence: Fence, files: Sequence[VisibleFile], **attributes: str) -> Iterator[str]:
+def _fence_files(fence: Fence, files: Sequence[VisibleFile], **attributes: str) -> Iterator[str]:
     """Yield each file, fenced. If a file is cut, a sentence before it gives the position of the cut."""
     for file in files:
         if len(file.text) < file.total:
@@ -174,7 +174,7 @@ def pair_context(fence: Fence, question: str, texts: Sequence[VisibleFile]) -> s
     if question.strip():
         blocks = ["The prompt that both texts answer:", fence.around(question)]
     for text in texts:
-        blocks += [f"The text {text.path}:", *_fenced(fence, [text])]
+        blocks += [f"The text {text.path}:", *_fence_files(fence, [text])]
     return "\n\n".join(blocks)
 
 
@@ -183,8 +183,8 @@ def score_agent_text(rubric: ScoreRubric, mode: ModeName) -> str:
     questions = ["Dimensions:", *(dimension_text(rubric, name) for name in rubric.dimensions)]
     if rubric.prompt.few_shot:
         questions += rated_examples(rubric)
-    rules = _rules_of_agent(rubric, mode)
-    return _agent_text(rubric.prompt, rubric.prompt.instructions.deep, questions, rules)
+    rules = _describe_rules(rubric, mode)
+    return _join_agent_text(rubric.prompt, rubric.prompt.instructions.deep, questions, rules)
 
 
 def select_agent_text(rubric: SelectRubric, mode: ModeName) -> str:
@@ -195,8 +195,8 @@ def select_agent_text(rubric: SelectRubric, mode: ModeName) -> str:
         instructions = rubric.prompt.instructions.quick
     questions = ["Questions, asked of each memory:"]
     questions += [f"- {getattr(text, mode)}" for text in rubric.criteria.values()]
-    rules = [_WORDS["agent_select"] % _questions_to_hold(rubric, mode)]
-    return _agent_text(rubric.prompt, instructions, questions, rules)
+    rules = [_WORDS["agent_select"] % _describe_needed_questions(rubric, mode)]
+    return _join_agent_text(rubric.prompt, instructions, questions, rules)
 
 
 def compare_agent_text(rubric: CompareRubric) -> str:
@@ -204,10 +204,10 @@ def compare_agent_text(rubric: CompareRubric) -> str:
     questions = ["Questions, the most important first:"]
     questions += [f"- {criterion}" for criterion in rubric.criteria.values()]
     instructions = rubric.prompt.instructions.deep
-    return _agent_text(rubric.prompt, instructions, questions, [_WORDS["agent_compare"]])
+    return _join_agent_text(rubric.prompt, instructions, questions, [_WORDS["agent_compare"]])
 
 
-def _agent_text(
+def _join_agent_text(
     texts: Prompt, instructions: str, questions: Sequence[str], rules: Sequence[str]
 ) -> str:
     """Join the instructions for an agent that does the judging itself."""
@@ -216,7 +216,7 @@ def _agent_text(
     )
 
 
-def _questions_to_hold(rubric: SelectRubric, mode: ModeName) -> str:
+def _describe_needed_questions(rubric: SelectRubric, mode: ModeName) -> str:
     """Put the questions that must be answered yes to keep a memory into words."""
     if len(rubric.criteria) == 1:
         return "the question"
@@ -225,7 +225,7 @@ def _questions_to_hold(rubric: SelectRubric, mode: ModeName) -> str:
     return "at least one question"
 
 
-def _rules_of_agent(rubric: ScoreRubric, mode: ModeName) -> list[str]:
+def _describe_rules(rubric: ScoreRubric, mode: ModeName) -> list[str]:
     """Put a rubric's scale, its thresholds and the shape of an answer into words, for an agent."""
     scale = ["Scale, the same for every dimension:"]
     for value, label in sorted(rubric.scale.labels.items()):
@@ -236,7 +236,7 @@ def _rules_of_agent(rubric: ScoreRubric, mode: ModeName) -> list[str]:
     thresholds = getattr(rubric.modes, mode)
     accept = f"every score is at least {thresholds.accept.each:g}"
     if thresholds.accept.mean is not None:
-        mean = f"their mean{_weights_in_words(rubric)} is at least {thresholds.accept.mean:g}"
+        mean = f"their mean{_describe_weights(rubric)} is at least {thresholds.accept.mean:g}"
         accept = f"{accept} and {mean}"
     reject = f"any score is below {thresholds.reject.any_below:g}"
 
@@ -248,7 +248,7 @@ def _rules_of_agent(rubric: ScoreRubric, mode: ModeName) -> list[str]:
     ]
 
 
-def _weights_in_words(rubric: ScoreRubric) -> str:
+def _describe_weights(rubric: ScoreRubric) -> str:
     """Put the weights of scores into words, between commas; "" if they're all equal."""
     weights = {name: dimension.weight for name, dimension in rubric.dimensions.items()}
     if set(weights.values()) == {1}:

@@ -212,10 +212,10 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
 
     def record(self, state: JudgingState[ComparisonInput], end: End) -> Comparison:
         """Build the record of the result, with each subject's last score."""
-        scores = _last_scores(state.subject, state.opinions.values())
-        return self.comparison(state, end, self._result(state, end, scores), scores=scores)
+        scores = _collect_last_scores(state.subject, state.opinions.values())
+        return self.comparison(state, end, self._build_result(state, end, scores), scores=scores)
 
-    def _result(
+    def _build_result(
         self,
         state: JudgingState[ComparisonInput],
         end: End,
@@ -261,7 +261,9 @@ def _find_best(state: JudgingState[ComparisonInput]) -> str | None:
     return leaders[0]
 
 
-def _last_scores(subject: ComparisonInput, tiers: Iterable[RankedTier]) -> dict[str, SubjectScore]:
+def _collect_last_scores(
+    subject: ComparisonInput, tiers: Iterable[RankedTier]
+) -> dict[str, SubjectScore]:
     """Map each subject's letter to its last mean, and to the tier that gave this mean.
 
     Subjects without a mean are left out. A copy has the score of its original, since models score each text

@@ -70,7 +70,7 @@ class ReplyFile:
         return None if row is None else KeptText(text=row[0], age=row[1])
 
     def write_reply(self, key: str, text: str) -> None:
-        """Store a text under a key; failures are ignored. The first call also removes texts that are too old."""
+        """Store a text under a key; failures are ignored. The first call also removes outdated texts."""
         now_s = time.time()
         self._run("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", key, now_s, text)
         if not self._is_trimmed:

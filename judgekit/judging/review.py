@@ -79,8 +79,8 @@ def with_depth(
     if depth.depth == "quick":
         models_by_tier = {"quick": settings.models_by_tier["quick"]}
     else:
-        models = _panel_for(settings, subject)
-        if len(models) < 2:  # noqa: PLR2004 - as a review says of itself
+        models = _choose_panel(settings, subject)
+        if len(models) < 2:  # noqa: PLR2004 - one finds, another checks
             rule = f"{depth.rule}: {depth.depth}, but no second family of models is there"
             return judge, Depth(depth="tiers", rule=rule)
         models_by_tier = {"deep": models}
@@ -96,7 +96,7 @@ def with_depth(
     return judge_at_depth, depth
 
 
-def _panel_for(settings: JudgeSettings, subject: Document) -> tuple[Endpoint, ...]:
+def _choose_panel(settings: JudgeSettings, subject: Document) -> tuple[Endpoint, ...]:
     """Pick a model from each family that didn't write the subject.
 
     In a mixed panel, models of other providers may be picked, too.
@@ -158,7 +158,7 @@ class _RaisedFinding:
 async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
     """Judge, have each finding checked by the families that didn't raise it, and score again."""
     first_verdict = await judge.run(state)
-    text = _plain("\n".join(file.text for file in state.subject.files))
+    text = _normalise("\n".join(file.text for file in state.subject.files))
     raised = _collect_findings(state, text)
     families = {endpoint.family for _, endpoint, _ in state.voices}
     if len(families) == 1 or not raised:  # nobody to check a finding, or nothing to check
@@ -174,14 +174,14 @@ async def _judge_with_review(judge: DocumentJudge, state: JudgingState[Document]
         verdict = await judge.run(state)  # asks no model, since the tier has its opinion already
         verdict = with_reservation(verdict, _NOT_CHECKED)
 
-    findings = _findings_to_report(review)
+    findings = _list_findings_to_report(review)
     verdict = verdict.model_copy(update={"review": review, "findings": findings})
     if judge.settings.redact:
         return outgoing.redact_replies(verdict)
     return verdict
 
 
-def _findings_to_report(review: Sequence[ReviewedFinding]) -> list[Finding]:
+def _list_findings_to_report(review: Sequence[ReviewedFinding]) -> list[Finding]:
     """List the findings that were upheld and those that nobody checked, without their reviews."""
     findings = []
     for finding in review:
@@ -200,7 +200,7 @@ def _collect_findings(state: JudgingState[Document], text: str) -> list[_RaisedF
     findings_by_key: dict[tuple[str, ...], _RaisedFinding] = {}
     for _, endpoint, opinion in state.voices:
         for finding in opinion.findings:
-            key = (finding.dimension, _plain(finding.issue), _plain(finding.quote))
+            key = (finding.dimension, _normalise(finding.issue), _normalise(finding.quote))
             if key not in findings_by_key:
                 findings_by_key[key] = _RaisedFinding(finding)
             raised_by = findings_by_key[key].by  # a dict keeps each family once, in order
@@ -247,7 +247,7 @@ def _note_checks(
     A check counts only if it has a quote from the text. It doesn't count if the family both confirms and
     refutes the finding. If no check has such a quote, nothing is noted.
     """
-    findings = _findings_for(family, raised)
+    findings = _number_findings_for(family, raised)
     confirmations: dict[int, CheckReply] = {}  # the first one of each finding, by its number
     refutations: dict[int, CheckReply] = {}
     for check in checks:
@@ -268,7 +268,9 @@ def _note_checks(
             finding.checks[family] = check_that_counts
 
 
-def _findings_for(family: str, raised: Sequence[_RaisedFinding]) -> dict[int, _RaisedFinding]:
+def _number_findings_for(
+    family: str, raised: Sequence[_RaisedFinding]
+) -> dict[int, _RaisedFinding]:
     """Map numbers, from 1, to the findings that models of a family are asked about."""
     return {number: finding for number, finding in enumerate(raised, 1) if finding.is_for(family)}
 
@@ -276,14 +278,14 @@ def _findings_for(family: str, raised: Sequence[_RaisedFinding]) -> dict[int, _R
 def is_quoted(quote: str, text: str) -> bool:
     """Whether a quote is long enough, and each of its parts between ellipses occurs in the text.
 
-    The text must already be normalised by `_plain`. The quote is normalised here.
+    The text must already be normalised by `_normalise`. The quote is normalised here.
     """
-    quote_parts = [_plain(part) for part in _ELLIPSIS.split(quote, MOST_CUTS)]
+    quote_parts = [_normalise(part) for part in _ELLIPSIS.split(quote, MOST_CUTS)]
     length = sum(len(part) for part in quote_parts)
     return length >= LEAST_QUOTE and all(part in text for part in quote_parts)
 
 
-def _plain(text: str) -> str:
+def _normalise(text: str) -> str:
     """Normalise a text, so that quotes with other capitals, blanks or lookalike letters are found in it."""
     letters = text
     if not text.isascii():
@@ -307,8 +309,8 @@ async def _ask_for_checks(
     document = state.subject
     limits = judge.rubric.tiers.deep
     findings = {}
-    for number, raised_finding in _findings_for(endpoint.family, raised).items():
-        findings[number] = _finding_text(raised_finding.finding)
+    for number, raised_finding in _number_findings_for(endpoint.family, raised).items():
+        findings[number] = _write_finding(raised_finding.finding)
     can_check = kind_of(endpoint).gives_reasons and turn.answer.value
     if not findings or not can_check:
         return Answer(value=None, failure=None, usage=Usage(), latency_ms=0, model=endpoint.model)
@@ -347,7 +349,7 @@ def _add_cost(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[An
     return replace(turn, answer=answer)
 
 
-def _finding_text(finding: Finding) -> str:
+def _write_finding(finding: Finding) -> str:
     """Write a finding for models, without secrets: dimension, location, issue, and any quote."""
     heading = ", ".join(filter(None, (finding.dimension, finding.location)))
     text = f"{heading}: {finding.issue}"
@@ -370,9 +372,9 @@ async def _score_again(
         if finding.dropped:
             continue
         if finding.held:
-            upheld.append(_finding_text(finding))
+            upheld.append(_write_finding(finding))
         elif not finding.checked:
-            unchecked.append(_finding_text(finding))
+            unchecked.append(_write_finding(finding))
 
     # Use the limits of the tier that sees other opinions, but the instructions of the first reading.
     question = ScoreQuestion(

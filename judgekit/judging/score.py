@@ -79,7 +79,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         # Without a disagreement, the tiebreaker replaces the deep tier and gets its instructions.
         instructions: TierName = "tiebreaker" if has_disagreement else "deep"
         return replace(
-            question, instructions_tier=instructions, earlier_opinions=_shuffled_opinions(state)
+            question, instructions_tier=instructions, earlier_opinions=_shuffle_opinions(state)
         )
 
     def evidence(self, state: JudgingState[Document]) -> Evidence:
@@ -97,9 +97,9 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
                 self.settings.mode,
                 decides=tier in self.settings.deciding_tiers,
                 sees_all=tier not in state.cut,
-                speakers=_speakers(tier, state),
+                speakers=_find_speakers(tier, state),
             )
-            if finality is not None and not finality.knows(tier, _sources(tier, state)):
+            if finality is not None and not finality.knows(tier, _list_sources(tier, state)):
                 evidence = evidence.without_margin()
             evidence_by_tier[tier] = evidence
         return evidence_by_tier
@@ -133,7 +133,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             truncated=self._is_truncated(state, end),
             consensus=end.consensus,
             because=end.because,
-            degraded=in_words(self._reservations(end, state)),
+            degraded=in_words(self._list_reservations(end, state)),
             author=document.author,
             independent=independence.is_independent(document.author_families, families),
             commit=document.commit,
@@ -142,7 +142,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         if state.rounds and self.settings.redact:
             verdict = outgoing.redact_replies(verdict)
         # Only now, since redaction rebuilds the record without the names meant for the ledger alone.
-        verdict = verdict.model_copy(update={"configured": _configured_names(verdict, state)})
+        verdict = verdict.model_copy(update={"configured": _map_names_to_asked(verdict, state)})
         return verdict.model_copy(update={"rounds": _name_deciders(verdict.rounds, state)})
 
     def _is_truncated(self, state: JudgingState[Document], end: End) -> bool:
@@ -158,7 +158,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             return bool(state.cut)
         return tier in state.cut
 
-    def _reservations(self, end: End, state: JudgingState[Document]) -> list[Reservation]:
+    def _list_reservations(self, end: End, state: JudgingState[Document]) -> list[Reservation]:
         """List the reasons to trust the verdict less, in the order of its `degraded` line."""
         evidence = self.evidence(state)
         reservations = []
@@ -176,19 +176,19 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             reason = f"not judged: {state.refused or self.settings.no_model_reason}"
             reservations.append(Reservation(ReservationKind.NOT_JUDGED, reason))
 
-        reservations += self._calibration_reservations(state)
+        reservations += self._list_calibration_reservations(state)
         if end_before.verdict == "accept" and self._is_uncalibrated(end_before, evidence):
             answered = {tier for tier, tier_evidence in evidence.items() if tier_evidence.outcome}
-            reason = decisions.uncalibrated_reason(_names(state, answered))
+            reason = decisions.uncalibrated_reason(_list_models(state, answered))
             reservations.append(Reservation(ReservationKind.UNCALIBRATED, reason))
 
         if end_before.verdict == "undetermined":
-            obstacle = self._obstacle(state, reservations)
+            obstacle = self._find_obstacle(state, reservations)
             if obstacle:
                 reservations.insert(0, obstacle)
         return reservations
 
-    def _obstacle(
+    def _find_obstacle(
         self, state: JudgingState[Document], others: Sequence[Reservation]
     ) -> Reservation | None:
         """Explain why the verdict is open although tiers accepted the text; None if no tier accepted it.
@@ -209,15 +209,15 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             return Reservation(ReservationKind.CUT, reason)
 
         if rules.needs_proof and accepting_tiers <= set(rules.deciding):
-            reason = decisions.unproven_reason(_names(state, accepting_tiers))
+            reason = decisions.unproven_reason(_list_models(state, accepting_tiers))
             return Reservation(ReservationKind.UNPROVEN, reason)
         return None
 
-    def _calibration_reservations(self, state: JudgingState[Document]) -> list[Reservation]:
+    def _list_calibration_reservations(self, state: JudgingState[Document]) -> list[Reservation]:
         """Explain why a calibration wasn't used at all, or not for some opinions."""
         reasons = [self.settings.calibration_warning]
         if self.settings.finality:
-            reasons.append(self._uncovered_reason(self.settings.finality, state))
+            reasons.append(self._explain_uncovered_tiers(self.settings.finality, state))
         return [Reservation(ReservationKind.CALIBRATION, reason) for reason in reasons if reason]
 
     def _is_uncalibrated(self, end: End, evidence: Evidence) -> bool:
@@ -233,7 +233,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         finality = self.settings.finality
         return finality is None or end.tier is None or not finality.has_rule(end.tier, "accept")
 
-    def _uncovered_reason(
+    def _explain_uncovered_tiers(
         self, finality: FinalityRules, state: JudgingState[Document]
     ) -> str | None:
         """Name in one line the tiers whose opinions the calibration doesn't cover; None if it covers all.
@@ -244,7 +244,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         uncovered_tiers = []
         ways = set()
         for tier in state.opinions:
-            sources = _sources(tier, state)
+            sources = _list_sources(tier, state)
             # The last tier's opinions are final without a gate.
             is_last = bool(configured_tiers) and tier == configured_tiers[-1]
             if is_last or finality.knows(tier, sources):
@@ -259,7 +259,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return f"calibration {finality.id} does not cover {tiers}: {scores}"
 
 
-def _shuffled_opinions(state: JudgingState[Document]) -> list[Opinion]:
+def _shuffle_opinions(state: JudgingState[Document]) -> list[Opinion]:
     """Return the opinions of all models, without secrets, in an order that depends only on the subject.
 
     That way, the tiebreaker can't learn whose opinion comes first.
@@ -267,6 +267,7 @@ def _shuffled_opinions(state: JudgingState[Document]) -> list[Opinion]:
     tiers = list(state.opinions)
 
     def sorting_key(voice: tuple[TierName, Endpoint, Opinion]) -> tuple[int, str]:
+        """Sort by the order of the tiers, then by the model's name."""
         tier, endpoint, _ = voice
         return (tiers.index(tier), endpoint.model)
 
@@ -278,19 +279,19 @@ def _shuffled_opinions(state: JudgingState[Document]) -> list[Opinion]:
     return opinions
 
 
-def _names(state: JudgingState[Document], tiers: Iterable[TierName]) -> list[str]:
+def _list_models(state: JudgingState[Document], tiers: Iterable[TierName]) -> list[str]:
     """List the models that answered in some tiers, by the names they were asked under."""
     return [endpoint.model for tier, endpoint, _ in state.voices if tier in tiers]
 
 
-def _speakers(tier: TierName, state: JudgingState[Document]) -> Speakers:
+def _find_speakers(tier: TierName, state: JudgingState[Document]) -> Speakers:
     """Return a tier's models with an opinion, and their families."""
     endpoints = [endpoint for voice_tier, endpoint, _ in state.voices if voice_tier == tier]
     models = frozenset(endpoint.model for endpoint in endpoints)
     return Speakers(models, frozenset(endpoint.family for endpoint in endpoints))
 
 
-def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
+def _list_sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
     """List a tier's models that have an opinion, each with how its scores were read from the reply."""
     sources = []
     for voice_tier, endpoint, opinion in state.voices:
@@ -299,7 +300,7 @@ def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, S
     return sources
 
 
-def _asked_endpoints(state: JudgingState[Document]) -> list[Endpoint]:
+def _list_asked_endpoints(state: JudgingState[Document]) -> list[Endpoint]:
     """List the model that was asked in each round, in the order of the rounds."""
     endpoints = []
     for turns in state.turns.values():
@@ -315,7 +316,9 @@ def _name_deciders(rounds: Sequence[Round], state: JudgingState[Document]) -> li
     """
     named_rounds = list(rounds)
     # Not strict: a review's new scores are rounds without a turn, at the end.
-    for index, (row, endpoint) in enumerate(zip(rounds, _asked_endpoints(state), strict=False)):
+    for index, (row, endpoint) in enumerate(
+        zip(rounds, _list_asked_endpoints(state), strict=False)
+    ):
         has_other_name = row.model != endpoint.model
         if row.opinion and has_other_name and kind_of(endpoint) is DECIDES:
             opinion = row.opinion.model_copy(update={"asked": endpoint.model})
@@ -323,11 +326,11 @@ def _name_deciders(rounds: Sequence[Round], state: JudgingState[Document]) -> li
     return named_rounds
 
 
-def _configured_names(verdict: Verdict, state: JudgingState[Document]) -> dict[str, str]:
+def _map_names_to_asked(verdict: Verdict, state: JudgingState[Document]) -> dict[str, str]:
     """Map each model's name in a reply to the name under which it was asked, if the two differ."""
     names: dict[str, str] = {}
     # Not strict: a review's new scores are rounds without a turn, at the end.
-    for row, endpoint in zip(verdict.rounds, _asked_endpoints(state), strict=False):
+    for row, endpoint in zip(verdict.rounds, _list_asked_endpoints(state), strict=False):
         if row.model != endpoint.model:
             names[row.model] = endpoint.model
     return names

@@ -67,10 +67,10 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             rubrics_by_part = self.rubrics_by_part
         questionnaires = []
         for part, rubric in rubrics_by_part.items():
-            questionnaires.append(self._questionnaire(rubric, part, endpoint))
+            questionnaires.append(self._build_questionnaire(rubric, part, endpoint))
         return questionnaires
 
-    def _questionnaire(
+    def _build_questionnaire(
         self, rubric: ScoreRubric, part: str, endpoint: Endpoint | None
     ) -> Questionnaire:
         """Build the questionnaire about a document: a question for each dimension of the rubric."""
@@ -78,7 +78,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         claims_dimension = claims.claims_dimension(rubric)
         questions = {}
         for name, dimension in rubric.dimensions.items():
-            question = _typed_question(rubric, dimension)
+            question = _build_question(rubric, dimension)
             if name == claims_dimension:
                 # The first file is the document, the others are its sources.
                 split_claims = partial(claims.split_claims, files[0].text)
@@ -99,22 +99,22 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             part=part,
             examples=prompt.rated_examples(rubric),
             are_examples_for_all=rubric.prompt.few_shot,
-            earlier=self._earlier_in_words(rubric),
+            earlier=self._describe_earlier_opinions(rubric),
             findings=self.findings,
         )
         if self.compared:
             return questionnaire
-        return replace(questionnaire, controls=[self._control(questionnaire)])
+        return replace(questionnaire, controls=[self._build_control(questionnaire)])
 
-    def _earlier_in_words(self, rubric: ScoreRubric) -> list[str]:
+    def _describe_earlier_opinions(self, rubric: ScoreRubric) -> list[str]:
         """Put earlier opinions on these dimensions into words, without the names of their authors."""
         opinions_in_words = []
         for opinion in self.earlier_opinions:
-            scores = _scores_in_words(rubric, opinion.scores)
+            scores = _describe_scores(rubric, opinion.scores)
             opinions_in_words.append(f"{scores}\n{opinion.reasoning}")
         return opinions_in_words
 
-    def _control(self, questionnaire: Questionnaire) -> Control:
+    def _build_control(self, questionnaire: Questionnaire) -> Control:
         """Build a control: questions about an unrelated subject.
 
         If the unrelated subject gets the same points, the text hasn't earned them.
@@ -122,15 +122,16 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         # Numbers are compared with numbers, yes/no with yes/no: one unrelated question for each kind.
         unrelated_questions = {}
         for question in questionnaire.questions.values():
-            unrelated_questions[_idle_name(question)] = replace(
+            unrelated_questions[_name_idle_question(question)] = replace(
                 pointwise.IDLE_RATING, kind=question.kind, options=question.options
             )
 
         def is_needed(scores: Points) -> bool:
-            return self._opinion_of_scores(scores).outcome == "accept"
+            """Whether these scores would be accepted: only then it matters if they're earned."""
+            return self._make_opinion(scores).outcome == "accept"
 
         unrelated_questionnaire = replace(questionnaire, questions=unrelated_questions)
-        weigh = partial(self._earned_scores, questionnaire)
+        weigh = partial(self._lower_unearned_scores, questionnaire)
         return Control(unrelated_questionnaire, is_needed, weigh, is_shown=False)
 
     def read(
@@ -175,13 +176,13 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             replies = [reply for reply in sample if reply is not None]
             is_complete = len(replies) == len(sample)
             if is_complete:
-                opinions.append(self._sample_opinion(replies))
+                opinions.append(self._combine_replies(replies))
         if not jury.has_quorum(len(opinions), len(samples)):
             return None
         if len(samples) == 1:
             return opinions[0]
 
-        average = self._opinion_of_scores(jury.mean_scores(opinions))
+        average = self._make_opinion(jury.mean_scores(opinions))
         nearest = jury.find_nearest(opinions, average)
         return replace(
             nearest,
@@ -192,7 +193,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             samples=len(opinions),
         )
 
-    def _sample_opinion(self, replies: Sequence[Answers]) -> Opinion:
+    def _combine_replies(self, replies: Sequence[Answers]) -> Opinion:
         """Build the opinion of one sample, from a single reply or from a reply for each dimension."""
         scores: dict[str, float] = {}
         findings: list[Finding] = []
@@ -206,13 +207,12 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             reasoning = replies[0].reasoning
             models_word = replies[0].said
         else:
-            reasoning = _reasoning_by_dimension(replies)
-            models_word = (
-                None  # each reply was about one dimension, so none has a word on the whole
-            )
+            reasoning = _join_reasoning(replies)
+            # Each reply was about one dimension, so none has a word on the whole.
+            models_word = None
 
         return replace(
-            self._opinion_of_scores(scores),
+            self._make_opinion(scores),
             reasoning=reasoning,
             findings=place_findings(findings, self.rubric),
             said=models_word,
@@ -256,7 +256,7 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
             probabilities=decisions.rounded(opinion.probabilities),
         )
 
-    def _earned_scores(
+    def _lower_unearned_scores(
         self, questionnaire: Questionnaire, scores: Points, idle_scores: Points
     ) -> Points:
         """Lower the scores that the text didn't earn, because an unrelated subject scores as high.
@@ -269,19 +269,20 @@ class ScoreQuestion(AskedQuestion[ScoreRubric, Document, Answers, Opinion]):
         for idle_name, idle_score in idle_scores.items():
             scores_of_kind = {}
             for name, question in questionnaire.questions.items():
-                if _idle_name(question) == idle_name:
+                if _name_idle_question(question) == idle_name:
                     scores_of_kind[name] = scores[name]
             earned_scores |= pointwise.earned_scores(
                 scores_of_kind, idle_score, least_accepted, span
             )
         return earned_scores
 
-    def _opinion_of_scores(self, scores: Mapping[str, float]) -> Opinion:
+    def _make_opinion(self, scores: Mapping[str, float]) -> Opinion:
+        """Make the opinion with these scores. Its outcome is decided before they're rounded."""
         rounded = {name: round(float(score), 2) for name, score in scores.items()}
         return Opinion(self.rubric.decide(scores, self.mode), rounded)
 
 
-def _typed_question(rubric: ScoreRubric, dimension: Dimension) -> TypedQuestion:
+def _build_question(rubric: ScoreRubric, dimension: Dimension) -> TypedQuestion:
     """Build a dimension's question: yes or no if the dimension is binary, otherwise a point of the scale."""
     if dimension.scale:
         return TypedQuestion(dimension.question, look_for=dimension.look_for)
@@ -291,12 +292,12 @@ def _typed_question(rubric: ScoreRubric, dimension: Dimension) -> TypedQuestion:
     return TypedQuestion(dimension.question, "score", points, dimension.look_for)
 
 
-def _idle_name(question: TypedQuestion) -> str:
+def _name_idle_question(question: TypedQuestion) -> str:
     """Name the idle question with the same kind of answer."""
     return "binary" if question.kind == "predicate" else "idle"
 
 
-def _scores_in_words(rubric: ScoreRubric, scores: Mapping[str, float]) -> str:
+def _describe_scores(rubric: ScoreRubric, scores: Mapping[str, float]) -> str:
     """Put scores into words for a prompt: yes or no for a binary dimension, otherwise a number."""
     answer_by_score = {float(point): answer for answer, point in rubric.scale.answers.items()}
     scores_in_words = []
@@ -309,7 +310,7 @@ def _scores_in_words(rubric: ScoreRubric, scores: Mapping[str, float]) -> str:
     return ", ".join(scores_in_words)
 
 
-def _reasoning_by_dimension(replies: Sequence[Answers]) -> str:
+def _join_reasoning(replies: Sequence[Answers]) -> str:
     """Join the reasoning of several replies, with a line for each dimension.
 
     Replies without any reasoning are left out.

@@ -196,20 +196,22 @@ def search(
     for root in roots or ():
         require("search", **{"a root": root})
     started = time.perf_counter()
-    home = project or environment.project_root(str(Path.cwd()))
-    config = configuration.load(Path(home))
+    project_folder = project or environment.project_root(str(Path.cwd()))
+    config = configuration.load(Path(project_folder))
     search_mode = mode or config.retrieval.search_mode
-    profiles = Profiles(compile_profiles(Path(home)))
-    ranked = _propose(query, config, home, roots, profiles, limit=limit, judge=judge)
+    profiles = Profiles(compile_profiles(Path(project_folder)))
+    ranked = _find_candidates(
+        query, config, project_folder, roots, profiles, limit=limit, judge=judge
+    )
     if judge and (ranked.candidates or ranked.fallback):
-        choice = _choose_with_models(query, ranked, config, home, profiles, search_mode)
+        choice = _choose_with_models(query, ranked, config, project_folder, profiles, search_mode)
     else:
         choice = _Choice([KeptHit(candidate, "bm25") for candidate in ranked.candidates])
 
     results = []
     for kept_hit in choice.kept_hits[:limit]:
         position = ranked.candidates.index(kept_hit.hit)
-        results.append(_result(kept_hit, choice.probabilities.get(position)))
+        results.append(_build_result(kept_hit, choice.probabilities.get(position)))
     degradations = [ranked.degraded, choice.degraded]
     return SearchResult(
         query=encodable(query),
@@ -221,7 +223,7 @@ def search(
     )
 
 
-def _result(kept: KeptHit, probability: float | None) -> Result:
+def _build_result(kept: KeptHit, probability: float | None) -> Result:
     """Build the result for a hit that was kept.
 
     If a decision model gave a `probability`, it replaces the hit's own confidence.
@@ -235,10 +237,10 @@ def _result(kept: KeptHit, probability: float | None) -> Result:
     return Result(**fields)
 
 
-def _propose(
+def _find_candidates(
     query: str,
     config: Config,
-    home: str,
+    project_folder: str,
     roots: Sequence[str] | None,
     profiles: Profiles,
     *,
@@ -254,9 +256,9 @@ def _propose(
     most_candidates = limit
     if judge:
         most_candidates = max(limit, ON_DEMAND_POOL, retrieval.pool)
-    folders = [_folder(root) for root in roots or ()]
+    folders = [_resolve_root(root) for root in roots or ()]
     options = {
-        "project": home,
+        "project": project_folder,
         "limit": most_candidates,
         "trusted": folders or configuration.user_roots() or (),
         "profiles": profiles,
@@ -272,15 +274,15 @@ def _choose_with_models(
     query: str,
     ranked: RankedCandidates,
     config: Config,
-    home: str,
+    project_folder: str,
     profiles: Profiles,
     mode: ModeName,
 ) -> _Choice:
     """Have models choose among the candidates. If they can't be asked, the choice is BM25's."""
     selection: Selection | str = NO_FULL_TEXT
     if ranked.fallback is None:
-        candidates = _texts_of(query, ranked.candidates, config, profiles)
-        selection = running.run(_judge(config, Path(home), candidates, mode=mode))
+        candidates = _read_beginnings(query, ranked.candidates, config, profiles)
+        selection = running.run(_ask_models(config, Path(project_folder), candidates, mode=mode))
     top_k = config.retrieval.fallback_top_k
     if isinstance(selection, str):  # the reason why no model was asked
         kept_hits = choose_by_bm25(ranked.candidates, mode, top_k)
@@ -299,7 +301,7 @@ def _choose_with_models(
     return _Choice(kept_hits, selection.degraded, probabilities, notes)
 
 
-def _texts_of(
+def _read_beginnings(
     query: str, candidates: Sequence[Candidate], config: Config, profiles: Profiles
 ) -> Candidates:
     """Pair candidates with the beginnings of their texts, for models to read.
@@ -317,7 +319,7 @@ def _texts_of(
     return _add_texts(Query(query), candidates, beginnings)
 
 
-def _folder(root: str) -> str:
+def _resolve_root(root: str) -> str:
     """Return the absolute path of a caller's root; raises `InputError` if it isn't a folder.
 
     `AUTO_ROOT` is returned as it is: it's the name for the client's own store.
@@ -350,9 +352,9 @@ def judged_hook(
     transcript_path = str(payload.get("transcript_path") or "")  # without one there are no turns
     turns = transcript.last_turns(transcript_path, retrieval.context_turns)
     query = Query(_with_best_parts_first(prompt, parts, config), turns)
-    candidates = _add_texts(query, hits, _passages_of(prompt, hits, config, project))
+    candidates = _add_texts(query, hits, _read_passages(prompt, hits, config, project))
     selection = running.run(
-        _judge(config, Path(project), candidates, mode=retrieval.mode, hook=True)
+        _ask_models(config, Path(project), candidates, mode=retrieval.mode, hook=True)
     )
     if isinstance(selection, str):
         return selection
@@ -386,17 +388,19 @@ def choose_for_prompt(
         # Hits without a probability, which no model decided on, come last.
         kept_positions.sort(key=lambda position: -probabilities.get(position, 0.0))
 
-    mean_something = selection.by_decisions or threshold is not None
+    are_meaningful = selection.by_decisions or threshold is not None
     return HookChoice(
         kept=[hits[position] for position in kept_positions],
         undecided=undecided,
         selection=selection,
-        probabilities=probabilities if mean_something else {},
+        probabilities=probabilities if are_meaningful else {},
         only_drops=is_uncalibrated(selection) and threshold is None,
     )
 
 
-def _passages_of(prompt: str, hits: Sequence[Candidate], config: Config, project: str) -> list[str]:
+def _read_passages(
+    prompt: str, hits: Sequence[Candidate], config: Config, project: str
+) -> list[str]:
     """Return each hit's best passage for the prompt, cut to a snippet.
 
     Secrets are removed, unless redaction is off.
@@ -408,7 +412,7 @@ def _passages_of(prompt: str, hits: Sequence[Candidate], config: Config, project
     snippets = []
     for passage, body in api.passages(prompt, hits, profiles):
         if config.judge.redact:
-            snippets.append(_snippet(passage, body))
+            snippets.append(_cut_snippet(passage, body))
         else:
             snippets.append(passage[:SNIPPET_CHARS])
     return snippets
@@ -439,7 +443,7 @@ def model_of(selection: Selection) -> str:
     return names.pop()
 
 
-def _snippet(passage: str, body: str) -> str:
+def _cut_snippet(passage: str, body: str) -> str:
     """Cut a passage of a memory to a snippet without secrets; "" for an empty passage.
 
     If the memory's `body` holds a secret anywhere, the snippet is the beginning of the body instead.
@@ -513,7 +517,7 @@ def choose_results(
     return kept_hits
 
 
-async def _judge(
+async def _ask_models(
     config: Config, project: Path, subject: Candidates, *, mode: ModeName, hook: bool = False
 ) -> Selection | str:
     """Ask the models for their selection. If there's none, returns the reason in one line.

@@ -141,11 +141,11 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         """Build the decisions on all candidates. If some are undetermined, `degraded` explains why."""
         del end  # each candidate has an end of its own
         all_decisions = [
-            self._decision(state, candidate.id) for candidate in state.subject.candidates
+            self._build_decision(state, candidate.id) for candidate in state.subject.candidates
         ]
         reservations = []
         if any(decision.decision == "undetermined" for decision in all_decisions):
-            reservations = failures(state.rounds) or self._why_unproven(state)
+            reservations = failures(state.rounds) or self._explain_unproven(state)
         if state.refused:
             reason = f"not judged: {state.refused}"
             reservations = [Reservation(ReservationKind.NOT_JUDGED, reason)]
@@ -162,7 +162,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         asked_tiers = set(state.opinions)
         return bool(state.rounds) and asked_tiers <= set(self.settings.deciding_tiers)
 
-    def _why_unproven(self, state: JudgingState[Candidates]) -> list[Reservation]:
+    def _explain_unproven(self, state: JudgingState[Candidates]) -> list[Reservation]:
         """Explain why candidates that every tier kept are still undetermined.
 
         In strict mode, decision models don't keep a candidate alone. In lenient mode, or if another kind of
@@ -174,7 +174,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         reason = decisions.unproven_reason(row.model for row in state.rounds)
         return [Reservation(ReservationKind.UNPROVEN, reason)]
 
-    def _decision(self, state: JudgingState[Candidates], candidate: str) -> Decision:
+    def _build_decision(self, state: JudgingState[Candidates], candidate: str) -> Decision:
         """Decide on one candidate, given by its id, from the tiers' marks.
 
         The decision may be undetermined.

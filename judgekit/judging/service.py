@@ -308,7 +308,7 @@ async def acompare(
 
 
 def authors(families: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
-    """Return the family of models that wrote each of `count` texts; None where it's unknown.
+    """Return the family of models that wrote each of `count` texts; None if that's unknown.
 
     A single name, or None, covers all texts. An empty list names nobody, and is returned as it is. Raises
     `UsageError` for any other number of names than `count`.

@@ -76,21 +76,21 @@ class Shared:
     url: str
     token: str = field(repr=False)
 
-    async def judge(self, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
+    async def judge(self, local_judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
         """Get the server's verdict; its count of secrets includes those that were removed here.
 
         Without an answer, the verdict is undetermined and says why.
         """
-        answer = await self._verdict(judge, state)
+        answer = await self._fetch_verdict(local_judge, state)
         secrets = state.secrets + answer.redacted
         verdict = answer.model_copy(update={"redacted": secrets})
         is_confirmed = verdict.independent or verdict.human_override
         if verdict.verdict != "accept" or is_confirmed:
             return verdict
         # If independence is required here, the server must have confirmed it.
-        return _refuse_own_family(verdict, judge, state.subject)
+        return _refuse_own_family(verdict, local_judge, state.subject)
 
-    async def _verdict(self, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
+    async def _fetch_verdict(self, judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
         """Get the server's verdict; if that fails, build an undetermined one with the reason."""
         document = state.subject
         settings = judge.settings
@@ -129,7 +129,7 @@ class Shared:
 
         async def ask() -> bytes:
             seconds_left = deadline - time.monotonic()
-            return await self._answer(
+            return await self._send_request(
                 "POST", "/v1/judge", seconds_left, read=seconds_left, json=body, headers=headers
             )
 
@@ -199,13 +199,13 @@ class Shared:
         Every failure is raised as a `SharedError` that names the server's address.
         """
         try:
-            return running.run(self._answer(method, path, seconds, **sent))
+            return running.run(self._send_request(method, path, seconds, **sent))
         except (*_FAILURES, SharedError) as error:
             raise SharedError(
                 f"the shared judge at {self.url}: {_explain_failure(error)}"
             ) from None
 
-    async def _answer(
+    async def _send_request(
         self,
         method: str,
         path: str,
@@ -231,10 +231,10 @@ class Shared:
                 answer = await client.request(method, path, **sent)
         if answer.status_code == httpx.codes.OK:
             return answer.content
-        raise _refusal_in(answer)
+        raise _read_refusal(answer)
 
 
-def _refusal_in(answer: httpx.Response) -> SharedError:
+def _read_refusal(answer: httpx.Response) -> SharedError:
     """Build the error for an answer other than 200: the server's message, and whether to try again."""
     if answer.status_code == httpx.codes.UNAUTHORIZED:
         return SharedError(_WRONG_TOKEN)
@@ -292,13 +292,13 @@ def configured(config: Config) -> Shared | None:
     if config.server.url is None:
         return None
     url = config.server.url.strip()
-    problem = _address_problem(url, config.server.url)
+    problem = _find_address_problem(url, config.server.url)
     if problem:
         raise build_error("server", "url", problem, None)
-    return Shared(url.rstrip("/"), _token(config.server.token_file))
+    return Shared(url.rstrip("/"), _read_token(config.server.token_file))
 
 
-def _address_problem(url: str, written: str) -> str:
+def _find_address_problem(url: str, written: str) -> str:
     """Explain why no token may be sent to a server's address, as `written`; "" if it may."""
     try:
         address = httpx.URL(url)
@@ -312,7 +312,7 @@ def _address_problem(url: str, written: str) -> str:
     return ""
 
 
-def _token(file: str | None) -> str:
+def _read_token(file: str | None) -> str:
     """Read the token from the environment, or else from a file.
 
     Raises `ConfigError` if the file can't be read, or neither holds exactly one token.

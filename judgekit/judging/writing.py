@@ -60,7 +60,7 @@ class Writer:
         self, session: Session, endpoint: Endpoint, questionnaire: Questionnaire, sample: int
     ) -> Answer[Answers]:
         """Send one prompt with all questions, and read the reply; asks again if it's unreadable."""
-        sheet = _sheet_of(questionnaire)
+        sheet = _choose_sheet(questionnaire)
         wants_logprobs = sheet.has_scores and endpoint.logprobs
         request = Request(
             messages=(),  # `run_round` fills them in
@@ -85,7 +85,7 @@ class Writer:
 def make_messages(questionnaire: Questionnaire) -> Messages:
     """Write the questions as rules, and the subject with other models' opinions as data."""
     fence = Fence()
-    written = _sheet_of(questionnaire).write()
+    written = _choose_sheet(questionnaire).write()
     blocks = [questionnaire.context(fence)]
     if questionnaire.earlier:
         blocks += [written.earlier_heading, *map(fence.around, questionnaire.earlier)]
@@ -98,7 +98,7 @@ def make_messages(questionnaire: Questionnaire) -> Messages:
 
 def form_of(questionnaire: Questionnaire) -> type[ReplyForm]:
     """Return the class that a model's reply to a questionnaire is read into."""
-    return _sheet_of(questionnaire).form
+    return _choose_sheet(questionnaire).form
 
 
 class _Written(NamedTuple):
@@ -139,7 +139,7 @@ class _Sheet(ABC):
         """Read the answers in a reply."""
 
 
-def _sheet_of(questionnaire: Questionnaire) -> _Sheet:
+def _choose_sheet(questionnaire: Questionnaire) -> _Sheet:
     """Pick the sheet for the kind of questions: a listing, a choice between texts, or else scores."""
     if questionnaire.is_listing:
         return _Listing(questionnaire)
@@ -230,11 +230,12 @@ class _Listing(_Sheet):
 
     @property
     def most_tokens(self) -> int:
-        labels = len(self.questionnaire.labels) * len(self.questionnaire.questions)
-        return LISTING_TOKENS + LABEL_TOKENS * labels
+        # At most, every question lists every label.
+        label_count = len(self.questionnaire.labels) * len(self.questionnaire.questions)
+        return LISTING_TOKENS + LABEL_TOKENS * label_count
 
     @property
-    def _keys(self) -> dict[str, str]:
+    def _key_by_question(self) -> dict[str, str]:
         """The key of each question's list in a reply."""
         names = list(self.questionnaire.questions)
         if len(names) == 1:
@@ -244,7 +245,7 @@ class _Listing(_Sheet):
     def write(self) -> _Written:
         questions = self.questionnaire.questions
         lines = [f"- {name}: {question.text}" for name, question in questions.items()]
-        lists = [f'"{key}": ["<label>", …]' for key in self._keys.values()]
+        lists = [f'"{key}": ["<label>", …]' for key in self._key_by_question.values()]
         rule = "\n".join(["Question, asked of each memory:", *lines])
         return _Written([rule], f"{{{', '.join(lists)}}}")
 
@@ -253,7 +254,7 @@ class _Listing(_Sheet):
         del reply
         labels_by_key = form.model_dump()
         points: dict[str, float] = {}
-        for name, key in self._keys.items():
+        for name, key in self._key_by_question.items():
             for label in self.questionnaire.labels:
                 question = self.questionnaire.question_of(label, name)
                 points[question] = float(label in labels_by_key[key])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _LEAST_OF_KEY = 16
 _LEAST_IN_FIELD = 40
 _MOST_LINES = 600
-_MOST_OTHERS = 12  # lines without a part of the key
+_MOST_OTHER_LINES = 12  # lines without a part of the key
 _MOST_DASHES = 24  # characters before a header
 _LINE_PREFIX = " \t>#*|/\\+-\"';:.,0123456789"
 
@@ -82,6 +82,7 @@ def _find_keys_before_tail(text: str, lower_text: str) -> Iterator[Span]:
 
 
 def _may_be_key(text: str) -> bool:
+    """Whether a text is long enough for a key, and has both letters and digits."""
     return len(text) >= _LEAST_OF_KEY and is_mixed(text)
 
 
@@ -93,7 +94,7 @@ def _find_line_break(text: str, start: int) -> Span:
     line_break = PATTERNS["break"].search(text, start)
     if line_break:
         return line_break.span()
-    return (len(text), len(text))
+    return len(text), len(text)
 
 
 def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], int]:
@@ -107,7 +108,7 @@ def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], in
     position = start
     _, next_line = _find_line_break(text, line_end)
     for _ in range(_MOST_LINES):
-        if position >= len(text) or other_lines > _MOST_OTHERS:
+        if position >= len(text) or other_lines > _MOST_OTHER_LINES:
             break
 
         next_header = PATTERNS["header"].search(text, position, line_end)

@@ -135,7 +135,7 @@ def without_secrets(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
     return value
 
 
-def _redact_texts(value: Any) -> Any:  # noqa: ANN401 - as above
+def _redact_texts(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
     """Return a copy of a JSON value with the secrets in its texts replaced. The keys of objects stay."""
     if isinstance(value, str):
         return redact(value).text
@@ -148,7 +148,7 @@ def _redact_texts(value: Any) -> Any:  # noqa: ANN401 - as above
 
 # Text that is encoded, escaped, joined or broken over lines
 
-_FAR = 200  # characters around a list that are searched for the code joining it
+_LIST_REACH = 200  # characters around a list that are searched for the code joining it
 _SHORTEST_ENCODED = 16  # characters of encoded text without blanks
 _LEAST_DIGITS = 12  # of text encoded in numbers
 # What the start of a secret looks like if a line break may split it, as the pattern `broken` knows it.
@@ -226,7 +226,7 @@ def views(text: str) -> Iterator[View]:
     # A list of literals that code joins: "".join(["sk-", "ant-", …])
     if "join" in text or "concat" in text or "printf" in text:
         for start, end, separators in _find_windows(text, PATTERNS["list"]):
-            if PATTERNS["joins"].search(text, max(0, start - _FAR), end + _FAR):
+            if PATTERNS["joins"].search(text, max(0, start - _LIST_REACH), end + _LIST_REACH):
                 removals = [(*separator.span(), "") for separator in separators]
                 yield _make_view(text, start, end, removals)
     if "\n" in text and _BROKEN.pattern_for(text).search(text):
@@ -236,7 +236,7 @@ def views(text: str) -> Iterator[View]:
     yield from _find_dumps(text)
     for encoding in _list_encodings(text):
         for match in PATTERNS[encoding].finditer(text):
-            decoded_text = _decoded(match[0], encoding)
+            decoded_text = _decode_part(match[0], encoding)
             if decoded_text:
                 piece = Piece(*match.span(), is_unchanged=False)
                 yield View(text=decoded_text, starts=(0,), pieces=(piece,))
@@ -271,14 +271,14 @@ def _find_windows(
         if is_behind_window or not matches:
             # The line breaks before the match's line and before the line above it. They're -1 if they're not
             # behind the previous window, which ends at `end`.
-            line = text.rfind("\n", end, match.start())
-            line_before = text.rfind("\n", end, line) if line >= 0 else -1
-            has_line_between = line_before >= 0
+            line_break = text.rfind("\n", end, match.start())
+            break_above = text.rfind("\n", end, line_break) if line_break >= 0 else -1
+            has_line_between = break_above >= 0
             if matches and has_line_between:
                 yield start, end, matches
                 matches = []
             if not matches:
-                start = max(line_before + 1, end)
+                start = max(break_above + 1, end)  # the line above, unless the last window has it
             end = _end_of_next_line(text, match.end())
         matches.append(match)
     if matches:
@@ -405,7 +405,7 @@ def _swap_pairs(data: bytes) -> bytes:
     return bytes(swapped)
 
 
-def _decoded(encoded: str, encoding: str) -> str:
+def _decode_part(encoded: str, encoding: str) -> str:
     """Decode an encoded part of a text to ASCII; "" if its bytes aren't ASCII text.
 
     The bytes may also be UTF-16, which PowerShell uses.

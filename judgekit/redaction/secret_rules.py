@@ -38,7 +38,7 @@ class SecretMatch(NamedTuple):
 
 
 # Common spellings of letters whose accent can't be left off.
-_TYPED = str.maketrans("łøđðəıß", "loddeis")
+_TYPED_WITHOUT_ACCENT = str.maketrans("łøđðəıß", "loddeis")
 
 
 def _list_spellings(word: str) -> set[str]:
@@ -46,7 +46,7 @@ def _list_spellings(word: str) -> set[str]:
 
     They depend on the case that the word had in the original text.
     """
-    spellings = {word.lower(), word.lower().translate(_TYPED)}
+    spellings = {word.lower(), word.lower().translate(_TYPED_WITHOUT_ACCENT)}
     for original in (word, word.lower(), word.upper(), word.capitalize()):
         # Folding turns a mark over a letter into NUL, which is removed before texts are searched.
         spellings.add(folded(original).replace("\0", "").lower())
@@ -83,7 +83,7 @@ def _add_languages() -> None:
     parts["LANGUAGES_JOINED"] = "|".join(map(re.escape, sorted(joined)))
     foreign = [spelling for spelling in spellings if not spelling[0].isascii()]
     parts["FOREIGN"] = any_word(foreign).replace("_", "[ _-]?")
-    foreign_words = {_longest_word(spelling) for spelling in foreign}
+    foreign_words = {_find_longest_word(spelling) for spelling in foreign}
     parts["FOREIGN_WORDS"] = " ".join(sorted(foreign_words))
     verbs = _list_all_spellings(RULES["verbs"]["is"].split())
     parts["VERBS"] = "|".join(map(re.escape, verbs))
@@ -94,7 +94,7 @@ def _add_languages() -> None:
     parts["OTHER"] = ""
 
 
-def _longest_word(spelling: str) -> str:
+def _find_longest_word(spelling: str) -> str:
     """Return the longest word of a spelling such as `mot_de_passe`, whose words are separated by `_`."""
     return max(spelling.split("_"), key=len)
 
@@ -106,7 +106,7 @@ def _list_language_words() -> list[str]:
     """
     words: set[str] = set()
     for row in RULES["languages"].values():
-        words.update(map(_longest_word, _list_all_spellings(row.split())))
+        words.update(map(_find_longest_word, _list_all_spellings(row.split())))
     return sorted(words)
 
 

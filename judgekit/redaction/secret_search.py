@@ -109,7 +109,7 @@ def find(text: str) -> Iterator[SecretMatch]:
         lower_text = text.translate(_TO_LOWER)
     yield from (SecretMatch(*span, PRIVATE_KEY) for span in private_keys(text, lower_text))
     yield from _find_in_long_words(text)
-    lines = _lines(lower_text)
+    lines = _find_named_lines(lower_text)
     if lines:
         yield from _find_by_place_or_name(text, lower_text, lines)
     for start, end, kind in blocks(lower_text, lines):
@@ -205,7 +205,7 @@ def _find_forms(text: str, long_words: str) -> Iterator[SecretMatch]:
             yield SecretMatch(start, end, kind)
 
 
-def _lines(lower_text: str) -> list[Span]:
+def _find_named_lines(lower_text: str) -> list[Span]:
     """Find the spans of lines with a word such as "password", which may hold a secret.
 
     A span includes the three lines after such a line, which may hold the value. Spans that overlap are

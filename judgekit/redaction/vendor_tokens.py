@@ -16,12 +16,12 @@ from judgekit.redaction.secret_rules import PATTERNS, RULES, SecretMatch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_WORDS = RULES["tokens"]
-_VENDORS = frozenset(_WORDS["vendors"].split())
-_COMMON = frozenset(_WORDS["common"].split())
-_KINDS = frozenset(_WORDS["kinds"].split())
-_SURE_KINDS = frozenset(_WORDS["sure_kinds"].split())
-_IDENTIFIERS = frozenset(_WORDS["identifiers"].split())
+_TOKEN_WORDS = RULES["tokens"]
+_VENDORS = frozenset(_TOKEN_WORDS["vendors"].split())
+_COMMON = frozenset(_TOKEN_WORDS["common"].split())
+_KINDS = frozenset(_TOKEN_WORDS["kinds"].split())
+_SURE_KINDS = frozenset(_TOKEN_WORDS["sure_kinds"].split())
+_IDENTIFIERS = frozenset(_TOKEN_WORDS["identifiers"].split())
 
 _LEAST_OF_VENDOR = 14  # random characters behind a prefix that only tokens have
 _LEAST_OF_WORD = 20  # behind a usual word
@@ -63,7 +63,7 @@ def is_vendor_token(token: str) -> bool:
     leading_words = {beginning.lower()}
     while later_pieces and is_word(later_pieces[0]):
         leading_words.add(later_pieces.pop(0).lower())
-    random_length = _count_random(later_pieces)
+    random_length = _count_random_characters(later_pieces)
     is_hex = _HEX.issuperset("".join(later_pieces))
 
     if beginning in _VENDORS:
@@ -132,7 +132,7 @@ def count_changes(value: str) -> int:
     return sum(left_class != right_class for left_class, right_class in itertools.pairwise(classes))
 
 
-def _count_random(tail: list[str]) -> int:
+def _count_random_characters(tail: list[str]) -> int:
     """Count the random characters in the pieces of a word's end.
 
     0 if no piece looks random, or if words make up the larger part.

@@ -23,15 +23,15 @@ def any_word(words: Iterable[str]) -> str:
         for char in word:
             node = node.setdefault(char, {})  # go down to the letter's node, and add it if it's new
         node[""] = {}  # "" marks a node at which a word ends
-    return _pattern_of(tree)
+    return _build_pattern(tree)
 
 
-def _pattern_of(node: dict[str, Any]) -> str:
+def _build_pattern(node: dict[str, Any]) -> str:
     """Build a pattern for all ways to go on from a node of the tree of letters to the end of a word."""
     branches = []
     for char, child in sorted(node.items()):
         if char:
-            branches.append(re.escape(char) + _pattern_of(child))
+            branches.append(re.escape(char) + _build_pattern(child))
     if not branches:
         return ""
     is_end_of_word = "" in node
@@ -49,13 +49,13 @@ class WordIndex:
         for number, words in enumerate(words_of_rules):
             for word in words:
                 self._rules_by_word[word].add(number)
-        self._letters = [word for word in self._rules_by_word if len(word) == 1]
+        self._single_letters = [word for word in self._rules_by_word if len(word) == 1]
         longer_words = [word for word in self._rules_by_word if len(word) > 1]
-        self._rules_by_match = {word: self._rules_of_beginnings(word) for word in longer_words}
+        self._rules_by_match = {word: self._find_rules_of_beginnings(word) for word in longer_words}
         # A lookahead finds words that overlap, too.
         self._pattern = re.compile(f"(?=({any_word(longer_words)}))")
 
-    def _rules_of_beginnings(self, word: str) -> set[int]:
+    def _find_rules_of_beginnings(self, word: str) -> set[int]:
         """Return the rules of a word, and of all shorter words with which it begins.
 
         The pattern finds only the longest word at a place, so the shorter words' rules count for it, too.
@@ -71,7 +71,7 @@ class WordIndex:
         rules: set[int] = set()
         for word in set(self._pattern.findall(text)):
             rules |= self._rules_by_match[word]
-        for letter in self._letters:
+        for letter in self._single_letters:
             if letter in text:
                 rules |= self._rules_by_word[letter]
         return sorted(rules)
@@ -115,7 +115,7 @@ def _compile_at_rarest_letter(words: Sequence[str]) -> re.Pattern[str]:
     """
     endings: defaultdict[str, list[str]] = defaultdict(list)  # by the rarest letter
     for word in words:
-        letter = max(word, key=_rarity)
+        letter = max(word, key=_rank_rarity)
         beginning, _, letters_behind = word.partition(letter)
         ending = re.escape(letters_behind)
         if beginning:  # a lookbehind from the word's end checks the letters before
@@ -127,7 +127,7 @@ def _compile_at_rarest_letter(words: Sequence[str]) -> re.Pattern[str]:
     return re.compile("|".join(branches))
 
 
-def _rarity(letter: str) -> int:
+def _rank_rarity(letter: str) -> int:
     """Return a number that's higher for rarer letters, and highest for characters other than a to z."""
     rank = _BY_FREQUENCY.find(letter)
     return rank if rank >= 0 else len(_BY_FREQUENCY)

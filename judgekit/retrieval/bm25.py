@@ -139,7 +139,7 @@ def match_parts(
             term_by_text[term.text] = term
     terms = list(term_by_text.values())
     for number, term in enumerate(terms):
-        _look_up(opened, number, term)
+        _set_rarity(opened, number, term)
 
     numbers_by_part = _choose_entries(opened, parts, pool, quick=quick)
     all_numbers: set[int] = set()
@@ -151,7 +151,7 @@ def match_parts(
     # Each entry is read and its terms are counted once, even if several parts may be about it.
     entries = _read_entries(opened, terms, sorted(all_numbers))
     patterns = list_patterns(terms)
-    _count(opened, entries, patterns)
+    _count_terms(opened, entries, patterns)
 
     leading_count = LEADING
     if quick:
@@ -159,7 +159,7 @@ def match_parts(
     hits_by_part = []
     for part, entry_numbers in numbers_by_part:
         entries_of_part = [entry for number, entry in entries.items() if number in entry_numbers]
-        hits = _rate(opened, part, entries_of_part, patterns, leading_count, quick=quick)
+        hits = _rate_entries(opened, part, entries_of_part, patterns, leading_count, quick=quick)
         hits_by_part.append((part, hits))
     return hits_by_part
 
@@ -204,7 +204,7 @@ def _choose_entries(
     return numbers_by_part
 
 
-def _rate(
+def _rate_entries(
     opened: Index,
     part: Part,
     entries: Sequence[_Entry],
@@ -264,7 +264,7 @@ def make_candidate(opened: Index, row: Sequence[Any]) -> Candidate:
     return hit
 
 
-def _look_up(opened: Index, number: int, term: Term) -> None:
+def _set_rarity(opened: Index, number: int, term: Term) -> None:
     """Count the entries that contain a term; set the term's `number`, `count` and `rarity`.
 
     The count is an upper bound: an entry with several of the term's forms is counted once for each.
@@ -348,7 +348,7 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
         entry.is_cut = len(body) == _MAX_BODY  # no more characters were selected
         if entry.is_cut:
             (sizes,) = execute("SELECT sz FROM text_docsize WHERE id = ?", (number,)).fetchone()
-            hit.length = _add_up(sizes)
+            hit.length = _add_up_sizes(sizes)
             cut_numbers.append(number)
 
     if cut_numbers:
@@ -360,7 +360,7 @@ def _read_entries(opened: Index, terms: Sequence[Term], numbers: list[int]) -> d
     return entries
 
 
-def _add_up(sizes: bytes) -> int:
+def _add_up_sizes(sizes: bytes) -> int:
     """Add up numbers in FTS5's encoding: seven bits a byte, most significant first.
 
     The highest bit of a byte says that more bytes of the same number follow.
@@ -376,7 +376,7 @@ def _add_up(sizes: bytes) -> int:
     return total
 
 
-def _count(opened: Index, entries: dict[int, _Entry], patterns: Sequence[Pattern]) -> None:
+def _count_terms(opened: Index, entries: dict[int, _Entry], patterns: Sequence[Pattern]) -> None:
     """Set each entry's term frequencies, their places, and the damping for its length."""
     profile = opened.profile
     bm25 = profile.bm25

@@ -36,7 +36,15 @@ _NAMES = {"id": 400, "title": 1_000, "path": 400, "category": 40}  # characters
 _TEXTS = {"text": 20_000, "snippet": stores.SNIPPET_LIMIT}
 _MAX_TAGS = 20
 _TAG = 40
-_SECRET = ("PASS", "TOKEN", "KEY", "SECRET", "AUTH", "URL", "PROXY")  # in the names of variables
+_SECRET_WORDS = (
+    "PASS",
+    "TOKEN",
+    "KEY",
+    "SECRET",
+    "AUTH",
+    "URL",
+    "PROXY",
+)  # in the names of variables
 _MESSAGE = 200  # characters of the program's message
 _LEAST_SECRET = 6  # characters of a secret in them
 _MOST = 1e15  # of a score
@@ -101,20 +109,20 @@ def ask(
     argv = [program, *map(os.path.expanduser, command[1:])]
     limit = options["limit"]
     request = {"query": query[:_QUERY], "k": limit, "project": options["project"]}
-    output = _run(argv, request, environ, seconds)
+    output = _run_program(argv, request, environ, seconds)
 
     profiles = options.get("profiles") or Profiles(bundled())
     labels = profiles.of(COMMAND).labels
     root = _find_script(argv)
     candidate_by_file: dict[str, Candidate] = {}
-    for number, item in enumerate(_items(output)[:limit], start=1):
-        candidate = _candidate(item, f"candidate {number}", root, labels)
+    for number, item in enumerate(_parse_items(output)[:limit], start=1):
+        candidate = _build_candidate(item, f"candidate {number}", root, labels)
         if candidate.file not in candidate_by_file:
             candidate_by_file[candidate.file] = candidate
     return list(candidate_by_file.values())
 
 
-def _run(
+def _run_program(
     argv: list[str], request: dict[str, Any], environ: Mapping[str, str], seconds: float
 ) -> str:
     """Run a program with a request as JSON on its standard input, and return its standard output.
@@ -145,7 +153,7 @@ def _run(
 def _without_secrets(line: str, environ: Mapping[str, str]) -> str:
     """Replace the values of variables such as `API_KEY` in a program's message, which people may share."""
     for variable, value in environ.items():
-        is_secret = any(word in variable for word in _SECRET)
+        is_secret = any(word in variable for word in _SECRET_WORDS)
         if is_secret and len(value) >= _LEAST_SECRET:
             line = line.replace(value, "[key]")
     return line
@@ -164,7 +172,7 @@ def _find_script(argv: list[str]) -> str:
     return program
 
 
-def _items(text: str) -> list[Any]:
+def _parse_items(text: str) -> list[Any]:
     """Parse a program's candidates, which are one JSON object or lines of JSON; raises `CommandError`."""
     if not text.strip():
         return []
@@ -193,16 +201,21 @@ def _parse_lines(text: str) -> list[Any]:
     return items
 
 
-def _candidate(item: Any, where: str, root: str, labels: Mapping[str, float]) -> Candidate:  # noqa: ANN401 - any JSON
+def _build_candidate(
+    item: Any,  # noqa: ANN401 - any JSON
+    item_name: str,
+    root: str,
+    labels: Mapping[str, float],
+) -> Candidate:
     """Build a candidate from a program's JSON; a candidate without a confidence isn't rated.
 
-    Raises `CommandError` for anything else than a candidate; its message begins with `where`.
+    Raises `CommandError` for anything else than a candidate; its message begins with `item_name`.
     """
     if not isinstance(item, dict):
-        raise CommandError(f"{where}: expected an object")
+        raise CommandError(f"{item_name}: expected an object")
     problem = _find_problem(item)
     if problem:
-        raise CommandError(f"{where}: {problem}")
+        raise CommandError(f"{item_name}: {problem}")
 
     names = {}
     for name, most_chars in _NAMES.items():

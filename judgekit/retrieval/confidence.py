@@ -346,7 +346,7 @@ def rank_hits(
     # The first category of the profile is the most important one.
     priorities = {name: number for number, name in enumerate(profile.categories)}
 
-    def rank(hit: Candidate) -> tuple[float, ...]:
+    def sort_key(hit: Candidate) -> tuple[float, ...]:
         """Build the key to sort by; of equal scores, the category decides, then the age."""
         is_out_of_force = hit.status != ""
         score = round(hit.score / best_score + SURE * hit.confidence, _DIGITS)
@@ -354,7 +354,7 @@ def rank_hits(
         is_old = hit.updated < recent_since
         return is_out_of_force, -score, priority, is_old, -hit.updated
 
-    ranked.sort(key=rank)
+    ranked.sort(key=sort_key)
     _finish_confidences(ranked, prompt_part, profile)
     return ranked
 
@@ -597,7 +597,7 @@ def fold_alike(hits: Sequence[Candidate]) -> list[Candidate]:
             if newer.status != hit.status or not terms <= newer_terms:
                 continue
             if _says_the_same(newer, hit, same_terms=terms == newer_terms):
-                _add_to(newer, hit)
+                _fold_into(newer, hit)
                 folded_ids.add(id(hit))
                 break
         else:  # no newer hit says the same
@@ -704,7 +704,7 @@ def _may_say_the_same(newer: str, older: str) -> bool:
     return True
 
 
-def _add_to(newer: Candidate, hit: Candidate) -> None:
+def _fold_into(newer: Candidate, hit: Candidate) -> None:
     """Fold a hit into a newer one that says the same. The newer hit gets the higher confidence of both."""
     newer.alike = (*newer.alike, hit, *hit.alike)
     if hit.confidence > newer.confidence:

@@ -51,9 +51,9 @@ def open_index(
     if index_file.sqlite is None:
         raise NoFullTextError("Python was built without SQLite")
     try:
-        index = _open_kept(root, profiles, patience, anew=anew)
+        index = _open_or_replace(root, profiles, patience, anew=anew)
         if index is None:  # no index file can be kept
-            from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
+            from judgekit.retrieval import update  # noqa: PLC0415 - only if no index file can be kept
 
             return update.build_in_memory(root, profiles)
 
@@ -70,7 +70,7 @@ def open_index(
     return earlier_index
 
 
-def _open_kept(
+def _open_or_replace(
     root: str, profiles: Profiles, patience: float | None, *, anew: bool
 ) -> Index | None:
     """Open the newest index file of a store; if it's missing or unfit, replace it first.
@@ -81,7 +81,7 @@ def _open_kept(
         path = path_of(root)
         for _ in range(3):  # an unfit file is replaced, and then the new one is opened
             if path is None or anew:
-                from judgekit.retrieval import update  # noqa: PLC0415 - once a store
+                from judgekit.retrieval import update  # noqa: PLC0415 - only to replace the file
 
                 update.replace(root, profiles, path)
                 path = path_of(root)
@@ -136,13 +136,13 @@ def _open_earlier(index: Index) -> Index | None:
         path = path_of(index.root, version)
         if path is None:
             continue
-        earlier = _open_of_version(index, path, version)
+        earlier = _open_version(index, path, version)
         if earlier is not None:
             return earlier
     return None
 
 
-def _open_of_version(index: Index, path: str, version: int) -> Index | None:
+def _open_version(index: Index, path: str, version: int) -> Index | None:
     """Open an index file of an earlier version.
 
     Returns None unless that index is whole, readable, and of the same store and kind as `index`.
@@ -186,7 +186,7 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
     places: list[str] | None = None
     numbers: list[int] = []
     if index.kind:  # otherwise the store was never listed, so all of it is new
-        watched_rows, last_folder = _next_watched(index, last_folder)
+        watched_rows, last_folder = _read_next_watched(index, last_folder)
         places = []
         for place, is_folder, *stamp, is_sure, _ in watched_rows:
             path = f"{index.root}/{place}"
@@ -194,7 +194,7 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
             if not is_sure or index_file.look(path, folder=is_folder) != tuple(stamp):
                 places.append(place)
 
-        files, last_file = _next_files(index, last_file)
+        files, last_file = _read_next_files(index, last_file)
         differing_files = _list_differing(files, index.root)
         numbers = [number for number, _ in differing_files]
         places += _find_folders_of_missing(index, differing_files)
@@ -208,7 +208,7 @@ def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
     return places, numbers
 
 
-def _next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
+def _read_next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
     """Read the rows of the watched places to check now, and the number of the last folder among them.
 
     If there are very many folders, only those after the folder number `last` are checked. At the end of the
@@ -228,7 +228,7 @@ def _next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
     return rows, number
 
 
-def _next_files(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
+def _read_next_files(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
     """Read the rows of the next files to check, and the number of the last one.
 
     These are the files after number `last`. At the end of the files, the new number is 0, so that the next
@@ -349,7 +349,7 @@ def _refresh_in(root: str, real_path: str, profiles: Profiles) -> bool:
 
     An index that's still being built isn't changed. One that can't be used counts as not whole.
     """
-    index = _open_kept(root, profiles, EDIT_PATIENCE, anew=False)
+    index = _open_or_replace(root, profiles, EDIT_PATIENCE, anew=False)
     if index is None:
         return False
     is_whole = not index.pending

@@ -79,17 +79,17 @@ def _cut_below_headings(text: str) -> list[Section]:
     lines_above = 0
     for heading in headings(text):
         text_above = text[start : heading.start]
-        _add_pieces(sections, text_above, start, lines_above, _join(open_headings))
+        _add_pieces(sections, text_above, start, lines_above, _join_headings(open_headings))
         while open_headings and open_headings[-1].level >= heading.level:
             open_headings.pop()
         open_headings.append(heading)
         start = heading.start
         lines_above = heading.lines_above
-    _add_pieces(sections, text[start:], start, lines_above, _join(open_headings))
+    _add_pieces(sections, text[start:], start, lines_above, _join_headings(open_headings))
     return _drop_bare_headings(sections, text)
 
 
-def _join(headings_above: Sequence[Heading]) -> str:
+def _join_headings(headings_above: Sequence[Heading]) -> str:
     """Join the texts of headings, the highest first: `Install > Windows`."""
     return JOINED.join([heading.text for heading in headings_above])
 

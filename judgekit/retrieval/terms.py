@@ -38,7 +38,7 @@ _SPACES = (
 )
 _BEFORE_DOT = tuple([f"{char}." for char in f"{_SPACES}(`\"'/"])
 _SIGNS = "#+."
-_PAIR = 2  # letters: a shorter word keeps its end
+_TWO_LETTERS = 2  # letters: a shorter word keeps its end
 
 _TABLES = bundled()["stemmer"]
 _WHOLE: dict[str, str] = _TABLES["whole"]
@@ -202,14 +202,14 @@ def stem(word: str) -> str:
 
     A word with characters other than a-z and 0-9 is its own stem.
     """
-    if len(word) <= _PAIR or not _LETTERS.issuperset(word):
+    if len(word) <= _TWO_LETTERS or not _LETTERS.issuperset(word):
         return word
     if word in _WHOLE:  # an exception, with its stem
         return _WHOLE[word]
 
     if "y" in word:
         word = _mark_consonants(word)
-    r1, r2 = _find_regions(word)
+    r1, r2 = _find_region_starts(word)
     word = _strip_plural(word)
     if word in _AS_THEY_ARE:
         return word
@@ -217,7 +217,7 @@ def stem(word: str) -> str:
     word = _strip_ed_and_ing(word, r1)
     ends_in_y = word[-1] in "yY"
     letter_before = word[-2:-1]
-    if len(word) > _PAIR and ends_in_y and letter_before not in _VOWELS:
+    if len(word) > _TWO_LETTERS and ends_in_y and letter_before not in _VOWELS:
         word = word[:-1] + "i"  # `cry` has the stem of `cries`
     for rules in _STEPS:
         word = _replace_ending(word, rules, r1, r2)
@@ -233,7 +233,7 @@ def _mark_consonants(word: str) -> str:
     return marked
 
 
-def _find_regions(word: str) -> tuple[int, int]:
+def _find_region_starts(word: str) -> tuple[int, int]:
     """Find where the regions R1 and R2 of a word start, inside of which endings may be removed.
 
     R1 starts behind the first consonant that follows a vowel, and R2 starts the same way inside of R1. So
@@ -246,11 +246,11 @@ def _find_regions(word: str) -> tuple[int, int]:
             r1 = len(exception)
             break
     if not r1:
-        r1 = _find_region(shape, 0)
-    return r1, _find_region(shape, r1)
+        r1 = _find_region_start(shape, 0)
+    return r1, _find_region_start(shape, r1)
 
 
-def _find_region(shape: str, start: int) -> int:
+def _find_region_start(shape: str, start: int) -> int:
     """Find the place behind the first vowel and consonant (`vc`) of a word's shape; its end without any."""
     place = shape.find("vc", start)
     return len(shape) if place < 0 else place + 2
@@ -305,7 +305,7 @@ def _strip_last_letter(word: str, r1: int, r2: int) -> str:
 def _ends_short(word: str) -> bool:
     """Whether a word ends in a short syllable: consonant, vowel, consonant other than w, x, Y."""
     shape = word.translate(_SHAPE)
-    if len(word) <= _PAIR:
+    if len(word) <= _TWO_LETTERS:
         return shape == "vc"
     if word.endswith("past"):  # an exception
         return True
@@ -330,7 +330,7 @@ def _strip_ed_and_ing(word: str, r1: int) -> str:
         return word
 
     # The stem of `dying` is that of `die`.
-    is_like_dying = ending == "ing" and len(beginning) == _PAIR and beginning[1] == "y"
+    is_like_dying = ending == "ing" and len(beginning) == _TWO_LETTERS and beginning[1] == "y"
     if not is_like_dying and _VOWELS.isdisjoint(beginning):
         return word
     if is_like_dying and beginning[0] not in _VOWELS:
@@ -396,11 +396,11 @@ class Term:
         self.count = 0
         self.rarity = 0.0
         self.prefix = phrases[0] if prefix else None
-        self.expression = _any_of(phrases, prefix=prefix)
-        self.shown = _any_of([spread(form) for form in forms], prefix=prefix)
+        self.expression = _build_expression(phrases, prefix=prefix)
+        self.shown = _build_expression([spread(form) for form in forms], prefix=prefix)
 
 
-def _any_of(forms: list[str], *, prefix: bool) -> str:
+def _build_expression(forms: list[str], *, prefix: bool) -> str:
     """Build the FTS5 expression that matches any of some forms; with `prefix`, the first may go on."""
     quoted = ['"' + form.replace('"', " ") + '"' for form in forms]
     if prefix:
@@ -481,7 +481,7 @@ def make_terms(token: str, *languages: Language) -> list[Term]:
     parts = [token] if is_plain_word else split_words(token)
     if not token.isascii() and languages[0].cuts_scripts and has_runs(token):
         for part in parts:
-            terms += _make_runs(part, languages)
+            terms += _make_run_terms(part, languages)
         return [term for term in terms if term is not None]
 
     if 1 < len(parts) <= MAX_PARTS:
@@ -500,7 +500,7 @@ def make_terms(token: str, *languages: Language) -> list[Term]:
     return [term for term in terms if term is not None]
 
 
-def _make_runs(word: str, languages: Sequence[Language]) -> list[Term | None]:
+def _make_run_terms(word: str, languages: Sequence[Language]) -> list[Term | None]:
     """List the terms of a word that has characters of scripts without spaces, or of Hangul.
 
     These are pairs of characters, the beginnings of Korean words, and words in other letters.

@@ -87,7 +87,7 @@ def prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]
 def _list_newest_files() -> list[tuple[float, str]]:
     """List the transcripts with the times of their last change, in seconds since the epoch, newest first."""
     files = []
-    for path in _files():
+    for path in _list_transcripts():
         stamp = environment.stamp(path)
         if stamp:
             changed_ns = stamp[1]
@@ -161,8 +161,8 @@ def read_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
     exchanges: dict[str, list[Exchange]] = {}
     if not digests:
         return exchanges
-    for path in _files():
-        digest = environment.digest(_session_id(path))
+    for path in _list_transcripts():
+        digest = environment.digest(_read_session_id(path))
         if digest not in digests:
             continue
         if digest not in exchanges:
@@ -171,7 +171,7 @@ def read_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
     return exchanges
 
 
-def _session_id(path: str) -> str:
+def _read_session_id(path: str) -> str:
     """Return the id of a transcript's session, which is at the end of the file's name.
 
     For a transcript of Gemini, the id is read from the first entry.
@@ -238,16 +238,16 @@ def _list_objects(value: object) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)]
 
 
-def _files() -> Iterator[str]:
+def _list_transcripts() -> Iterator[str]:
     """Yield the paths of all transcripts of Claude Code, Codex and Gemini."""
-    for home in _homes():
+    for home in _list_homes():
         for folder, _, names in os.walk(home):
             for name in sorted(names):
                 if name.endswith(".jsonl"):
                     yield str(Path(folder, name))
 
 
-def _homes() -> list[Path]:
+def _list_homes() -> list[Path]:
     """List the folders in which the clients keep transcripts; they may not exist."""
     environ = environment.environ()
     homes = []
@@ -265,7 +265,7 @@ def _read_entries(path: str, size: int, *, from_end: bool = False) -> Iterator[d
     """
     try:
         file = Path(path)
-        is_of_client = any(file.resolve().is_relative_to(home.resolve()) for home in _homes())
+        is_of_client = any(file.resolve().is_relative_to(home.resolve()) for home in _list_homes())
         is_regular = stat.S_ISREG(file.lstat().st_mode)  # no link, and no pipe that never ends
         if not (path.endswith(".jsonl") and is_of_client and is_regular):
             return

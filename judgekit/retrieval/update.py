@@ -121,7 +121,7 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
     _unlink(temporary)
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
-        _lay_out(temporary, root, profiles)
+        _create_tables(temporary, root, profiles)
         os.link(temporary, f"{folder}/v{VERSION}.{generation}.sqlite")
     except FileExistsError:  # another process was quicker, with the same result
         pass
@@ -130,10 +130,10 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
 
     for older in range(generation):
         _unlink(f"{folder}/v{VERSION}.{older}.sqlite")
-    _sweep(folder)
+    _remove_leftovers(folder)
 
 
-def _lay_out(path: str, root: str, profiles: Profiles) -> None:
+def _create_tables(path: str, root: str, profiles: Profiles) -> None:
     """Create the tables in a new file. Nobody else uses the file yet, so no journal is needed meanwhile."""
     connection = index_file.connect(path)
     try:
@@ -145,7 +145,7 @@ def _lay_out(path: str, root: str, profiles: Profiles) -> None:
         connection.close()
 
 
-def _sweep(folder: str) -> None:
+def _remove_leftovers(folder: str) -> None:
     """Remove half-made index files of killed processes, and old files of other versions of judgekit."""
     with os.scandir(folder) as entries:
         for entry in list(entries):
@@ -186,7 +186,7 @@ class Plan:
         self.lost: list[int] = []
         self.notes: dict[str, list[str]] = {}
         self._known: dict[str, Watched] = {}
-        rows = self._rows("SELECT path, folder, x, y, z, sure FROM watch")
+        rows = self._read_rows("SELECT path, folder, x, y, z, sure FROM watch")
         for path, is_folder, x, y, z, sure in rows:
             is_missing = x is None
             stamp = None if is_missing else (x, y, z)
@@ -195,7 +195,7 @@ class Plan:
         changed_names = self._compare_own_files(index.root)
         store = scan.Store(index.root, self.kind, index.profiles)
         if not self.anew:
-            ((file_count,),) = self._rows("SELECT count(*) FROM file")
+            ((file_count,),) = self._read_rows("SELECT count(*) FROM file")
             store.room -= file_count
 
         # These files decide which folders and files belong to the store.
@@ -205,28 +205,28 @@ class Plan:
         if places is not None and not is_whole:
             pending = [place for place in places if self._may_be_folder(place)]
             pending.sort(reverse=True)
-        folders_in = self._compare_folders(store, pending, is_whole=is_whole)
+        subfolders_by_folder = self._compare_folders(store, pending, is_whole=is_whole)
 
-        self._note_gone_folders(folders_in)
+        self._note_gone_folders(subfolders_by_folder)
         if self.new or self.lost:  # then the text of a list, without links to entries, may differ
             for name in store.source.LISTS:
-                for (number,) in self._rows(_OF_NAME, name, f"%/{name}"):
+                for (number,) in self._read_rows(_OF_NAME, name, f"%/{name}"):
                     self.changed.append(number)
 
-    def _note_gone_folders(self, folders_in: Mapping[str, Collection[str]]) -> None:
+    def _note_gone_folders(self, subfolders_by_folder: Mapping[str, Collection[str]]) -> None:
         """Note the known folders that disappeared, with those below them, and the files in them.
 
-        `folders_in` are the subfolders of each folder that was listed.
+        `subfolders_by_folder` are the subfolders of each folder that was listed.
         """
         for path, (is_folder, _, _) in sorted(self._known.items()):
             is_root = path == ""
             if is_root or not is_folder:
                 continue
             parent, _, _ = path.rpartition("/")
-            if parent in self.gone or self._is_missing(path, folders_in):
+            if parent in self.gone or self._is_missing(path, subfolders_by_folder):
                 self.gone[path] = None
         for path in self.gone:
-            for number, *_ in self._rows(_IN_FOLDER, path):
+            for number, *_ in self._read_rows(_IN_FOLDER, path):
                 self.lost.append(number)
 
     def _compare_own_files(self, root: str) -> list[str]:
@@ -251,7 +251,7 @@ class Plan:
             if stamp != known_stamp or not was_sure:
                 changed_names.append(name)
                 # Some of them are entries, too.
-                for (number,) in self._rows("SELECT number FROM file WHERE path = ?", name):
+                for (number,) in self._read_rows("SELECT number FROM file WHERE path = ?", name):
                     self.changed.append(number)
         return changed_names
 
@@ -267,27 +267,27 @@ class Plan:
 
         The root of the store has the path "".
         """
-        folders_in: dict[str, Collection[str]] = {}
+        subfolders_by_folder: dict[str, Collection[str]] = {}
         while pending:
             place = pending.pop()  # a folder comes after the one that it's in
             is_root = place == ""
-            if place in folders_in:
+            if place in subfolders_by_folder:
                 continue
-            if not is_root and self._is_missing(place, folders_in):
+            if not is_root and self._is_missing(place, subfolders_by_folder):
                 continue
             listing = store.list(place)
-            folders_in[place] = listing.folders
+            subfolders_by_folder[place] = listing.folders
             if listing.stamp is None and not is_root:
                 self.gone[place] = None
             else:
                 pending += self._compare_folder(place, listing, is_whole=is_whole)
-        return folders_in
+        return subfolders_by_folder
 
     @staticmethod
-    def _is_missing(path: str, folders_in: Mapping[str, Collection[str]]) -> bool:
+    def _is_missing(path: str, subfolders_by_folder: Mapping[str, Collection[str]]) -> bool:
         """Whether the folder above `path` was listed, and `path` wasn't among its folders."""
         parent, _, _ = path.rpartition("/")
-        return parent in folders_in and path not in folders_in[parent]
+        return parent in subfolders_by_folder and path not in subfolders_by_folder[parent]
 
     @property
     def has_changes(self) -> bool:
@@ -295,7 +295,7 @@ class Plan:
         changes = (self.watched, self.gone, self.new, self.changed, self.lost)
         return self.anew or any(changes)
 
-    def _rows(self, query: str, *values: object) -> list[Any]:
+    def _read_rows(self, query: str, *values: object) -> list[Any]:
         """Return the rows of a query; none if the index is built anew, since what it holds is void then."""
         if self.anew:
             return []
@@ -314,7 +314,7 @@ class Plan:
             self.watched[place] = watched
 
         unknown_files = dict(listing.files)
-        for number, path, size, mtime, inode, read in self._rows(_IN_FOLDER, place):
+        for number, path, size, mtime, inode, read in self._read_rows(_IN_FOLDER, place):
             file_stamp = unknown_files.pop(path, None)
             if file_stamp is None:
                 self.lost.append(number)
@@ -328,13 +328,13 @@ class Plan:
         is_same_folder = False
         if known_folder is not None:
             _, known_stamp, _ = known_folder
-            is_same_folder = _inode(known_stamp) == _inode(stamp)
+            is_same_folder = _inode_of(known_stamp) == _inode_of(stamp)
         if is_whole or not is_same_folder:
             return listing.folders
         return [folder for folder in listing.folders if folder not in self._known]
 
 
-def _inode(folder_stamp: index_file.Stamp | None) -> int:
+def _inode_of(folder_stamp: index_file.Stamp | None) -> int:
     """Return the number by which the file system knows a folder; 0 for a missing one."""
     if folder_stamp is None:
         return 0
@@ -548,7 +548,7 @@ class IndexWriter:
         """
         if plan.anew:
             for table in ("file", "text", "section", "term", "watch", "note"):
-                self.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
+                self.execute(f"DELETE FROM {table}")  # noqa: S608 - the names above
             self.about |= {"kind": plan.kind, "size": 0}
             self._languages.clear()
 
@@ -618,7 +618,7 @@ class IndexWriter:
         self.execute(_ADD_TEXT, (number, *columns))
         if rows:
             self.executemany(_ADD_SECTION, [(number, *row) for row in rows])
-        self._count(columns, language, 1)
+        self._count_stems(columns, language, 1)
 
     def _drop_text(self, number: int) -> None:
         """Remove the entry of a file, if it has one, from the full-text index and from the counts."""
@@ -627,11 +627,11 @@ class IndexWriter:
         if has_text:
             query = "SELECT title, tags, body, parts FROM text WHERE rowid = ?"
             for columns in self.execute(query, (number,)).fetchall():
-                self._count(columns, language, -1)
+                self._count_stems(columns, language, -1)
             self.execute("DELETE FROM text WHERE rowid = ?", (number,))
             self.execute("DELETE FROM section WHERE file = ?", (number,))
 
-    def _count(self, columns: Sequence[str], language: str, change: int) -> None:
+    def _count_stems(self, columns: Sequence[str], language: str, change: int) -> None:
         """Count an entry that was added (`change` is 1) or removed (-1), with its language and its stems."""
         self.about["size"] += change
         if language:

@@ -128,12 +128,12 @@ def test_a_recording_gives_the_same_verdict_without_a_server(
 
 def reword_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask decision models about the same in other words."""
-    usual = decisions._typed_questions
+    usual = decisions._make_questions
 
     def reworded(*asked: Any) -> list[DecisionQuestion]:  # noqa: ANN401 - handed on
         return [each._replace(instruction=f"{each.instruction}!") for each in usual(*asked)]
 
-    monkeypatch.setattr(decisions, "_typed_questions", reworded)
+    monkeypatch.setattr(decisions, "_make_questions", reworded)
     monkeypatch.setattr(question, "_hashes", {})  # in another process they are hashed anew
 
 

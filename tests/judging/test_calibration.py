@@ -577,18 +577,18 @@ def reword_schema(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def reword_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reword the questions to a decision model."""
-    usual = decisions._typed_questions
+    usual = decisions._make_questions
 
     def reworded(*asked: Any) -> Any:  # noqa: ANN401 - handed on
         return [each._replace(instruction=f"{each.instruction}!") for each in usual(*asked)]
 
-    monkeypatch.setattr(decisions, "_typed_questions", reworded)
+    monkeypatch.setattr(decisions, "_make_questions", reworded)
 
 
 def reword_points(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reword the questions to a model of one token."""
-    usual = pointwise._in_words
-    monkeypatch.setattr(pointwise, "_in_words", lambda question: f"{usual(question)}!")
+    usual = pointwise._phrase_question
+    monkeypatch.setattr(pointwise, "_phrase_question", lambda question: f"{usual(question)}!")
 
 
 REWORDINGS = (reword_written, reword_schema, reword_decided, reword_points)

@@ -204,7 +204,7 @@ def _read_end(root: str, relative: str, limit: int) -> tuple[bytes, int, int | N
     The number is None for a very large file, in which they aren't counted. Raises `Unreadable`.
     """
     try:
-        with open(_path_in(root, relative), "rb") as file:
+        with open(_resolve_path(root, relative), "rb") as file:
             size = file.seek(0, os.SEEK_END)
             start = max(size - limit, 0)
             start -= start % _WIDEST_UNIT  # don't begin within a character of UTF-16 or UTF-32
@@ -236,7 +236,7 @@ def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:
 
     Raises `Unreadable` if the file is outside of `root` or gone, and if it's a folder, a pipe or a device.
     """
-    path = _path_in(root, relative)
+    path = _resolve_path(root, relative)
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise Unreadable("not a regular file")
@@ -247,7 +247,7 @@ def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:
     return raw[:limit], len(raw) > limit
 
 
-def _path_in(root: str, relative: str) -> str:
+def _resolve_path(root: str, relative: str) -> str:
     """Return the real path of a file in a store; raises `Unreadable` if it's outside."""
     path = contained(root, relative)
     if path is None:

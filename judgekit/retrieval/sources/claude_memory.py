@@ -124,7 +124,7 @@ def listed(root: str, profile: Profile) -> Listed:
             listing.problems.append(f"{path}: {problem}")
 
     if missing_paths:
-        path_by_name = _find_elsewhere(root, set(map(_name_of, missing_paths)))
+        path_by_name = _find_elsewhere(root, set(map(_file_name_in, missing_paths)))
         for path in path_by_name.values():
             folder, _, _ = path.rpartition("/")
             listing.folders.add(folder)
@@ -132,7 +132,7 @@ def listed(root: str, profile: Profile) -> Listed:
     return listing
 
 
-def _name_of(path: str) -> str:
+def _file_name_in(path: str) -> str:
     """Return a file's name, with its ending."""
     _, _, name = path.rpartition("/")
     return name
@@ -172,7 +172,7 @@ def _describe_missing(missing_paths: list[str], path_by_name: Mapping[str, str])
     descriptions = []
     for path in missing_paths[:_SHOWN]:
         description = path
-        other_path = path_by_name.get(_name_of(path))
+        other_path = path_by_name.get(_file_name_in(path))
         if other_path is not None:
             description = f"{path} (found at {other_path})"
         descriptions.append(description)
@@ -242,7 +242,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         return None
 
     if category is None:
-        category = _category_in(record, profile)
+        category = _read_category(record, profile)
     entry = _make_entry(name, category, record, profile)
     entry.note = note
     return entry
@@ -265,7 +265,7 @@ def _make_entry(name: str, category: str, record: Mapping[str, object], profile:
         body=body_text(record, body_fields, profile.max_bytes),
         updated=read_time(record.get("updated_at")) or read_time(record.get("created_at")),
     )
-    entry.status = force.status_of(_status_fields(record), body="")
+    entry.status = force.status_of(_collect_status_fields(record), body="")
     return entry
 
 
@@ -287,7 +287,7 @@ def _is_surely_active(raw: bytes) -> bool:
     return all(text.lstrip(b" \t\r\n:'\"").startswith(b"active") for text in texts_behind)
 
 
-def _category_in(record: Mapping[str, object], profile: Profile) -> str:
+def _read_category(record: Mapping[str, object], profile: Profile) -> str:
     """Return the category that a record names, or the profile's first one if the profile lacks it."""
     category = str(record.get("category", "")).lower().replace("-", "_")
     if category in profile.categories:
@@ -295,7 +295,7 @@ def _category_in(record: Mapping[str, object], profile: Profile) -> str:
     return next(iter(profile.categories))
 
 
-def _status_fields(record: Mapping[str, object]) -> dict[str, list[str]]:
+def _collect_status_fields(record: Mapping[str, object]) -> dict[str, list[str]]:
     """Collect the keys that tell a status, in a record and in its `content`, each with a list of texts."""
     fields: dict[str, list[str]] = {}
     for part in (record, record.get("content")):

@@ -133,7 +133,7 @@ def status_of(fields: Mapping[str, list[str]], body: str) -> str:
     if not status:
         status = _find_in_keys(fields)
     if not status:
-        status = _find_in_values(_status_lines(body))
+        status = _find_in_values(_list_status_lines(body))
     return status
 
 
@@ -176,14 +176,14 @@ def _find_in_values(values: list[str]) -> str:
 
 def _find_in_statement(value: str) -> str:
     """Find the status that a text begins with, or a later one, as in `Accepted -> Deprecated`; "" if none."""
-    text = _plain(_drop_struck(value))
+    text = _strip_marks(_drop_struck(value))
     status = _find_in_value(text)
     if status:
         return status
 
     for sign in _BEFORE_LATER_STATUS:
         _, _, behind_sign = text.partition(sign)
-        later_text = _plain(behind_sign)
+        later_text = _strip_marks(behind_sign)
         if not later_text:
             continue
         # `proposed, accepted, rejected` lists all possible statuses, so it says nothing.
@@ -208,7 +208,7 @@ def _drop_struck(text: str) -> str:
     return text
 
 
-def _plain(text: str) -> str:
+def _strip_marks(text: str) -> str:
     """Return a text in lower case from its first letter on, without marks, emoji and their names."""
     text = text.strip(_AROUND).lower()
     if text.startswith(":"):  # `:x: Deprecated`, or `:status: deprecated` in reST
@@ -256,7 +256,7 @@ def _ends_or_explains(text_behind: str) -> bool:
     return is_number_or_link or first_word in _FOLLOWING
 
 
-def _status_lines(body: str) -> list[str]:
+def _list_status_lines(body: str) -> list[str]:
     """List the texts that may begin with a status.
 
     They're the lines of the section Status, and some of the lines above all sections.

@@ -40,7 +40,7 @@ def unquote(lines: Sequence[str], quote: str) -> str:
     """Return the text that's written in quotes on these lines: joined, with its escapes replaced."""
     if quote == "'":
         return fold(lines).replace("''", "'")
-    text = _decode(_fold_escaped(lines))
+    text = _replace_escapes(_fold_escaped(lines))
     # An escape may be half of a surrogate pair, which no file can hold.
     return text.encode("utf-8", "replace").decode()
 
@@ -76,7 +76,7 @@ def _fold_escaped(lines: Sequence[str]) -> str:
     return fold(joined)
 
 
-def _decode(text: str) -> str:
+def _replace_escapes(text: str) -> str:
     """Replace the escapes in a text; an escape that YAML doesn't know stays as it's written."""
     pieces: list[str] = []
     start = 0
@@ -92,7 +92,7 @@ def _decode(text: str) -> str:
         digits = text[digits_start:digits_end]
         char = None
         if digits and digits_end <= len(text):  # an escape such as `\u00e9`, not cut off
-            char = _char_of(digits)
+            char = _read_code_point(digits)
         if char is None:
             pieces.append(_ESCAPES.get(sign, f"\\{sign}"))
             start = digits_start
@@ -101,7 +101,7 @@ def _decode(text: str) -> str:
             start = digits_end
 
 
-def _char_of(digits: str) -> str | None:
+def _read_code_point(digits: str) -> str | None:
     """Return the character whose code point is given in hexadecimal digits; None if there's none."""
     try:
         code = int(digits, 16)
@@ -163,7 +163,7 @@ class FlowReader:
             elif char in _INDICATORS:
                 self._add_indicator(char)
                 position += 1
-            elif char == ":" and self._is_colon(line, position):
+            elif char == ":" and self._ends_key(line, position):
                 self._end_key()
                 position += 1
             elif char in "\"'" and self._item is None:
@@ -203,7 +203,7 @@ class FlowReader:
             self.is_yaml = False
         self._levels.append(_Level(path, is_mapping=is_mapping))
 
-    def _is_colon(self, line: str, place: int) -> bool:
+    def _ends_key(self, line: str, place: int) -> bool:
         """Whether a colon ends a key: before a blank or a bracket, or behind a quoted key."""
         if self._is_quoted:
             return True
@@ -250,7 +250,7 @@ class FlowReader:
         """Add a line of a text without quotes up to its end, and return the end."""
         end = start + 1
         while end < len(line):
-            if line[end] in _STOPS and self._stops(line, end):
+            if line[end] in _STOPS and self._ends_text(line, end):
                 break
             end += 1
         text = line[start:end].strip()
@@ -261,14 +261,14 @@ class FlowReader:
         self._item = text if is_first_line else f"{self._item} {text}"
         return end
 
-    def _stops(self, line: str, place: int) -> bool:
+    def _ends_text(self, line: str, place: int) -> bool:
         """Whether one of the `_STOPS` ends a text at this place.
 
         A colon and a `#` don't always: they may be inside of a text.
         """
         char = line[place]
         if char == ":":
-            return self._is_colon(line, place)
+            return self._ends_key(line, place)
         if char == "#":
             return line[place - 1] in _BLANKS
         return True
