@@ -86,8 +86,9 @@ class _Readings(NamedTuple):
         key = labels.key_of(label)
         if choose_task(rubric, mode, case).label_kind == "winner":
             letter = self.winners.get(key)
-            is_there = letter in (TIE, *LETTERS[: len(case.subjects) or LEAST_TEXTS])
-            return letter if is_there else None
+            text_count = len(case.subjects) or LEAST_TEXTS  # a pair has no `subjects`
+            names_text_or_tie = letter in (TIE, *LETTERS[:text_count])
+            return letter if names_text_or_tie else None
         if self.are_scores:
             return labels.number_of(label)
         return self.outcomes.get(key)

@@ -130,7 +130,7 @@ def key_of(value: object) -> str:
 
 
 def _find_only_one(values: list[Any]) -> object:
-    """Return the position of the only 1 among zeros, counted from 1; for other lists, the list as text.
+    """Return the position of the only 1 among zeros, counted from 1. Any other list is returned as text.
 
     For example, [0, 1] gives 2: the second text is the winner.
     """
@@ -414,6 +414,7 @@ def compared(pairs: Iterable[Pair], *, binary: bool) -> list[Pair]:
 
 
 def agrees(label: str, answer: str, *, binary: bool) -> bool:
+    """Whether an answer agrees with a label; beside `binary` labels, an improve counts as a reject."""
     return compared([(label, answer)], binary=binary) == [(label, label)]
 
 

@@ -236,7 +236,7 @@ def plain(template: Path, **values: object) -> str:
 
 def _templates() -> Environment:
     """Load the templates of pages. Texts are escaped, and an undefined name is an error."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - for pages alone
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - loaded only to write a page
 
     loader = FileSystemLoader(Path(__file__).parent)
     templates = Environment(autoescape=True, loader=loader, undefined=StrictUndefined)
@@ -246,10 +246,10 @@ def _templates() -> Environment:
     templates.filters["cell_of"] = cell_of
     script = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
     templates.globals["script"] = script
-    templates.globals["script_hash"] = _digest(script)
+    templates.globals["script_hash"] = _hash_script(script)
     return templates
 
 
-def _digest(script: str) -> str:
+def _hash_script(script: str) -> str:
     """Compute the hash by which a page's policy lets a script run, and nothing else."""
     return b64encode(sha256(script.encode()).digest()).decode()

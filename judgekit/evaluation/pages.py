@@ -39,13 +39,13 @@ def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot =
     judges = report.judges
     about = f"{counted(report.items, 'labelled item', 'labelled items')}{rubric}."
     table = judges_table(report)
-    sections = [Section("Judges", [table, *_explain(table, report)])]
+    sections = [Section("Judges", [table, *_explain_figures(table, report)])]
     for name, intervals in _collect_intervals(judges).items():
         sections.append(Section(name.capitalize(), [_build_figures(judges, intervals)]))
     curves = []
     for judge in judges:
         if judge.probabilities:
-            curves.append(_reliability_curve(judge.title, judge.probabilities))
+            curves.append(_draw_reliability(judge.title, judge.probabilities))
     if curves:
         sections.append(Section("Reliability", [_TEXTS["reliability"], curves]))
 
@@ -54,7 +54,7 @@ def judging_page(report: JudgingReport, cases: Sequence[Case] = (), foot: Foot =
             excuse = f"{len(judge.classes)} different words are too many for a table."
             sections.append(Section(judge.title, [excuse]))
         elif judge.confusion:
-            sections.append(_confusion_section(judge))
+            sections.append(_build_confusion_section(judge))
     return page(
         f"Judges on {report.file}",
         about,
@@ -79,7 +79,7 @@ def _describe_judges(judges: Sequence[JudgeReport]) -> str:
     return f"most accurate: {short_line(best.title, _NAME_CHARS)}, {text}"
 
 
-def _explain(table: Table, report: JudgingReport) -> list[str]:
+def _explain_figures(table: Table, report: JudgingReport) -> list[str]:
     """Explain the figures in the table, and no others."""
     notes = [_TEXTS["intervals"].format(boot=report.bootstrap)]
     for name, explanation in _EXPLANATIONS.items():
@@ -131,7 +131,7 @@ def _view_answer(outcome: Outcome, judge: JudgeReport, case: Case | None) -> Row
     return {**view, **filled(scores=scores_text(recorded.scores or {}), error=shown_text(error))}
 
 
-def _confusion_section(judge: JudgeReport) -> Section:
+def _build_confusion_section(judge: JudgeReport) -> Section:
     """Build the section with a table of a judge's answers by label."""
     counts: dict[str, dict[str, int]] = {}
     for pair in judge.confusion:
@@ -140,7 +140,7 @@ def _confusion_section(judge: JudgeReport) -> Section:
     return Section(title, [shares("labelled", counts)])
 
 
-def _reliability_curve(title: str, probabilities: Probabilities) -> Chart:
+def _draw_reliability(title: str, probabilities: Probabilities) -> Chart:
     """Draw a judge's reliability: how many items were relevant at each confidence that it gave."""
     points = []
     for group in probabilities.bins:
@@ -154,12 +154,12 @@ def _collect_intervals(judges: Sequence[JudgeReport]) -> dict[str, list[Interval
     """Collect each figure that some judge has, as a list with an interval or None for each judge."""
     figures: dict[str, list[Interval | None]] = {}
     for judge in judges:
-        for name, interval in _intervals_of(judge).items():
+        for name, interval in _map_intervals(judge).items():
             figures.setdefault(name, []).append(interval)
     return {name: intervals for name, intervals in figures.items() if any(intervals)}
 
 
-def _intervals_of(judge: JudgeReport) -> dict[str, Interval | None]:
+def _map_intervals(judge: JudgeReport) -> dict[str, Interval | None]:
     """Map the titles of figures on the page to a judge's figures; None for a figure that it lacks."""
     spread = None
     if judge.spread:
@@ -241,11 +241,11 @@ def _build_figures(
 def kpi_page(evidence: Evidence, foot: Foot = NO_FOOT) -> str:
     """Write the page about the gate's KPIs: over all verdicts, day by day, by rubric and by model."""
     over_time = Section(_TEXTS["days"], [kpi_charts(evidence)])
-    sections = [Section("All verdicts", [_kpi_table(evidence)]), over_time]
+    sections = [Section("All verdicts", [_build_kpi_table(evidence)]), over_time]
     for evidence_by_name in kpi.by_rubric_and_model(evidence):
         if len(evidence_by_name) > 1:  # else the part is the whole
             for name, evidence_part in evidence_by_name.items():
-                sections.append(Section(name, [_kpi_table(evidence_part)]))
+                sections.append(Section(name, [_build_kpi_table(evidence_part)]))
     labelled = sum(map(evidence.sure, evidence.verdicts))
     about = _TEXTS["kpis"].format(verdicts=len(evidence.verdicts), labelled=labelled)
     headline = _describe_kpis(kpi.measure(evidence))
@@ -262,7 +262,7 @@ def _describe_kpis(kpis: Sequence[Kpi]) -> str:
     return text
 
 
-def _kpi_table(evidence: Evidence) -> Table:
+def _build_kpi_table(evidence: Evidence) -> Table:
     """Build the table of KPIs with their values, intervals and limits."""
     rows = []
     for measure in [*kpi.measure(evidence), *kpi.reliance(evidence)]:
@@ -288,8 +288,10 @@ def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
         tomorrow = day + timedelta(days=1)
         end = datetime.combine(tomorrow, time(), UTC)
         start = end - timedelta(days=7)
-        within = [verdict for verdict in evidence.verdicts if start <= verdict.timestamp < end]
-        days[day] = kpi.measure(evidence.only(within))
+        verdicts_of_week = [
+            verdict for verdict in evidence.verdicts if start <= verdict.timestamp < end
+        ]
+        days[day] = kpi.measure(evidence.only(verdicts_of_week))
         day = tomorrow
     return days
 
@@ -303,11 +305,11 @@ def kpi_charts(evidence: Evidence) -> list[Chart]:
     charts = []
     for number, name in enumerate(names):  # in the order of each day's measures
         daily = [measures[number] for measures in days.values()]
-        charts.append(_kpi_chart(kpi.LIMITS[name], daily, (dates[0], last_date)))
+        charts.append(_draw_kpi_chart(kpi.LIMITS[name], daily, (dates[0], last_date)))
     return charts
 
 
-def _kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) -> Chart:
+def _draw_kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) -> Chart:
     """Draw a chart of one KPI, day by day. A day without a value interrupts the line."""
     top = 1.0  # the value at full height: all, of a share
     if limit.unit == "seconds":
@@ -319,7 +321,7 @@ def _kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) -> Char
             points.append(None)
         else:
             position = day_number / max(1, len(kpis) - 1)
-            height = _height(measure.value, measure.interval, top)
+            height = _scale_to_height(measure.value, measure.interval, top)
             points.append((position, height))
 
     guides = []
@@ -332,11 +334,11 @@ def _kpi_chart(limit: Limit, kpis: Sequence[Kpi], ends: tuple[str, str]) -> Char
     return Chart(limit.title, points, ends, guides, note=note)
 
 
-def _height(value: float, interval: Interval | None, top: float) -> Interval:
+def _scale_to_height(value: float, interval: Interval | None, top: float) -> Interval:
     """Scale a value and its bounds to parts of the chart's height; `top` is the value at its full height."""
 
-    def part(height: float) -> float:
-        return min(height / top, 1.0)
+    def scale(value_or_bound: float) -> float:
+        return min(value_or_bound / top, 1.0)
 
     low_value, high_value = interval.bounds if interval else (value, value)
-    return Interval(part(value), part(low_value), part(high_value))
+    return Interval(scale(value), scale(low_value), scale(high_value))

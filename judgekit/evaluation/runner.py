@@ -87,7 +87,7 @@ def ask(
     _check_paths(cases, inputs)  # before any model is asked
 
     def build_judge(gateway: Gateway, model: str | None) -> DocumentJudge:
-        """Build the judge that asks this model, or the configured ones. Raises `UsageError` if there are none."""
+        """Build the judge that asks this model, or the configured ones; raises `UsageError` without any."""
         request = JudgeRequest(mode=mode, model=model)
         settings = service.judge_settings(config, loaded, project, request)
         if not settings.models_by_tier:

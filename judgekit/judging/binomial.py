@@ -69,6 +69,7 @@ def count_labels_needed(rate: float, level: float, share: float = 0.0) -> int | 
         return None
 
     def are_enough(labels: int) -> bool:
+        """Whether the expected errors among so many labels rule out the rate."""
         return at_most(round(share * labels), labels, rate) <= level
 
     # Double the number until it's enough, then halve the interval in which it became enough.

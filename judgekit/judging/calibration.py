@@ -201,26 +201,26 @@ Flaw: TypeAlias = tuple[str, str]
 
 def flaws(calibration: Calibration) -> Iterator[Flaw]:
     """Yield the keys that contradict other keys, each with the expected value; nothing if all agree."""
-    later_tiers = _tiers(calibration)[1:]
+    later_tiers = _list_tiers(calibration)[1:]
     reference = calibration.promise.reference
     if reference is not None and reference not in later_tiers:
         yield "promise.reference", f"expected a tier after the first one, got {reference}"
-    for key, count, max_count in _limits(calibration):
+    for key, count, max_count in _list_count_limits(calibration):
         if count > max_count:
             yield key, f"expected {max_count} at most, got {count}"
     for index, gate in enumerate(calibration.gates):
-        for key, expected in _flaws_of_class(calibration, gate):
+        for key, expected in _find_flaws_of_class(calibration, gate):
             yield f"gates.{index}{key}", expected
-        for key, expected in _flaws_of_counts(calibration, gate):
+        for key, expected in _find_flaws_of_counts(calibration, gate):
             yield f"gates.{index}{key}", expected
 
 
-def _tiers(calibration: Calibration) -> list[TierName]:
+def _list_tiers(calibration: Calibration) -> list[TierName]:
     """List the tiers with models, in the order they're asked."""
     return [tier for tier in TIERS if tier in calibration.models]
 
 
-def _limits(calibration: Calibration) -> Iterator[tuple[str, int, int]]:
+def _list_count_limits(calibration: Calibration) -> Iterator[tuple[str, int, int]]:
     """Yield the key of each count, the count itself, and the greatest value that it may have."""
     for name, rules in (("gates", calibration.gates), ("not_promised", calibration.not_promised)):
         for index, rule in enumerate(rules):
@@ -237,13 +237,13 @@ def _limits(calibration: Calibration) -> Iterator[tuple[str, int, int]]:
         yield f"{name}.by_gate", measured.by_gate, measured.decided
 
 
-def _flaws_of_class(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
+def _find_flaws_of_class(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
     """Yield the flaws in a gate's class of opinions: its tier, its outcome and the outcome before it.
 
     A flaw is a key relative to the gate, and the expected value.
     """
-    first_tier = _tiers(calibration)[0]
-    allowed_tiers = _tiers_for_gate(calibration, gate)
+    first_tier = _list_tiers(calibration)[0]
+    allowed_tiers = _list_allowed_tiers(calibration, gate)
     if gate.tier not in allowed_tiers:
         yield ".tier", f"expected {' or '.join(allowed_tiers) or 'none'}, got {gate.tier}"
 
@@ -255,15 +255,17 @@ def _flaws_of_class(calibration: Calibration, gate: CalibratedRule) -> Iterator[
         yield ".after", f"expected none, because {gate.tier} is the first tier"
 
     gates_of_class = [
-        other_gate for other_gate in calibration.gates if _class_of(other_gate) == _class_of(gate)
+        other_gate
+        for other_gate in calibration.gates
+        if _make_class_key(other_gate) == _make_class_key(gate)
     ]
     if len(gates_of_class) > 1:
         yield "", "expected one gate for each class of opinions, got several"
 
 
-def _tiers_for_gate(calibration: Calibration, gate: CalibratedRule) -> list[TierName]:
+def _list_allowed_tiers(calibration: Calibration, gate: CalibratedRule) -> list[TierName]:
     """List the tiers whose opinions such a gate may let through."""
-    tiers = _tiers(calibration)
+    tiers = _list_tiers(calibration)
     reference = calibration.promise.reference
     if gate.stands:
         return tiers[1:2]  # a win stands against the second tier's tie
@@ -272,11 +274,11 @@ def _tiers_for_gate(calibration: Calibration, gate: CalibratedRule) -> list[Tier
     return tiers[:-1]  # the last tier is final anyway
 
 
-def _class_of(gate: CalibratedRule) -> tuple[str | None, ...]:
+def _make_class_key(gate: CalibratedRule) -> tuple[str | None, ...]:
     return (gate.tier, gate.outcome, gate.after, gate.stands)
 
 
-def _flaws_of_counts(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
+def _find_flaws_of_counts(calibration: Calibration, gate: CalibratedRule) -> Iterator[Flaw]:
     """Yield a flaw for each count that doesn't support a gate.
 
     A flaw is a key relative to the gate, and the expected value.

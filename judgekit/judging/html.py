@@ -15,13 +15,13 @@ _MOST_CHARS = 300  # in a cell or a line
 
 def record_html(text: str, findings: Iterable[tuple[str, str]] = ()) -> str:
     """Render the lines of a text, the first line bold. Below them, render issues with their quotes."""
-    headline, *more_lines = map(_escape, lines_of(text))
+    headline, *more_lines = map(_escape_line, lines_of(text))
     html = "<br>".join([f"<b>{headline}</b>", *more_lines])
     items = []
     for issue, quote in findings:
-        item = _escape(issue)
+        item = _escape_line(issue)
         if quote:
-            item += f" <q>{_escape(quote)}</q>"
+            item += f" <q>{_escape_line(quote)}</q>"
         items.append(f"<li>{item}</li>")
     if items:
         html += f"<ul>{''.join(items)}</ul>"
@@ -33,22 +33,23 @@ def table_html(rows: Iterable[Mapping[str, Any]]) -> str:
     rows = list(rows)
     if not rows:
         return ""
-    head = "".join(f"<th>{_escape(name)}</th>" for name in rows[0])
+    head = "".join(f"<th>{_escape_line(name)}</th>" for name in rows[0])
     html_rows = []
     for row in rows:
-        cells = "".join(f"<td>{_cell(value)}</td>" for value in row.values())
+        cells = "".join(f"<td>{_format_cell(value)}</td>" for value in row.values())
         html_rows.append(f"<tr>{cells}</tr>")
     return f"<table><tr>{head}</tr>{''.join(html_rows)}</table>"
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     """Format a value for a cell of a table; None is an empty cell."""
     if value is None:
         return ""
     if isinstance(value, float):
         return f"{value:g}"
-    return _escape(str(value))
+    return _escape_line(str(value))
 
 
-def _escape(text: str) -> str:
+def _escape_line(text: str) -> str:
+    """Put a text on one line without invisible characters, shorten it, and escape it for HTML."""
     return escape(short_line(visible(text), _MOST_CHARS))

@@ -150,6 +150,7 @@ def _refuse_link_to_untracked(
 
 def _read_regular_file(path: Path) -> bytes:
     """Read a file, but don't wait for a pipe or a device; raises `OSError`."""
+    # Some systems lack some of these flags.
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
     with os.fdopen(descriptor, "rb") as file:

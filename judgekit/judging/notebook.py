@@ -60,7 +60,7 @@ class Verdicts(list[Verdict]):
 def make_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Build a data frame of rows; raises `UsageError` without pandas."""
     try:
-        import pandas as pd  # noqa: PLC0415 - it's not one of ours
+        import pandas as pd  # noqa: PLC0415 - the user may not have it
     except ImportError:
         raise UsageError("to_pandas needs pandas; run: pip install pandas") from None
     return pd.DataFrame(list(rows))

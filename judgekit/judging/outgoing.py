@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Record = TypeVar("Record", bound=BaseModel)
 
-_OF_MODELS: Final = frozenset({"reasoning", "findings", "review", "rounds", "degraded"})
+_FIELDS_FROM_MODELS: Final = frozenset({"reasoning", "findings", "review", "rounds", "degraded"})
 
 
 def redact_document(document: Document) -> tuple[Document, int]:
@@ -41,7 +41,7 @@ def redact_file(file: File) -> tuple[File, int]:
     """
     text = file.text
     if len(text) != file.total:  # it was cut when read
-        text = _without_last_word(text)
+        text = _drop_last_word(text)
     redacted_text, text_secrets = redact(text)
     redacted_path, path_secrets = redact(file.path)
     alias, alias_secrets = redact(file.alias)
@@ -53,7 +53,7 @@ def redact_file(file: File) -> tuple[File, int]:
     return redacted_file, text_secrets + path_secrets + alias_secrets
 
 
-def _without_last_word(text: str) -> str:
+def _drop_last_word(text: str) -> str:
     """Drop the last word of a text that was cut. It may be half of a secret, which wouldn't be recognised.
 
     If the last `MARGIN` characters have no blank, all of these characters are dropped.
@@ -67,7 +67,7 @@ def _without_last_word(text: str) -> str:
 
 def redact_replies(record: Record) -> Record:
     """Remove the secrets from the replies in a record: a model may have pieced a secret together."""
-    replies = record.model_dump(by_alias=True, include=set(_OF_MODELS))
+    replies = record.model_dump(by_alias=True, include=set(_FIELDS_FROM_MODELS))
     clean_replies = without_secrets(replies)
     if clean_replies is replies:  # there was no secret
         return record

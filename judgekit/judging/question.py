@@ -235,10 +235,12 @@ class AskedQuestion(TierQuestion[AnyRubric, Subject, Value, Opinion]):
                 words = self.words_sha256(kind)[:_WORDS_DIGITS]
                 key = questionnaire.call_key.within(f"words-{words}")
                 questionnaire_to_ask = replace(questionnaire, call_key=key)
-            calls.append(partial(self._ask, endpoint, session, questionnaire_to_ask, sample))
+            calls.append(
+                partial(self._ask_and_read, endpoint, session, questionnaire_to_ask, sample)
+            )
         return calls
 
-    async def _ask(
+    async def _ask_and_read(
         self, endpoint: Endpoint, session: Session, questionnaire: Questionnaire, sample: int
     ) -> Answer[Value]:
         """Ask one endpoint, and read its answers.
@@ -264,11 +266,11 @@ def hash_words(
     """Hash what a kind of model is told about a fixed subject, with the thresholds for its answers."""
     key = (question, settings.loaded.sha256, settings.mode, kind)
     if key not in _hashes:
-        _hashes[key] = _hash_words(question, settings, kind)
+        _hashes[key] = _compute_words_hash(question, settings, kind)
     return _hashes[key]
 
 
-def _hash_words(
+def _compute_words_hash(
     question: type[AskedQuestion[Any, Any, Any, Any]], settings: JudgeSettings, kind: ModelKind
 ) -> str:
     """Hash everything that models of a kind are told, so that a change of the words changes the hash."""

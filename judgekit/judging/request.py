@@ -13,14 +13,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from judgekit.config import AnyDepth, ModeName
 
 
-def _text(value: object) -> str:
+def _check_text(value: object) -> str:
+    """Return a text unchanged; raises `ValueError` for any other value."""
     if not isinstance(value, str):
         raise ValueError("expected a text")  # noqa: TRY004 - what pydantic turns into a message
     return value
 
 
 # Text from the caller's system: a path may hold bytes that aren't UTF-8, which pydantic would refuse.
-Raw: TypeAlias = Annotated[Any, AfterValidator(_text)]
+Raw: TypeAlias = Annotated[Any, AfterValidator(_check_text)]
 ModelName: TypeAlias = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 

@@ -100,11 +100,11 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
     ) -> Questionnaire:
         """Build the questionnaire about several candidates in one listing, each after a label."""
         query = self.subject.query
-        visible_candidates = self._cut(candidates, endpoint)
+        visible_candidates = self._cut_candidates(candidates, endpoint)
         listing, labels_by_id = prompt.listed_candidates(query, visible_candidates)
-        questionnaire = self._questionnaire(
+        questionnaire = self._build_questionnaire(
             rubric,
-            key=self._key(candidates, part),
+            key=self._build_key(candidates, part),
             context=partial(prompt.candidates_context, query=query, listing=listing),
         )
         ids_by_label = {label: candidate_id for candidate_id, label in labels_by_id.items()}
@@ -120,19 +120,19 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         yes doesn't count.
         """
         query = self.subject.query
-        key = self._key(self.subject.candidates).within(candidate.id)
-        threshold = self._threshold(endpoint)
+        key = self._build_key(self.subject.candidates).within(candidate.id)
+        threshold = self._find_threshold(endpoint)
 
         unrelated_query = query._replace(text=pointwise.IDLE)
         about_unrelated_query = self._build_pair(candidate, unrelated_query, key.within("idle"))
-        controls = [self._control(about_unrelated_query, pointwise.LEAST_GAIN, threshold)]
+        controls = [self._build_control(about_unrelated_query, pointwise.LEAST_GAIN, threshold)]
         if query.turns:
             # The same for all candidates, so a session asks it once.
             about_unrelated_memory = self._build_pair(
                 pointwise.IDLE_MEMORY, query, key.within("idle-memory")
             )
             least_gain = pointwise.LEAST_GAIN_OVER_MEMORY
-            controls.append(self._control(about_unrelated_memory, least_gain, threshold))
+            controls.append(self._build_control(about_unrelated_memory, least_gain, threshold))
 
         questionnaire = self._build_pair(candidate, query, key)
         return replace(questionnaire, labels={_ALONE: candidate.id}, controls=controls)
@@ -141,9 +141,11 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         """Build a questionnaire about one candidate for a query, with the beginning of its text."""
         short = replace(candidate, text=candidate.text[:POINTWISE_CHARS])
         context = partial(prompt.candidate_context, candidate=short, query=query)
-        return self._questionnaire(self.rubric, key, context)
+        return self._build_questionnaire(self.rubric, key, context)
 
-    def _questionnaire(self, rubric: SelectRubric, key: CallKey, context: Context) -> Questionnaire:
+    def _build_questionnaire(
+        self, rubric: SelectRubric, key: CallKey, context: Context
+    ) -> Questionnaire:
         """Build a questionnaire with a question for each criterion of the rubric.
 
         `context` writes the candidates and the query. The rubric's worked examples become earlier turns.
@@ -171,7 +173,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
             turns=turns,
         )
 
-    def _control(
+    def _build_control(
         self, questionnaire: Questionnaire, least_gain: float, threshold: float
     ) -> Control:
         """Build a control from a questionnaire whose answer shouldn't be yes.
@@ -181,10 +183,11 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         """
 
         def is_needed(yes: Points) -> bool:
-            # A candidate that's dropped anyway needs no control.
-            return self._mark(yes, threshold).outcome == "accept"
+            """Whether the candidate would be kept: one that's dropped anyway needs no control."""
+            return self._mark_candidate(yes, threshold).outcome == "accept"
 
         def weigh(yes: Points, yes_of_control: Points) -> Points:
+            """Discount each yes by the yes to the control."""
             earned = {}
             for name, probability in yes.items():
                 control_probability = yes_of_control[name]
@@ -193,7 +196,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
 
         return Control(questionnaire, is_needed, weigh)
 
-    def _cut(
+    def _cut_candidates(
         self, candidates: Sequence[PromptCandidate], endpoint: Endpoint | None
     ) -> list[PromptCandidate]:
         """Cut each candidate's text to the tier's limit, and to an even share of the model's context."""
@@ -206,7 +209,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         limit = min(tier_limit, share)
         return [replace(candidate, text=candidate.text[:limit]) for candidate in candidates]
 
-    def _key(self, candidates: Sequence[PromptCandidate], part: str = "") -> CallKey:
+    def _build_key(self, candidates: Sequence[PromptCandidate], part: str = "") -> CallKey:
         """Build the key of a question, by which a stored reply is found.
 
         The order of the candidates doesn't matter. The mode does, since it changes the words of the
@@ -234,9 +237,9 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
                     yes_of_candidate[criterion] = answers.points[name]
             yes[candidate_id] = yes_of_candidate
         is_in_words = not answers.shares
-        return Kept(yes, threshold=None if is_in_words else self._threshold(endpoint))
+        return Kept(yes, threshold=None if is_in_words else self._find_threshold(endpoint))
 
-    def _threshold(self, endpoint: Endpoint | None) -> float:
+    def _find_threshold(self, endpoint: Endpoint | None) -> float:
         """Return the probability of yes at which a model is undecided.
 
         If none was measured, it's one half.
@@ -254,7 +257,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         it.
         """
         marks: Marks = dict.fromkeys(candidate.id for candidate in self.subject.candidates)
-        marks_by_sample = [self._marks(sample) for sample in samples]
+        marks_by_sample = [self._combine_marks(sample) for sample in samples]
         if len(samples) == 1:
             marks |= marks_by_sample[0]
             return marks if any(marks.values()) else None
@@ -269,7 +272,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
                 marks[candidate] = Mark(jury.leaning(share), round(share, jury.DIGITS))
         return marks if any(marks.values()) else None
 
-    def _marks(self, sample: Sequence[Kept | None]) -> dict[str, Mark]:
+    def _combine_marks(self, sample: Sequence[Kept | None]) -> dict[str, Mark]:
         """Mark the candidates that have an answer on every criterion. Other candidates are left out.
 
         A sample has one value for each call, None if the call failed. The calls may be about different
@@ -287,10 +290,10 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         marks = {}
         for candidate, yes_of_candidate in yes_by_candidate.items():
             if len(yes_of_candidate) == len(self.rubric.criteria):
-                marks[candidate] = self._mark(yes_of_candidate, threshold)
+                marks[candidate] = self._mark_candidate(yes_of_candidate, threshold)
         return marks
 
-    def _mark(self, yes: Points, threshold: float | None) -> Mark:
+    def _mark_candidate(self, yes: Points, threshold: float | None) -> Mark:
         """Mark a candidate by the probability of yes on each criterion.
 
         Without a `threshold`, the model answered in words. Then a yes is 1, a no is 0, and the mark has no
@@ -298,7 +301,7 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         """
         if threshold is None:
             holds = {criterion: bool(share) for criterion, share in yes.items()}
-            return self._mark_of(holds)
+            return self._apply_criteria(holds)
 
         # Shift the probabilities so that the threshold is at one half, like that of other models.
         centred = {}
@@ -310,9 +313,9 @@ class SelectQuestion(AskedQuestion[SelectRubric, Candidates, Kept, Marks]):
         else:
             deciding_probability = max(centred.values())
         holds = {criterion: probability >= KEEP_AT for criterion, probability in centred.items()}
-        return self._mark_of(holds, round(deciding_probability, jury.DIGITS))
+        return self._apply_criteria(holds, round(deciding_probability, jury.DIGITS))
 
-    def _mark_of(self, holds: Mapping[str, bool], probability: float | None = None) -> Mark:
+    def _apply_criteria(self, holds: Mapping[str, bool], probability: float | None = None) -> Mark:
         """Keep or drop a candidate by the criteria that hold, as the rubric says for this mode."""
         is_kept = self.rubric.keeps(holds, self.mode)
         return Mark("accept" if is_kept else "reject", probability)

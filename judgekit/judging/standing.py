@@ -156,12 +156,12 @@ def rank(
         return unpooled
 
     complete_tiers = [earlier for earlier in before if earlier.means is not None]
-    means, voters = _pooled([*complete_tiers, unpooled], letters)
+    means, voters = _pool_tiers([*complete_tiers, unpooled], letters)
     leader = max(tier_means, key=tier_means.__getitem__)
     return unpooled._replace(means=means, leader=leader, voters=voters)
 
 
-def _pooled(
+def _pool_tiers(
     tiers: RankedTiers, letters: Sequence[str]
 ) -> tuple[dict[str, float], frozenset[Voter]]:
     """Average subjects over several tiers; returns the models that scored every subject too."""

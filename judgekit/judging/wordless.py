@@ -36,7 +36,7 @@ class _Round(TypedDict):
     opinion: _Opinion | None
 
 
-def _rounds_of(record: Mapping[str, object]) -> Sequence[_Round]:
+def _list_rounds(record: Mapping[str, object]) -> Sequence[_Round]:
     """Return the rounds of a record in JSON; none if it has no such key."""
     return cast("Sequence[_Round]", record.get("rounds") or ())
 
@@ -47,7 +47,7 @@ def is_wordless(verdict: Mapping[str, object]) -> bool:
     Code derives their findings from probabilities, so a wordless verdict may have findings.
     """
     opinions = []
-    for row in _rounds_of(verdict):
+    for row in _list_rounds(verdict):
         opinion = row["opinion"]
         if row["tier"] == verdict.get("judge_tier") and opinion:
             opinions.append(opinion)
@@ -82,7 +82,7 @@ class Deciders:
             name = str(record.get("model") or "a decision model")
             self._unproven[name] = self._unproven.get(name, 0) + 1
 
-        for row in _rounds_of(record):
+        for row in _list_rounds(record):
             opinion = row["opinion"]
             if not opinion:
                 continue

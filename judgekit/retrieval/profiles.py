@@ -45,7 +45,7 @@ class Step(Strict):
     replace: dict[Word, Word] = {}
 
     @model_validator(mode="after")
-    def _has_endings(self) -> Step:
+    def _check_endings(self) -> Step:
         if not self.drop and not self.replace:
             raise ValueError("expected endings in `drop` or `replace`")
         return self
@@ -127,7 +127,7 @@ class Labels(Strict):
     mention: Share
 
     @model_validator(mode="after")
-    def _ordered(self) -> Labels:
+    def _check_order(self) -> Labels:
         if not self.high >= self.medium >= self.mention:
             raise ValueError("expected high >= medium >= mention")
         return self
@@ -165,7 +165,7 @@ def read_profile(kind: str, project: Path | None = None) -> RetrievalProfileFile
 def compile_profiles(project: Path | None = None) -> dict[str, Any]:
     """Compile the plain data for `compiled.Profiles`; raises `ConfigError`."""
     profiles = {kind: read_profile(kind, project) for kind in scan.KINDS}
-    language_names = _language_names(project)
+    language_names = _list_language_names(project)
     language_names.update(profile.language for profile in profiles.values())
     languages = {}
     for name in sorted(language_names):
@@ -183,7 +183,7 @@ def read_language(name: str, project: Path | None = None) -> LanguageFile:
     return yamlfile.read_model(path, LanguageFile, version_key="language", most=most)
 
 
-def _language_names(project: Path | None) -> set[str]:
+def _list_language_names(project: Path | None) -> set[str]:
     """Collect the names of the languages that have a file in any retrieval folder."""
     names = set()
     for _, folder in search_path.folders("retrieval", project):

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MOST_KEPT = 8192  # cached characters; few texts have as many different ones
+_MOST_CACHED = 8192  # cached characters; few texts have as many different ones
 FIRST = "\u0e00"  # the first character of any script below
 
 LETTERS = 0  # of scripts with spaces between words
@@ -53,7 +53,7 @@ MOST_BEGINNINGS = 8  # syllables of the longest beginning of a Korean word, besi
 _MARKS = {"#": "\x01", "+": "\x02", ".": "\x03"}
 
 
-def _ascii_table() -> str:
+def _build_ascii_table() -> str:
     """Build a table for `str.translate`: the placeholders become signs again, all other signs spaces."""
     sign_by_mark = {mark: sign for sign, mark in _MARKS.items()}
     table = ""
@@ -66,20 +66,20 @@ def _ascii_table() -> str:
     return table
 
 
-_SPACED = _ascii_table()
+_SPACED = _build_ascii_table()
 
 
-class _Kept(dict[int, str]):
+class _WordTable(dict[int, str]):
     """A table for `str.translate` that fills itself: each character maps to itself, a word, or a space."""
 
     def __missing__(self, code: int) -> str:
         """Choose the replacement of a character that's met for the first time, and remember it."""
-        if len(self) >= _MOST_KEPT:
+        if len(self) >= _MOST_CACHED:
             self.clear()
         char = chr(code)
         if code < len(_SPACED):  # an ASCII character
             replacement = _SPACED[code]
-        elif _is_in(code, _EMOJI) and not _is_in(code, (_SKIN,)):
+        elif _is_in_blocks(code, _EMOJI) and not _is_in_blocks(code, (_SKIN,)):
             replacement = f" {char} "
         elif char.isalnum() or _is_mark(char):
             replacement = char
@@ -89,7 +89,7 @@ class _Kept(dict[int, str]):
         return replacement
 
 
-def _is_in(code: int, blocks: Sequence[tuple[int, int]]) -> bool:
+def _is_in_blocks(code: int, blocks: Sequence[tuple[int, int]]) -> bool:
     """Whether a character's code is in one of some blocks, each given by its first and its last code."""
     return any(first <= code <= last for first, last in blocks)
 
@@ -99,10 +99,10 @@ def _is_mark(char: str) -> bool:
     import unicodedata  # noqa: PLC0415 - most prompts do without
 
     is_mark = unicodedata.category(char).startswith("M")
-    return is_mark and not _is_in(ord(char), (_SELECTORS,))
+    return is_mark and not _is_in_blocks(ord(char), (_SELECTORS,))
 
 
-_KEPT = _Kept()
+_WORD_TABLE = _WordTable()
 
 
 class _Scripts(dict[str, int]):
@@ -110,7 +110,7 @@ class _Scripts(dict[str, int]):
 
     def __missing__(self, char: str) -> int:
         """Look up the script of a character that's met for the first time, and remember it."""
-        if len(self) >= _MOST_KEPT:
+        if len(self) >= _MOST_CACHED:
             self.clear()
         code = ord(char)
         script = LETTERS
@@ -132,7 +132,7 @@ def split_words(text: str, before_dot: Sequence[str]) -> list[str]:
     """
     marked = _keep_signs(text, before_dot)
     # The table for ASCII, which most texts are, is ten times as fast.
-    table = _SPACED if text.isascii() else _KEPT
+    table = _SPACED if text.isascii() else _WORD_TABLE
     pieces = marked.translate(table).split()
     has_no_signs = marked is text  # `_keep_signs` returns such a text itself, not a copy
     if has_no_signs:
@@ -149,19 +149,19 @@ def split_words(text: str, before_dot: Sequence[str]) -> list[str]:
 
 def split_tokens(text: str, joiners: str, before_dot: Sequence[str]) -> list[str]:
     """Return the words of a text as they're written; words connected by `joiners` stay one."""
-    if joiners not in _JOINED:
-        _JOINED[joiners] = _Joined(joiners)
+    if joiners not in _TABLE_BY_JOINERS:
+        _TABLE_BY_JOINERS[joiners] = _TokenTable(joiners)
     marked = _keep_signs(text, before_dot)
     tokens = []
-    for piece in marked.translate(_JOINED[joiners]).split():
+    for piece in marked.translate(_TABLE_BY_JOINERS[joiners]).split():
         token = piece.strip(joiners).translate(_UNMARKED)
         if token:
             tokens.append(token)
     return tokens
 
 
-class _Joined(dict[int, str]):
-    """The table `_KEPT`, but keeping joiners in place, and marks as they are."""
+class _TokenTable(dict[int, str]):
+    """The table `_WORD_TABLE`, but keeping joiners in place, and marks as they are."""
 
     def __init__(self, joiners: str) -> None:
         super().__init__()
@@ -169,14 +169,14 @@ class _Joined(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         """Choose the replacement of a character that's met for the first time, and remember it."""
-        if len(self) >= _MOST_KEPT:
+        if len(self) >= _MOST_CACHED:
             self.clear()
-        replacement = chr(code) if code in self._unchanged_codes else _KEPT[code]
+        replacement = chr(code) if code in self._unchanged_codes else _WORD_TABLE[code]
         self[code] = replacement
         return replacement
 
 
-_JOINED: dict[str, _Joined] = {}
+_TABLE_BY_JOINERS: dict[str, _TokenTable] = {}
 _UNMARKED = {ord(mark): sign for sign, mark in _MARKS.items()}
 
 
@@ -185,26 +185,26 @@ def _keep_signs(text: str, before_dot: Sequence[str]) -> str:
 
     A text without such signs is returned itself, not a copy.
     """
-    mark_by_place: dict[int, str] = {}
+    mark_by_position: dict[int, str] = {}
     if "#" in text:
-        _mark_behind_words(text, "#", mark_by_place)
+        _mark_behind_words(text, "#", mark_by_position)
     if "++" in text:
-        _mark_behind_words(text, "++", mark_by_place)
+        _mark_behind_words(text, "++", mark_by_position)
     if "." in text:
-        _mark_before_words(text, before_dot, mark_by_place)
-    if not mark_by_place:
+        _mark_before_words(text, before_dot, mark_by_position)
+    if not mark_by_position:
         return text
     pieces: list[str] = []
     end = 0
-    for position in sorted(mark_by_place):
-        pieces += (text[end:position], mark_by_place[position])
+    for position in sorted(mark_by_position):
+        pieces += (text[end:position], mark_by_position[position])
         end = position + 1
     pieces.append(text[end:])
     return "".join(pieces)
 
 
-def _mark_behind_words(text: str, sign: str, mark_by_place: dict[int, str]) -> None:
-    """Add each place at which `sign` ends a word, as in `C#`, to `mark_by_place`.
+def _mark_behind_words(text: str, sign: str, mark_by_position: dict[int, str]) -> None:
+    """Add each place at which `sign` ends a word, as in `C#`, to `mark_by_position`.
 
     A sign ends a word if a letter precedes it and the word doesn't go on behind it.
     """
@@ -217,25 +217,27 @@ def _mark_behind_words(text: str, sign: str, mark_by_place: dict[int, str]) -> N
         goes_on = next_char != "" and (next_char.isalnum() or next_char in "#+=_")
         if is_behind_letter and not goes_on:
             for position in range(start, end):
-                mark_by_place[position] = mark
+                mark_by_position[position] = mark
         start = text.find(sign, end)
 
 
-def _mark_before_words(text: str, before_dot: Sequence[str], mark_by_place: dict[int, str]) -> None:
-    """Add each place at which a dot begins a word, as in `.NET`, to `mark_by_place`.
+def _mark_before_words(
+    text: str, before_dot: Sequence[str], mark_by_position: dict[int, str]
+) -> None:
+    """Add each place at which a dot begins a word, as in `.NET`, to `mark_by_position`.
 
     Such a dot precedes a letter. It begins the text, or it's behind a space, a bracket or another of the
     characters in `before_dot`.
     """
     if text.startswith(".") and text[1:2].isalpha():
-        mark_by_place[0] = _MARKS["."]
+        mark_by_position[0] = _MARKS["."]
     for char_and_dot in before_dot:
         start = text.find(char_and_dot)
         while start >= 0:
             dot = start + 1
             next_char = text[dot + 1 : dot + 2]
             if text.startswith(".", dot) and next_char.isalpha():
-                mark_by_place[dot] = _MARKS["."]
+                mark_by_position[dot] = _MARKS["."]
             start = text.find(char_and_dot, dot)
 
 
@@ -318,7 +320,7 @@ class _Spread(dict[int, str]):
     """A table for `str.translate` that separates characters of scripts without spaces, for FTS5."""
 
     def __missing__(self, code: int) -> str:
-        if len(self) >= _MOST_KEPT:
+        if len(self) >= _MOST_CACHED:
             self.clear()
         char = chr(code)
         has_spaces = _SCRIPT_OF[char] in (LETTERS, HANGUL)

@@ -173,12 +173,12 @@ def _add_table(fields: dict[str, list[str]], prefix: str, table: Mapping[str, ob
             _add_table(fields, f"{path}.", value)
         elif isinstance(value, list):
             plain_items = [item for item in value if not isinstance(item, dict | list)]
-            fields[path] = [_toml_text(item) for item in plain_items]
+            fields[path] = [_write_as_toml(item) for item in plain_items]
         else:
-            fields[path] = [_toml_text(value)]
+            fields[path] = [_write_as_toml(value)]
 
 
-def _toml_text(value: object) -> str:
+def _write_as_toml(value: object) -> str:
     """Return a plain value as text, as it's written in TOML: `true`, not Python's `True`."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -217,54 +217,54 @@ class _YamlReader:
         self.problem_line = 0  # the first that isn't YAML; the first of all is 1
         self.begins_with_key = False
         self.entries = 0
-        self._place = 0
+        self._line_index = 0  # of the next line to read
         self._lines_ahead = 4 * len(lines)  # read for values that may turn out to have no end
 
     def read(self) -> None:
         """Read all lines: a mapping in braces, or pairs, which begin at the indent of the first one."""
-        indent = self._next_indent()
+        indent = self._skip_to_indent()
         is_empty = indent < 0
         if is_empty:
             return
-        text = self.lines[self._place].strip()
+        text = self.lines[self._line_index].strip()
         if text[0] == "{":
             self._read_root_flow(text)
             return
         self.begins_with_key = _split_pair(text) is not None
-        while self._next_indent() >= 0:
-            place_before = self._place
+        while self._skip_to_indent() >= 0:
+            index_before = self._line_index
             self._read_mapping(indent, prefix="", depth=0)
-            if self._place == place_before:  # the line is less indented than the first key
-                self._leave_line()
+            if self._line_index == index_before:  # the line is less indented than the first key
+                self._skip_line()
 
     def _read_root_flow(self, text: str) -> None:
         """Read a header that's a single mapping in braces, as in JSON."""
-        self._place += 1
+        self._line_index += 1
         fields = self._read_closed_flow(text)
         if fields is None:
-            self.problem_line = self._place
+            self.problem_line = self._line_index
             return
         self.keys = list(fields)
         self.fields = {key.lower(): values for key, values in fields.items()}
         self.entries = len(fields)
         self.begins_with_key = True
 
-    def _next_indent(self) -> int:
+    def _skip_to_indent(self) -> int:
         """Go to the next line that isn't blank or a comment, and return its indent; -1 at the end."""
-        while self._place < len(self.lines):
-            line = self.lines[self._place]
+        while self._line_index < len(self.lines):
+            line = self.lines[self._line_index]
             text = line.lstrip()
             if text and text[0] != "#":
                 return len(line) - len(text)
-            self._place += 1
+            self._line_index += 1
         return -1
 
-    def _leave_line(self) -> None:
+    def _skip_line(self) -> None:
         """Go past a line that isn't YAML, and put it among the `unread`."""
-        line = self.lines[self._place]
+        line = self.lines[self._line_index]
         self.unread.append(line.strip())
-        self._place += 1
-        self._note_problem(self._place)
+        self._line_index += 1
+        self._note_problem(self._line_index)
 
     def _note_problem(self, line_number: int) -> None:
         """Note the line of the first problem; further ones don't count."""
@@ -277,17 +277,17 @@ class _YamlReader:
         With None as the prefix, the pairs aren't stored: a mapping in a list has no path.
         """
         while True:
-            next_indent = self._next_indent()
+            next_indent = self._skip_to_indent()
             if next_indent < indent:
                 return
             pair = None
             if next_indent == indent:
-                pair = _split_pair(self.lines[self._place].strip())
+                pair = _split_pair(self.lines[self._line_index].strip())
             if pair is None:
-                self._leave_line()
+                self._skip_line()
                 continue
             key, value = pair
-            self._place += 1
+            self._line_index += 1
             if depth == 0:
                 self.entries += 1
             if prefix == "":
@@ -308,7 +308,12 @@ class _YamlReader:
             return self._read_below(indent, path, depth)
 
         # The quick way for most values: a few words on one line.
-        if first_char.isalnum() and self._ends_here() and _is_plain(text) and " #" not in text:
+        if (
+            first_char.isalnum()
+            and self._value_ends_here()
+            and _is_plain(text)
+            and " #" not in text
+        ):
             return [] if text in NULLS else [text]
 
         values: list[str] | None = None
@@ -322,19 +327,19 @@ class _YamlReader:
             values = self._read_plain(text, indent)
         return values
 
-    def _ends_here(self) -> bool:
+    def _value_ends_here(self) -> bool:
         """Whether the next line can't belong to the value: it's neither blank nor indented."""
-        if self._place >= len(self.lines):
+        if self._line_index >= len(self.lines):
             return False
-        first_char = self.lines[self._place][:1]
+        first_char = self.lines[self._line_index][:1]
         return first_char != "" and not first_char.isspace()
 
     def _read_below(self, indent: int, path: str | None, depth: int) -> list[str]:
         """Read a value that begins on the next line: a list, a mapping or a text; [] if there's none."""
-        indent_below = self._next_indent()
+        indent_below = self._skip_to_indent()
         if indent_below < indent:
             return []
-        text = self.lines[self._place].strip()
+        text = self.lines[self._line_index].strip()
         is_item = text[:2] in ("- ", "-")
         is_deeper = indent_below > indent
         if not is_deeper and not is_item:  # the next key
@@ -347,14 +352,14 @@ class _YamlReader:
             prefix = None if path is None else f"{path}."
             self._read_mapping(indent_below, prefix, depth + 1)
             return []
-        self._place += 1
+        self._line_index += 1
         return self._read_value(text, indent, path, depth + 1)
 
     def _read_list(self, indent: int, depth: int) -> list[str]:
         """Read the items at one indent; mappings among them are left out."""
         values: list[str] = []
-        while self._next_indent() == indent:
-            line = self.lines[self._place].strip()
+        while self._skip_to_indent() == indent:
+            line = self.lines[self._line_index].strip()
             if line[:2] not in ("- ", "-"):
                 break
             text = line[1:].lstrip()
@@ -363,13 +368,13 @@ class _YamlReader:
             is_nested = is_list or _split_pair(text) is not None
             if is_nested and depth < _MOST_DEPTH:
                 # Read the text behind the dash as if it were on a line of its own.
-                self.lines[self._place] = " " * text_indent + text
+                self.lines[self._line_index] = " " * text_indent + text
                 if is_list:
                     values += self._read_list(text_indent, depth + 1)
                 else:
                     self._read_mapping(text_indent, prefix=None, depth=depth + 1)
                 continue
-            self._place += 1
+            self._line_index += 1
             values += self._read_value(text, indent, None, depth)
         return values
 
@@ -379,7 +384,7 @@ class _YamlReader:
         Returns a list with this text, or an empty list for null. Text that isn't YAML is returned as it's
         written.
         """
-        first_line = self._place
+        first_line = self._line_index
         value = _strip_comment(text)
         is_yaml = _is_plain(value) and text[0] not in "|>\"'[{"
         parts = [value if is_yaml else text]
@@ -394,13 +399,13 @@ class _YamlReader:
     def _add_lines_below(self, parts: list[str], indent: int) -> bool:
         """Add the lines that continue a plain text to `parts`; return whether all of them are YAML."""
         is_yaml = True
-        while self._place < len(self.lines):
-            line = self.lines[self._place]
+        while self._line_index < len(self.lines):
+            line = self.lines[self._line_index]
             text = line.lstrip()
             is_deeper = len(line) - len(text) > indent
             if text and (not is_deeper or text[0] == "#"):
                 break
-            self._place += 1
+            self._line_index += 1
             if text:
                 parts.append(text)
                 if ": " in text or text[-1] == ":":  # it would be a key, but a text has none
@@ -421,15 +426,15 @@ class _YamlReader:
 
         margin = indent + int(digit) if digit else None  # by default that of the first line
         lines: list[str] = []
-        while self._place < len(self.lines):
-            line = self.lines[self._place]
+        while self._line_index < len(self.lines):
+            line = self.lines[self._line_index]
             line_indent = len(line) - len(line.lstrip())
             if line and line_indent <= indent:
                 break
             if line and margin is None:
                 margin = line_indent
             lines.append(line[margin:])
-            self._place += 1
+            self._line_index += 1
 
         if text[0] == ">":
             value = fold(lines).strip()
@@ -447,9 +452,9 @@ class _YamlReader:
         line = text[1:]
         parts: list[str] = []
         end = find_quote_end(line, quote, 0)
-        next_line = self._place
+        next_line = self._line_index
         while end < 0:
-            if not self._may_look_at(next_line):
+            if not self._may_read_ahead(next_line):
                 return None
             parts.append(line)
             line = self.lines[next_line]
@@ -460,7 +465,7 @@ class _YamlReader:
         if behind_quote and behind_quote[0] != "#":
             return None
         parts.append(line[:end])
-        self._place = next_line
+        self._line_index = next_line
         value = unquote(parts, quote)
         return [value] if value else []
 
@@ -486,16 +491,16 @@ class _YamlReader:
         """
         reader = FlowReader()
         reader.add_line(text)
-        next_line = self._place
-        while not reader.is_done and reader.is_yaml and self._may_look_at(next_line):
+        next_line = self._line_index
+        while not reader.is_done and reader.is_yaml and self._may_read_ahead(next_line):
             reader.add_line(self.lines[next_line])
             next_line += 1
         if not reader.is_done or not reader.is_yaml:
             return None
-        self._place = next_line
+        self._line_index = next_line
         return reader.fields
 
-    def _may_look_at(self, line: int) -> bool:
+    def _may_read_ahead(self, line: int) -> bool:
         """Whether the search for the end of a quote or a bracket may read this line; each call counts.
 
         There's a limit, because many quotes without an end would take quadratic time.
