@@ -233,7 +233,7 @@ class _Walk:
         split among them.
         """
         group = self._group
-        opinions = sorted(group.opinions, key=_surest_first)
+        opinions = sorted(group.opinions, key=_rank_by_sureness)
         settled = NOTHING_FINAL
         for part_number in range(1, _ACCEPTED_PARTS + 1):
             surest = opinions[: len(opinions) * part_number // _ACCEPTED_PARTS]
@@ -262,7 +262,7 @@ class _Queues:
 
     def __init__(self, opinions: Sequence[FirstOpinion]) -> None:
         self._queues: dict[Outcome, deque[FirstOpinion]] = {}
-        for opinion in sorted(opinions, key=_surest_first):
+        for opinion in sorted(opinions, key=_rank_by_sureness):
             self._queues.setdefault(opinion.outcome, deque()).append(opinion)
         self._latest: dict[Outcome, deque[bool]] = {}
         for outcome in self._queues:
@@ -295,7 +295,7 @@ class _Queues:
         return disagreements / (len(latest_disagreed) + _PRIOR_ROWS), -sureness
 
 
-def _surest_first(opinion: FirstOpinion) -> tuple[float, float]:
+def _rank_by_sureness(opinion: FirstOpinion) -> tuple[float, float]:
     return -opinion.sureness, opinion.tie
 
 
@@ -409,7 +409,7 @@ def foresee(
         opinions = []
         strong_verdicts: dict[int, VerdictWord] = {}
         for row, sample in enumerate(rng.choices(judged_by_both, k=rows)):
-            opinion = _first_opinion(sample.voices.get(first, FAILED), row, rng)
+            opinion = _read_first_opinion(sample.voices.get(first, FAILED), row, rng)
             if opinion is not None:
                 opinions.append(opinion)
             strong_verdicts[row] = sample.outcome(strong) or "undetermined"
@@ -421,7 +421,9 @@ def foresee(
     return fmean(shares)
 
 
-def _first_opinion(evidence: TierEvidence, row: int, rng: random.Random) -> FirstOpinion | None:
+def _read_first_opinion(
+    evidence: TierEvidence, row: int, rng: random.Random
+) -> FirstOpinion | None:
     """Read the first tier's opinion on a row; None if the opinion can't become final."""
     if evidence.outcome is None or evidence.margin is None or evidence.is_divided:
         return None

@@ -208,14 +208,14 @@ def _drop_overlaps(gates: Sequence[CalibratedRule]) -> list[CalibratedRule]:
     for gate in gates:
         is_smaller = False
         for other_gate in gates:
-            if _overlap(gate, other_gate) and gate.labels < other_gate.labels:
+            if _are_overlapping(gate, other_gate) and gate.labels < other_gate.labels:
                 is_smaller = True
         if not is_smaller:
             kept_gates.append(gate)
     return kept_gates
 
 
-def _overlap(gate: CalibratedRule, other: CalibratedRule) -> bool:
+def _are_overlapping(gate: CalibratedRule, other: CalibratedRule) -> bool:
     """Whether two gates overlap: one could accept an opinion of a decision model that the other rejects."""
     if gate.leaning is None or other.leaning is None or gate.tier != other.tier:
         return False
@@ -231,7 +231,7 @@ def _find_testable(chains: Chains, doubt: float, promise: Promise) -> set[Chain]
     largest_first = sorted(chains, key=lambda chain: -len(chains[chain]))
     testable = set[Chain]()
     for count, chain in enumerate(largest_first, 1):
-        least_labels = _labels_needed(promise, doubt / count)
+        least_labels = _count_labels_for_promise(promise, doubt / count)
         if least_labels is not None and len(chains[chain]) >= least_labels:
             testable = set(largest_first[:count])
     return testable
@@ -320,7 +320,9 @@ def _list_chains(
     return [Chain(tier, outcome, after)]
 
 
-def _labels_needed(promise: Promise, level: float, error_rate: float = 0.0) -> int | None:
+def _count_labels_for_promise(
+    promise: Promise, level: float, error_rate: float = 0.0
+) -> int | None:
     """Count the labels that keep a promise at this error rate; None if no number would."""
     if promise.reference:
         level = level / 2  # the other half is for the gains
@@ -338,7 +340,7 @@ def _choose_margins(
     is_coarse = chain.leans and len(set(margins)) <= COARSE
     # On a coarse scale many opinions share a margin, so try the smallest first gate that can hold.
     error_rate = 0.0 if is_coarse else promise.rate * FREE_SHARE
-    first_size = _labels_needed(promise, level, error_rate)
+    first_size = _count_labels_for_promise(promise, level, error_rate)
     if first_size is None or len(margins) <= first_size:
         return margins[-1:]
 
@@ -398,7 +400,7 @@ def _test_gate(
         return CalibratedRule(**evidence)
 
     error_rate = max(0.0, (errors - gains) / labels)
-    labels_needed = _labels_needed(promise, level, error_rate)
+    labels_needed = _count_labels_for_promise(promise, level, error_rate)
     if labels_needed is None:
         return RefusedRule(**evidence, why="too many errors", more=None)
     more = max(1, labels_needed - labels)  # the gate was refused, so at least one is missing
@@ -550,7 +552,7 @@ def learn(
         likelihoods=choice.likelihoods,
         saved=saved,
     )
-    return learned.model_copy(update={"id": f"{rubric.rubric}-{mode}-{_digest(learned)}"})
+    return learned.model_copy(update={"id": f"{rubric.rubric}-{mode}-{_hash_contents(learned)}"})
 
 
 def _list_tiers(models: Mapping[TierName, str], promise: Promise) -> tuple[TierName, ...]:
@@ -687,7 +689,7 @@ def _count_subjects(ranked_cases: Sequence[RankedCase]) -> calibration.Subjects 
     return calibration.Subjects(least=min(counts), most=max(counts), all=sum(counts))
 
 
-def _digest(learned: Calibration) -> str:
+def _hash_contents(learned: Calibration) -> str:
     """Hash what a calibration was learned from (rubric, models, labels, promise) and its gates."""
     content = [
         learned.rubric.sha256,

@@ -184,7 +184,7 @@ def page(
     foot: Foot = Foot(),  # noqa: B008 - a value that never changes
 ) -> str:
     """Write a page: headline, description of the data (`about`), rows, sections and foot."""
-    template = _templates().get_template("page.html.jinja")
+    template = _load_templates().get_template("page.html.jinja")
     html = template.render(
         title=short_line(title, _NAME),
         headline=headline,
@@ -230,11 +230,11 @@ def cell_of(row: RowView, key: str) -> str:
 
 def plain(template: Path, **values: object) -> str:
     """Return a template of plain text, filled in with what needs no escaping any more."""
-    templates = _templates().overlay(autoescape=False)
+    templates = _load_templates().overlay(autoescape=False)
     return templates.from_string(template.read_text(encoding="utf-8")).render(**values)
 
 
-def _templates() -> Environment:
+def _load_templates() -> Environment:
     """Load the templates of pages. Texts are escaped, and an undefined name is an error."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - loaded only to write a page
 

@@ -108,14 +108,14 @@ def list_outcomes(report: JudgingReport, cases: Sequence[Case]) -> ShownRows:
             for name, text in case.texts(candidate).items():
                 named_texts.append([name, [shown_text(text)]])
         view = filled(id=shown_text(outcome.id), label=shown(outcome.label), texts=named_texts)
-        view["judged"] = [_view_answer(outcome, judge, case) for judge in report.judges]
+        view["judged"] = [_describe_answer(outcome, judge, case) for judge in report.judges]
         if len(report.judges) > 1:
             view["flags"] = ["differ" if outcome.is_disputed else "agree"]
         rows.add(view)
     return rows.finish()
 
 
-def _view_answer(outcome: Outcome, judge: JudgeReport, case: Case | None) -> RowView:
+def _describe_answer(outcome: Outcome, judge: JudgeReport, case: Case | None) -> RowView:
     """Describe a judge's answer about an item, with its scores and the failure if the case has them."""
     answer = outcome.said.get(judge.judge)
     view = {

@@ -71,22 +71,25 @@ class SearchableCollection:
         The candidates that the product itself would find come first, in its order. Each is followed by its
         near duplicates.
         """
-        candidates = self._find(text, self._profile_without_floor, bm25.POOL)
+        candidates = self._search_index(text, self._profile_without_floor, bm25.POOL)
         if (
             depth > bm25.POOL
         ):  # the product rates no more than its pool, so search again for the rest
-            candidates = [*candidates, *self._find(text, self._profile_without_floor, depth)]
+            candidates = [
+                *candidates,
+                *self._search_index(text, self._profile_without_floor, depth),
+            ]
         ids = dict.fromkeys(candidate.id for candidate in unfold(candidates))
         return list(ids)[:depth]
 
     def candidates(self, text: str, pool: int = bm25.POOL) -> list[Candidate]:
         """Find the product's candidates; the prompt hook uses a smaller `pool` than a search."""
-        return self._find(text, self._profile, pool)
+        return self._search_index(text, self._profile, pool)
 
     def close(self) -> None:
         self.index.close()
 
-    def _find(self, text: str, profile: Profile, pool: int) -> list[Candidate]:
+    def _search_index(self, text: str, profile: Profile, pool: int) -> list[Candidate]:
         """Search the index as `judgekit search` does, or as the prompt hook does if the pool is small."""
         self.index.profile = profile
         is_quick = pool < bm25.POOL
@@ -154,9 +157,9 @@ def ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     "Cumulated gain-based evaluation of IR techniques", TOIS 20(4), 2002. The discount is that of
     trec_eval's `ndcg_cut`: log2(rank + 1), with ranks from 1.
     """
-    ideal = _discounted_gain(sorted(grades.values(), reverse=True)[:k])
+    ideal = _compute_discounted_gain(sorted(grades.values(), reverse=True)[:k])
     if ideal:
-        return _discounted_gain(_list_gains(ranking[:k], grades)) / ideal
+        return _compute_discounted_gain(_list_gains(ranking[:k], grades)) / ideal
     return 0.0
 
 
@@ -164,7 +167,7 @@ def _list_gains(ranking: Iterable[str], grades: Mapping[str, int]) -> list[int]:
     return [grades.get(document, 0) for document in ranking]
 
 
-def _discounted_gain(gains: Iterable[int]) -> float:
+def _compute_discounted_gain(gains: Iterable[int]) -> float:
     """Calculate the discounted cumulative gain (DCG) of results with these gains, best result first."""
     total = 0.0
     for rank, gain in enumerate(gains, 1):

@@ -288,8 +288,8 @@ def spearman(pairs: Sequence[tuple[float, float]]) -> Interval | None:
     """Compute Spearman's rank correlation (1904) of two scores; None if one of them is constant."""
 
     def correlate(positions: Sequence[int]) -> float | None:
-        first_ranks = _ranks([pairs[position][0] for position in positions])
-        second_ranks = _ranks([pairs[position][1] for position in positions])
+        first_ranks = _rank_values([pairs[position][0] for position in positions])
+        second_ranks = _rank_values([pairs[position][1] for position in positions])
         try:
             return correlation(first_ranks, second_ranks)
         except StatisticsError:  # all scores are the same
@@ -298,7 +298,7 @@ def spearman(pairs: Sequence[tuple[float, float]]) -> Interval | None:
     return resampled(len(pairs), correlate)
 
 
-def _ranks(values: Sequence[float]) -> list[float]:
+def _rank_values(values: Sequence[float]) -> list[float]:
     """Rank each value; equal values share the mean of their ranks."""
     ordered = sorted(values)
     return [(bisect_left(ordered, value) + bisect_right(ordered, value)) / 2 for value in values]
@@ -306,14 +306,14 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 def kappas(pairs: Sequence[Pair]) -> tuple[Interval | None, Interval | None]:
     """Compute Cohen's kappa and, for words with an order, also the quadratically weighted kappa."""
-    unweighted = _kappa_interval(pairs, None)
+    unweighted = _estimate_kappa(pairs, None)
     ordered = scale(_list_words(pairs))
     if not ordered:
         return unweighted, None
-    return unweighted, _kappa_interval(pairs, squares(ordered))
+    return unweighted, _estimate_kappa(pairs, squares(ordered))
 
 
-def _kappa_interval(
+def _estimate_kappa(
     pairs: Sequence[Pair], distance: Mapping[Pair, float] | None
 ) -> Interval | None:
     """Estimate the interval of Cohen's kappa by resampling the pairs."""

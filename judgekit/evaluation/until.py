@@ -45,9 +45,9 @@ class Answer:
         """Note the verdict of the row drawn at this place, from 0."""
         self._words_by_place[place] = word
         while self.count in self._words_by_place:
-            self._count(self._words_by_place.pop(self.count))
+            self._count_row(self._words_by_place.pop(self.count))
 
-    def _count(self, word: str) -> None:
+    def _count_row(self, word: str) -> None:
         """Count one more row, and note if the condition is now certain to hold, or certain not to."""
         number = self.condition.count_row(word)
         self._counted_totals.append(number)

@@ -236,7 +236,7 @@ def _open_some_issues(
     # The ledger only matters for a repeated `improve`.
     if settings.rejects and any(verdict.verdict == "improve" for verdict in verdicts):
         records = Ledger.of(folder).records(LineFilter(kinds=[VerdictLine]))
-        earlier_lines = _verdict_lines(records)
+        earlier_lines = _select_verdict_lines(records)
 
     unsettled = []
     for verdict in verdicts:
@@ -256,7 +256,7 @@ def _open_some_issues(
         yield f"no issue was opened for {remaining} more: {limit}; {_LATER}"
 
 
-def _verdict_lines(records: Iterable[Record]) -> list[VerdictLine]:
+def _select_verdict_lines(records: Iterable[Record]) -> list[VerdictLine]:
     """Return the verdicts among a ledger's records."""
     return [record for record in records if isinstance(record, VerdictLine)]
 
@@ -291,7 +291,7 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
         for verdict in verdicts:
             issue = issues.build_issue(verdict)
             notice_key = environment.digest(f"{project} {issue.token} {issue.fingerprint}")
-            if not _begin_notice(folder, notice_key):
+            if not _claim_notice(folder, notice_key):
                 continue
             is_sent = False
             try:
@@ -299,7 +299,7 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
                 failure = _run_program(argv, environ, verdict, seconds_left)
                 is_sent = failure is None
             finally:
-                _end_notice(folder, notice_key, is_sent=is_sent)
+                _release_notice(folder, notice_key, is_sent=is_sent)
             if failure is not None:
                 return failure
     except programs.Unfinished:
@@ -318,12 +318,12 @@ def _run_program(
     return None if code == 0 else _describe_exit(code, errors)
 
 
-def _begin_notice(folder: Path, notice: str) -> bool:
+def _claim_notice(folder: Path, notice: str) -> bool:
     """Claim a notice, so that only the caller sends it. Returns True if the caller has to send it.
 
     Returns False if it was sent before, or if another process may be sending it.
     """
-    with _locked_notices(folder) as notices:
+    with _lock_notices(folder) as notices:
         if notice in notices:
             begin_time = notices[notice]
             if begin_time is None:  # it was sent
@@ -338,16 +338,16 @@ def _begin_notice(folder: Path, notice: str) -> bool:
     return True
 
 
-def _end_notice(folder: Path, notice: str, *, is_sent: bool) -> None:
+def _release_notice(folder: Path, notice: str, *, is_sent: bool) -> None:
     """Mark a notice as sent. If it wasn't sent, forget it, so that it's tried again."""
-    with _locked_notices(folder) as notices:
+    with _lock_notices(folder) as notices:
         notices.pop(notice, None)
         if is_sent:
             notices[notice] = None  # at the end, because the oldest are dropped first
 
 
 @contextmanager
-def _locked_notices(folder: Path) -> Iterator[dict[str, float | None]]:
+def _lock_notices(folder: Path) -> Iterator[dict[str, float | None]]:
     """Yield a mapping of each notice to the time when its sending began (None: it was sent).
 
     Changes that the caller makes to the mapping are saved afterwards. The file of notices stays locked
@@ -424,7 +424,7 @@ def list_unsettled(records: Iterable[Record], *, with_rejects: bool) -> list[Ver
     improvement are listed, too.
     """
     records = list(records)
-    verdict_lines = _verdict_lines(records)
+    verdict_lines = _select_verdict_lines(records)
     triaged = triage(records)
     unsettled = []
     for line in (

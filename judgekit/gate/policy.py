@@ -56,12 +56,12 @@ def find_rule_commits(
     clone_remotes = remotes.read_remotes(repository, remote, url)
     remote_oids = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
     defaults = [clone_remotes.default_branch(name, remote_oids) for name in clone_remotes.names]
-    commits = _with_different_rules(repository, defaults)
+    commits = _select_different_rules(repository, defaults)
     if commits:
         return commits
 
     oids = [*remote_oids.values(), *(ref.oid for ref in clone_remotes.pushed_refs)]
-    commits = _with_different_rules(repository, oids)
+    commits = _select_different_rules(repository, oids)
     if commits:
         return commits
 
@@ -73,10 +73,10 @@ def find_rule_commits(
     pushed = [update.local_oid for update in updates if not update.deletes]
     rule_changes = _list_rule_changes(repository, pushed)
     branches = _list_own_branches(repository)
-    return _with_different_rules(repository, [*other_oids, *pushed, *rule_changes, *branches])
+    return _select_different_rules(repository, [*other_oids, *pushed, *rule_changes, *branches])
 
 
-def _with_different_rules(repository: Repository, oids: Sequence[str | None]) -> list[str]:
+def _select_different_rules(repository: Repository, oids: Sequence[str | None]) -> list[str]:
     """Find the commits that these ids lead to, one for each different set of rules: the first that has it.
 
     Ids whose commit this clone lacks are left out, and so is None, which stands for an unknown commit.
@@ -155,10 +155,10 @@ def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path
             is_about_rules = error.path is not None and Path(str(error.path)).is_relative_to(root)
             if commit is None or not is_about_rules:
                 raise
-            raise _rename_file_in(error, commit, root) from None
+            raise _rename_file_in_error(error, commit, root) from None
 
 
-def _rename_file_in(error: ConfigError, commit: str, root: Path) -> ConfigError:
+def _rename_file_in_error(error: ConfigError, commit: str, root: Path) -> ConfigError:
     """Rebuild an error about a file in the folder `root`, with the file's name in the commit."""
     path = Path(str(error.path)).relative_to(root)
     name = _name_in_commit(commit, path.as_posix())
@@ -207,7 +207,7 @@ def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root
         if data is not None:
             total_bytes += len(data)
             if total_bytes > MAX_TOTAL:
-                raise _too_much(name, f"{MAX_TOTAL // 1_000_000} MB")
+                raise _build_size_error(name, f"{MAX_TOTAL // 1_000_000} MB")
             _write_file(root / file.path, data, name)
         elif _is_deciding(file.path, paths):
             command = f"git show {_name_in_commit(commit, shlex.quote(file.path))}"
@@ -259,11 +259,11 @@ def _list_entries(repository: Repository, commit: str, paths: Sequence[str]) -> 
     for entry in repository.entries(commit, *paths):
         entries.append(entry)
         if len(entries) > MAX_FILES:
-            raise _too_much(_name_in_commit(commit, entry.path), f"{MAX_FILES:,} files")
+            raise _build_size_error(_name_in_commit(commit, entry.path), f"{MAX_FILES:,} files")
     return entries
 
 
-def _too_much(name: str, limit: str) -> ConfigError:
+def _build_size_error(name: str, limit: str) -> ConfigError:
     """Build the error for the file that takes the rules over a limit."""
     problem = f"with it the rules are more than {limit}; remove what is no rule from {RULES[0]}"
     return ConfigError(problem, path=name)
@@ -305,9 +305,9 @@ def _read_stored_choice(repository: Repository, commits: Sequence[str]) -> Chang
 
     None if nothing is stored, or if the rules of `commits` aren't those that it was made from.
     """
-    key = _choice_key(repository, commits)
+    key = _make_choice_key(repository, commits)
     try:
-        stored_choice = json.loads(Path(_choice_file(repository)).read_bytes())
+        stored_choice = json.loads(Path(_find_choice_file(repository)).read_bytes())
         if stored_choice["key"] != key:
             return None
         paths_and_authors = (stored_choice["paths"], stored_choice["authors"])
@@ -326,19 +326,19 @@ def keep_choice(
     """
     if len(commits) > 1:
         return
-    choice = {"key": _choice_key(repository, commits), "paths": patterns, "authors": authors}
+    choice = {"key": _make_choice_key(repository, commits), "paths": patterns, "authors": authors}
     with suppress(OSError):
         environment.GATE_RULES.make()
-        outputs.write_atomically(_choice_file(repository), json.dumps(choice), private=True)
+        outputs.write_atomically(_find_choice_file(repository), json.dumps(choice), private=True)
 
 
-def _choice_file(repository: Repository) -> str:
+def _find_choice_file(repository: Repository) -> str:
     """Return the path of the stored selection for this clone."""
     name = environment.file_name_for(str(repository.folder))
     return environment.GATE_RULES.path(f"{name}.json")
 
 
-def _choice_key(repository: Repository, commits: Sequence[str]) -> str:
+def _make_choice_key(repository: Repository, commits: Sequence[str]) -> str:
     """Build a text that changes with anything that affects the selection of changes."""
     rules = []
     for commit in commits:

@@ -33,9 +33,9 @@ class Refspec(NamedTuple):
         `+SOURCE:DESTINATION` fetches refs, with or without the `+`. `^SOURCE` excludes refs.
         """
         if text.startswith("^"):
-            return cls(_full_name(text[1:]), "", is_negative=True)
+            return cls(_complete_name(text[1:]), "", is_negative=True)
         source, _, destination = text.removeprefix("+").partition(":")
-        return cls(_full_name(source), _full_name(destination), is_negative=False)
+        return cls(_complete_name(source), _complete_name(destination), is_negative=False)
 
     def source_of(self, ref: str) -> str | None:
         """Return the remote's ref that is fetched into the ref `ref` of this clone; None if there's none."""
@@ -183,7 +183,7 @@ def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> l
     return list(dict.fromkeys(oids))
 
 
-def _full_name(ref: str) -> str:
+def _complete_name(ref: str) -> str:
     """Return the full name of a ref, as git stores it: `main` means refs/heads/main. "" stays ""."""
     if ref == "@":
         return "HEAD"

@@ -109,7 +109,7 @@ def is_author(reviewer: Reviewer, change: ChangedFile) -> bool:
 
     Too many matches cost a second opinion; too few would let authors clear themselves.
     """
-    own_names = {_normalise(reviewer.token), _normalise(reviewer.email)} - {
+    own_names = {_normalise_name(reviewer.token), _normalise_name(reviewer.email)} - {
         ""
     }  # the address may be missing
     for commit in (change.commit, *change.earlier):
@@ -127,14 +127,14 @@ def _list_names(person: str) -> set[str]:
     name, _, address = person.partition("<")
     email = address.rstrip("> ")
     account, _, _ = email.partition("@")
-    names = {_normalise(name), _normalise(email), _normalise(account)}
+    names = {_normalise_name(name), _normalise_name(email), _normalise_name(account)}
     noreply = _NOREPLY.fullmatch(email)
     if noreply is not None:
-        names.add(_normalise(noreply["login"]))
+        names.add(_normalise_name(noreply["login"]))
     return names
 
 
-def _normalise(name: str) -> str:
+def _normalise_name(name: str) -> str:
     """Return a name without blanks, in lower case, so that spellings of it compare equal."""
     return "".join(name.casefold().split())
 

@@ -130,7 +130,7 @@ def hash_of_call(endpoint: Endpoint, request: Request) -> str:
     recipient = [profile_fields, endpoint.api_base, endpoint.model]
     options: list[Any] = [
         endpoint.output,
-        _parameters_to_hash(endpoint),
+        _choose_hashed_parameters(endpoint),
         request.max_tokens,
         request.schema,
         request.top_logprobs,
@@ -147,7 +147,7 @@ def hash_of_call(endpoint: Endpoint, request: Request) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _parameters_to_hash(endpoint: Endpoint) -> dict[str, str]:
+def _choose_hashed_parameters(endpoint: Endpoint) -> dict[str, str]:
     """Return those parameters of a call that its reply depends on, without secrets.
 
     A command's parameters are its environment, and only the addresses in it matter.

@@ -145,7 +145,7 @@ def read_calibration(path: Path, *, of_project: bool = False) -> Calibration:
     raises `ConfigError` if the user hasn't accepted the file.
     """
     if of_project:
-        yamlfile.check_own(path, _project_of(path))
+        yamlfile.check_own(path, _find_project(path))
     calibration = yamlfile.read_model(path, Calibration, version_key="schema", most=MOST_BYTES)
     if of_project:
         _check_accepted(path)
@@ -156,7 +156,7 @@ def read_calibration(path: Path, *, of_project: bool = False) -> Calibration:
     return calibration
 
 
-def _project_of(path: Path) -> Path:
+def _find_project(path: Path) -> Path:
     return path.parents[2]  # PROJECT/.judgekit/calibrations/FILE
 
 
@@ -165,7 +165,7 @@ def _check_accepted(path: Path) -> None:
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if digest in _read_accepted():
         return
-    relative_path = path.relative_to(_project_of(path))
+    relative_path = path.relative_to(_find_project(path))
     problem = "it belongs to the project and you have not accepted it"
     remedy = f"see what it does with judgekit calibrate accept {relative_path}"
     raise ConfigError(f"{problem}; {remedy}", path=relative_path)

@@ -54,7 +54,7 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
             for endpoint in endpoints_of_model:
                 sources |= possible_sources(endpoint, scores=has_scores)
             sources_by_tier[tier][name] = frozenset(sources)
-            digest = _profiles_sha256(endpoints_of_model)
+            digest = _hash_profiles(endpoints_of_model)
             if digest is not None:  # None: a recording, which has no profile
                 profile_hashes[tier][name] = digest
     asked_with = Asked(
@@ -68,7 +68,7 @@ def fingerprint(settings: JudgeSettings) -> PanelFingerprint:
     )
 
 
-def _profiles_sha256(models: Sequence[Endpoint]) -> str | None:
+def _hash_profiles(models: Sequence[Endpoint]) -> str | None:
     """Hash how the profiles of a model's endpoints ask it. The order of the endpoints doesn't matter.
 
     None if all replies of the model are recorded, since recordings have no profile.

@@ -243,7 +243,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         first_winner = favourite(state.opinions)
         if first_winner is not None:
             authors["accept"] = state.subject.families(first_winner)
-            authors["reject"] = state.subject.families(_other_letter(first_winner))
+            authors["reject"] = state.subject.families(_choose_other_letter(first_winner))
         return replace(self.settings.escalation_rules("pair"), authors=authors)
 
     def record(self, state: Compared, end: End) -> Comparison:
@@ -317,9 +317,9 @@ def word_of_end(end: End, first_winner: PairWord | None) -> str:
     word_by_verdict: dict[str, str] = {"improve": TIE}
     if first_winner is not None:
         word_by_verdict["accept"] = first_winner
-        word_by_verdict["reject"] = _other_letter(first_winner)
+        word_by_verdict["reject"] = _choose_other_letter(first_winner)
     return word_by_verdict.get(end.verdict, end.verdict)
 
 
-def _other_letter(winner: PairWord) -> str:
+def _choose_other_letter(winner: PairWord) -> str:
     return "B" if winner == "A" else "A"

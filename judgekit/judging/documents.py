@@ -424,7 +424,7 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
             yield path
             continue
         refuse_link_out(path)
-        text_files = (str(file) for file in _files_in(Path(path)) if _is_text(file))
+        text_files = (str(file) for file in _list_files(Path(path)) if _is_text(file))
         yield next(text_files, path)  # the first file, or else the folder itself
         yield from text_files
 
@@ -517,7 +517,7 @@ def _is_text(path: Path) -> bool:
     return "\0" not in text and not is_blank(text)
 
 
-def _files_in(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     """List the files in a folder that git tracks or would track, sorted.
 
     Without git, they're all files that aren't hidden. Links, and files in linked folders, are left out.

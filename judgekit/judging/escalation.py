@@ -130,16 +130,16 @@ def decide(evidence_by_tier: Evidence, rules: EscalationRules) -> Step:
             continue
         if row.overrules:
             if isinstance(step, End) and row.applies(situation, step):
-                step = _with_reason(row, row.come_to(situation, step), overruled=step)
+                step = _note_reason(row, row.come_to(situation, step), overruled=step)
         elif step is None and row.applies(situation):
-            step = _with_reason(row, row.come_to(situation))
+            step = _note_reason(row, row.come_to(situation))
     assert step is not None, "the last row that ends a judging applies whenever no other did"  # noqa: S101
     if isinstance(step, End):
         return replace(step, consensus=_count_agreement(situation, step))
     return step
 
 
-def _with_reason(row: Row, step: Step, overruled: End | None = None) -> Step:
+def _note_reason(row: Row, step: Step, overruled: End | None = None) -> Step:
     """Note in an end which row came to it, and the end that this row overruled. An `Ask` stays as it is."""
     if isinstance(step, Ask):
         return step

@@ -103,7 +103,7 @@ class FinalityRules:
         self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]
     ) -> TierName | None:
         """Return the tier before `tier`, if its win stands against the tie of `tier`; else None."""
-        winner = _tier_before(tier, seen)
+        winner = _find_tier_before(tier, seen)
         if winner is None or seen[winner] != "accept":
             return None
         if self._allows(tier, seen, margins.get(winner), stands=winner):
@@ -120,7 +120,7 @@ class FinalityRules:
         """
         if margin is None:
             return False
-        tier_before = _tier_before(tier, seen)
+        tier_before = _find_tier_before(tier, seen)
         outcome_before = seen[tier_before] if tier_before else None
         opinion_class = (tier, seen[tier], outcome_before, stands)
         for rule in self.rules:
@@ -132,7 +132,7 @@ class FinalityRules:
         return False
 
 
-def _tier_before(tier: TierName, seen: Seen) -> TierName | None:
+def _find_tier_before(tier: TierName, seen: Seen) -> TierName | None:
     """Return the tier that was asked before another tier; None if that one was the first."""
     tiers = list(seen)
     position = tiers.index(tier)

@@ -42,10 +42,10 @@ def place_findings(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Fi
     If there's no such dimension, the finding's own stays unchanged.
     """
     # If two names have the same stems, the first wins, so it's written last.
-    names_by_stems = {_stems(name): name for name in reversed(rubric.dimensions)}
+    names_by_stems = {_stem_words(name): name for name in reversed(rubric.dimensions)}
     placed_findings = []
     for finding in findings:
-        name = names_by_stems.get(_stems(finding.dimension), finding.dimension)
+        name = names_by_stems.get(_stem_words(finding.dimension), finding.dimension)
         if name not in rubric.dimensions:
             name = _find_most_mentioned(finding, rubric) or name
         placed_findings.append(finding.model_copy(update={"dimension": name}))
@@ -67,10 +67,10 @@ def _find_most_mentioned(finding: Finding, rubric: ScoreRubric) -> str | None:
 
 def mentions(text: str, rubric: ScoreRubric) -> dict[str, int]:
     """Count how many different terms of each dimension a text has. Dimensions without any are left out."""
-    stems = _stems(text)
+    stems = _stem_words(text)
     counts: dict[str, int] = {}
     for name, dimension in rubric.dimensions.items():
-        terms = {_stems(term) for term in (name, *dimension.terms)}
+        terms = {_stem_words(term) for term in (name, *dimension.terms)}
         phrases: set[tuple[str, ...]] = set()  # in the text, as long as a term
         for length in {len(term) for term in terms}:
             starts = range(len(stems) - length + 1)
@@ -82,7 +82,7 @@ def mentions(text: str, rubric: ScoreRubric) -> dict[str, int]:
 
 
 @lru_cache(maxsize=1024)
-def _stems(text: str) -> tuple[str, ...]:
+def _stem_words(text: str) -> tuple[str, ...]:
     return tuple(_stem(word) for word in words(fold(text)))
 
 

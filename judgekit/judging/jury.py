@@ -362,7 +362,7 @@ def combine_votes(
     family_words = [word_of(lean) for lean in family_leans]
     tier_lean = fmean(family_leans)
     if rule == "majority":
-        tier_lean = _lean_of_majority(family_words)
+        tier_lean = _measure_majority_lean(family_words)
     tier_lean = round(tier_lean, _SHARE_DIGITS)
     word = word_of(tier_lean)
 
@@ -383,7 +383,7 @@ def combine_votes(
     )
 
 
-def _lean_of_majority(words: Sequence[PairWord]) -> float:
+def _measure_majority_lean(words: Sequence[PairWord]) -> float:
     """Compute the families' mean lean, from A (1) to B (-1); 0 if neither text has a majority of them."""
     has_majority = any(has_quorum(words.count(letter), len(words)) for letter in WINS)
     if not has_majority:

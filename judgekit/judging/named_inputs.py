@@ -34,7 +34,7 @@ class NamedInputs:
 
     def read(self, name: str) -> str:
         """Read a file's text; raises `InputError` with the reason."""
-        path = self._find(name)
+        path = self._find_file(name)
         printable_name = escaped(name)
         if self._tracked is not None and path not in self._tracked:
             remedy = "add it with git, or put its text into the case"
@@ -46,7 +46,7 @@ class NamedInputs:
         except UnicodeDecodeError as error:
             raise InputError(f"{printable_name} is not UTF-8 (byte {error.start})") from None
 
-    def _find(self, name: str) -> Path:
+    def _find_file(self, name: str) -> Path:
         """Find a file and resolve its links; raises `InputError` unless the file is in the base folder."""
         base = self.base.resolve()
         is_outside = False

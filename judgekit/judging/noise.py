@@ -48,7 +48,7 @@ def mark_noise(judge: DocumentJudge, document: Document, verdict: Verdict) -> Ve
     if not (folder.is_dir() and verdict.scores and judge.models_by_tier):
         return verdict
     # Without the models of the author's family, the judge is a different one.
-    path = folder / _file_name(judge.for_subject(document))
+    path = folder / _name_file(judge.for_subject(document))
     if not path.is_file():
         return verdict
     points = yamlfile.read_model(path, Noise, version_key="schema").points
@@ -72,7 +72,7 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
         cases=cases,
         points=points,
     )
-    path = Path(environment.NOISE.path(_file_name(judge)))
+    path = Path(environment.NOISE.path(_name_file(judge)))
     try:
         environment.private_folder(str(path.parent))
         text = noise.model_dump_json(by_alias=True, indent=2) + "\n"
@@ -84,7 +84,7 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
     return path
 
 
-def _file_name(judge: DocumentJudge) -> str:
+def _name_file(judge: DocumentJudge) -> str:
     """Name the file for a judge's noise. Judges that may differ in noise get different names.
 
     The name covers everything that a calibration depends on, and the settings that choose which tiers are

@@ -33,7 +33,7 @@ class Verdicts(list[Verdict]):
         rows = []
         for verdict in self[:_MOST_ROWS]:
             row = _summarise(verdict)
-            rows.append({**row, "scores": _scores_text(verdict.scores)})
+            rows.append({**row, "scores": _write_scores(verdict.scores)})
         table = table_html(rows)
         if len(self) > _MOST_ROWS:
             table += f"<p>and {len(self) - _MOST_ROWS} more</p>"
@@ -80,5 +80,5 @@ def _summarise(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _scores_text(scores: Mapping[str, float] | None) -> str:
+def _write_scores(scores: Mapping[str, float] | None) -> str:
     return ", ".join(f"{name} {score:g}" for name, score in (scores or {}).items())

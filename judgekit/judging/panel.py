@@ -47,13 +47,13 @@ def families_of_writers(people: Iterable[str], trailers: Iterable[str] = ()) -> 
 
     families: dict[str, None] = {}  # each once, in order
     for writer in writers:
-        family = _family_of_agent(writer.strip().casefold())
+        family = _find_family_of_agent(writer.strip().casefold())
         if family is not None:
             families[family] = None
     return tuple(families)
 
 
-def _family_of_agent(writer: str) -> str | None:
+def _find_family_of_agent(writer: str) -> str | None:
     """Return the model family of an agent, by its `name <address>` in lower case; None for a person."""
     for family, patterns in _AGENTS.items():
         is_agent = any(re.match(pattern, writer) for pattern in patterns)

@@ -246,10 +246,10 @@ class TokenReader:
 
     def prompts(self, questionnaire: Questionnaire, fence: Fence) -> list[Messages]:
         """Build the prompts for people to read: the questions', then those of controls that are shown."""
-        prompts = _pointwise_questions(questionnaire, fence).prompts()
+        prompts = _make_questions(questionnaire, fence).prompts()
         for control in questionnaire.controls:
             if control.is_shown:
-                prompts += _pointwise_questions(control.questionnaire, fence).prompts()
+                prompts += _make_questions(control.questionnaire, fence).prompts()
         return prompts
 
     def words(self, questionnaire: Questionnaire, fence: Fence) -> Any:  # noqa: ANN401 - JSON
@@ -258,7 +258,7 @@ class TokenReader:
         questionnaires = [questionnaire]
         questionnaires += [control.questionnaire for control in questionnaire.controls]
         for asked_questionnaire in questionnaires:
-            questions = _pointwise_questions(asked_questionnaire, fence)
+            questions = _make_questions(asked_questionnaire, fence)
             words.append([questions.prompts(), questions.tokens])
         return words
 
@@ -273,7 +273,7 @@ class TokenReader:
         del sample  # probabilities don't vary between samples
         started = time.monotonic()
         timeout = questionnaire.timeout
-        questions = _pointwise_questions(questionnaire, session.fence)
+        questions = _make_questions(questionnaire, session.fence)
         answer = await ask_pointwise(session, endpoint, questions, timeout)
         answers = [answer]
         shares = answer.value
@@ -286,7 +286,7 @@ class TokenReader:
             if not control.is_needed(earned_points):
                 break
 
-            control_questions = _pointwise_questions(control.questionnaire, session.fence)
+            control_questions = _make_questions(control.questionnaire, session.fence)
             # A control may have fewer kinds of questions, but its probabilities have to be comparable.
             control_questions = control_questions._replace(tokens=questions.tokens)
             control_answer = await ask_pointwise(session, endpoint, control_questions, timeout)
@@ -302,7 +302,7 @@ class TokenReader:
         return merge_answers(answers, Answers(earned_points, shares), started)
 
 
-def _pointwise_questions(questionnaire: Questionnaire, fence: Fence) -> PointwiseQuestions:
+def _make_questions(questionnaire: Questionnaire, fence: Fence) -> PointwiseQuestions:
     """Phrase a questionnaire's questions for answers of one token, and list the possible answers."""
     numbers: list[str] = []
     words: list[str] = []

@@ -66,28 +66,28 @@ class ReplyFile:
         """Read the text under a key; None if there's no text, or if reading fails."""
         if not self._path.is_file():
             return None
-        row = self._run("SELECT reply, ? - at FROM reply WHERE key = ?", time.time(), key)
+        row = self._execute("SELECT reply, ? - at FROM reply WHERE key = ?", time.time(), key)
         return None if row is None else KeptText(text=row[0], age=row[1])
 
     def write_reply(self, key: str, text: str) -> None:
         """Store a text under a key; failures are ignored. The first call also removes outdated texts."""
         now_s = time.time()
-        self._run("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", key, now_s, text)
+        self._execute("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", key, now_s, text)
         if not self._is_trimmed:
             # `abs`, so that texts from the future go, too: the clock may have been set back since.
-            self._run("DELETE FROM reply WHERE abs(at - ?) >= ?", now_s, MAX_SECONDS)
+            self._execute("DELETE FROM reply WHERE abs(at - ?) >= ?", now_s, MAX_SECONDS)
             self._is_trimmed = True
 
     def state(self) -> CacheState:
         """Describe the stored replies. If there's no file, or if it's damaged, the state is empty."""
         row = None
         if self._path.is_file():
-            row = self._run("SELECT COUNT(*), MIN(at), MAX(at) FROM reply")
+            row = self._execute("SELECT COUNT(*), MIN(at), MAX(at) FROM reply")
         if row is None:
             return CacheState(path=self._path, bytes=0, replies=0, oldest=None, newest=None)
         replies, oldest, newest = row
         size = 0
-        for file in self._files():
+        for file in self._list_files():
             if file.is_file():
                 size += file.stat().st_size
         return CacheState(
@@ -98,13 +98,13 @@ class ReplyFile:
         """Remove every reply and free its space."""
         if self._path.is_file():
             for statement in ("DELETE FROM reply", "PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM"):
-                self._run(statement)
+                self._execute(statement)
 
-    def _files(self) -> list[Path]:
+    def _list_files(self) -> list[Path]:
         """List the paths of all files that SQLite may have."""
         return [Path(f"{self._path}{end}") for end in _FILE_ENDS]
 
-    def _run(self, statement: str, *values: str | float) -> tuple[Any, ...] | None:
+    def _execute(self, statement: str, *values: str | float) -> tuple[Any, ...] | None:
         """Execute a statement, and return its first row; None if there's no row, or on failure.
 
         A failure is ignored, since a reply that isn't stored is only asked for again. If the file is full,
@@ -136,7 +136,7 @@ class ReplyFile:
         self, error: sqlite3.Error, statement: str, values: tuple[str | float, ...]
     ) -> None:
         """Make room in a full file and execute the statement again, or remove a damaged file."""
-        code = _error_code(error)
+        code = _read_error_code(error)
         if code == sqlite3.SQLITE_FULL and self._opened is not None:
             with suppress(sqlite3.Error):
                 self._opened.execute(_MAKE_ROOM, (MAX_BYTES // 4,))
@@ -186,9 +186,9 @@ class ReplyFile:
                 with closing(sqlite3.connect(self._path, timeout=_WAIT)) as connection:
                     is_damaged = connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
             except sqlite3.Error as error:
-                is_damaged = _error_code(error) in _DAMAGED
+                is_damaged = _read_error_code(error) in _DAMAGED
             if is_damaged:
-                for file in self._files():
+                for file in self._list_files():
                     file.unlink(missing_ok=True)
 
 
@@ -201,6 +201,6 @@ def _close(connection: sqlite3.Connection, opened_by: int) -> None:
         connection.close()
 
 
-def _error_code(error: sqlite3.Error) -> int:
+def _read_error_code(error: sqlite3.Error) -> int:
     """Return the primary code of an SQLite error, 0 if it has none."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF

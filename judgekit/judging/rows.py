@@ -207,7 +207,7 @@ def does_win_stand(now: Situation, end: End) -> bool:
 
     The win may rest neither on cut texts nor on the own family of the winner.
     """
-    return now.rules.mode == "lenient" and _standing_win(now, end) is not None
+    return now.rules.mode == "lenient" and _find_standing_win(now, end) is not None
 
 
 def is_best_copied(now: Situation, end: End) -> bool:
@@ -231,7 +231,7 @@ def is_pair_cut(now: Situation, end: End) -> bool:
 
 def is_acceptance_cut(now: Situation, end: End) -> bool:
     """Whether it would be accepted, and no tier that accepts saw all of the text."""
-    return end.verdict == "accept" and not now.has_seen_all(_accepting(now, end))
+    return end.verdict == "accept" and not now.has_seen_all(_find_accepting_tiers(now, end))
 
 
 def is_unproven(now: Situation, end: End) -> bool:
@@ -240,7 +240,7 @@ def is_unproven(now: Situation, end: End) -> bool:
         return False
     if end.because in (CALIBRATED, PROMISED):
         return False
-    return _accepting(now, end) <= set(now.rules.deciding)
+    return _find_accepting_tiers(now, end) <= set(now.rules.deciding)
 
 
 def are_reasons_unasked(now: Situation, end: End) -> bool:
@@ -358,7 +358,7 @@ def leave_open(now: Situation, end: End | None = None) -> End:
 
 def let_win_stand(now: Situation, end: End) -> End:
     """Let the win stand."""
-    return End("accept", "single", _standing_win(now, end))
+    return End("accept", "single", _find_standing_win(now, end))
 
 
 def call_tie(_: Situation, end: End) -> End:
@@ -377,7 +377,7 @@ def end_with_reasons(now: Situation, end: End) -> End:
     return replace(end, consensus="unanimous", tier=now.tier_for_reasons)
 
 
-def _accepting(now: Situation, end: End) -> set[TierName]:
+def _find_accepting_tiers(now: Situation, end: End) -> set[TierName]:
     """Return the tiers behind an acceptance: those with that outcome, and the one that settled it.
 
     A calibration may let a tier accept by its leaning, though its scores have another outcome.
@@ -393,7 +393,7 @@ def _owes_reasons(now: Situation, end: End) -> bool:
     return end.tier is not None and now.is_unexplained(end.tier, end.verdict)
 
 
-def _standing_win(now: Situation, end: End) -> TierName | None:
+def _find_standing_win(now: Situation, end: End) -> TierName | None:
     """Return the tier whose win a calibration upholds against the next one's tie; None if there's none.
 
     A win on a cut text, or by the winner's own family, isn't upheld.

@@ -351,7 +351,7 @@ def judged_hook(
     retrieval = config.retrieval
     transcript_path = str(payload.get("transcript_path") or "")  # without one there are no turns
     turns = transcript.last_turns(transcript_path, retrieval.context_turns)
-    query = Query(_with_best_parts_first(prompt, parts, config), turns)
+    query = Query(_put_best_parts_first(prompt, parts, config), turns)
     candidates = _add_texts(query, hits, _read_passages(prompt, hits, config, project))
     selection = running.run(
         _ask_models(config, Path(project), candidates, mode=retrieval.mode, hook=True)
@@ -461,7 +461,7 @@ def _cut_snippet(passage: str, body: str) -> str:
     return on_one_line[:SNIPPET_CHARS]
 
 
-def _with_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> str:
+def _put_best_parts_first(prompt: str, parts: Sequence[str], config: Config) -> str:
     """Put the best `parts` of a long prompt before it, since models only see its beginning.
 
     Secrets are removed first, since the prompt will be cut. If a prompt with secrets is to be refused, it's

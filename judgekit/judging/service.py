@@ -55,7 +55,7 @@ def document_judge(
     """
     config = configuration.load(project)
     if config.server.url is not None and not is_replaying(environment.environ()):
-        return _remote_judge(gateway, config, project, request)
+        return _build_remote_judge(gateway, config, project, request)
     loaded = rubric(config, project, request)
     settings = judge_settings(config, loaded, project, request)
     judge = DocumentJudge(gateway, settings, reply_cache(request))
@@ -67,7 +67,7 @@ def document_judge(
     return judge, settings.no_model_reason
 
 
-def _remote_judge(
+def _build_remote_judge(
     gateway: Gateway, config: Config, project: Path | None, request: JudgeRequest
 ) -> tuple[DocumentJudge, str]:
     """Build a judge that lets the team's server judge. Also returns the address of the server."""
@@ -135,7 +135,7 @@ def judge_settings(
     Raises `ConfigError`, or `UsageError` if the request has a cost limit and no price is known.
     """
     settings = JudgeSettings.of(config.judge, request, loaded)
-    settings = _with_models(settings, config, project, tiers)
+    settings = _add_models(settings, config, project, tiers)
     if settings.author_family:
         families = panel.project_named_families(config, project, request.model)
         settings = replace(settings, project_named_families=families)
@@ -144,7 +144,7 @@ def judge_settings(
     return replace(settings, finality=finality, calibration_warning=warning)
 
 
-def _with_models(
+def _add_models(
     settings: JudgeSettings, config: Config, project: Path | None, tiers: Collection[TierName]
 ) -> JudgeSettings:
     """Add the models of `tiers` to the settings, or the reason why there are none.
@@ -165,15 +165,15 @@ def _with_models(
     if settings.max_cost_usd:
         is_asked = request.max_cost_usd is not None
         check_prices(models_by_tier, settings.max_cost_usd, project, asked=is_asked)
-        others = partial(_priced_panels, resolved.others)
+        others = partial(_list_priced_panels, resolved.others)
     return replace(
         settings, models_by_tier=models_by_tier, no_model_reason=resolved.reason, others=others
     )
 
 
-def _priced_panels(others: Others) -> list[Tiers]:
+def _list_priced_panels(others: Others) -> list[Tiers]:
     """List those of the other providers' panels whose models all have a price."""
-    return [panel_of_other for panel_of_other in others() if not _unpriced(panel_of_other)]
+    return [panel_of_other for panel_of_other in others() if not _list_unpriced(panel_of_other)]
 
 
 def reply_cache(request: JudgeRequest) -> ReplyCache | None:
@@ -191,7 +191,7 @@ def check_prices(
     Without a limit, nothing is checked. The error is a `UsageError` if the caller `asked` for the limit,
     and a `ConfigError` if the limit is configured.
     """
-    names = _unpriced(tiers) if limit else []
+    names = _list_unpriced(tiers) if limit else []
     if not names:
         return
 
@@ -209,7 +209,7 @@ def check_prices(
     raise configuration.build_error("judge", "max_cost_usd", problem, project)
 
 
-def _unpriced(tiers: Tiers) -> list[str]:
+def _list_unpriced(tiers: Tiers) -> list[str]:
     """List the models without a known price."""
     return unpriced(chain.from_iterable(tiers.values()))
 
@@ -355,12 +355,12 @@ def comparison_judge(
         scored_subjects = len(texts.distinct)
 
     settings = judge_settings(config, loaded, project, request, subjects=scored_subjects)
-    reason = _no_comparison_reason(config, settings.no_model_reason)
+    reason = _explain_no_comparison(config, settings.no_model_reason)
     settings = replace(settings, no_model_reason=reason)
     return judge_class(gateway, settings, reply_cache(request))
 
 
-def _no_comparison_reason(config: Config, reason: str) -> str:
+def _explain_no_comparison(config: Config, reason: str) -> str:
     """Explain why no model can compare texts: for the given `reason`.
 
     For users of a shared judge, it adds that this one compares no texts.

@@ -160,7 +160,7 @@ class Shared:
     def _send_lines(self, lines: Sequence[bytes]) -> list[str]:
         """Send ledger lines; returns a reason for each line that the server refused."""
         body = b'{"lines": [' + b",".join(lines) + b"]}"
-        answer = self._call("POST", "/v1/ledger", content=body, headers=_OF_JSON)
+        answer = self._call_server("POST", "/v1/ledger", content=body, headers=_OF_JSON)
         try:
             reason_by_line = dict(json.loads(answer).get("refused") or {})
         except (ValueError, TypeError, AttributeError, RecursionError):  # JSON of another shape
@@ -169,7 +169,7 @@ class Shared:
 
     def check(self) -> int:
         """Count the server's rubrics, to see that it answers; sends no text. Raises `SharedError`."""
-        answer = self._call("GET", "/v1/rubrics")
+        answer = self._call_server("GET", "/v1/rubrics")
         try:
             rubrics = json.loads(answer)
             ids = [rubric["id"] for rubric in rubrics]
@@ -183,10 +183,12 @@ class Shared:
         An older server ignores `kind` and sends all lines.
         """
         params = {"since": since, "project": project, "kind": kind}
-        lines = self._call("GET", "/v1/ledger", seconds=_LONGEST, most=_MOST_LEDGER, params=params)
+        lines = self._call_server(
+            "GET", "/v1/ledger", seconds=_LONGEST, most=_MOST_LEDGER, params=params
+        )
         into.write_bytes(lines)
 
-    def _call(
+    def _call_server(
         self,
         method: str,
         path: str,
@@ -224,7 +226,7 @@ class Shared:
             async with (
                 asyncio.timeout(seconds),
                 httpx.AsyncClient(
-                    base_url=self.url, timeout=timeout, verify=_ssl_context()
+                    base_url=self.url, timeout=timeout, verify=_load_ssl_context()
                 ) as client,
             ):
                 client.headers["Authorization"] = f"Bearer {self.token}"
@@ -332,7 +334,7 @@ def _read_token(file: str | None) -> str:
 
 
 @functools.cache
-def _ssl_context() -> ssl.SSLContext:
+def _load_ssl_context() -> ssl.SSLContext:
     return ssl.create_default_context()  # reads the certificates from disk, so once is enough
 
 

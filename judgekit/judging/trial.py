@@ -73,7 +73,7 @@ class Trial:
         "" for a model that isn't called through litellm, or that writes no replies.
         """
         if kind_of(self.endpoint) is DECIDES:
-            return _decisions_in_words(self.answer)
+            return _describe_decisions(self.answer)
         if self.endpoint.profile.kind != "litellm" or kind_of(self.endpoint) is not WRITES:
             return ""
 
@@ -143,7 +143,7 @@ async def _try_decisions(gateway: Gateway, endpoint: Endpoint) -> Trial:
     return Trial(endpoint, answer, CallStyle(endpoint.output))
 
 
-def _decisions_in_words(answer: Answer[Any]) -> str:
+def _describe_decisions(answer: Answer[Any]) -> str:
     """State how likely yes was when right, and when wrong; "" if an answer is missing."""
     if answer.failure is not None or not answer.value:
         return ""

@@ -409,7 +409,7 @@ class Verdict(_Record):
         if scores and self.average is not None:
             scores += f" (mean {self.average:g})"
 
-        judge = self.model or _models(self.rounds)
+        judge = self.model or _list_models(self.rounds)
         if self.promise and self.judge_tier:
             judge = f"{judge}, decided by {self.judge_tier} ({self.promise})"
         reason = self.reasoning
@@ -419,8 +419,8 @@ class Verdict(_Record):
         elif self.verdict == "undetermined":
             reason = self.degraded or reason
 
-        details = [scores or "no scores", judge, _cost(self)]
-        return _three_lines(f"{self.verdict}: {self.name}", details, reason)
+        details = [scores or "no scores", judge, _describe_cost(self)]
+        return _join_three_lines(f"{self.verdict}: {self.name}", details, reason)
 
 
 class Decision(_Record):
@@ -583,16 +583,16 @@ class Comparison(_Record):
             headline = f"{winner} is better than {others}"
 
         rounds_behind = [row for row in self.rounds if row.tier == self.judge_tier and row.opinion]
-        details = [_models(rounds_behind or self.rounds), _cost(self)]
+        details = [_list_models(rounds_behind or self.rounds), _describe_cost(self)]
         if scores:
             details.insert(0, ", ".join(scores))
         reason = self.reasoning
         if not self.decided:
             reason = self.degraded or reason
-        return _three_lines(headline, details, reason)
+        return _join_three_lines(headline, details, reason)
 
 
-def _models(rounds: Sequence[AnyRound]) -> str:
+def _list_models(rounds: Sequence[AnyRound]) -> str:
     """List the models of some rounds in words, each once; says so if there are no rounds."""
     if not rounds:
         return "no model was asked"
@@ -600,7 +600,7 @@ def _models(rounds: Sequence[AnyRound]) -> str:
     return ", ".join(names)
 
 
-def _cost(record: Verdict | Comparison) -> str:
+def _describe_cost(record: Verdict | Comparison) -> str:
     """Say in a few words what a record's calls cost, if that's known."""
     if record.cost_usd is None:
         return "cost unknown" if record.rounds else "no cost"
@@ -609,7 +609,7 @@ def _cost(record: Verdict | Comparison) -> str:
     return f"at least {cost}" if is_partial else cost
 
 
-def _three_lines(headline: str, details: Sequence[str], reason: str) -> str:
+def _join_three_lines(headline: str, details: Sequence[str], reason: str) -> str:
     """Join three lines for people: the headline, the details, and the reason.
 
     Each has at most `MOST_SHOWN` characters, and nothing in it that a terminal would obey.

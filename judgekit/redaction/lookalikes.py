@@ -49,7 +49,7 @@ def plain(text: str) -> str:
     """
     if text.isascii():
         return text
-    text = _FOREIGN_WORD.sub(lambda match: _plain_word(match[0]), text)
+    text = _FOREIGN_WORD.sub(lambda match: _translate_word(match[0]), text)
     return _STRUCK.sub("", text)
 
 
@@ -100,7 +100,7 @@ def _fold(char: str) -> str:
     return char
 
 
-def _plain_word(word: str) -> str:
+def _translate_word(word: str) -> str:
     """Translate a word to the plain Latin word that it imitates.
 
     If it imitates none, the word is returned as it is, or only without its bold, circled or similar styles.

@@ -252,11 +252,11 @@ def _is_bare_secret(text: str, match: re.Match[str], value: str, name_class: str
     if name_class == "short":
         if is_chosen(value):
             return True
-        return len(value) >= _LEAST_SHORT and _in_file_of_settings(text, match)
+        return len(value) >= _LEAST_SHORT and _is_in_settings_file(text, match)
     has_digit = any(map(str.isdigit, value))
     if has_digit or not value.isidentifier():
         return True
-    return _in_file_of_settings(text, match)
+    return _is_in_settings_file(text, match)
 
 
 def _is_secret_token(text: str, match: re.Match[str], value: str, *, is_alone: bool) -> bool:
@@ -273,7 +273,7 @@ def _is_secret_token(text: str, match: re.Match[str], value: str, *, is_alone: b
     return len(value) >= least_length and (is_mixed(value) or is_generated(value))
 
 
-def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
+def _is_in_settings_file(text: str, match: re.Match[str]) -> bool:
     """Whether a name and its value look like a setting in a file, where even a plain word is a password.
 
     Settings are `DB_PASSWORD=x` and `Pwd=x;` anywhere. Alone in their line, `password: x` is one, and so is

@@ -81,13 +81,13 @@ def load() -> list[Rule]:
 
 
 @functools.cache
-def _form_index() -> WordIndex:
+def _build_form_index() -> WordIndex:
     """Build the index that tells which of the rules of `load` to try on a text, by the words in it."""
     return WordIndex([words for _, words, _ in load()])
 
 
 @functools.cache
-def _place_index(*, in_languages: bool) -> WordIndex:
+def _build_place_index(*, in_languages: bool) -> WordIndex:
     """Build the index that tells which of the rules for places to try on a text, by the words in it.
 
     Without `in_languages`, it never names rules whose words are all from other languages than English.
@@ -137,7 +137,7 @@ def _find_by_place(
 ) -> Iterator[SecretMatch]:
     """Yield the secrets in a span by their place, such as behind an option or in an address."""
     start, end = span
-    index = _place_index(in_languages=in_languages)
+    index = _build_place_index(in_languages=in_languages)
     for number in index.rules_of(lower_text[start:end]):
         kind, _, pattern = _PLACES[number]
         for match in _compiled(pattern).finditer(lower_text, start, end):
@@ -182,7 +182,7 @@ def _is_within_word(pattern: str | re.Pattern[str]) -> bool:
 def _find_forms(text: str, long_words: str) -> Iterator[SecretMatch]:
     """Yield the matches of the rules for secrets with a form of their own, such as `ghp_…`."""
     rules = load()
-    for number in _form_index().rules_of(long_words):
+    for number in _build_form_index().rules_of(long_words):
         kind, _, form_pattern = rules[number]
         pattern = _compiled(form_pattern)
         # Searching the few long words first is faster than searching the text.

@@ -115,7 +115,7 @@ def is_weak_secret(value: str) -> bool:
     return not PATTERNS["hex_or_id"].match(value) and share_of_changes(value) >= _SHUFFLED_WEAK
 
 
-def _class_of_character(char: str) -> str:
+def _classify_character(char: str) -> str:
     """Return "a" for a letter, "0" for a digit, and "-" for anything else."""
     if char.isalpha():
         return "a"
@@ -133,7 +133,7 @@ def is_strange(value: str) -> bool:
         has_symbol = bool(_SYMBOLS.intersection(core[1:-1]))
         return has_upper and has_lower and has_symbol and len(core) >= LEAST_TOKEN
 
-    classes = "".join(map(_class_of_character, core))
+    classes = "".join(map(_classify_character, core))
     runs = re.sub(r"(.)\1+", r"\1", classes)  # "abc12-x" has the runs "a0-a"
     has_many_runs = len(runs) >= _CHANGED_OFTEN
     is_mixture = has_many_runs or runs == "a0" or any(part in runs for part in _STRANGE_RUNS)

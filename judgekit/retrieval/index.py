@@ -107,7 +107,7 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
             if not index_file.says(error, index_file.READ_ONLY):
                 raise
             connection.close()
-            connection = _connect_read_only(path)
+            connection = _open_read_only(path)
             facts = about(connection)
         is_of_store = facts.get("root") == root
         has_same_rules = facts.get("read_by") == reading_fingerprint(profiles)
@@ -163,7 +163,7 @@ def _open_version(index: Index, path: str, version: int) -> Index | None:
     return None
 
 
-def _connect_read_only(path: str) -> Connection:
+def _open_read_only(path: str) -> Connection:
     """Open an index in a read-only folder; raises `OSError` if part of its content is in SQLite's log."""
     log = path + "-wal"  # content that isn't in the file yet
     if os.path.exists(log) and os.path.getsize(log):

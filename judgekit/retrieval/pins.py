@@ -42,7 +42,7 @@ def suggest(
     for note in notes:
         line = note
         if note in pin_by_note:
-            nearest_name = _find_nearest(_comparable(pin_by_note[note]), pairs_by_name)
+            nearest_name = _find_nearest(_make_comparable(pin_by_note[note]), pairs_by_name)
             if nearest_name is not None:
                 line = f"{note}; did you mean {path_by_name[nearest_name]!r}?"
         lines.append(line)
@@ -57,7 +57,7 @@ def _map_names_to_paths(roots: Iterable[str], profiles: Profiles) -> dict[str, s
             path_without_ending, _, _ = path.rpartition(".")
             _, _, stem = path_without_ending.rpartition("/")
             for name in (path, path_without_ending, stem, entry_id, title):
-                comparable_name = _comparable(name)
+                comparable_name = _make_comparable(name)
                 if comparable_name not in path_by_name:  # the first memory of a name counts
                     path_by_name[comparable_name] = path
     return path_by_name
@@ -79,7 +79,7 @@ def _pair_letters(name: str) -> set[str]:
     return {name[start : start + 2] for start in range(len(name) - 1)}
 
 
-def _comparable(name: str) -> str:
+def _make_comparable(name: str) -> str:
     """Return a name's beginning in lower case, with spaces for all signs except `/` and `.`."""
     spaced = [char if char.isalnum() or char in "/." else " " for char in name[:_MOST_LETTERS]]
     return "".join(spaced).casefold()

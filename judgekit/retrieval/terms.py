@@ -59,13 +59,13 @@ def stems(text: str, language: Language) -> list[str]:
     for word in split_words(fold(text)):
         forms = forms_by_word.get(word)
         if forms is None:
-            forms = _index_forms(word, language)
+            forms = _list_indexed_forms(word, language)
             forms_by_word[word] = forms
         text_stems += forms
     return text_stems
 
 
-def _index_forms(word: str, language: Language) -> tuple[str, ...]:
+def _list_indexed_forms(word: str, language: Language) -> tuple[str, ...]:
     """List the forms under which a folded word is indexed: its stem, or none for a stop word.
 
     A word in Hangul, or in a script without spaces between words, has a form for each of its pieces.

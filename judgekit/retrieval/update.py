@@ -328,13 +328,13 @@ class Plan:
         is_same_folder = False
         if known_folder is not None:
             _, known_stamp, _ = known_folder
-            is_same_folder = _inode_of(known_stamp) == _inode_of(stamp)
+            is_same_folder = _read_inode(known_stamp) == _read_inode(stamp)
         if is_whole or not is_same_folder:
             return listing.folders
         return [folder for folder in listing.folders if folder not in self._known]
 
 
-def _inode_of(folder_stamp: index_file.Stamp | None) -> int:
+def _read_inode(folder_stamp: index_file.Stamp | None) -> int:
     """Return the number by which the file system knows a folder; 0 for a missing one."""
     if folder_stamp is None:
         return 0

@@ -37,7 +37,7 @@ def folder_of(project: str) -> str:
         return configured_folder
     root = worktree.git_root(project)
     base = project if root is None else worktree.main_worktree(root)
-    usual_folder = _memory_folder(folder_name(base))
+    usual_folder = _join_memory_path(folder_name(base))
     variables = environment.environ()
     own_name = variables.get(FOLDER_NAME, "")
     if not _is_name(own_name):
@@ -45,13 +45,13 @@ def folder_of(project: str) -> str:
     # If the usual folder exists, the client ignores the variable, unless its home isn't the usual one.
     has_other_home = "CLAUDE_CONFIG_DIR" in variables
     if has_other_home or not os.path.isdir(usual_folder):
-        return _memory_folder(own_name)
+        return _join_memory_path(own_name)
     return usual_folder
 
 
 def folder_name(path: str) -> str:
     """Return the name that Claude Code gives its folder for a project at `path`."""
-    units = _utf16_units(path)
+    units = _split_utf16(path)
     name = "".join(_replace_unit(unit) for unit in units)
     if len(name) <= _MOST_NAME:
         return name
@@ -60,7 +60,7 @@ def folder_name(path: str) -> str:
     return f"{name[:_MOST_NAME]}-{_write_base36(path_hash)}"
 
 
-def _utf16_units(text: str) -> list[int]:
+def _split_utf16(text: str) -> list[int]:
     """Return the 16-bit numbers that make up a text in JavaScript, in which the client is written."""
     raw = text.encode("utf-16-le", "surrogatepass")
     lower_bytes = raw[0::2]
@@ -93,12 +93,12 @@ def _write_base36(number: int) -> str:
             return digits
 
 
-def _memory_folder(name: str) -> str:
+def _join_memory_path(name: str) -> str:
     """Return the path of the memory in the client's folder with this name."""
-    return os.path.join(_client_home(), "projects", name, "memory")
+    return os.path.join(_find_client_home(), "projects", name, "memory")
 
 
-def _client_home() -> str:
+def _find_client_home() -> str:
     """Return the folder of Claude Code's settings: the one a variable names, or `~/.claude`."""
     configured_home = environment.environ().get("CLAUDE_CONFIG_DIR")
     if configured_home:
@@ -121,7 +121,7 @@ def _find_configured_folder(project: str) -> str | None:
     folder = _read_folder(os.path.join(project, *LOCAL_SETTINGS.split("/")))
     if folder is not None and is_users_own(project):
         return folder
-    return _read_folder(os.path.join(_client_home(), "settings.json"))
+    return _read_folder(os.path.join(_find_client_home(), "settings.json"))
 
 
 def _read_folder(settings_path: str) -> str | None:

@@ -124,7 +124,7 @@ def listed(root: str, profile: Profile) -> Listed:
             listing.problems.append(f"{path}: {problem}")
 
     if missing_paths:
-        path_by_name = _find_elsewhere(root, set(map(_file_name_in, missing_paths)))
+        path_by_name = _find_elsewhere(root, set(map(_cut_file_name, missing_paths)))
         for path in path_by_name.values():
             folder, _, _ = path.rpartition("/")
             listing.folders.add(folder)
@@ -132,7 +132,7 @@ def listed(root: str, profile: Profile) -> Listed:
     return listing
 
 
-def _file_name_in(path: str) -> str:
+def _cut_file_name(path: str) -> str:
     """Return a file's name, with its ending."""
     _, _, name = path.rpartition("/")
     return name
@@ -172,7 +172,7 @@ def _describe_missing(missing_paths: list[str], path_by_name: Mapping[str, str])
     descriptions = []
     for path in missing_paths[:_SHOWN]:
         description = path
-        other_path = path_by_name.get(_file_name_in(path))
+        other_path = path_by_name.get(_cut_file_name(path))
         if other_path is not None:
             description = f"{path} (found at {other_path})"
         descriptions.append(description)
@@ -216,7 +216,7 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     """
     name = stem(relative)
     folder, _, _ = relative.rpartition("/")
-    category = _category_of_folder(folder, profile)
+    category = _find_category(folder, profile)
     raw, is_longer = read_bytes(root, relative, MAX_RECORD)
     if is_longer:
         raise Unreadable(f"larger than {MAX_RECORD:,} bytes")
@@ -269,7 +269,7 @@ def _make_entry(name: str, category: str, record: Mapping[str, object], profile:
     return entry
 
 
-def _category_of_folder(folder: str, profile: Profile) -> str | None:
+def _find_category(folder: str, profile: Profile) -> str | None:
     """Return the category whose records are in a folder; None if it's no usual folder."""
     for category, data in profile.categories.items():
         if data["folder"] == folder:

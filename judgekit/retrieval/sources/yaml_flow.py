@@ -176,7 +176,7 @@ class FlowReader:
     def _add_indicator(self, char: str) -> None:
         """Open or close a bracket, or end an item at a comma."""
         if char in "[{":
-            self._open(is_mapping=char == "{")
+            self._open_bracket(is_mapping=char == "{")
             return
         level = self._levels[-1]
         self._end_item(level)
@@ -187,7 +187,7 @@ class FlowReader:
         self._levels.pop()
         self.is_done = not self._levels
 
-    def _open(self, *, is_mapping: bool) -> None:
+    def _open_bracket(self, *, is_mapping: bool) -> None:
         """Open a bracket.
 
         A bracket directly behind a text isn't YAML, and one too deep inside others isn't read.
