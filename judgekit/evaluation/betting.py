@@ -65,28 +65,30 @@ class Bets:
         self._most_total_left -= number
 
 
-def bound_total(numbers: Sequence[int], count: int, largest: int, level: float = LEVEL) -> int:
-    """Compute a lower bound for the total of `count` numbers, of which the first `numbers` are known.
+def bound_total(
+    known_numbers: Sequence[int], count: int, largest: int, level: float = LEVEL
+) -> int:
+    """Compute a lower bound for the total of `count` numbers, of which the first `known_numbers` are known.
 
     Each number is at most `largest`. The bound is the least total that bets on the known numbers don't
     refute; the true total is lower with a probability of `level` at most.
     """
-    low = sum(numbers)
-    high = low + largest * (count - len(numbers))
+    low = sum(known_numbers)
+    high = low + largest * (count - len(known_numbers))
     # Halve the range: if one total is refuted, so is every lower one.
     while low < high:
         middle = (low + high) // 2
-        if _is_refuted(numbers, count, middle, level):
+        if _is_refuted(known_numbers, count, middle, level):
             low = middle + 1
         else:
             high = middle
     return low
 
 
-def _is_refuted(numbers: Sequence[int], count: int, most: int, level: float) -> bool:
-    """Whether bets on these numbers, in this order, refute the claim that the total is at most `most`."""
-    bets = Bets(count, most, level)
-    for number in numbers:
+def _is_refuted(known_numbers: Sequence[int], count: int, most_total: int, level: float) -> bool:
+    """Whether bets on the known numbers, in order, refute a claim that all add up to at most `most_total`."""
+    bets = Bets(count, most_total, level)
+    for number in known_numbers:
         bets.add(number)
         if bets.is_refuted:
             return True

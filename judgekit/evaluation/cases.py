@@ -365,19 +365,21 @@ def _check_scopes(path: Path, items: Iterable[CollectionQuery]) -> None:
             raise InputError(f"{problem}; {remedy}")
 
 
-def _read_items(path: Path, wanted: str, what: str, read: Callable[[str, str], Item]) -> list[Item]:
+def _read_items(
+    path: Path, remedy: str, item_kind: str, read: Callable[[str, str], Item]
+) -> list[Item]:
     """Read the items on a file's lines; raises `InputError`, also if two items have the same id.
 
-    `wanted` ends the message about an unreadable file, and `what` names the kind of item on each line.
+    `remedy` ends the message about an unreadable file, and `item_kind` names the kind of item on each line.
     """
     items = {}
-    for place, line in lines(path, wanted):
+    for place, line in lines(path, remedy):
         item = read(line, place)
         if item.id in items:
             raise InputError(f"{place}: id: {item.id!r} is there twice; expected each id once")
         items[item.id] = item
     if not items:
-        raise InputError(f"{path}: empty; expected one {what} a line")
+        raise InputError(f"{path}: empty; expected one {item_kind} a line")
     return list(items.values())
 
 

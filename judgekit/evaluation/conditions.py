@@ -75,13 +75,13 @@ class Condition(NamedTuple):
 
     def count_rows(self, counts: Mapping[str, int]) -> Totals:
         """Add up the values of rows; `counts` are the numbers of rows by verdict."""
-        least = 0
-        most = 0
+        least_total = 0
+        most_total = 0
         for word, count in counts.items():
             row = self.count_row(word)
-            least += count * row.least
-            most += count * row.most
-        return Totals(least, most)
+            least_total += count * row.least
+            most_total += count * row.most
+        return Totals(least_total, most_total)
 
     def enough(self, rows: int) -> int:
         """Compute the lowest total with which the share of so many rows reaches the limit.

@@ -201,8 +201,8 @@ def report(
     best_judge = max(judges, key=_rank_by_accuracy)
     compared_judges = []
     for judge_report in judges:
-        behind = _compare_with_best(judge_report, best_judge, outcomes)
-        compared_judges.append(judge_report.model_copy(update={"behind": behind}))
+        gap_to_best = _compare_with_best(judge_report, best_judge, outcomes)
+        compared_judges.append(judge_report.model_copy(update={"behind": gap_to_best}))
 
     variants = [case.variant for case in cases]
     return JudgingReport(

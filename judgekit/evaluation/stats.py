@@ -70,19 +70,21 @@ def mean(values: Sequence[float]) -> Measure:
     return Measure(values, [1.0] * len(values))
 
 
-def resampled(size: int, figure: Callable[[Sequence[int]], float | None]) -> Interval | None:
+def resampled(
+    size: int, compute_figure: Callable[[Sequence[int]], float | None]
+) -> Interval | None:
     """Compute a figure of `size` items, with bounds; None if the figure is undefined.
 
-    `figure` gets the positions of the items it's computed from: first each once, then random draws with
-    replacement, which give the bounds.
+    `compute_figure` gets the positions of the items to compute it from: first each once, then random draws
+    with replacement, which give the bounds.
     """
-    value = figure(range(size))
+    value = compute_figure(range(size))
     if value is None:
         return None
     generator = Random(SEED)  # noqa: S311 - statistics, no secret
     values = []
     for _ in range(RESAMPLES):
-        resampled_value = figure(generator.choices(range(size), k=size))
+        resampled_value = compute_figure(generator.choices(range(size), k=size))
         if resampled_value is not None:
             values.append(resampled_value)
     values.sort()
@@ -402,8 +404,8 @@ def table(probabilities: Sequence[float], outcomes: Sequence[bool]) -> list[Bin]
     It's a reliability diagram in numbers.
     """
     # A probability of 1 belongs to the last bin.
-    numbers = [min(int(probability * BINS), BINS - 1) for probability in probabilities]
-    groups = _group_hits(numbers, probabilities, outcomes)
+    bin_numbers = [min(int(probability * BINS), BINS - 1) for probability in probabilities]
+    groups = _group_hits(bin_numbers, probabilities, outcomes)
     bins = []
     for number in sorted(groups):
         low_edge = number / BINS

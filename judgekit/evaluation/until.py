@@ -41,9 +41,9 @@ class Answer:
         self._bets_for = Bets(self.rows, most=enough - 1)
         self._bets_against = Bets(self.rows, most=whole - enough)
 
-    def note(self, place: int, word: str) -> None:
+    def note(self, position: int, word: str) -> None:
         """Note the verdict of the row drawn at this place, from 0."""
-        self._words_by_place[place] = word
+        self._words_by_place[position] = word
         while self.count in self._words_by_place:
             self._count_row(self._words_by_place.pop(self.count))
 
@@ -78,8 +78,8 @@ class Answer:
     @property
     def _certain_totals(self) -> Totals:
         """The total of all rows, whatever happens to those that don't count yet."""
-        left = self.rows - self.count
-        return Totals(self._least_total, self._most_total + self.condition.largest * left)
+        rows_left = self.rows - self.count
+        return Totals(self._least_total, self._most_total + self.condition.largest * rows_left)
 
     @property
     def _certainly_holds(self) -> bool | None:
@@ -90,10 +90,12 @@ class Answer:
         if self.is_complete:
             return self._certain_totals
         largest = self.condition.largest
-        least = bound_total([number.least for number in self._counted_totals], self.rows, largest)
+        least_total = bound_total(
+            [number.least for number in self._counted_totals], self.rows, largest
+        )
         missing_to_largest = [largest - number.most for number in self._counted_totals]
         return Totals(
-            least, largest * self.rows - bound_total(missing_to_largest, self.rows, largest)
+            least_total, largest * self.rows - bound_total(missing_to_largest, self.rows, largest)
         )
 
     def describe(self) -> str:

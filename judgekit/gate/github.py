@@ -363,10 +363,10 @@ def _lock_notices(folder: Path) -> Iterator[dict[str, float | None]]:
 
         yield notices
 
-        words = []
+        new_words = []
         for notice, moment in notices.items():  # the oldest first
-            words.append(notice if moment is None else f"{notice}:{moment}")
-        newest = words[-_MAX_NOTICES:]
+            new_words.append(notice if moment is None else f"{notice}:{moment}")
+        newest = new_words[-_MAX_NOTICES:]
         outputs.write_atomically(str(path), "\n".join(newest), private=True)
 
 
@@ -463,21 +463,23 @@ def ensure_issues(
         yield outcome, f"issue {outcome}: {url} ({task})"
 
 
-def _ensure_issue(gh: Gh, wanted: issues.Issue, labels: Sequence[str]) -> tuple[IssueOutcome, str]:
+def _ensure_issue(
+    gh: Gh, new_issue: issues.Issue, labels: Sequence[str]
+) -> tuple[IssueOutcome, str]:
     """Open an issue, or update the one that the same task has already. Returns the outcome and the URL."""
-    words = ("--title", wanted.title, "--body-file", "-")
-    existing_issue = gh.find_issue(wanted.token)
+    gh_options = ("--title", new_issue.title, "--body-file", "-")
+    existing_issue = gh.find_issue(new_issue.token)
     if existing_issue is None:
         label_words = [f"--label={label}" for label in labels]
-        output = gh.ask("create", *words, *label_words, stdin=wanted.body)
+        output = gh.ask("create", *gh_options, *label_words, stdin=new_issue.body)
         _, _, url = output.strip().rpartition("\n")  # gh prints it on the last line
         return IssueOutcome.OPENED, short_line(url, _MAX_TEXT)
 
-    if existing_issue.fingerprint == wanted.fingerprint:
+    if existing_issue.fingerprint == new_issue.fingerprint:
         return IssueOutcome.UNCHANGED, existing_issue.url
     number = str(existing_issue.number)
     if not existing_issue.is_open:
         gh.ask("reopen", number)
-    gh.ask("edit", number, *words, stdin=wanted.body)
+    gh.ask("edit", number, *gh_options, stdin=new_issue.body)
     outcome = IssueOutcome.UPDATED if existing_issue.is_open else IssueOutcome.REOPENED
     return outcome, existing_issue.url

@@ -126,10 +126,12 @@ def misfits(
     if hash_then not in (None, hash_questions(loaded, calibration.mode)):
         yield "judgekit's own prompts, or how it reads replies, have changed"
     if calibration.subjects is not None:
-        least = calibration.subjects.least
-        most = calibration.subjects.most
-        if not least <= subjects <= most:
-            fitting = f"{least} to {most}" if least < most else f"{most}"
+        least_texts = calibration.subjects.least
+        most_texts = calibration.subjects.most
+        if not least_texts <= subjects <= most_texts:
+            fitting = f"{most_texts}"
+            if least_texts < most_texts:
+                fitting = f"{least_texts} to {most_texts}"
             yield f"it was made for {fitting} texts, not for {subjects}"
 
     for tier in calibration.models | panel.models:

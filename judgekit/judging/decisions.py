@@ -316,8 +316,8 @@ def _find_limit(failures: Iterable[Failure | None], count: int) -> int | None:
         is_about_questions = "question" in failure.message.lower()
         if not is_about_questions or not _TOO_MANY.search(failure.message):
             continue
-        numbers = [int(digits) for digits in re.findall(r"\d{1,4}", failure.message)]
-        possible_limits = [number for number in numbers if 0 < number < count]
+        numbers_in_message = [int(digits) for digits in re.findall(r"\d{1,4}", failure.message)]
+        possible_limits = [number for number in numbers_in_message if 0 < number < count]
         if possible_limits:
             return max(possible_limits)
         return count // 2

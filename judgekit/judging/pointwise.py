@@ -304,16 +304,16 @@ class TokenReader:
 
 def _make_questions(questionnaire: Questionnaire, fence: Fence) -> PointwiseQuestions:
     """Phrase a questionnaire's questions for answers of one token, and list the possible answers."""
-    numbers: list[str] = []
-    words: list[str] = []
+    number_tokens: list[str] = []
+    word_tokens: list[str] = []
     questions = {}
     for name, question in questionnaire.questions.items():
         questions[name] = _phrase_question(question)
         if question.kind == "predicate":
-            words += question.values
+            word_tokens += question.values
         else:
-            numbers += question.values
-    tokens = dict.fromkeys([*numbers, *words])  # each once, in order
+            number_tokens += question.values
+    tokens = dict.fromkeys([*number_tokens, *word_tokens])  # each once, in order
     examples = [(context(fence), answer) for context, answer in questionnaire.turns]
     return PointwiseQuestions(
         system=questionnaire.guarded_system(fence),

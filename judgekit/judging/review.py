@@ -287,10 +287,10 @@ def is_quoted(quote: str, text: str) -> bool:
 
 def _normalise(text: str) -> str:
     """Normalise a text, so that quotes with other capitals, blanks or lookalike letters are found in it."""
-    letters = text
+    plain_text = text
     if not text.isascii():
-        letters = folded(text).replace("\0", "")
-    words = letters.casefold().split()
+        plain_text = folded(text).replace("\0", "")
+    words = plain_text.casefold().split()
     return " ".join(words).strip("\"' ")
 
 

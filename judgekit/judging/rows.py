@@ -85,9 +85,9 @@ def is_reference_ahead(now: Situation) -> bool:
     finality = now.rules.finality
     if finality is None or len(now.rules.tiers) == 1:
         return False
-    for place, tier in enumerate(now.rules.tiers):
+    for position, tier in enumerate(now.rules.tiers):
         if tier not in now.evidence:
-            return finality.last in now.rules.tiers[place:]
+            return finality.last in now.rules.tiers[position:]
     return False
 
 
@@ -225,8 +225,8 @@ def is_ranking_cut(now: Situation, end: End) -> bool:
 
 def is_pair_cut(now: Situation, end: End) -> bool:
     """Whether no tier behind it saw all of both texts; if it's left open, no tier that saw a winner."""
-    behind = now.tiers_for("accept" if end.verdict == "undetermined" else end.verdict)
-    return bool(behind) and not now.has_seen_all(behind)
+    tiers_behind = now.tiers_for("accept" if end.verdict == "undetermined" else end.verdict)
+    return bool(tiers_behind) and not now.has_seen_all(tiers_behind)
 
 
 def is_acceptance_cut(now: Situation, end: End) -> bool:

@@ -114,12 +114,12 @@ def _open_file(path: str, root: str, profiles: Profiles, patience: float | None)
         if is_of_store and has_same_rules:
             index = Index(connection, root, profiles, path)
             index.load(facts)
-            places, numbers = _find_changes(index)
-            has_no_changes = places == [] and not numbers  # None stands for all places
+            changed_paths, file_numbers = _find_changes(index)
+            has_no_changes = changed_paths == [] and not file_numbers  # None stands for all paths
             if not has_no_changes or index.pending:
                 from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them
 
-                update.refresh(index, places, numbers, patience=patience)
+                update.refresh(index, changed_paths, file_numbers, patience=patience)
             return index
     except BaseException as error:
         if not index_file.is_damage(error):
@@ -174,42 +174,44 @@ def _open_read_only(path: str) -> Connection:
 
 
 def _find_changes(index: Index) -> tuple[list[str] | None, list[int]]:
-    """Find the watched places (None: all of them) and the numbers of files that changed or may have.
+    """Find the watched paths (None: all of them) and the numbers of files that changed or may have.
 
-    Each query checks all watched places; if there are very many folders, it checks the next `FOLDERS` of
-    them. Of the files, each query only checks the next `SLICE`. A small file keeps whose turn it is.
+    Watched are the store's folders and its own files. Each query checks all of them, or if there are very
+    many folders, the next `FOLDERS` of these. Of the other files, each query only checks the next `SLICE`. A
+    small file keeps whose turn it is.
     """
     turn_path = f"{index.path}.turn"
     last_file, last_folder, queries = _read_turn(turn_path)
     queries += 1  # since everything was listed last
 
-    places: list[str] | None = None
-    numbers: list[int] = []
+    changed_paths: list[str] | None = None
+    file_numbers: list[int] = []
     if index.kind:  # otherwise the store was never listed, so all of it is new
         watched_rows, last_folder = _read_next_watched(index, last_folder)
-        places = []
-        for place, is_folder, *stamp, is_sure, _ in watched_rows:
-            path = f"{index.root}/{place}"
-            # If it isn't sure, the place may have changed without getting another stamp.
+        changed_paths = []
+        for watched_path, is_folder, *stamp, is_sure, _ in watched_rows:
+            path = f"{index.root}/{watched_path}"
+            # If it isn't sure, the folder or file may have changed without getting another stamp.
             if not is_sure or index_file.look(path, folder=is_folder) != tuple(stamp):
-                places.append(place)
+                changed_paths.append(watched_path)
 
         files, last_file = _read_next_files(index, last_file)
         differing_files = _list_differing(files, index.root)
-        numbers = [number for number, _ in differing_files]
-        places += _find_folders_of_missing(index, differing_files)
+        file_numbers = [number for number, _ in differing_files]
+        changed_paths += _find_folders_of_missing(index, differing_files)
 
         is_lap_done = last_file == 0 and queries >= LAP
         if is_lap_done:
-            places = None  # list everything again now and then, whatever the folders' times say
+            # List everything again now and then, whatever the folders' times say.
+            changed_paths = None
             queries = 0
 
     _write_turn(turn_path, last_file, last_folder, queries)
-    return places, numbers
+    return changed_paths, file_numbers
 
 
 def _read_next_watched(index: Index, last: int) -> tuple[list[tuple[Any, ...]], int]:
-    """Read the rows of the watched places to check now, and the number of the last folder among them.
+    """Read the rows of the watched paths to check now, and the number of the last folder among them.
 
     If there are very many folders, only those after the folder number `last` are checked. At the end of the
     folders, the new number is 0, so that the next query starts over.
@@ -272,12 +274,12 @@ def _write_turn(path: str, file: int, folder: int, queries: int) -> None:
 def _list_differing(
     rows: Iterable[tuple[int, str, int, int, int, int]], root: str
 ) -> list[tuple[int, str]]:
-    """Return the numbers and places of the files that changed or may have."""
+    """Return the numbers and paths of the files that changed or may have."""
     differing = []
-    for number, place, size, mtime, inode, read_at in rows:
-        is_changed = index_file.look(f"{root}/{place}") != (size, mtime, inode)
+    for number, file_path, size, mtime, inode, read_at in rows:
+        is_changed = index_file.look(f"{root}/{file_path}") != (size, mtime, inode)
         if is_changed or not index_file.is_sure(mtime, read_at):
-            differing.append((number, place))
+            differing.append((number, file_path))
     return differing
 
 
@@ -288,27 +290,27 @@ def _find_folders_of_missing(index: Index, rows: Iterable[tuple[int, str]]) -> l
     was meant has no row at all.
     """
     folders: dict[str, None] = {}
-    for number, place in rows:
-        if not os.path.isfile(f"{index.root}/{place}"):
+    for number, file_path in rows:
+        if not os.path.isfile(f"{index.root}/{file_path}"):
             for (folder,) in index.connection.execute(_FOLDER_OF, (number,)).fetchall():
                 folders[folder] = None
     return list(folders)
 
 
-def recheck(index: Index, places: Iterable[str]) -> bool:
-    """Read the entries at `places` again if their files changed. Returns True if the query must be repeated.
+def recheck(index: Index, file_paths: Iterable[str]) -> bool:
+    """Read those of these files again that changed. Returns True if the query must be repeated.
 
-    This comes before anything is shown. Afterwards `index.outdated` has the places of entries that changed.
+    This comes before anything is shown. Afterwards `index.outdated` has the paths of entries that changed.
     """
     index.outdated.clear()
     query = f"{_FILES} WHERE path = ?"
     rows = []
-    for place in places:
-        rows.extend(index.connection.execute(query, (place,)).fetchall())
+    for file_path in file_paths:
+        rows.extend(index.connection.execute(query, (file_path,)).fetchall())
     if index.is_earlier:  # it's read-only, so entries changed since then aren't shown
-        for _, place, *stamp, _ in rows:
-            if index_file.look(f"{index.root}/{place}") != tuple(stamp):
-                index.outdated.add(place)
+        for _, file_path, *stamp, _ in rows:
+            if index_file.look(f"{index.root}/{file_path}") != tuple(stamp):
+                index.outdated.add(file_path)
         return False
 
     changed_rows = _list_differing(rows, index.root)
@@ -426,11 +428,11 @@ def _has_changed_on_disk(
     root: str, files: Iterable[tuple[Any, ...]], watched: Iterable[tuple[Any, ...]]
 ) -> bool:
     """Whether any file or watched place of a store differs from its row in the index."""
-    for _, place, *file_stamp, _ in files:
-        if _is_changed(f"{root}/{place}", tuple(file_stamp), is_folder=False):
+    for _, relative_path, *file_stamp, _ in files:
+        if _is_changed(f"{root}/{relative_path}", tuple(file_stamp), is_folder=False):
             return True
-    for place, is_folder, *watch_stamp, _, _ in watched:
-        if _is_changed(f"{root}/{place}", tuple(watch_stamp), is_folder=is_folder):
+    for relative_path, is_folder, *watch_stamp, _, _ in watched:
+        if _is_changed(f"{root}/{relative_path}", tuple(watch_stamp), is_folder=is_folder):
             return True
     return False
 

@@ -178,7 +178,7 @@ def _split_clauses(pieces: list[str], vocabulary: _Vocabulary) -> list[list[_Wor
     return clauses
 
 
-def _split_token(place: int, token: str, run_terms: list[Term]) -> list[_Word]:
+def _split_token(piece_number: int, token: str, run_terms: list[Term]) -> list[_Word]:
     """Make words of a token in Hangul, or in a script without spaces between words.
 
     A token of Hangul is one word. One without spaces may be a whole sentence, so two pairs of characters
@@ -187,11 +187,11 @@ def _split_token(place: int, token: str, run_terms: list[Term]) -> list[_Word]:
     from judgekit.retrieval import scripts  # noqa: PLC0415 - most prompts do without
 
     if not scripts.is_unspaced(token):
-        return [_Word(place, run_terms, is_cut=True)]
+        return [_Word(piece_number, run_terms, is_cut=True)]
     words = []
     for start in range(0, len(run_terms), PAIRS):
         word_terms = run_terms[start : start + PAIRS]
-        words.append(_Word(place, word_terms, is_cut=True))
+        words.append(_Word(piece_number, word_terms, is_cut=True))
     return words
 
 

@@ -68,17 +68,17 @@ def read_passages(opened: Index, numbers: Iterable[int]) -> dict[int, list[Passa
 
 def count_in_passages(
     passages: Sequence[Passage],
-    places: Mapping[int, list[tuple[int, float]]],
+    positions_by_term: Mapping[int, list[tuple[int, float]]],
     patterns: Sequence[Pattern],
     profile: Profile,
 ) -> None:
     """Count the terms in each section of an entry: in its part of the body, and in its headings.
 
-    `places` are the positions and the weights of each term in the entry's body. Sections may overlap, and are
-    in the order of their starts and their ends.
+    `positions_by_term` has the positions and the weights of each term in the entry's body. Sections may
+    overlap, and are in the order of their starts and their ends.
     """
     body_weight = profile.weights["body"]
-    for number, occurrences in places.items():
+    for number, occurrences in positions_by_term.items():
         first_number = 0  # of the first section that doesn't end before the position
         for position, weight in sorted(occurrences):
             while first_number < len(passages) and passages[first_number].end <= position:

@@ -292,7 +292,7 @@ def query_forms(script: int, run: str) -> list[str]:
 
 def _list_pairs(run: str) -> list[str]:
     """List the overlapping pairs of neighbouring characters."""
-    return [run[place : place + 2] for place in range(len(run) - 1)]
+    return [run[start : start + 2] for start in range(len(run) - 1)]
 
 
 def beginnings(run: str) -> list[str]:

@@ -252,8 +252,8 @@ def _find_region_starts(word: str) -> tuple[int, int]:
 
 def _find_region_start(shape: str, start: int) -> int:
     """Find the place behind the first vowel and consonant (`vc`) of a word's shape; its end without any."""
-    place = shape.find("vc", start)
-    return len(shape) if place < 0 else place + 2
+    shape_position = shape.find("vc", start)
+    return len(shape) if shape_position < 0 else shape_position + 2
 
 
 def _strip_plural(word: str) -> str:

@@ -169,12 +169,14 @@ def _unlink(path: str) -> None:
 class Plan:
     """The changes to write to bring an index up to date, before any entry is read.
 
-    It compares the watched `places` of a store (None: all) with the index. `watched` are those that differ,
+    It compares the `watched_paths` of a store (None: all) with the index. `watched` are those that differ,
     `gone` those that disappeared. `new` files have no row yet; `changed` and `lost` are numbers of rows. With
     `anew`, nothing in the index counts.
     """
 
-    def __init__(self, index: Index, known_kind: str, places: Collection[str] | None) -> None:
+    def __init__(
+        self, index: Index, known_kind: str, watched_paths: Collection[str] | None
+    ) -> None:
         self._connection = index.connection
         self.kind = scan.kind_of(index.root, index.profiles)
         self.anew = self.kind != known_kind
@@ -200,10 +202,10 @@ class Plan:
 
         # These files decide which folders and files belong to the store.
         has_other_rules = not {scan.IGNORE, claude_memory.INDEX}.isdisjoint(changed_names)
-        is_whole = self.anew or places is None or has_other_rules
+        is_whole = self.anew or watched_paths is None or has_other_rules
         pending = [""]
-        if places is not None and not is_whole:
-            pending = [place for place in places if self._may_be_folder(place)]
+        if watched_paths is not None and not is_whole:
+            pending = [path for path in watched_paths if self._may_be_folder(path)]
             pending.sort(reverse=True)
         subfolders_by_folder = self._compare_folders(store, pending, is_whole=is_whole)
 
@@ -255,10 +257,10 @@ class Plan:
                     self.changed.append(number)
         return changed_names
 
-    def _may_be_folder(self, place: str) -> bool:
-        """Whether a watched place is a folder, or isn't known yet, as a new folder is."""
-        is_folder, _, _ = self._known.get(place, (True, None, False))
-        return is_folder and place not in scan.OWN
+    def _may_be_folder(self, watched_path: str) -> bool:
+        """Whether a watched path is a folder's, or isn't known yet, as a new folder's isn't."""
+        is_folder, _, _ = self._known.get(watched_path, (True, None, False))
+        return is_folder and watched_path not in scan.OWN
 
     def _compare_folders(
         self, store: scan.Store, pending: list[str], *, is_whole: bool
@@ -269,18 +271,18 @@ class Plan:
         """
         subfolders_by_folder: dict[str, Collection[str]] = {}
         while pending:
-            place = pending.pop()  # a folder comes after the one that it's in
-            is_root = place == ""
-            if place in subfolders_by_folder:
+            folder = pending.pop()  # a folder comes after the one that it's in
+            is_root = folder == ""
+            if folder in subfolders_by_folder:
                 continue
-            if not is_root and self._is_missing(place, subfolders_by_folder):
+            if not is_root and self._is_missing(folder, subfolders_by_folder):
                 continue
-            listing = store.list(place)
-            subfolders_by_folder[place] = listing.folders
+            listing = store.list(folder)
+            subfolders_by_folder[folder] = listing.folders
             if listing.stamp is None and not is_root:
-                self.gone[place] = None
+                self.gone[folder] = None
             else:
-                pending += self._compare_folder(place, listing, is_whole=is_whole)
+                pending += self._compare_folder(folder, listing, is_whole=is_whole)
         return subfolders_by_folder
 
     @staticmethod
@@ -301,9 +303,9 @@ class Plan:
             return []
         return self._connection.execute(query, values).fetchall()
 
-    def _compare_folder(self, place: str, listing: scan.Listing, *, is_whole: bool) -> list[str]:
+    def _compare_folder(self, folder: str, listing: scan.Listing, *, is_whole: bool) -> list[str]:
         """Note the differences between a folder and the index. Returns the folders below it to list next."""
-        known_folder = self._known.get(place)
+        known_folder = self._known.get(folder)
         stamp = listing.stamp
         stamp_is_sure = True
         if stamp is not None:
@@ -311,18 +313,18 @@ class Plan:
             stamp_is_sure = is_sure(ctime, listing.read) and is_sure(mtime, listing.read)
         watched = (True, stamp, stamp_is_sure)
         if watched != known_folder:
-            self.watched[place] = watched
+            self.watched[folder] = watched
 
         unknown_files = dict(listing.files)
-        for number, path, size, mtime, inode, read in self._read_rows(_IN_FOLDER, place):
+        for number, path, size, mtime, inode, read in self._read_rows(_IN_FOLDER, folder):
             file_stamp = unknown_files.pop(path, None)
             if file_stamp is None:
                 self.lost.append(number)
             elif file_stamp != (size, mtime, inode) or not is_sure(mtime, read):
                 self.changed.append(number)
-        self.new.update(dict.fromkeys(unknown_files, place))
+        self.new.update(dict.fromkeys(unknown_files, folder))
         self.stamps.update(unknown_files)
-        self.notes[place] = listing.problems
+        self.notes[folder] = listing.problems
 
         # Another folder may have been moved to this path; then those below it are others, too.
         is_same_folder = False
@@ -331,7 +333,7 @@ class Plan:
             is_same_folder = _read_inode(known_stamp) == _read_inode(stamp)
         if is_whole or not is_same_folder:
             return listing.folders
-        return [folder for folder in listing.folders if folder not in self._known]
+        return [subfolder for subfolder in listing.folders if subfolder not in self._known]
 
 
 def _read_inode(folder_stamp: index_file.Stamp | None) -> int:
@@ -477,14 +479,14 @@ def _cut_body(
     its heading, and the stems of its heading. The last two are None if the section before has the same
     heading.
     """
-    bounds = {0, len(entry.body)}  # the places between which no section begins or ends
+    bounds = {0, len(entry.body)}  # the positions between which no section begins or ends
     for section in cut_sections:
         bounds.update((section.start, section.end))
     pieces: list[str] = []
     stems_length = 0
     word_count = 0
-    place_in_stems = {0: 0}  # the place in the stems for each place in the body
-    words_before = {0: 0}  # the number of stems before each place in the body
+    position_in_stems = {0: 0}  # by the position in the body
+    words_before = {0: 0}  # the number of stems before each position in the body
     for start, end in pairwise(sorted(bounds)):
         piece_stems = stems(entry.body[start:end], language)
         if piece_stems:
@@ -492,7 +494,7 @@ def _cut_body(
             pieces.append(piece)
             stems_length += len(piece) + 1  # with the space behind it
             word_count += len(piece_stems)
-        place_in_stems[end] = stems_length
+        position_in_stems[end] = stems_length
         words_before[end] = word_count
 
     rows: list[SectionRow] = []
@@ -506,8 +508,8 @@ def _cut_body(
             last_heading = section.heading
             heading = _clean(section.heading)
             titles = _clean(" ".join(stems(section.heading, language)))
-        start = place_in_stems[section.start]
-        end = place_in_stems[section.end]
+        start = position_in_stems[section.start]
+        end = position_in_stems[section.end]
         rows.append((number, line, start, end, words, heading, titles))
     return " ".join(pieces), rows
 
@@ -690,21 +692,21 @@ def transaction(index: Index) -> Iterator[IndexWriter]:
 
 def refresh(
     index: Index,
-    places: Collection[str] | None,
-    numbers: Sequence[int],
+    watched_paths: Collection[str] | None,
+    file_numbers: Sequence[int],
     *,
     patience: float | None = None,
     most: int | None = None,
 ) -> None:
     """Bring an index up to date with its store.
 
-    Changes are looked for in the watched `places` (None: all of them) and in the files with these `numbers`.
-    After `patience` seconds no further batch of files is read. If more than `most` files are new, only the
-    newest `most` of them are read.
+    Changes are looked for at the `watched_paths` (None: all of them) and in the files with these
+    `file_numbers`. After `patience` seconds no further batch of files is read. If more than `most` files are
+    new, only the newest `most` of them are read.
     """
     started = time.monotonic()
     with suppress(_Passed):  # another process brings it up to date
-        _carry_out_changes(index, places, numbers, most)
+        _carry_out_changes(index, watched_paths, file_numbers, most)
         while index.pending:
             with transaction(index) as writer:
                 _read_batch(index, writer)
@@ -717,7 +719,10 @@ def refresh(
 
 
 def _carry_out_changes(
-    index: Index, places: Collection[str] | None, numbers: Sequence[int], most: int | None
+    index: Index,
+    watched_paths: Collection[str] | None,
+    file_numbers: Sequence[int],
+    most_files: int | None,
 ) -> None:
     """Compare a store with its index, write what is different, and read the first batch of files.
 
@@ -725,8 +730,8 @@ def _carry_out_changes(
     """
     # Compare without the lock first, since usually nothing differs.
     version = _read_data_version(index)
-    plan = Plan(index, index.kind, places)
-    plan.changed += numbers
+    plan = Plan(index, index.kind, watched_paths)
+    plan.changed += file_numbers
     if not plan.has_changes:
         return
 
@@ -734,7 +739,7 @@ def _carry_out_changes(
         # If another process wrote meanwhile, it wrote most likely the same changes, so compare again.
         if _read_data_version(index) != version:
             changed_numbers = plan.changed
-            plan = Plan(index, writer.about["kind"], places)
+            plan = Plan(index, writer.about["kind"], watched_paths)
             plan.changed += changed_numbers
 
         def changed_at(path: str) -> int:
@@ -744,9 +749,9 @@ def _carry_out_changes(
         # The newest are read first: they are the likeliest to matter.
         newest_first = sorted(plan.new, key=changed_at, reverse=True)
         index.left_out = 0
-        if most is not None:
-            index.left_out = max(0, len(newest_first) - most)
-        plan.new = {path: plan.new[path] for path in newest_first[:most]}
+        if most_files is not None:
+            index.left_out = max(0, len(newest_first) - most_files)
+        plan.new = {path: plan.new[path] for path in newest_first[:most_files]}
         writer.carry_out(plan)
         _read_batch(index, writer)
 
@@ -757,19 +762,19 @@ def _read_data_version(index: Index) -> int:
     return int(version)
 
 
-def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
+def reread(index: Index, stale_files: list[tuple[int, str]]) -> bool:
     """Read files again that may have changed. Returns True if any difference was written.
 
-    `stale` has the number and the place of each file. The places of files that differ are added to
+    `stale_files` has the number and the path of each file. The paths of files that differ are added to
     `index.outdated`. If another process is writing, nothing is written.
     """
     files = {}
     query = "SELECT digest FROM file WHERE number = ?"
-    for number, place in stale:
+    for number, file_path in stale_files:
         (digest,) = index.connection.execute(query, (number,)).fetchone() or (None,)
-        file = ReadFile(index.root, place, index.profile)
+        file = ReadFile(index.root, file_path, index.profile)
         if file.stamp is None or file.digest != digest:
-            index.outdated.add(place)
+            index.outdated.add(file_path)
             files[number] = file
             continue
         # It's the same. Unless its stamp is sure now, there's nothing new to write.

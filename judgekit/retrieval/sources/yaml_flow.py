@@ -203,11 +203,11 @@ class FlowReader:
             self.is_yaml = False
         self._levels.append(_Level(path, is_mapping=is_mapping))
 
-    def _ends_key(self, line: str, place: int) -> bool:
+    def _ends_key(self, line: str, position: int) -> bool:
         """Whether a colon ends a key: before a blank or a bracket, or behind a quoted key."""
         if self._is_quoted:
             return True
-        next_char = line[place + 1 : place + 2]  # "" at the end of the line
+        next_char = line[position + 1 : position + 2]  # "" at the end of the line
         return next_char in ("", *_BLANKS, *_INDICATORS)
 
     def _end_key(self) -> None:
@@ -261,14 +261,14 @@ class FlowReader:
         self._item = text if is_first_line else f"{self._item} {text}"
         return end
 
-    def _ends_text(self, line: str, place: int) -> bool:
+    def _ends_text(self, line: str, position: int) -> bool:
         """Whether one of the `_STOPS` ends a text at this place.
 
         A colon and a `#` don't always: they may be inside of a text.
         """
-        char = line[place]
+        char = line[position]
         if char == ":":
-            return self._ends_key(line, place)
+            return self._ends_key(line, position)
         if char == "#":
-            return line[place - 1] in _BLANKS
+            return line[position - 1] in _BLANKS
         return True
