@@ -56,11 +56,11 @@ def extract(raw: str, model: type[Model]) -> Model:
     message says what the last object lacked. `UsageError` says that an argument is of another type.
     """
     require("extract", raw=raw)
-    kind: object = model
+    kind: object = model  # a caller in Python may pass anything
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
         wanted = "a subclass of pydantic's BaseModel"
         raise UsageError(f"extract: model must be {wanted}, got {type(model).__name__}")
-    return _read(raw, model, nested=False)
+    return _find_only_answer(cut_off_thoughts(raw), model, nested=False)
 
 
 def read_answer(raw: str, model: type[Model], *, schema_enforced: bool = False) -> Model:
@@ -70,7 +70,7 @@ def read_answer(raw: str, model: type[Model], *, schema_enforced: bool = False) 
     text. Raises `InvalidReply` without an answer, and `AmbiguousReply` for two that differ.
     """
     if not schema_enforced:
-        return _read(raw, model, nested=True)
+        return _find_only_answer(cut_off_thoughts(raw), model, nested=True)
     text = cut_off_thoughts(raw).strip("\ufeff \t\r\n")
     fence = _FENCE.fullmatch(text)
     if fence:
@@ -87,10 +87,6 @@ def read_answer(raw: str, model: type[Model], *, schema_enforced: bool = False) 
         return fit.fit(scan(text)[0], model)
     except fit.Misfit as misfit:
         raise InvalidReply(str(misfit)) from None
-
-
-def _read(raw: str, model: type[Model], *, nested: bool) -> Model:
-    return _find_only_answer(cut_off_thoughts(raw), model, nested=nested)
 
 
 def _find_only_answer(raw: str, model: type[Model], *, nested: bool) -> Model:
@@ -178,7 +174,7 @@ def _find_contradiction(
                 return key
 
     if nested and end is not None:
-        for key, value in _walk(last_object):
+        for key, value in _walk_entries(last_object):
             fields = fields_by_key.get(key, [])
             if fields and _is_other_value(value, fields, may_begin_object=False):
                 return key
@@ -189,9 +185,9 @@ def _unescape_objects(texts: Sequence[str]) -> list[str]:
     """Find objects that are written as strings; returns the text from there on, without its backslashes."""
     unescaped = []
     for text in texts:
-        string = _STRING.search(text)
-        if string:
-            unescaped.append(_ESCAPED.sub("", text[string.start() :]))
+        escaped_object = _STRING.search(text)
+        if escaped_object:
+            unescaped.append(_ESCAPED.sub("", text[escaped_object.start() :]))
     return unescaped
 
 
@@ -233,12 +229,13 @@ def _find_mentions(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str
     """
     mentions = []
     for match in _MENTION.finditer(text):
-        key = fit.normalise_key(match["quoted"] or match["bare"])
+        key = fit.normalise_key(match["quoted"] or match["bare"])  # one of the two has matched
         if key in fields_by_key:
             mentions.append((key, match))
         if len(mentions) > MAX_MENTIONS:
             yield key, CUT, False
             return
+    # Many mentions share the limit, so that a reply full of them isn't read over and over.
     most_characters = max(_LEAST_READ, _MAX_READ // (len(mentions) or 1))
     for key, match in mentions:
         start = match.start()
@@ -248,7 +245,7 @@ def _find_mentions(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str
         yield key, value, follows_brace or bool(match["bare"])
 
 
-def _walk(value: Object | Array) -> Iterator[tuple[str, object]]:
+def _walk_entries(value: Object | Array) -> Iterator[tuple[str, object]]:
     """Yield every key (normalised) and value at any depth; items of a list have the key ""."""
     pairs: list[tuple[str, object]]
     if isinstance(value, Object):
@@ -258,7 +255,7 @@ def _walk(value: Object | Array) -> Iterator[tuple[str, object]]:
     for key, item in pairs:
         yield fit.normalise_key(key), item
         if isinstance(item, (Object, Array)):
-            yield from _walk(item)
+            yield from _walk_entries(item)
 
 
 def _is_other_value(
@@ -307,7 +304,7 @@ def _is_amount(value: object, fields: list[tuple[BaseModel, str]]) -> bool:
 
 def _get_annotation(holder: BaseModel, name: str) -> object:
     """Return the type that a field is annotated with, without `Annotated` and `| None`."""
-    return fit.strip(type(holder).model_fields[name].annotation)
+    return fit.unwrap_annotation(type(holder).model_fields[name].annotation)
 
 
 def _validate_value(value: object, holder: BaseModel, name: str) -> object:

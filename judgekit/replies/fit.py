@@ -57,7 +57,7 @@ def key_of(name: str, model: type[BaseModel]) -> str:
 
 def _list_inner_models(model: type[BaseModel]) -> list[type[BaseModel]]:
     """List the models that fields of `model` hold."""
-    annotations = [strip(field.annotation) for field in model.model_fields.values()]
+    annotations = [unwrap_annotation(field.annotation) for field in model.model_fields.values()]
     return list(filter(is_model, annotations))
 
 
@@ -83,16 +83,16 @@ def _find_maximum(model: type[BaseModel]) -> float | None:
     return max(numbers, default=None)
 
 
-def strip(annotation: Any) -> Any:  # noqa: ANN401 - an annotation can be any object
+def unwrap_annotation(annotation: Any) -> Any:  # noqa: ANN401 - an annotation can be any object
     """Remove `Annotated` and `| None` from an annotation, however they're nested."""
     while True:
-        types = _list_union_types(annotation)
         if get_origin(annotation) is Annotated:
-            annotation = get_args(annotation)[0]
-        elif len(types) == 1:
-            annotation = types[0]
-        else:
+            annotation = get_args(annotation)[0]  # the others describe it
+            continue
+        types_besides_none = _list_union_types(annotation)
+        if len(types_besides_none) != 1:  # no union, or one of several types, which stays
             return annotation
+        annotation = types_besides_none[0]
 
 
 def _list_union_types(annotation: object) -> list[Any]:
@@ -107,7 +107,7 @@ def is_model(kind: object) -> TypeGuard[type[BaseModel]]:
 
 
 def is_number(kind: object) -> bool:
-    """Whether an annotation accepts numbers only."""
+    """Whether an annotation accepts numbers only: int, float, or either of them."""
     return kind in (int, float) or set(_list_union_types(kind)) == {int, float}
 
 
@@ -120,13 +120,13 @@ def fit(item: Object, model: type[Model]) -> Model:
         return model.model_validate(shape(item, model, ""))
     except ValidationError as invalid:
         error = invalid.errors(include_url=False)[0]
-        where = ".".join(map(str, error["loc"]))
+        field_path = ".".join(map(str, error["loc"]))
         message = error["msg"]
         problem = message[:1].lower() + message[1:]  # it stands in the middle of a sentence
         if error["type"] == "missing":
-            problem = f"an object without `{where}`"
-        elif where:
-            problem = f"`{where}`: {problem}, not {_quote(error['input'])}"
+            problem = f"an object without `{field_path}`"
+        elif field_path:
+            problem = f"`{field_path}`: {problem}, not {_quote(error['input'])}"
         raise Misfit(problem) from invalid
 
 
@@ -142,39 +142,38 @@ def _quote(value: object) -> str:
     return text[: _SHORT - 1] + "…"
 
 
-def shape(value: object, annotation: object, where: str) -> object:
+def shape(value: object, annotation: object, field_path: str) -> object:
     """Bring a value of a reply into the form that pydantic takes for an annotation.
 
     Numbers may be quoted, choices may be in another case, and models wrapped. A value that can't be read in
-    such a way stays as it is, and pydantic refuses it. `where` names the field in messages.
+    such a way stays as it is, and pydantic refuses it. `field_path` names the field in messages.
 
     Raises `CutOff` for a value that the reply didn't finish, and `Misfit` for one that pydantic would accept
     but mustn't, such as true for 1.
     """
-    kind = strip(annotation)
+    kind = unwrap_annotation(annotation)
     if value is CUT:
-        raise CutOff(f"`{where}` is cut off")
+        raise CutOff(f"`{field_path}` is cut off")
     if is_model(kind):
-        return _shape_model(value, kind, where)
+        return _shape_model(value, kind, field_path)
     if is_number(kind):
-        return _shape_number(value, where)
-    if isinstance(value, bool) and not _accepts_bool(
-        kind
-    ):  # pydantic would: in Python true equals 1
-        raise Misfit(f"`{where}` is {str(value).lower()}, which was not asked for")
+        return _shape_number(value, field_path)
+    # Pydantic would accept true for 1: in Python they're equal.
+    if isinstance(value, bool) and not _may_be_bool(kind):
+        raise Misfit(f"`{field_path}` is {str(value).lower()}, which was not asked for")
     if isinstance(value, (Object, Array)) and not value.closed:
-        raise CutOff(f"`{where}` is cut off")
+        raise CutOff(f"`{field_path}` is cut off")
     if kind is str:
         if type(value) is int:
             return str(value)
         return value
     if get_origin(kind) is Literal:
-        return _shape_choice(value, get_args(kind), where)
-    return _shape_container(value, kind, where)
+        return _shape_choice(value, get_args(kind), field_path)
+    return _shape_container(value, kind, field_path)
 
 
-def _accepts_bool(kind: object) -> bool:
-    """Whether true or false may be a value of this type; not for a choice, nor in place of a number."""
+def _may_be_bool(kind: object) -> bool:
+    """Whether pydantic may decide about a true or false for this type: not for a choice, nor for a number."""
     if get_origin(kind) is Literal:
         return False
     types = _list_union_types(kind)
@@ -182,11 +181,11 @@ def _accepts_bool(kind: object) -> bool:
     return bool in types or not has_number
 
 
-def _shape_choice(value: object, choices: Sequence[object], where: str) -> object:
+def _shape_choice(value: object, choices: Sequence[object], field_path: str) -> object:
     """Find the choice that a value means, in another case or as a number in quotes; else return the value."""
     if any(type(choice) is int for choice in choices):
         with suppress(Misfit):
-            value = _shape_number(value, where)
+            value = _shape_number(value, field_path)
     if value in choices or not isinstance(value, str):
         return value
     text = value.strip().casefold()
@@ -197,38 +196,38 @@ def _shape_choice(value: object, choices: Sequence[object], where: str) -> objec
     return alike[0] if len(alike) == 1 else value
 
 
-def _shape_number(value: object, where: str) -> object:
+def _shape_number(value: object, field_path: str) -> object:
     """Read a number that is bare, in quotes, or in an object under a key such as "score".
 
     Raises `Misfit` for a bool and for any other text or object, and `CutOff` for an unfinished one.
     """
     if isinstance(value, Object):
-        return _shape_number(_find_number_in(value, where), where)
+        return _shape_number(_find_number_in(value, field_path), field_path)
     if isinstance(value, bool):
-        raise Misfit(f"`{where}` is {str(value).lower()}, not a number")
+        raise Misfit(f"`{field_path}` is {str(value).lower()}, not a number")
     if isinstance(value, str):
         if not SPELT_NUMBER.fullmatch(value.strip()):
-            raise Misfit(f"`{where}`: input should be a valid number, not {_quote(value)}")
+            raise Misfit(f"`{field_path}`: input should be a valid number, not {_quote(value)}")
         value = read_number(value.strip())
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
 
 
-def _find_number_in(value: Object, where: str) -> object:
+def _find_number_in(value: Object, field_path: str) -> object:
     """Find the value of an object's only key such as "score"; raises `Misfit` and `CutOff`."""
     if _find_keys_like(value, _MAXIMUM_KEYS):
-        raise Misfit(f"`{where}` is on a scale of its own")
+        raise Misfit(f"`{field_path}` is on a scale of its own")
     keys = _find_keys_like(value, _VALUE_KEYS)
     if len(keys) != 1 or keys[0] in value.repeated:
-        raise Misfit(f"`{where}` is an object, not a number")
+        raise Misfit(f"`{field_path}` is an object, not a number")
     number_value: object = value[keys[0]]
     if number_value is CUT:
-        raise CutOff(f"`{where}` is cut off")
+        raise CutOff(f"`{field_path}` is cut off")
     return number_value
 
 
-def _shape_container(value: object, kind: object, where: str) -> object:
+def _shape_container(value: object, kind: object, field_path: str) -> object:
     """Shape the values of a mapping, or the items of a list; any other value stays as it is."""
     origin = get_origin(kind)
     arguments = get_args(kind)
@@ -236,49 +235,50 @@ def _shape_container(value: object, kind: object, where: str) -> object:
         keyed = _key_objects(value) or value
         if isinstance(keyed, Object):
             _, value_kind = arguments
-            return _shape_mapping(keyed, value_kind, where)
+            return _shape_mapping(keyed, value_kind, field_path)
     if not isinstance(value, Array):
         return value
+    # Where no list is asked for, items are shaped all the same, to notice any that are cut off.
     item_kind = arguments[0] if origin in (list, Sequence) else Any
-    return [shape(item, item_kind, _join(where, number)) for number, item in enumerate(value)]
+    return [shape(item, item_kind, _join(field_path, number)) for number, item in enumerate(value)]
 
 
-def _shape_mapping(value: Object, kind: object, where: str) -> dict[str, object]:
+def _shape_mapping(value: Object, kind: object, field_path: str) -> dict[str, object]:
     """Shape the values of a mapping; raises `Misfit` if a key is repeated."""
     shaped = {}
     for key, item in value.items():
         if key in value.repeated:
-            raise Misfit(f"`{_join(where, key)}` is given twice")
-        shaped[key] = shape(item, kind, _join(where, key))
+            raise Misfit(f"`{_join(field_path, key)}` is given twice")
+        shaped[key] = shape(item, kind, _join(field_path, key))
     return shaped
 
 
-def _join(where: str, part: object) -> str:
+def _join(field_path: str, part: object) -> str:
     """Join the path of a field, "" at the top, and a key or index in it."""
-    return f"{where}.{part}" if where else str(part)
+    return f"{field_path}.{part}" if field_path else str(part)
 
 
-def _shape_model(value: object, model: type[BaseModel], where: str) -> object:
+def _shape_model(value: object, model: type[BaseModel], field_path: str) -> object:
     """Shape an object for `model`, also if it's wrapped, or its fields are nested more or less deeply.
 
     Keys that `model` doesn't have are kept.
     """
-    keyed = _key_objects(value)
+    keyed = _key_objects(value)  # the fields may come as a list of objects with names
     if keyed and _find_keys_like(keyed, _list_keys(model)):
         value = keyed
     if isinstance(value, Array) and len(value) == 1:
         value = value[0]
     if not isinstance(value, Object):
-        return shape(value, Any, where)
-    _refuse_other_scale(value, model)
+        return shape(value, Any, field_path)
+    _refuse_other_scale(value, model)  # that the outer object names
     value = _unwrap(value, model)
-    _refuse_other_scale(value, model)
+    _refuse_other_scale(value, model)  # that the answer itself names
     keys_by_name = {}
     for name in model.model_fields:
-        matching_key = _match_key(value, name, model, where)
+        matching_key = _match_key(value, name, model, field_path)
         if matching_key is not None:
             keys_by_name[name] = matching_key
-    shaped = _shape_fields(value, model, keys_by_name, where)
+    shaped = _shape_fields(value, model, keys_by_name, field_path)
     others = {}
     for key, item in value.items():
         if key not in keys_by_name.values() and item is not CUT:
@@ -287,7 +287,7 @@ def _shape_model(value: object, model: type[BaseModel], where: str) -> object:
 
 
 def _shape_fields(
-    value: Object, model: type[BaseModel], keys_by_name: Mapping[str, str], where: str
+    value: Object, model: type[BaseModel], keys_by_name: Mapping[str, str], field_path: str
 ) -> dict[str, object]:
     """Shape the value of each field that an object has; `keys_by_name` are its keys of fields.
 
@@ -308,7 +308,7 @@ def _shape_fields(
             continue  # null means the default
         key = key_of(name, model)
         try:
-            shaped[key] = shape(item, kind, _join(where, key))
+            shaped[key] = shape(item, kind, _join(field_path, key))
         except CutOff:
             if is_required:
                 raise
@@ -318,7 +318,9 @@ def _shape_fields(
 # The keys of a model, in an object that spells or nests them in its own way
 
 
-def _match_key(value: Object, name: str, model: type[BaseModel], where: str = "") -> str | None:
+def _match_key(
+    value: Object, name: str, model: type[BaseModel], field_path: str = ""
+) -> str | None:
     """Find the key of `value` for the field `name`: the exact one, or the only one like it; else None.
 
     Raises `Misfit` if several keys are like it, or if the key is repeated.
@@ -326,7 +328,7 @@ def _match_key(value: Object, name: str, model: type[BaseModel], where: str = ""
     exact_key = key_of(name, model)
     key = exact_key if exact_key in value else _find_similar_key(value, name, model)
     if key in value.repeated:
-        raise Misfit(f"`{_join(where, key)}` is given twice")
+        raise Misfit(f"`{_join(field_path, key)}` is given twice")
     return key
 
 
@@ -364,16 +366,17 @@ def _key_objects(value: object) -> Object | None:
 
 
 def _find_wrapped(value: Object) -> Iterator[Object]:
-    """Yield the objects in `value` under keys such as "result", which may hold the answer."""
+    """Yield the objects that `value` has under keys such as "result": they may be the answer."""
     for key, item in value.items():
+        # Of a repeated key it isn't known which value is meant.
         may_wrap = normalise_key(key) in _WRAPPERS and key not in value.repeated
         if not may_wrap:
             continue
-        inner = _key_objects(item) or item
-        if isinstance(inner, Array) and len(inner) == 1:
-            inner = inner[0]
-        if isinstance(inner, Object):
-            yield inner
+        answer = _key_objects(item) or item  # a list of objects with names counts as one object
+        if isinstance(answer, Array) and len(answer) == 1:
+            answer = answer[0]
+        if isinstance(answer, Object):
+            yield answer
 
 
 def _unwrap(value: Object, model: type[BaseModel]) -> Object:
@@ -411,11 +414,11 @@ def _find_elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
         if key is not None:
             values.append(inner[key])
 
-    kind = strip(field.annotation)
+    kind = unwrap_annotation(field.annotation)
     if is_model(kind):
         flat_models = []
-        for holder in (value, *wrapped):
-            flat_model = _find_flat_model(holder, kind)
+        for container in (value, *wrapped):
+            flat_model = _collect_flat_model(container, kind)
             if flat_model is not None:
                 flat_models.append(flat_model)
         if flat_models:
@@ -425,22 +428,25 @@ def _find_elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
     return values[0] if values else _MISSING
 
 
-def _find_flat_model(value: Object, model: type[BaseModel]) -> Object | None:
-    """Collect the fields of `model` from an object; None if there are none, or not all required ones."""
-    part = Object()
+def _collect_flat_model(value: Object, model: type[BaseModel]) -> Object | None:
+    """Collect the fields of `model` that stand in `value` itself, without an object of their own.
+
+    Returns None if there are none, or if a required one is missing.
+    """
+    collected = Object()
     for name, field in model.model_fields.items():
         key = _match_key(value, name, model)
         if key is not None:
-            part.put(key, value[key])
+            collected.put(key, value[key])
         elif field.is_required():
             return None
-    part.closed = value.closed
-    return part or None
+    collected.closed = value.closed
+    return collected or None  # an empty `Object` is false
 
 
 def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
     """Raise `Misfit` if an object names a maximum ("scale": "0-10") other than that of the model's scores."""
-    # A total beside several scores is their sum, not a maximum.
+    # A total beside several scores is their sum, not a maximum; a field of the model holds its own value.
     keys = _find_keys_like(value, _MAXIMUM_KEYS - {"total"} - _list_keys(model))
     if not keys:
         return
@@ -448,7 +454,7 @@ def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
     if maximum is None:
         return
     for key in keys:
-        figures = _FIGURE.findall(str(value[key])[:_SHORT])
+        figures = _FIGURE.findall(str(value[key])[:_SHORT])  # both, if it names a range
         if figures and max(map(float, figures)) != maximum:
             raise Misfit(f"`{key}` names another scale than the one up to {maximum:g}")
 
@@ -459,26 +465,32 @@ def is_quoted(item: Object, model: type[BaseModel]) -> bool:
     A model may also break off within a string and begin its answer anew. Then nothing closes the string or
     the outer object, and the outer one has none of the answer's keys with a complete value.
     """
-    outer = item.around
+    outer = item.outer
     if outer is None:
         return False
-    behind = item.tail.strip()
-    is_string_closed = behind.startswith(tuple(QUOTES))
-    if is_string_closed or "}" in behind or "]" in behind:
+    text_after = item.tail.strip()
+    is_string_closed = text_after.startswith(tuple(QUOTES))
+    is_outer_closed = "}" in text_after or "]" in text_after
+    if is_string_closed or is_outer_closed:
         return True
+    # The model broke off, unless an outer object has given a key of this answer before.
     keys_of_answer = _list_keys(model).intersection(map(normalise_key, _walk_keys(item)))
     while outer is not None:
-        complete_keys = map(normalise_key, _walk_keys(outer, whole=True))
+        complete_keys = map(normalise_key, _walk_keys(outer, only_complete=True))
         if not keys_of_answer.isdisjoint(complete_keys):
             return True
-        outer = outer.around
+        outer = outer.outer
     return False
 
 
-def _walk_keys(item: Object, *, whole: bool = False) -> Iterator[str]:
-    """Yield the keys of an object and of the objects in it; with `whole`, only those of complete values."""
-    for holder in (item, *item.values()):
-        if isinstance(holder, Object):
-            for key, value in holder.items():
-                if not (whole and value is CUT):
-                    yield key
+def _walk_keys(item: Object, *, only_complete: bool = False) -> Iterator[str]:
+    """Yield the keys of an object and of the objects directly in it.
+
+    With `only_complete`, keys whose value is cut off are left out.
+    """
+    for container in (item, *item.values()):
+        if not isinstance(container, Object):
+            continue
+        for key, value in container.items():
+            if not (only_complete and value is CUT):
+                yield key

@@ -94,7 +94,7 @@ def _wrap_label(value: object) -> object:
     return value
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def _build_object_schema(properties: dict[str, Any]) -> dict[str, Any]:
     """Build the JSON Schema of an object: all keys required, and no others, as strict providers demand."""
     required = list(properties)
     return {
@@ -159,7 +159,9 @@ class ReviewReply(ReplyForm):
         "why": _STRING,
         "holds": {"type": "boolean"},
     }
-    sent = _object({"checks": {"type": "array", "items": _object(_check)}})
+    sent = _build_object_schema(
+        {"checks": {"type": "array", "items": _build_object_schema(_check)}}
+    )
     checks: list[OnErrorOmit[CheckReply]]
 
 
@@ -172,28 +174,32 @@ def score_reply_model(
     A score is a whole number from `least` to `most`, or yes or no for the dimensions in `binary`.
     """
     score = Annotated[int, Field(strict=True, ge=least, le=most)]
-    points = {"type": "integer", "enum": list(range(least, most + 1))}
-    yes_no = {"type": "string", "enum": list(get_args(YesNo))}
+    score_schema = {"type": "integer", "enum": list(range(least, most + 1))}
+    yes_no_schema = {"type": "string", "enum": list(get_args(YesNo))}
     # Fields have names of their own: a dimension may be called `copy` or `json`, as methods of pydantic are.
-    fields: dict[str, Any] = {}
+    score_fields: dict[str, Any] = {}
     sent_scores: dict[str, Any] = {}
     for number, name in enumerate(dimensions):
         if name in binary:
-            fields[f"dimension_{number}"] = (YesNo, Field(alias=name))
-            sent_scores[name] = yes_no
+            score_fields[f"dimension_{number}"] = (YesNo, Field(alias=name))
+            sent_scores[name] = yes_no_schema
         else:
-            fields[f"dimension_{number}"] = (score, Field(alias=name))
-            sent_scores[name] = points
-    scores = create_model("Scores", __config__=ConfigDict(serialize_by_alias=True), **fields)
+            score_fields[f"dimension_{number}"] = (score, Field(alias=name))
+            sent_scores[name] = score_schema
+    scores = create_model("Scores", __config__=ConfigDict(serialize_by_alias=True), **score_fields)
     findings = Annotated[list[FindingReply], BeforeValidator(_list_findings)]
-    fields = {"scores": (scores, ...), "findings": (findings, [])}
-    model = create_model("ScoreReply", __base__=ScoreReply, **fields)
+    reply_fields: dict[str, Any] = {"scores": (scores, ...), "findings": (findings, [])}
+    model = create_model("ScoreReply", __base__=ScoreReply, **reply_fields)
 
-    finding = dict.fromkeys(FindingReply.model_fields, _STRING)
-    finding["dimension"] = {"type": "string", "enum": list(dimensions)}
-    sent_findings = {"type": "array", "items": _object(finding)}
-    properties = {"reasoning": _STRING, "scores": _object(sent_scores), "findings": sent_findings}
-    model.sent = _object(properties)
+    sent_finding = dict.fromkeys(FindingReply.model_fields, _STRING)
+    sent_finding["dimension"] = {"type": "string", "enum": list(dimensions)}
+    sent_findings = {"type": "array", "items": _build_object_schema(sent_finding)}
+    properties = {
+        "reasoning": _STRING,
+        "scores": _build_object_schema(sent_scores),
+        "findings": sent_findings,
+    }
+    model.sent = _build_object_schema(properties)
     return cast("type[ScoreReply]", model)
 
 
@@ -222,24 +228,24 @@ def select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> type[R
         fields[f"list_{number}"] = (kept_labels, Field(alias=key))
     model = create_model("SelectReply", __base__=ReplyForm, **fields)
     sent_list = {"type": "array", "items": {"type": "string", "enum": list(labels)}}
-    model.sent = _object(dict.fromkeys(keys, sent_list))
+    model.sent = _build_object_schema(dict.fromkeys(keys, sent_list))
     return model
 
 
 def compare_reply_model(labels: Sequence[str]) -> type[CompareReply]:
     """Create the model of a reply about two texts: the label of the better one, or a tie."""
-    answers = dict.fromkeys(_NO_WINNER, TIE)
+    answer_by_word = dict.fromkeys(_NO_WINNER, TIE)  # models name a tie in several words
     for label in labels:
-        answers[_normalise_label(label)] = label
+        answer_by_word[_normalise_label(label)] = label
 
     def read_label(word: str) -> str:
-        answer = answers.get(_normalise_label(word))
+        answer = answer_by_word.get(_normalise_label(word))
         if answer is None:
             raise ValueError(f"expected {', '.join(labels)} or {TIE}")
         return answer
 
     better = Annotated[str, AfterValidator(read_label)]
     model = create_model("CompareReply", __base__=CompareReply, better=(better, ...))
-    words = {"type": "string", "enum": [*labels, TIE]}
-    model.sent = _object({"reasoning": _STRING, "better": words})
+    sent_answer = {"type": "string", "enum": [*labels, TIE]}
+    model.sent = _build_object_schema({"reasoning": _STRING, "better": sent_answer})
     return model

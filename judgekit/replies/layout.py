@@ -78,13 +78,13 @@ def find_thoughts(raw: str) -> list[Span]:
         in_channel = bool(opened) and opened[-1].name.startswith(_CHANNEL)
         ends_channel = mark.opens is None or mark.name.startswith(_CHANNEL)
         if in_channel and ends_channel:
-            _close(raw, spans, opened, mark)
+            _end_innermost(raw, spans, opened, mark)
         if mark.opens:
             opened.append(mark)
         elif mark.name in [other.name for other in opened]:
             while opened[-1].name != mark.name:  # marks inside it that nothing ended
                 opened.pop()
-            _close(raw, spans, opened, mark)
+            _end_innermost(raw, spans, opened, mark)
         elif mark.opens is False and _THOUGHT.search(mark.name):
             # The thoughts that it ends began before the reply did.
             spans = [Span(0, mark.end, raw[mark.start : mark.end])]
@@ -97,13 +97,14 @@ def find_thoughts(raw: str) -> list[Span]:
     return sorted(spans)
 
 
-def _close(raw: str, spans: list[Span], opened: list[Mark], mark: Mark) -> None:
+def _end_innermost(raw: str, spans: list[Span], opened: list[Mark], mark: Mark) -> None:
     """End the innermost opened part at `mark`, and add it to `spans` unless its text counts as the answer."""
     opening = opened.pop()
-    if not _is_transparent(opening.name):
-        # A mark that begins a channel also ends the previous one, and isn't part of it.
-        end = mark.start if mark.opens else mark.end
-        spans.append(Span(opening.start, end, raw[mark.start : mark.end]))
+    if _is_transparent(opening.name):
+        return
+    # A mark that begins a channel also ends the previous one, and isn't part of it.
+    end = mark.start if mark.opens else mark.end
+    spans.append(Span(opening.start, end, raw[mark.start : mark.end]))
 
 
 def _is_transparent(name: str) -> bool:
@@ -160,20 +161,21 @@ def _find_marks(raw: str) -> list[Mark]:
 def _read_mark(raw: str, match: re.Match[str]) -> Mark | None:
     """Interpret a mark; None if it's only a word of the prose, or says nothing about thoughts and answers."""
     start, end = match.span()
-    text = next(filter(None, match.groups()), "").lower()  # of the only group that took part
+    # Each form of a mark is a group of `_MARK`, and only one of them has matched.
+    text = next(filter(None, match.groups()), "").lower()
     is_special = bool(match["special"])
     if is_special and text.strip() == "channel":
-        behind = _BEHIND_CHANNEL.match(raw, end)
-        channel = behind["name"].lower() if behind else ""
+        name_after = _BEHIND_CHANNEL.match(raw, end)
+        channel = name_after["name"].lower() if name_after else ""
         return Mark(f"{_CHANNEL}{channel}", start, end, opens=True)
     if match["spoken"] or match["unnamed"]:
         return Mark("thought", start, end, opens=_WORDLESS[text])
     if match["closed"]:
-        return Mark(_plain(text), start, end, opens=False)
+        return Mark(_normalise_name(text), start, end, opens=False)
 
-    side = _SIDE.fullmatch(text.strip())
-    name = _plain(side["name"] if side else text)
-    whole_name = _plain(text)  # with the word that opens or closes
+    parts = _SIDE.fullmatch(text.strip())
+    name = _normalise_name(parts["name"] if parts else text)
+    whole_name = _normalise_name(text)  # with the word that opens or closes
     if name in _NEUTRAL or whole_name in _NEUTRAL:
         return None
     if whole_name in _ENDING:
@@ -187,11 +189,11 @@ def _read_mark(raw: str, match: re.Match[str]) -> Mark | None:
         is_tag = match["tag"] and name not in _PROSE
         if not is_tag or line_before.strip():
             return None
-    closes = side is not None and bool(side["closes"] or side["closes_behind"])
+    closes = parts is not None and bool(parts["closes"] or parts["closes_behind"])
     return Mark(name, start, end, opens=not closes)
 
 
-def _plain(name: str) -> str:
+def _normalise_name(name: str) -> str:
     """Reduce a mark's name to its letters and digits, in lower case."""
     return re.sub(r"[\W_]", "", name.lower())
 

@@ -79,11 +79,12 @@ def locate_scores(text: str, answer: ScoreReply, points: range) -> dict[str, tup
     that is read. Scores that aren't found that way are left out.
     """
     scores: dict[str, int] = answer.model_dump()["scores"]
-    numbers = [match for match in _NUMBER.finditer(text) if int(match[1]) in scores.values()]
-    if points.start < 0 or len(numbers) > _MOST_PLACES:
+    candidates = [match for match in _NUMBER.finditer(text) if int(match[1]) in scores.values()]
+    has_negative_points = points.start < 0  # `_NUMBER` reads no sign
+    if has_negative_points or len(candidates) > _MOST_PLACES:
         return {}
     spans = {}
-    for match in numbers:
+    for match in candidates:
         start, end = match.span(1)
         other_point = next(point for point in points if point != int(match[1]))
         changed_text = f"{text[:start]}{other_point}{text[end:]}"
@@ -115,27 +116,27 @@ def compute_expectation(
     points_by_text = {str(point): point for point in points}
     for text, logprob in alternatives.items():
         point = points_by_text.get(text.lstrip(_BEFORE).rstrip(_BEHIND))
-        if point is not None and logprob <= _SLACK:
+        if point is not None and logprob <= _SLACK:  # one above 0 is no log probability
             probabilities[point] += math.exp(logprob)
     total = sum(probabilities.values())
     if not LEAST_MASS <= total <= 1 + _SLACK:
         return None
-    if _may_go_on(probabilities):
+    if _may_begin_longer_number(probabilities):
         return None
     return sum(point * probability for point, probability in probabilities.items()) / total
 
 
-def _may_go_on(probabilities: Mapping[int, float]) -> bool:
+def _may_begin_longer_number(probabilities: Mapping[int, float]) -> bool:
     """Whether a likely point may be the start of a longer number, as 1 is of 10.
 
     It can't if a longer number is among the alternatives, too: then numbers are single tokens.
     """
-    of_beginnings = 0.0
+    doubtful_probability = 0.0
     for point, probability in probabilities.items():
         longer = [other for other in probabilities if str(other).startswith(str(point))]
-        longer.remove(point)  # it begins with itself
+        longer.remove(point)  # each number begins with itself
         if any(probabilities[other] for other in longer):
             return False
         if longer:
-            of_beginnings += probability
-    return of_beginnings > _SLACK * sum(probabilities.values())
+            doubtful_probability += probability
+    return doubtful_probability > _SLACK * sum(probabilities.values())

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Form = TypeVar("Form", bound=ReplyForm)
 
 _REFUSING = re.compile(WORDS["refusing"])
-_READ = 400  # characters at the start in which a refusal is recognised
+_REFUSAL_CHARS = 400  # characters at the start in which a refusal is recognised
 
 
 def read_reply(reply: Reply, form: type[Form]) -> Form:
@@ -45,8 +45,8 @@ def classify_failure(raw: str) -> FailureKind:
         return FailureKind.INVALID_REPLY
     if not objects:
         thoughts = find_thoughts(raw)
-        start = thoughts[-1].end if thoughts else 0
-        beginning = raw[start:][:_READ].replace("\u2019", "'").lower()
+        start = thoughts[-1].end if thoughts else 0  # a model may refuse after thinking about it
+        beginning = raw[start:][:_REFUSAL_CHARS].replace("\u2019", "'").lower()
         return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY
 
     last = objects[-1]

@@ -136,14 +136,14 @@ class Object(dict[str, Any]):
 
     `closed` says whether its brace was seen and nothing in it is cut, `repeated` names the keys given twice
     with different values, and `tail` is the text between this object and the next, with a string that the
-    object broke off in. `start` is where an outermost object begins in the reply. `around` is the object in
-    a string of which this one was found, if it was.
+    object broke off in. `start` is where an outermost object begins in the reply. `outer` is the object in a
+    string of which this one was found, if it was.
     """
 
     closed = cut = False
     start = 0
     tail = ""
-    around: Object | None = None
+    outer: Object | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -153,6 +153,7 @@ class Object(dict[str, Any]):
         """Set `key`; if it's there already with another value, or with any object or array, note that."""
         if key in self:
             before = self[key]
+            # The types differ if the values are 1 and true, or 1 and 1.0, which are equal in Python.
             is_same = type(before) is type(value) and before == value
             if isinstance(value, (Object, Array)) or not is_same:
                 self.repeated.add(key)
@@ -176,13 +177,13 @@ def scan(raw: str) -> deque[Object]:
     match = _START.search(raw, reader.pos)
     while match:
         start = match.start()
-        around = None
+        outer = None
         if objects:
             previous = objects[-1]
             previous.tail = raw[end:start]
-            around = _find_outer(previous, is_rescued=start == reader.rescued)
+            outer = _find_outer(previous, is_rescued=start == reader.rescued)
         item = reader.read(start)
-        item.around = around
+        item.outer = outer
         item.start = start
         objects.append(item)
         end = reader.end
@@ -201,13 +202,14 @@ def _find_outer(previous: Object, *, is_rescued: bool) -> Object | None:
         return previous
     has_quote_between = not set(QUOTES).isdisjoint(previous.tail)
     if has_quote_between:  # so both may be in the same string
-        return previous.around
+        return previous.outer
     return None
 
 
 def read_value_at(text: str) -> object:
     """Read the value at the start of `text`, which follows a key; `CUT` if its end isn't seen."""
-    return _Reader(f'{{"":{text}').read(0).get("", CUT)
+    object_with_value = f'{{"":{text}'  # it needn't be closed to be read
+    return _Reader(object_with_value).read(0).get("", CUT)
 
 
 class _Reader:
@@ -218,7 +220,7 @@ class _Reader:
         self.pos = 0
         self.end = 0  # of the last object's text
         self.entries = 0
-        self.rescues = MAX_RESCUES  # that are left
+        self.rescues_left = MAX_RESCUES
         self.rescued = -1  # the start of the last object that a string had swallowed
         self.unread = -1  # the start of a string that was never closed, if the object has one
         self.broken = False  # the object can't be read any further
@@ -231,28 +233,30 @@ class _Reader:
         one ends. They only differ after a string that's never closed: then `end` is the start of that string.
         """
         top = Object()
-        open_: list[Object | Array] = [top]
+        open_containers: list[Object | Array] = [top]
         self.pos = start + 1
         self.broken = False
         self.unread = -1
         self.entries += 1
-        while open_ and not self.broken:
-            box = open_[-1]
+        while open_containers and not self.broken:
+            container = open_containers[-1]
             self._skip(_BETWEEN_ENTRIES)
-            closing_bracket = "}" if isinstance(box, Object) else "]"
+            closing_bracket = "}" if isinstance(container, Object) else "]"
             if self.raw.startswith(closing_bracket, self.pos):
-                open_.pop()
-                box.closed = not box.cut
+                open_containers.pop()
+                container.closed = not container.cut
                 self.pos += 1
             else:
-                value = self._read_entry(box)
+                value = self._read_entry(container)
                 self.entries += 1
                 if value is CUT:
-                    for outer in open_:  # what contains an incomplete value is incomplete itself
+                    for (
+                        outer
+                    ) in open_containers:  # what contains an incomplete value is incomplete itself
                         outer.cut = True
                 elif isinstance(value, (Object, Array)):
-                    open_.append(value)
-                    self.broken = len(open_) > MAX_DEPTH
+                    open_containers.append(value)
+                    self.broken = len(open_containers) > MAX_DEPTH
             if self.entries > MAX_ENTRIES:
                 raise InvalidReply(f"more than {MAX_ENTRIES} objects, keys and items: no reply")
         self.end = self.pos if self.unread < 0 else self.unread
@@ -263,19 +267,19 @@ class _Reader:
         if match := gap.match(self.raw, self.pos):
             self.pos = match.end()
 
-    def _read_entry(self, box: Object | Array) -> object:
-        """Read an object's key and value, or an array's item, and add it to `box`.
+    def _read_entry(self, container: Object | Array) -> object:
+        """Read an object's key and value, or an array's item, and add it to `container`.
 
         Returns the value, of which only the opening bracket is read if it's an object or array. Without an
         entry, sets `broken`.
         """
-        if isinstance(box, Array):
+        if isinstance(container, Array):
             start = self.pos
             value = self._read_value(in_object=False)
             if self.pos == start:  # there's no item
                 self.broken = True
             else:
-                box.append(value)
+                container.append(value)
             return value
 
         matched = _KEY.match(self.raw, self.pos)
@@ -287,7 +291,7 @@ class _Reader:
         self._skip(_BEFORE_VALUE)
         value = self._read_value(in_object=True)
         key = matched["bare"] or _decode(matched["quoted"][1:-1])
-        box.put(key, value)
+        container.put(key, value)
         return value
 
     def _read_value(self, *, in_object: bool) -> object:
@@ -317,30 +321,30 @@ class _Reader:
         model broke off and began again, so reading goes on at that object.
         """
         start = self.pos + 1
-        strict = _FIRST_QUOTE[opening].match(self.raw, start)
-        if strict and _AFTER_STRING[in_object].match(self.raw, strict.end()):
-            self.pos = strict.end()
+        until_first = _FIRST_QUOTE[opening].match(self.raw, start)
+        if until_first and _AFTER_STRING[in_object].match(self.raw, until_first.end()):
+            self.pos = until_first.end()
             return _decode(self.raw[start : self.pos - 1])
 
         pattern = _make_last_quote_pattern(opening, in_object=in_object, bare_keys=self.bare_key)
-        closing = pattern.match(self.raw, start)
-        end = closing.end() if closing else len(self.raw)
+        until_fitting = pattern.match(self.raw, start)
+        end = until_fitting.end() if until_fitting else len(self.raw)
         inner = None  # an object that begins in the string
-        if self.rescues:
+        if self.rescues_left:
             inner = _START.search(self.raw, start, end)
-        if inner and closing:
+        if inner and until_fitting:
             inside = self.raw[inner.start() : end]
             is_whole_object = inside.count("{") <= inside.count("}")
             if is_whole_object:  # then it's a quote
                 inner = None
-        if closing and not inner:
+        if until_fitting and not inner:
             self.pos = end
             return _decode(self.raw[start : end - 1])
 
         self.broken = True
         self.unread = self.pos
         if inner:
-            self.rescues -= 1
+            self.rescues_left -= 1
             self.rescued = inner.start()
         self.pos = inner.start() if inner else end
         return CUT
