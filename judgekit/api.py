@@ -72,11 +72,11 @@ class Text:
     author_family: str | None = None
 
 
-def _spell_out(call: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
+def _list_options_in_signature(call: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
     """Return the call with a signature that lists what its `**options` may be, as `help` shows it."""
     signature = inspect.signature(call)
     parameters = list(signature.parameters.values())
-    parameters.pop()
+    parameters.pop()  # `**options`
     for name, field in JudgeRequest.model_fields.items():
         annotation = JudgeArgs.__annotations__[name].__forward_arg__
         parameter = inspect.Parameter(
@@ -87,7 +87,7 @@ def _spell_out(call: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
     return call
 
 
-@_spell_out
+@_list_options_in_signature
 async def ajudge(
     *files: str | Path,
     task_id: str | None = None,
@@ -117,10 +117,12 @@ async def ajudge(
 
     def read_documents() -> list[Document]:
         paths = documents.expand(os.fspath(path) for path in files)
-        read_files = [documents.read_file(path, io.BytesIO()) for path in paths]
-        groups = [read_files]
+        no_stdin = io.BytesIO()  # a call from Python judges no standard input: `-` is empty
+        read_files = [documents.read_file(path, no_stdin) for path in paths]
         if task_id is None:
             groups = [[file] for file in read_files]
+        else:
+            groups = [read_files]
         return [documents.document(group, task_id, task, author_family) for group in groups]
 
     subjects = await run_in_thread(read_documents)
@@ -129,7 +131,7 @@ async def ajudge(
     return Verdicts(verdicts)
 
 
-@_spell_out
+@_list_options_in_signature
 async def ajudge_texts(
     texts: Mapping[str, str | Text],
     *,
@@ -146,7 +148,7 @@ async def ajudge_texts(
     check_arguments("judge_texts", author_family=author_family)
     request = _build_request("judge_texts", options)
     subjects = []
-    name_with_sources = ""  # the first one
+    name_with_sources = ""  # of the first text that has any
     for name, text in texts.items():
         require("judge_texts", **{"a name": name})
         whole_text = text if isinstance(text, Text) else Text(text)
@@ -166,7 +168,7 @@ async def ajudge_texts(
     return Verdicts(verdicts)
 
 
-@_spell_out
+@_list_options_in_signature
 async def acompare(
     *texts: str,
     prompt: str,
@@ -197,8 +199,8 @@ async def acompare(
     return await service.acompare(comparison_input, Path(environment.project_root()), request)
 
 
-@_spell_out
-async def ajudge_rows(  # noqa: PLR0913 - as above
+@_list_options_in_signature
+async def ajudge_rows(  # noqa: PLR0913 - the published options
     rows: Iterable[Mapping[str, Any]],
     *,
     fields: Mapping[str, str] | None = None,
@@ -237,9 +239,9 @@ async def ajudge_rows(  # noqa: PLR0913 - as above
     require("judge_rows", agree_on=agree_on)
     check_arguments("judge_rows", agree=agree, always_confirm=always_confirm)
     request = _build_request("judge_rows", options)
-    fixed = TaskDescription(*map(encodable, (description, acceptance, reference)))
+    defaults = TaskDescription(*map(encodable, (description, acceptance, reference)))
     families = [author_family] if author_family else []
-    row_options = RowOptions(task, fields or {}, id_column, fixed, families, judge_turn)
+    row_options = RowOptions(task, fields or {}, id_column, defaults, families, judge_turn)
     project = Path(environment.project_root())
     if agree is None:
         judged = judged_rows(
@@ -268,7 +270,9 @@ def _read_agreement(
     return AgreementOptions(share, on, confirms_accepted=always_confirm is not None)
 
 
-def _blocking(call: Callable[Arguments, Coroutine[Any, Any, Value]]) -> Callable[Arguments, Value]:
+def _make_blocking(
+    call: Callable[Arguments, Coroutine[Any, Any, Value]],
+) -> Callable[Arguments, Value]:
     """Build the twin of an async function that waits for its result; its name has no `a` in front."""
 
     @functools.wraps(call)
@@ -279,7 +283,7 @@ def _blocking(call: Callable[Arguments, Coroutine[Any, Any, Value]]) -> Callable
     return wait
 
 
-def _iterating(
+def _make_iterator(
     call: Callable[Arguments, AsyncGenerator[JudgedRow, None]],
 ) -> Callable[Arguments, JudgedRows]:
     """Build the twin of an async generator, a plain one; its name has no `a` in front.
@@ -319,10 +323,10 @@ def _iterating(
     return list_rows
 
 
-judge = _blocking(ajudge)
-judge_texts = _blocking(ajudge_texts)
-compare = _blocking(acompare)
-judge_rows = _iterating(ajudge_rows)
+judge = _make_blocking(ajudge)
+judge_texts = _make_blocking(ajudge_texts)
+compare = _make_blocking(acompare)
+judge_rows = _make_iterator(ajudge_rows)
 
 
 def hook(payload: Mapping[str, Any]) -> str:
@@ -336,21 +340,22 @@ def hook(payload: Mapping[str, Any]) -> str:
 
 def rubrics(project: str | Path | None = None) -> Iterable[LoadedRubric]:
     """Yield every rubric that can be found, the project's first, then the user's, then the bundled ones."""
-    return loader.rubrics(_folder("rubrics", project))
+    return loader.rubrics(_check_project("rubrics", project))
 
 
 def find_rubric(reference: str, project: str | Path | None = None) -> LoadedRubric:
     """Return the newest rubric for `ID`, `ID@VERSION` or a path; raises `UsageError`, `ConfigError`."""
     require("find_rubric", rubric=reference)
-    return loader.find_rubric(reference, _folder("find_rubric", project))
+    return loader.find_rubric(reference, _check_project("find_rubric", project))
 
 
-def _folder(call: str, project: str | Path | None) -> Path | None:
+def _check_project(call: str, project: str | Path | None) -> Path | None:
+    """Check the folder of a project, which needn't exist; raises `UsageError` if it can't be read."""
     check_arguments(call, project=project)
     try:
         Path(project or ".").stat()
     except FileNotFoundError:
-        pass  # a project without files
+        pass  # it has no files, then
     except (OSError, ValueError) as error:
         if isinstance(error, OSError):
             reason = error.strerror
@@ -380,7 +385,7 @@ def _build_request(call: str, options: JudgeArgs) -> JudgeRequest:
 def _build_document(name: str, text: Text, author_family: str | None) -> Document:
     """Build the document of a text, with its sources behind it; raises `InputError` if one is empty."""
     call = "judge_texts"
-    of_text = f" of {name!r:.40}"
+    of_text = f" of {name!r:.40}"  # behind each argument's name in messages
     for key in ("text", "description", "acceptance", "reference"):
         require(call, **{f"{key}{of_text}": getattr(text, key)})
     check_arguments(call, **{f"author_family{of_text}": text.author_family})

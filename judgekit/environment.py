@@ -61,16 +61,17 @@ class Brought:
         self._variables = variables
 
     def __enter__(self) -> None:
-        global _brought  # noqa: PLW0603 - importing `contextvars` costs the hook a thirtieth of starting Python
+        # Made when it's first needed: importing `contextvars` costs the hook a thirtieth of starting Python.
+        global _brought  # noqa: PLW0603 - one variable for the process
         if _brought is None:
-            from contextvars import ContextVar  # noqa: PLC0415
+            from contextvars import ContextVar  # noqa: PLC0415 - loaded only when used
 
             _brought = ContextVar("environment", default=None)
-        self._before = _brought.set(self._variables)
+        self._token = _brought.set(self._variables)
 
     def __exit__(self, *_: object) -> None:
         if _brought is not None:
-            _brought.reset(self._before)
+            _brought.reset(self._token)
 
 
 MEMORY = os.path.join(".claude", "memory")
@@ -129,7 +130,8 @@ def project_root(start: str = ".") -> str:
     home = os.path.expanduser("~")
     folder = start
     while True:
-        is_home_above = folder == home and folder != start  # the home folder is no project then
+        # A home folder with marks, such as .claude, is no project around the folders in it.
+        is_home_above = folder == home and folder != start
         if not is_home_above and is_project(folder, start):
             return folder
         above = os.path.dirname(folder)
@@ -155,6 +157,7 @@ def is_project(folder: str, start: str) -> bool:
             may_all_write = os.stat(folder).st_mode & 0o002
             if not may_all_write:
                 return True
+        # In a folder that others can write to, the marks themselves must be a trusted user's.
         return all(os.lstat(mark).st_uid in trusted_users for mark in marks)
     except OSError:  # removed meanwhile
         return False
@@ -183,14 +186,15 @@ def file_name_for(path: str) -> str:
 
 def checksum(raw: bytes) -> str:
     """Return 16 hexadecimal digits, a remainder by a prime: no import, and no help against a forger."""
-    return f"{int.from_bytes(b'1' + raw, 'big') % _PRIME:016x}"
+    number = int.from_bytes(b"1" + raw, "big")  # the 1 makes zeros at the beginning count
+    return f"{number % _PRIME:016x}"
 
 
-def table(beside: str, name: str) -> dict[str, Any]:
-    """Read the TOML file `name` beside a module."""
+def table(module_file: str, name: str) -> dict[str, Any]:
+    """Read the TOML file `name` in the folder of a module's file."""
     import tomllib  # noqa: PLC0415 - the hook reads none
 
-    with open(os.path.join(os.path.dirname(beside), name), "rb") as file:
+    with open(os.path.join(os.path.dirname(module_file), name), "rb") as file:
         return tomllib.load(file)
 
 

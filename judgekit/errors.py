@@ -41,13 +41,14 @@ class JudgekitError(Exception):
     status: int = 500
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Let errors of any class cross from one process to another, with what they carry."""
-        return _restored, (type(self), self.args, self.__dict__)
+        """Let errors of any class cross from one process to another, with their attributes."""
+        return _restore_error, (type(self), self.args, self.__dict__)
 
 
-def _restored(
+def _restore_error(
     error_class: type[JudgekitError], args: tuple[object, ...], state: dict[str, object]
 ) -> JudgekitError:
+    """Make a pickled error again, without `__init__`: each class has its own parameters there."""
     error = error_class.__new__(error_class, *args)
     error.args = args
     error.__dict__.update(state)
@@ -105,8 +106,10 @@ class ConfigError(_NamingError):
         """Return the first error; its text has a line for each of them, up to `MOST_ERRORS`."""
         first, *others = errors
         first.others = tuple(others[: MOST_ERRORS - 1])
-        more = ["... and more"] * (len(errors) > MOST_ERRORS)
-        first.args = ("\n".join([*first.args, *map(str, first.others), *more]),)
+        lines = [str(first), *map(str, first.others)]
+        if len(errors) > MOST_ERRORS:
+            lines.append("... and more")
+        first.args = ("\n".join(lines),)  # the text that `str` gives
         return first
 
 
@@ -140,7 +143,7 @@ def lacks_sqlite(error: Exception) -> bool:
 
 
 def problem_of(error: Exception) -> str:
-    """Describe an error, a line a problem; one that nobody foresaw is called internal."""
+    """Describe an error to a person: one of ours by its text, any other as an internal error."""
     if isinstance(error, JudgekitError):
         return str(error)
     if lacks_sqlite(error):
@@ -267,32 +270,37 @@ _COUNTS = (
 
 def free(usage: Usage) -> Usage:
     """Return the usage of a call to a model on this machine: it costs nothing, unless a cost is known."""
-    known = usage.cost_usd is not None
-    return usage if known else replace(usage, cost_usd=0.0, cost_source="local", unpriced_calls=0)
+    if usage.cost_usd is not None:
+        return usage
+    return replace(usage, cost_usd=0.0, cost_source="local", unpriced_calls=0)
 
 
 def usage_of_failed_call(error: GatewayError) -> Usage:
     """Return a failed call's usage: the failure's own, else none, or an unknown cost."""
+    if error.usage is not None:
+        return error.usage
     # After other failures no model has worked, or they say what it took.
-    charged = error.kind in (
+    may_have_cost = error.kind in (
         FailureKind.TIMEOUT,
         FailureKind.INVALID_REPLY,
         FailureKind.COMMAND_FAILED,
     )
-    if error.usage is not None:
-        return error.usage
-    return Usage(unpriced_calls=int(charged))
+    return Usage(unpriced_calls=1 if may_have_cost else 0)
 
 
 KEPT = Usage(cost_usd=0.0, cost_source="cache")  # of a reply from an earlier call
 
 
 def add_up_costs(usages: Sequence[Usage]) -> tuple[float | None, CostSource | None]:
-    """Return the sum of the known costs and its source; kept replies beside unknown costs are no sum."""
+    """Return the sum of the known costs and its source; (None, None) if no cost of a call is known.
+
+    Kept replies cost nothing, so they alone say nothing about calls whose cost is unknown.
+    """
     sources = {usage.cost_source for usage in usages if usage.cost_usd is not None}
     if "local" in sources:  # a kept reply of a local model cost nothing either
         sources.discard("cache")
-    if not sources or (sources == {"cache"} and any(usage.unpriced_calls for usage in usages)):
+    has_unknown_cost = any(usage.unpriced_calls for usage in usages)
+    if not sources or (sources == {"cache"} and has_unknown_cost):
         return None, None
     cost_usd = sum(usage.cost_usd or 0.0 for usage in usages)
     if len(sources) > 1:

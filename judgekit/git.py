@@ -42,7 +42,7 @@ _SCP = re.compile(r"(?:[^@/:]*@)?(?P<host>[^/:]{2,}):/*(?P<path>.*)", re.DOTALL)
 
 
 @cache
-def _rules() -> dict[str, Any]:
+def _read_rules() -> dict[str, Any]:
     """Read the commands that may be run, with their settings and variables."""
     return environment.table(__file__, "git.toml")
 
@@ -72,7 +72,7 @@ class Repository(NamedTuple):
         """Run `git WORDS` and return its output; raises `GitError` when it fails or takes too long."""
         done = self._run(words, stdin, seconds)
         if done.returncode:
-            raise _failed(words[0], done)
+            raise _build_error(words[0], done)
         return done.stdout
 
     def entries(self, commit: str, *paths: str, most: int = MAX_ENTRIES) -> Iterator[TreeEntry]:
@@ -81,7 +81,7 @@ class Repository(NamedTuple):
         A tree may hold a name twice, and in any order: every entry is yielded.
         """
         words = ("ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths)
-        with self._running(words, b"", SECONDS) as running:
+        with self._start_limited(words, b"", SECONDS) as running:
             count = 0
             unfinished = b""  # the beginning of a record whose end is in the next piece
             for piece in running.pieces():
@@ -95,7 +95,7 @@ class Repository(NamedTuple):
                     yield TreeEntry(mode, oid, path)
             done = running.wait()
         if done.returncode:
-            raise _failed(words[0], done)
+            raise _build_error(words[0], done)
 
     def holds(self, *words: str) -> bool:
         """Whether `git WORDS` succeeds."""
@@ -156,26 +156,27 @@ class Repository(NamedTuple):
         """Yield a line for each object: `OID KIND SIZE`, or `NAME missing`; raises `GitError`."""
         remaining = names
         while remaining:
-            request = os.fsencode("\n".join([*remaining, ""]))
+            request = os.fsencode("\n".join([*remaining, ""]))  # each name on a line of its own
             done = self._run(("cat-file", "--batch-check"), request)
+            # The last line has an end, too, so nothing comes behind it.
             lines = done.stdout.decode("utf-8", "surrogateescape").split("\n")[:-1]
             has_failed = done.returncode != 0
             if has_failed and _LACKING not in done.stderr:
-                raise _failed("cat-file", done)
+                raise _build_error("cat-file", done)
             yield from lines
             if not has_failed:
                 return
             # Some versions of git end at the first object that a partial clone lacks: go on behind it.
-            answered = len(lines)
-            if answered < len(remaining):
-                yield f"{remaining[answered]} missing"
-            remaining = remaining[answered + 1 :]
+            answered_count = len(lines)
+            if answered_count < len(remaining):
+                yield f"{remaining[answered_count]} missing"
+            remaining = remaining[answered_count + 1 :]
 
     def _run(
         self, words: Sequence[str], stdin: bytes = b"", seconds: float = SECONDS
     ) -> CompletedProcess[bytes]:
         """Run `git WORDS` to its end; raises `GitError` if it takes too long or prints too much."""
-        with self._running(words, stdin, seconds) as running:
+        with self._start_limited(words, stdin, seconds) as running:
             pieces: list[bytes] = []
             size = 0
             for piece in running.pieces():
@@ -187,13 +188,15 @@ class Repository(NamedTuple):
         return CompletedProcess(words, done.returncode, b"".join(pieces), done.stderr)
 
     @contextmanager
-    def _running(self, words: Sequence[str], stdin: bytes, seconds: float) -> Iterator[_Running]:
+    def _start_limited(
+        self, words: Sequence[str], stdin: bytes, seconds: float
+    ) -> Iterator[_RunningGit]:
         """Start `git WORDS`, and kill it after some seconds, or when the caller is done with it."""
         with tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as stderr:
             request.write(stdin)
             request.seek(0)
             with self._start(words, request, stderr) as process:
-                running = _Running(process, words[0], stderr, seconds)
+                running = _RunningGit(process, words[0], stderr, seconds)
                 try:
                     yield running
                 finally:
@@ -212,7 +215,7 @@ class Repository(NamedTuple):
             process = Popen(  # noqa: S603 - git, and our own words
                 argv,
                 cwd=self.folder,
-                env=_environment(),
+                env=_build_environment(),
                 stdin=stdin,
                 stdout=PIPE,
                 stderr=stderr,
@@ -226,7 +229,7 @@ class Repository(NamedTuple):
 
     def _build_command(self, words: Sequence[str]) -> list[str]:
         """Build the argument vector of `git WORDS`, with our settings; raises as `_start` does."""
-        rules = _rules()
+        rules = _read_rules()
         command = words[0]
         if command not in rules["reading"]:
             raise ValueError(
@@ -251,16 +254,16 @@ def normalize_address(address: str, folder: str) -> str:
     User names and passwords are left out. A relative path is relative to `folder`.
     """
     match = _URL.fullmatch(address) or _SCP.fullmatch(address)
-    if match is not None and match["host"]:
+    if match is not None and match["host"]:  # `file:///path` has none
         path_on_host = match["path"].rstrip("/").removesuffix(".git")
         return f"{match['host'].lower()}/{path_on_host}"
     path = address if match is None else f"/{match['path']}"  # such as file:///path
     return os.path.realpath(os.path.join(folder, path)).removesuffix(".git")  # noqa: PTH118 - no file is meant
 
 
-def _environment() -> dict[str, str]:
+def _build_environment() -> dict[str, str]:
     """Build git's environment: of its own variables, only safe ones and those that name the repository."""
-    rules = _rules()
+    rules = _read_rules()
     variables = {}
     for name, value in environment.environ().items():
         is_gits_own = name.startswith("GIT_")
@@ -297,7 +300,7 @@ def _limit_memory(pid: int) -> None:
         resource.prlimit(pid, resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
 
 
-class _Running:
+class _RunningGit:
     """A running git and its output. After some seconds it's killed, so nothing waits for it longer."""
 
     def __init__(
@@ -307,13 +310,13 @@ class _Running:
         self._command = command
         self._stderr = stderr
         self._seconds = seconds
-        self._is_late = False
-        self._timer = threading.Timer(seconds, self._kill_late)
-        self._timer.daemon = True
+        self._was_killed = False
+        self._timer = threading.Timer(seconds, self._kill)
+        self._timer.daemon = True  # it needn't run out before this process can end
         self._timer.start()
 
-    def _kill_late(self) -> None:
-        self._is_late = True
+    def _kill(self) -> None:
+        self._was_killed = True
         self._process.kill()
 
     def pieces(self) -> Iterator[bytes]:
@@ -329,7 +332,7 @@ class _Running:
         Call it after `pieces`: until its output is read, git may not end.
         """
         self._process.wait()
-        if self._is_late:
+        if self._was_killed:
             raise GitError(f"git {self._command}: no response in {self._seconds:g} s")
         self._stderr.seek(0)
         complaint = self._stderr.read(_PIECE)
@@ -343,7 +346,7 @@ class _Running:
         self._process.kill()
 
 
-def _failed(command: str, done: CompletedProcess[bytes]) -> GitError:
+def _build_error(command: str, done: CompletedProcess[bytes]) -> GitError:
     """Build the error for a command that failed, with git's complaint or else its exit code."""
     if _LACKING in done.stderr:
         return GitError(f"git {command}: {PARTIAL}")

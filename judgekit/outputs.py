@@ -34,15 +34,17 @@ class RefusedOutputError(OSError):
 
 
 def place_of(path: str, *, private: bool = False) -> str:
-    """Resolve the absolute path at which an output is written; raises `RefusedOutputError`.
+    """Resolve the absolute path to write an output to.
 
     A link in a project or below the working folder may have come with a clone, so it's refused. Elsewhere,
     and for a `private` file, which stands in a folder of judgekit's own, links are the user's, and followed.
+
+    Raises `RefusedOutputError`, also for a pipe, a device or a socket, and `IsADirectoryError`.
     """
     absolute_path = os.path.abspath(path)
-    base = None if private else _find_topmost_project(absolute_path)
-    if base is not None:
-        _refuse_links(absolute_path, base)
+    project = None if private else _find_topmost_project(absolute_path)
+    if project is not None:
+        _refuse_links(absolute_path, project)
     else:
         _refuse_links_of_strangers(absolute_path)
         absolute_path = os.path.realpath(absolute_path)
@@ -55,30 +57,31 @@ def _find_topmost_project(path: str) -> str | None:
     home = os.path.expanduser("~")
     here = os.getcwd()
     working_folders = (here, environment.project_root(here))
-    topmost = None
+    topmost_project = None
     folder = os.path.dirname(path)
     while True:
         if folder in working_folders or (folder != home and environment.is_project(folder, folder)):
-            topmost = folder
+            topmost_project = folder
         above = os.path.dirname(folder)
         if above == folder:
-            return topmost
+            return topmost_project
         folder = above
 
 
-def _refuse_links(place: str, base: str) -> None:
-    step = place
-    while step != base and step != os.path.dirname(step):
-        if _is_link(step):
-            if step == place:
-                what = "is a link"
+def _refuse_links(path: str, project: str) -> None:
+    """Raise `RefusedOutputError` for a link at `path` or in a folder above it, up to the project's."""
+    current_path = path
+    while current_path != project and current_path != os.path.dirname(current_path):
+        if _is_link(current_path):
+            if current_path == path:
+                problem = "is a link"
             else:
-                what = f"is below {step}, a link"
+                problem = f"is below {current_path}, a link"
             remedy = (
                 "links in a project are not followed; remove it, or name the file that it leads to"
             )
-            raise RefusedOutputError(place, f"it {what}: {remedy}")
-        step = os.path.dirname(step)
+            raise RefusedOutputError(path, f"it {problem}: {remedy}")
+        current_path = os.path.dirname(current_path)
 
 
 def _is_link(path: str) -> bool:
@@ -86,32 +89,31 @@ def _is_link(path: str) -> bool:
     return os.path.islink(path) or (is_junction is not None and is_junction(path))
 
 
-def _refuse_links_of_strangers(place: str) -> None:
-    """Raise for a link that another user made, as anybody can in /tmp."""
-    if not hasattr(os, "getuid"):
+def _refuse_links_of_strangers(path: str) -> None:
+    """Raise `RefusedOutputError` for a link that another user made, as anybody can in /tmp."""
+    if not hasattr(os, "getuid"):  # Windows
         return
-    ours = (0, os.getuid())
-    step = place
-    while step != os.path.dirname(step):
-        if os.path.islink(step) and os.lstat(step).st_uid not in ours:
-            raise RefusedOutputError(
-                place, f"{step} is a link of another user; remove it, or name another file"
-            )
-        step = os.path.dirname(step)
+    trusted_users = (0, os.getuid())
+    current_path = path
+    while current_path != os.path.dirname(current_path):
+        if os.path.islink(current_path) and os.lstat(current_path).st_uid not in trusted_users:
+            problem = f"{current_path} is a link of another user"
+            raise RefusedOutputError(path, f"{problem}; remove it, or name another file")
+        current_path = os.path.dirname(current_path)
 
 
-def _refuse_special_file(place: str) -> None:
+def _refuse_special_file(path: str) -> None:
     try:
-        mode = os.lstat(place).st_mode
+        mode = os.lstat(path).st_mode
     except OSError:  # not there yet, or not to be reached: opening it says so
         return
     if stat.S_ISREG(mode):
         return
     if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), place)
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     kinds = {stat.S_IFLNK: "a link", stat.S_IFIFO: "a named pipe"}
     kind = kinds.get(stat.S_IFMT(mode), "a device or a socket")
-    raise RefusedOutputError(place, f"it is {kind}; name a file")
+    raise RefusedOutputError(path, f"it is {kind}; name a file")
 
 
 def write_atomically(
@@ -139,20 +141,21 @@ def write_once(path: str, content: bytes) -> bytes:
 
     Raises `OSError`.
     """
-    place = place_of(path, private=True)
-    if not os.path.exists(place):
-        temporary = f"{place}.{os.urandom(8).hex()}"
+    real_path = place_of(path, private=True)
+    if not os.path.exists(real_path):
+        # A link, unlike a rename, fails if the file exists by now.
+        temporary = f"{real_path}.{os.urandom(8).hex()}"
         write_atomically(temporary, content, private=True, durable=True)
         try:
-            os.link(temporary, place)
+            os.link(temporary, real_path)
         except FileExistsError:  # another writer was first
             pass
         except OSError:  # a file system without hard links
-            os.rename(temporary, place)
+            os.rename(temporary, real_path)
         finally:
             if os.path.lexists(temporary):
                 os.unlink(temporary)
-    with open(place, "rb") as file:
+    with open(real_path, "rb") as file:
         return file.read()
 
 
@@ -176,10 +179,10 @@ class Replacement:
         self.file: BinaryIO
 
     def __enter__(self) -> Self:
-        before = self._before()
+        replaced = self._read_replaced_status()
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK
         self.file = open(
-            os.open(self._temporary, flags, self._mode if before is None else PRIVATE), "w+b"
+            os.open(self._temporary, flags, self._mode if replaced is None else PRIVATE), "w+b"
         )
         return self
 
@@ -199,10 +202,12 @@ class Replacement:
         self.file.flush()
         os.fsync(self.file.fileno())
 
-    def _before(self) -> os.stat_result | None:
-        """Return the state of the file that's replaced, or None if nothing of it stays."""
+    def _read_replaced_status(self) -> os.stat_result | None:
+        """Read the mode and owner of the file that's replaced; None if there's none, or they don't stay."""
+        if self._private:  # a private file is only its owner's, whatever it was before
+            return None
         try:
-            return None if self._private else os.lstat(self.path)
+            return os.lstat(self.path)
         except FileNotFoundError:
             return None
 
@@ -210,33 +215,36 @@ class Replacement:
         self.file.flush()
         if self._durable:
             os.fsync(self.file.fileno())
-        before = self._before()
-        if before is not None:
-            self._keep_attributes(before)
+        replaced = self._read_replaced_status()
+        if replaced is not None:
+            self._keep_attributes(replaced)
         self.file.close()  # Windows renames no file that is open
         os.replace(self._temporary, self.path)
         if self._durable:
             _sync_folder(os.path.dirname(self.path))
 
-    def _keep_attributes(self, before: os.stat_result) -> None:
-        ours = os.lstat(self._temporary)
-        if hasattr(os, "chown") and (before.st_uid, before.st_gid) != (ours.st_uid, ours.st_gid):
-            _give_to(self._temporary, before.st_uid, before.st_gid)
+    def _keep_attributes(self, replaced: os.stat_result) -> None:
+        """Give the new file the owner, group, extended attributes and mode of the one it replaces."""
+        new = os.lstat(self._temporary)
+        has_other_owner = (replaced.st_uid, replaced.st_gid) != (new.st_uid, new.st_gid)
+        if has_other_owner and hasattr(os, "chown"):
+            _change_owner(self._temporary, replaced.st_uid, replaced.st_gid)
         if hasattr(os, "listxattr"):
             try:
                 for name in os.listxattr(self.path):
                     os.setxattr(self._temporary, name, os.getxattr(self.path, name))
             except OSError:  # the file system has none, or this user may not set it
                 pass
-        os.chmod(self._temporary, stat.S_IMODE(before.st_mode))
+        # Last, because changing the owner may clear bits of the mode.
+        os.chmod(self._temporary, stat.S_IMODE(replaced.st_mode))
 
 
-def _give_to(path: str, owner: int, group: int) -> None:
+def _change_owner(path: str, owner: int, group: int) -> None:
     try:
         os.chown(path, owner, group)
     except PermissionError:  # only root gives files away; a group may be one of this user's
         try:  # noqa: SIM105 - the hook does without contextlib
-            os.chown(path, -1, group)
+            os.chown(path, -1, group)  # -1 leaves the owner as it is
         except PermissionError:
             pass
 
@@ -260,12 +268,12 @@ def open_to_append(path: str, *, mode: int = PRIVATE, private: bool = False) -> 
 
     Raises `OSError`, as `place_of` does, and for anything that is no regular file.
     """
-    place = place_of(path, private=private)
+    real_path = place_of(path, private=private)
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | _NO_LINK | _WITHOUT_WAITING
-    descriptor = os.open(place, flags, mode)
+    descriptor = os.open(real_path, flags, mode)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise RefusedOutputError(place, "it is no regular file; name a file")
+        raise RefusedOutputError(real_path, "it is no regular file; name a file")
     return descriptor
 
 
@@ -275,21 +283,21 @@ def open_or_make(path: str) -> tuple[int, bool]:
     Of several that make it at once one does. Raises `OSError`, as `place_of` does, and for anything that is
     no regular file.
     """
-    place = place_of(path)
+    real_path = place_of(path)
     flags = os.O_RDWR | _NO_LINK | _WITHOUT_WAITING
     descriptor = None
     while descriptor is None:
         try:
-            return os.open(place, flags | os.O_CREAT | os.O_EXCL, USUAL), True
+            return os.open(real_path, flags | os.O_CREAT | os.O_EXCL, USUAL), True
         except FileExistsError:
             pass
         try:
-            descriptor = os.open(place, flags)
+            descriptor = os.open(real_path, flags)
         except FileNotFoundError:  # another process has removed it meanwhile, so it can be made
             continue
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise RefusedOutputError(place, "it is no regular file; name a file")
+        raise RefusedOutputError(real_path, "it is no regular file; name a file")
     return descriptor, False
 
 
@@ -315,6 +323,7 @@ def make_folder(path: str, *, mode: int = 0o700, private: bool = False) -> str:
     folder = os.path.abspath(path)
     if os.path.isdir(folder) and private:
         return folder
+    # Only for its check: it raises for a link at the folder or above it.
     place_of(os.path.join(folder, "file"), private=private)
     missing_folders = []
     while not os.path.isdir(folder) and folder != os.path.dirname(folder):
@@ -331,10 +340,10 @@ def make_folder(path: str, *, mode: int = 0o700, private: bool = False) -> str:
 
 def check_database(path: str) -> str:
     """Resolve the path of a database of SQLite; refuses a special file there, or in place of SQLite's own."""
-    place = place_of(path)
-    for ending in _SQLITE_ENDINGS[1:]:
-        _refuse_special_file(f"{place}{ending}")
-    return place
+    real_path = place_of(path)
+    for ending in _SQLITE_ENDINGS[1:]:  # the first is that of the database itself, checked above
+        _refuse_special_file(f"{real_path}{ending}")
+    return real_path
 
 
 def is_stream(path: str) -> bool:

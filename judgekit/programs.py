@@ -96,9 +96,9 @@ def run(
     It's done when all processes that it started are, too; any that remain are killed. Raises `OSError` or
     `ValueError` if it can't be started, `Unfinished` if it takes too long or prints more than `most` bytes.
     """
-    import contextlib  # noqa: PLC0415 - the hook starts no program, and subprocess costs as much as it
-    import signal  # noqa: PLC0415 - the same
-    import subprocess  # noqa: PLC0415 - the same
+    import contextlib  # noqa: PLC0415 - the hook starts no program
+    import signal  # noqa: PLC0415 - the hook starts no program
+    import subprocess  # noqa: PLC0415 - costs as much as the hook itself, which starts no program
 
     deadline = time.monotonic() + seconds
     with subprocess.Popen(  # noqa: S603 - a program that the user chose, or knows
@@ -138,9 +138,9 @@ def _read_output(
     output: tuple[bytes, bytes] | None = None
     while output is None:
         # Wait for short times only, to see soon if it prints too much.
-        wait = min(0.05, max(0, deadline - time.monotonic()))
+        seconds = min(0.05, max(0, deadline - time.monotonic()))
         try:
-            output = process.communicate(data, wait)
+            output = process.communicate(data, seconds)
             output_until_now = output
         except TimeoutExpired as late:
             data = None  # `communicate` goes on with the data of its first call
@@ -174,20 +174,20 @@ def make_importable() -> None:
     if not sys.flags.isolated:
         return
     import site  # noqa: PLC0415 - a fifth of the cost of starting Python; the hook's usual answer needs none
-    from importlib.util import find_spec  # noqa: PLC0415 - the same
+    from importlib.util import find_spec  # noqa: PLC0415 - the hook's usual answer needs no packages
 
-    first_packages = len(sys.path)  # the index of the first folder of packages
-    for number, folder in enumerate(sys.path):
-        if folder.endswith("-packages"):
-            first_packages = number
+    index_of_packages = len(sys.path)
+    for index, folder in enumerate(sys.path):
+        if folder.endswith("-packages"):  # site-packages or dist-packages
+            index_of_packages = index
             break
     # `site` looks for the packages' folders beside the executable.
     if sys.flags.no_site and os.path.isabs(sys.executable):
         site.main()
     if ROOT not in sys.path and os.path.isdir(os.path.join(ROOT, _NEEDED)):
-        site.addsitedir(ROOT)
+        site.addsitedir(ROOT)  # also reads its .pth files, but adds it at the end
         sys.path.remove(ROOT)
-        sys.path.insert(first_packages, ROOT)
+        sys.path.insert(index_of_packages, ROOT)
     # A relative folder could be a repository's.
     user_base = environment.environ().get(_USER_BASE)
     is_safe_base = not user_base or os.path.isabs(user_base)

@@ -84,7 +84,7 @@ def defuse_cell(cell: str) -> str:
 
     A number stays as it is, with its sign.
     """
-    # A cell that already begins with `'` gets another, so that removing one gives the same cell.
+    # Behind any `'` that it has already: it gets another, so that removing one gives the same cell.
     if _is_formula(cell.lstrip("'")):
         return f"'{cell}"
     return cell
@@ -143,21 +143,21 @@ def disarmed(text: str) -> str:
     These servers obey lines of a log, whoever wrote them: a file's name, a finding, a quote. All text that's
     printed goes through here, after it got its colours.
     """
-    return _without_commands(text, "\\x{:02x}")
+    return _escape_commands(text, "\\x{:02x}")
 
 
 def disarmed_json(text: str) -> str:
     """Escape what a CI server or a terminal would obey in JSON; its values stay the same."""
     if not (text.isascii() and text.isprintable()):
         text = text.translate(_ESCAPED_IN_JSON)
-    return _without_commands(text, "\\u{:04x}")
+    return _escape_commands(text, "\\u{:04x}")
 
 
 def disarmed_xml(text: str) -> str:
     """Escape what a CI server or a terminal would obey in XML; its values stay the same."""
     if not (text.isascii() and text.isprintable()):
         text = text.translate(_ESCAPED_IN_XML)
-    return _without_commands(text, "&#x{:x};")
+    return _escape_commands(text, "&#x{:x};")
 
 
 def disarmed_csv(text: str) -> str:
@@ -180,9 +180,9 @@ def disarmed_annotations(text: str) -> str:
     return "\n".join(lines)
 
 
-def _without_commands(text: str, form: str) -> str:
-    """Escape one sign of each command of a CI server in a text; `form` formats the sign's code."""
-    patterns = []
+def _escape_commands(text: str, escape: str) -> str:
+    """Escape one sign of each command of a CI server in a text; `escape` is a format for the sign's code."""
+    patterns = []  # of commands that may be there, since a mark of theirs is
     for marks, pattern in _COMMANDS.items():
         if any(mark in text for mark in marks):
             patterns.append(pattern)
@@ -191,7 +191,7 @@ def _without_commands(text: str, form: str) -> str:
     import re  # noqa: PLC0415 - the hook, and most texts, need none
 
     def escape_sign(match: re.Match[str]) -> str:
-        return match["before"] + form.format(ord(match["sign"]))
+        return match["before"] + escape.format(ord(match["sign"]))
 
     for pattern in patterns:
         text = re.sub(pattern, escape_sign, text, flags=re.MULTILINE)
@@ -307,20 +307,20 @@ def find_unstorable(value: object) -> str:
 
     Databases and JSON files refuse NUL characters and lone surrogates.
     """
-    waiting: list[tuple[str, object]] = [("", value)]  # with the path to it, such as `rows.3.title`
-    while waiting:
-        path, item = waiting.pop()
+    pending: list[tuple[str, object]] = [("", value)]  # with the path to it, such as `rows.3.title`
+    while pending:
+        path, item = pending.pop()
         if isinstance(item, str):
             problem = _unstorable_character(item)
             if problem:
                 return f"{path or 'the text'}: holds {problem}; leave it out"
         elif isinstance(item, dict):
             for key, content in item.items():
-                waiting.append((f"a key of {path or 'the body'}", key))
-                waiting.append((f"{path}.{escaped(str(key))}".lstrip("."), content))
+                pending.append((f"a key of {path or 'the body'}", key))
+                pending.append((f"{path}.{escaped(str(key))}".lstrip("."), content))
         elif isinstance(item, list):
             for number, content in enumerate(item):
-                waiting.append((f"{path}.{number}".lstrip("."), content))
+                pending.append((f"{path}.{number}".lstrip("."), content))
     return ""
 
 

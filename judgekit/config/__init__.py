@@ -43,10 +43,10 @@ def check_arguments(call: str, **values: object) -> None:
 
 
 def require(call: str, **values: object) -> None:
-    """Check the arguments of a Python call that mustn't be None; raises as `check_arguments` does."""
+    """Check the arguments of a Python call, of which None is wrong, too; raises as `check_arguments` does."""
     for name, value in values.items():
-        expected, is_sound = EXPECTED.get(name, _TEXT)
-        if not is_sound(value):
+        expected, is_valid = EXPECTED.get(name, _TEXT)  # an argument that isn't listed is a text
+        if not is_valid(value):
             raise UsageError(f"{call}: {name} must be {expected}, got {_describe(value)}")
 
 
@@ -76,6 +76,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_whole(value: object, most: float = _MOST) -> bool:
+    """Whether a value is a whole number from 1 to `most`; True, an `int` to Python, is none."""
     return type(value) is int and 0 < value <= most
 
 
@@ -88,7 +89,7 @@ def _is_filled(value: object) -> bool:
 
 
 def _are_rows(value: object) -> bool:
-    return isinstance(value, Iterable) and not _is_text(value)
+    return isinstance(value, Iterable) and not _is_text(value)  # a text iterates, too
 
 
 def _are_fields(value: object) -> bool:

@@ -78,11 +78,11 @@ def _lock(descriptor: int) -> None:
     Raises `OSError` if another process holds the lock, or if the file system has no locks.
     """
     if sys.platform == "win32":
-        import msvcrt  # noqa: PLC0415 - the module of one system
+        import msvcrt  # noqa: PLC0415 - only Windows has it
 
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     else:
-        import fcntl  # noqa: PLC0415 - the module of the others
+        import fcntl  # noqa: PLC0415 - Windows has none
 
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -205,7 +205,7 @@ def _try_to_hold(path: Path) -> int | None:
         if not _is_at(path, descriptor):  # its holder has just removed it
             return None
         _Holder.here(kind).write(descriptor)
-        stack.pop_all()  # the descriptor stays open
+        stack.pop_all()  # so that the descriptor stays open
     return descriptor
 
 

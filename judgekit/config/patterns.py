@@ -37,7 +37,8 @@ class Patterns:
         self._patterns: list[tuple[re.Pattern[str], bool]] = []
         for pattern in filter(None, map(parse, patterns)):
             includes = not pattern.takes_back
-            self._patterns.insert(0, (_compile(pattern), includes))  # the last pattern first
+            # The last pattern first, since the last that matches decides.
+            self._patterns.insert(0, (_compile_for_files(pattern), includes))
 
     def match(self, path: str) -> bool:
         """Whether the patterns include `path`.
@@ -72,9 +73,12 @@ class Pattern:
         self.entry = re.compile(_join_parts(parts, end) or ".+", re.DOTALL)
 
 
-def _compile(pattern: Pattern) -> re.Pattern[str]:
-    """Compile a pattern that matches the path of a file, or its beginning if a folder above it is named."""
-    # This group only takes part in a match if the pattern names a folder above the file.
+def _compile_for_files(pattern: Pattern) -> re.Pattern[str]:
+    """Compile a pattern to match paths of files.
+
+    It matches a whole path, or the beginning of one if the pattern names a folder above the file: only then
+    the group `below` takes part.
+    """
     below_folder = "(?P<below>/)"
     if pattern.folders_only:
         end = below_folder
@@ -83,7 +87,7 @@ def _compile(pattern: Pattern) -> re.Pattern[str]:
     else:
         end = rf"(?:{below_folder}|\Z)"
     expression = _join_parts(pattern.parts, end)
-    if not expression:  # the pattern is `**` alone
+    if not expression:  # the pattern is `**` alone: any folder at the top, or any path
         expression = f"[^/]*+{below_folder}" if pattern.folders_only else "."
     return re.compile(expression, re.DOTALL)
 

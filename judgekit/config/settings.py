@@ -348,9 +348,8 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
             variables.get(section, {}).pop(key, None)
     config = Config.model_validate(_merge(merged, variables))
     if project is not None and find_disabling_folder(config, project):
-        return config.model_copy(
-            update={"retrieval": config.retrieval.model_copy(update={"enabled": False})}
-        )
+        switched_off = config.retrieval.model_copy(update={"enabled": False})
+        return config.model_copy(update={"retrieval": switched_off})
     return config
 
 
@@ -369,11 +368,11 @@ def explain_off(project: Path) -> str:
     if config.retrieval.enabled:
         return ""
     folder = find_disabling_folder(config, project)
-    where_by_key = {setting.key: setting.where for setting in list_settings(project)}
-    where = where_by_key["retrieval.enabled"]
+    sources_by_key = {setting.key: setting.where for setting in list_settings(project)}
+    file_or_variable = sources_by_key["retrieval.enabled"]
     if folder:
-        return f"{where}: retrieval.disabled_in names {folder}"
-    return f"{where}: retrieval.enabled is false"
+        return f"{file_or_variable}: retrieval.disabled_in names {folder}"
+    return f"{file_or_variable}: retrieval.enabled is false"
 
 
 class Setting(NamedTuple):
@@ -442,16 +441,18 @@ def describe_judge_without_effect(project: Path) -> str | None:
     memory-config.json. Raises `ConfigError`.
     """
     requested_judge = _read_project(project).get("retrieval", {}).get("judge")
-    if requested_judge not in (True, "on") or load(project).retrieval.judge != "off":
+    is_requested = requested_judge in (True, "on")  # the other tool's file has true
+    if not is_requested or load(project).retrieval.judge != "off":
         return None
     is_in_our_file = "judge" in _read(project_file(project)).get("retrieval", {})
     memory_file = project / environment.MEMORY / environment.MEMORY_CONFIG
     if is_in_our_file:
-        where = f"{project_file(project)}: retrieval.judge"
+        file_and_key = f"{project_file(project)}: retrieval.judge"
     else:
-        where = f"{memory_file}: judge.enabled"
+        file_and_key = f"{memory_file}: judge.enabled"
     remedy = f"set retrieval.judge: project in your own configuration, {user_file()}"
-    return f"{where} has no effect: a model sees your prompts only if you allow it; to allow it, {remedy}"
+    problem = "has no effect: a model sees your prompts only if you allow it"
+    return f"{file_and_key} {problem}; to allow it, {remedy}"
 
 
 def _flatten(layer: Layer) -> Layer:
@@ -596,32 +597,32 @@ def _make_error(path: Path, key: str, problem: str) -> ConfigError:
     return ConfigError(problem, path=path, line=line, key=key)
 
 
-def _within_limits(theirs: Layer, user: Layer) -> Layer:
+def _within_limits(project_layer: Layer, user: Layer) -> Layer:
     """Return a copy of a project's layer that stays within the limits and the consent of its user."""
-    bounded = _merge({}, theirs)  # a copy
-    _limit_numbers(bounded, user)
+    limited = _merge({}, project_layer)  # a copy
+    _limit_numbers(limited, user)
     for section, key in CONSENTS:
-        settings = bounded.setdefault(section, {})
+        settings = limited.setdefault(section, {})
         consent = user.get(section, {}).get(key, "off")
         settings[key] = settings.get(key, "off") if consent == "project" else consent
-    _limit_judge(bounded.get("judge", {}), user.get("judge", {}))
-    _limit_gate(bounded.setdefault("gate", {}), user.get("gate", {}))
+    _limit_judge(limited.get("judge", {}), user.get("judge", {}))
+    _limit_gate(limited.setdefault("gate", {}), user.get("gate", {}))
     if user.get("escalate", {}).get("issues") != "project":  # more issues than the user agreed to
-        bounded["escalate"].pop("rejects", None)
-    retrieval = bounded["retrieval"]
+        limited["escalate"].pop("rejects", None)
+    retrieval = limited["retrieval"]  # added with the consents above, like `escalate`
     allowed_tiers = user.get("retrieval", {}).get("tiers", ["quick"])
     if "tiers" in retrieval:
         permitted_tiers = [tier for tier in retrieval["tiers"] if tier in allowed_tiers]
         retrieval["tiers"] = permitted_tiers or allowed_tiers
-    return bounded
+    return limited
 
 
-def _limit_numbers(theirs: Layer, user: Layer) -> None:
+def _limit_numbers(project_layer: Layer, user: Layer) -> None:
     """Lower the numbers in a project's layer that are above their limits."""
     defaults = Config().model_dump()
     rules = _read_user_only_settings()
     for section, keys in rules["limits"].items():
-        settings = theirs.get(section, {})
+        settings = project_layer.get(section, {})
         for key in settings.keys() & keys:
             # If a higher value sends more to a provider, a user who sets no limit has the default as one.
             default_limit = defaults[section][key] if key in rules["sending"] else None

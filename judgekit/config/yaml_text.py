@@ -143,19 +143,19 @@ def put_value(path: Path, section: str, key: str, value: object) -> None:
     change(path, set_key, f"set it to {value} by hand", key)
 
 
-def change(path: Path, change: Callable[[Any], None], instead: str, key: str) -> None:
-    """Apply `change` to the mapping in a YAML file; if the file doesn't exist yet, it's created.
+def change(path: Path, edit: Callable[[Any], None], remedy: str, key: str) -> None:
+    """Apply `edit` to the mapping in a YAML file; if the file doesn't exist yet, it's created.
 
     Raises `ConfigError` about `key` if the file can't be read, edited or written. If the file's layout makes
-    editing impossible, the error says what to do `instead`.
+    editing impossible, the error ends with the `remedy`.
     """
     text = path.read_bytes().decode() if path.exists() else ""
-    parse_yaml(text, path)
+    parse_yaml(text, path)  # raises for invalid YAML, with the line
     try:
-        changed_text = edit_yaml(text, change)
+        changed_text = edit_yaml(text, edit)
     except ConfigError:
         raise ConfigError(
-            f"cannot edit a file with this layout; {instead}", path=path, key=key
+            f"cannot edit a file with this layout; {remedy}", path=path, key=key
         ) from None
     try:
         # A user may keep the configuration elsewhere, and link to it.
@@ -167,8 +167,8 @@ def change(path: Path, change: Callable[[Any], None], instead: str, key: str) ->
         raise ConfigError(f"cannot be written ({error.strerror})", path=path) from None
 
 
-def edit_yaml(text: str, change: Callable[[Any], None]) -> str:
-    """Apply `change` to the data of a YAML text, and return the new text.
+def edit_yaml(text: str, edit: Callable[[Any], None]) -> str:
+    """Apply `edit` to the data of a YAML text, and return the new text.
 
     Comments, order, quotes and line ends stay as they are. Raises `ConfigError` if that's impossible with the
     text's layout.
@@ -178,7 +178,7 @@ def edit_yaml(text: str, change: Callable[[Any], None]) -> str:
     yaml.preserve_quotes = True
     yaml.brace_single_entry_mapping_in_flow_sequence = True
     yaml.width = len(text) + 4096  # so that no line is broken
-    yaml.explicit_start = "---" in lines
+    yaml.explicit_start = "---" in lines  # kept, but not added
     output = io.StringIO()
     changed_lines = []
     is_empty = parse_yaml(text) is None  # nothing but comments, perhaps
@@ -191,16 +191,16 @@ def edit_yaml(text: str, change: Callable[[Any], None]) -> str:
         nested = _NESTED.search("\n".join(lines))
         mapping_indent = len(nested[1]) if nested else 2
         yaml.indent(mapping=mapping_indent, sequence=indent or 2, offset=offset or 0)
-        change(data)
+        edit(data)
         yaml.dump(data, output)
-        if parse_yaml(output.getvalue()) == data:
+        if parse_yaml(output.getvalue()) == data:  # nothing else was changed by writing it
             changed_lines = lines_of(output.getvalue())
     if not changed_lines:
         raise ConfigError("cannot edit a file with this layout; change it by hand")
     # The parser drops comments with the lines they follow. They're kept, at the end.
     lost_comments = _count_comments(lines) - _count_comments(changed_lines)
     line_end = "\r\n" if "\r\n" in text else "\n"
-    return line_end.join([*changed_lines, *lost_comments.elements(), ""])
+    return line_end.join([*changed_lines, *lost_comments.elements(), ""])  # "" ends the last line
 
 
 def _count_comments(lines: Iterable[str]) -> Counter[str]:

@@ -216,21 +216,21 @@ def check_own(path: Path, project: Path) -> bool:
 
     Raises `ConfigError` if the file or a folder above it is a link, and if the file is a pipe or a device.
     """
-    step = project
+    current_path = project
     mode = 0
     for part in path.relative_to(project).parts:
-        step /= part
+        current_path /= part
         try:
-            mode = step.lstat().st_mode  # of a link, not of the file it leads to
+            mode = current_path.lstat().st_mode  # of a link, not of the file it leads to
         except (FileNotFoundError, NotADirectoryError):
             return False
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "no such file"
-            raise ConfigError(f"cannot be read ({reason})", path=step) from None
+            raise ConfigError(f"cannot be read ({reason})", path=current_path) from None
         if stat.S_ISLNK(mode):
             problem = "a link, and links of a project are not followed; replace it with the file"
-            raise ConfigError(problem, path=step)
-    if not stat.S_ISREG(mode):
+            raise ConfigError(problem, path=current_path)
+    if not stat.S_ISREG(mode):  # of the last part, the file
         raise ConfigError("not a regular file; replace it with a file, or remove it", path=path)
     return True
 
@@ -262,6 +262,7 @@ _QUOTED = re.compile("'([^']*)'")
 
 @cache
 def _faults() -> dict[str, Any]:
+    """Read the table of words for pydantic's types of errors."""
     return tomllib.loads(files.COMPILED.with_name("faults.toml").read_bytes().decode())
 
 
@@ -288,10 +289,10 @@ def problems(
         deepest = [located.error for located in alternatives if len(located.data_parts) == depth]
         expected = _join_expectations(deepest)
         error = meant.error
-        kind = error["type"]
+        error_type = error["type"]
         context = error.get("ctx", {})
         location = tuple(error["loc"][part] for part in meant.data_parts)
-        if kind == "union_tag_invalid":  # such as 'task': the key that says which kind it is
+        if error_type == "union_tag_invalid":  # such as 'task': the key that says which kind it is
             location += tuple(_QUOTED.findall(context["discriminator"])[-1:])
 
         inner_error = context.get("error")
@@ -299,7 +300,7 @@ def problems(
             for problem in inner_error.args:
                 yield Problem((*location, *problem.location), problem.text)
             continue
-        if kind == "extra_forbidden":
+        if error_type == "extra_forbidden":
             similar_key = _find_similar(location[-1], _list_keys(model, location[:-1]))
             if similar_key:
                 misspelt.add((*location[:-1], similar_key))
@@ -309,7 +310,7 @@ def problems(
         guess = _find_similar(context.get("tag", error["input"]), _QUOTED.findall(expected))
         if guess:
             text += f"; did you mean {guess}?"
-        is_explained = kind == "missing" and location in misspelt
+        is_explained = error_type == "missing" and location in misspelt  # as a misspelt key
         if not is_explained:
             yield Problem(location, text)
 
@@ -350,12 +351,12 @@ def _describe_actual(error: ErrorDetails) -> str:
 
     "" if the expected value alone says enough.
     """
-    kind = error["type"]
+    error_type = error["type"]
     value = error["input"]
     table = _faults()["got"]
-    if kind in table["never"] or error["msg"].startswith(_VALUE_ERROR):
+    if error_type in table["never"] or error["msg"].startswith(_VALUE_ERROR):
         return ""
-    has_right_kind = kind in table["of_another_kind"] and not isinstance(value, bool | None)
+    has_right_kind = error_type in table["of_another_kind"] and not isinstance(value, bool | None)
     if has_right_kind or isinstance(value, bytes):
         return ""
     return f", got {kind_of(value)}"
@@ -449,7 +450,7 @@ def _list_alternatives(errors: Sequence[ErrorDetails], data_parts: Sequence[int]
 
 def _describe_expectation(error: ErrorDetails) -> str:
     """Say in plain words what an error expected, such as "expected a number from 0 to 1"."""
-    kind = error["type"]
+    error_type = error["type"]
     message = error["msg"]
     context = error.get("ctx", {})
     if message.startswith(_VALUE_ERROR):
@@ -457,14 +458,14 @@ def _describe_expectation(error: ErrorDetails) -> str:
     message = message.removeprefix("Input should be ")
     if message in {"an object", "a valid array"}:  # of JSON
         return "expected an object" if message == "an object" else "expected a list"
-    words = _faults()["words"].get(kind)
+    words = _faults()["words"].get(error_type)
     if words:
         limits = dict(context)
         for key, value in context.items():
             if isinstance(value, float):
                 limits[key] = f"{value:g}"
         return str(words.format(**limits))
-    family, _, _ = kind.partition("_")  # such as `float` of `float_parsing`
+    family, _, _ = error_type.partition("_")  # such as `float` of `float_parsing`
     return f"expected {_faults()['kinds'].get(family, message)}"
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.config import MODES
 from judgekit.errors import ConfigError
-from judgekit.rubric.loader import LoadedRubric, beside
+from judgekit.rubric.loader import LoadedRubric, name_file_of
 from judgekit.rubric.schema import (
     CompareCase,
     ScoreCase,
@@ -48,10 +48,10 @@ class Remark(NamedTuple):
 def list_remarks(
     loaded: LoadedRubric, cases: Sequence[Case], wrong: Sequence[WrongCase] = ()
 ) -> list[Remark]:
-    """Collect the remarks on a loaded rubric and its cases, errors first."""
+    """Collect the remarks on a loaded rubric, its cases and its `wrong` texts, errors first."""
     remarks = [*_check_modes(loaded), *_check_cases(loaded, cases)]
-    remarks += _check_lines(beside(loaded.path, "cases"), loaded.rubric, cases)
-    remarks += _check_lines(beside(loaded.path, "leniency"), loaded.rubric, wrong)
+    remarks += _check_ids_and_inputs(name_file_of(loaded.path, "cases"), loaded.rubric, cases)
+    remarks += _check_ids_and_inputs(name_file_of(loaded.path, "leniency"), loaded.rubric, wrong)
     if isinstance(loaded.rubric, ScoreRubric):
         remarks += _check_dimensions(loaded.path, loaded.rubric)
     return sorted(remarks, key=lambda remark: not remark.wrong)
@@ -64,7 +64,8 @@ def list_outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
     """
     points_by_dimension = []
     for dimension in rubric.dimensions.values():
-        if dimension.scale:  # binary: only the points of yes and no
+        is_binary = dimension.scale is not None  # "binary" is the only scale that can be named
+        if is_binary:  # only the points of yes and no
             points_by_dimension.append(list(rubric.scale.answers.values()))
         else:
             points_by_dimension.append(list(rubric.scale.labels))
@@ -102,35 +103,35 @@ def _check_modes(loaded: LoadedRubric) -> Iterator[Remark]:
 
 def _compare_outcomes(rubric: ScoreRubric) -> Iterator[str]:
     """Yield a text if strict accepts more than lenient, and one if both decide the same."""
-    pairs = list_outcomes(rubric) or set()
-    for strict, lenient in pairs:
+    outcome_pairs = list_outcomes(rubric) or set()  # none if there are too many to try
+    for strict, lenient in outcome_pairs:
         if strict == "accept" and lenient != "accept":
             text = f"some scores are {lenient} in lenient and accept in strict"
             yield f"{text}; lenient should accept whatever strict accepts"
             break
-    if pairs and all(strict == lenient for strict, lenient in pairs):
+    if outcome_pairs and all(strict == lenient for strict, lenient in outcome_pairs):
         yield "strict and lenient decide the same; make them differ"
 
 
 def _check_dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
     """Check that each dimension says what to look for, and has terms that no other dimension has."""
-    dimensions_by_term = Counter[str]()
+    count_by_term = Counter[str]()
     for dimension in rubric.dimensions.values():
-        dimensions_by_term.update(map(str.lower, set(dimension.terms)))
+        count_by_term.update(map(str.lower, set(dimension.terms)))
     for name, dimension in rubric.dimensions.items():
         key = f"dimensions.{name}"
         if not dimension.look_for:
             yield Remark(path, key, "no look_for; models invent their own criteria")
         if not dimension.terms:
             yield Remark(path, key, "no terms; findings cannot be assigned to this dimension")
-        shared = sorted(term for term in dimension.terms if dimensions_by_term[term.lower()] > 1)
+        shared = sorted(term for term in dimension.terms if count_by_term[term.lower()] > 1)
         if shared:
             yield Remark(path, f"{key}.terms", f"other dimensions have {', '.join(shared)} too")
 
 
 def _check_cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
     """Check the labels of a rubric's cases: each by itself, then how they're spread over the outcomes."""
-    path = beside(loaded.path, "cases")
+    path = name_file_of(loaded.path, "cases")
     rubric = loaded.rubric
     if not cases:
         yield Remark(path, "", "no labelled cases; add some to show what the rubric does")
@@ -156,8 +157,8 @@ def _check_cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark
         if possible_outcomes is None:
             continue
         if (label.strict, label.lenient) not in possible_outcomes:
-            both = f"{label.strict} in strict and {label.lenient} in lenient"
-            text = f"{case.id}: no scores give {both}; change one label"
+            outcomes = f"{label.strict} in strict and {label.lenient} in lenient"
+            text = f"{case.id}: no scores give {outcomes}; change one label"
             yield Remark(path, "label", text, wrong=True, line=number)
     if len(cases) >= FEW:
         yield from _check_balance(path, rubric, cases)
@@ -189,19 +190,20 @@ def _is_balanced(share: float) -> bool:
     return LEAST_SHARE <= share <= 1 - LEAST_SHARE
 
 
-def _check_lines(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark]:
-    """Check that each case has an id of its own, and all inputs that the rubric needs."""
+def _check_ids_and_inputs(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark]:
+    """Check that each case, one a line, has an id of its own, and all inputs that the rubric needs."""
     lines_by_id: dict[str, int] = {}
-    for number, case in enumerate(cases, 1):
-        first_line = lines_by_id.setdefault(case.id, number)
-        if first_line != number:
+    for line, case in enumerate(cases, 1):
+        first_line = lines_by_id.setdefault(case.id, line)
+        if first_line != line:
             text = f"line {first_line} has the id {case.id!r} already; give each case its own"
-            yield Remark(path, "id", text, wrong=True, line=number)
+            yield Remark(path, "id", text, wrong=True, line=line)
         if isinstance(rubric, ScoreRubric) and isinstance(case, ScoreCase):
             for need in _list_missing(rubric, case):
+                # A case's files are its sources, so no key is called that.
                 key = "files" if need == "sources" else need
                 text = f"{case.id}: {rubric.ref} needs {need}, and the case has none; add them"
-                yield Remark(path, key, text, wrong=True, line=number)
+                yield Remark(path, key, text, wrong=True, line=line)
 
 
 def _list_missing(rubric: ScoreRubric, case: ScoreCase) -> list[str]:
@@ -225,7 +227,7 @@ def list_changes(before: Rubric, after: Rubric) -> list[str]:
 def _list_changes(key: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN401 - any value of a data file
     """Describe the difference between two values: of mappings key by key, of lists item by item."""
     if isinstance(before, dict) and isinstance(after, dict):
-        for name in dict.fromkeys((*before, *after)):
+        for name in dict.fromkeys((*before, *after)):  # each key once, in the order of the files
             inner = f"{key}.{name}" if key else str(name)
             yield from _list_changes(inner, before.get(name), after.get(name))
     elif before != after and isinstance(before, list) and isinstance(after, list):

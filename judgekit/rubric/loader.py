@@ -179,8 +179,8 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
     return LoadedRubric(rubric, path, digest, origin)
 
 
-def beside(rubric_path: Path, what: Literal["cases", "leniency"]) -> Path:
-    """Return the path of a file that belongs to a rubric: for `NAME.yaml`, `NAME.cases.jsonl`.
+def name_file_of(rubric_path: Path, what: Literal["cases", "leniency"]) -> Path:
+    """Return the path of a file that goes with a rubric: of `NAME.yaml` the cases are `NAME.cases.jsonl`.
 
     "cases" are its labelled examples, "leniency" the wrong texts that no mode should accept.
     """
@@ -189,7 +189,7 @@ def beside(rubric_path: Path, what: Literal["cases", "leniency"]) -> Path:
 
 def read_cases(loaded: LoadedRubric) -> list[Case]:
     """Read the labelled cases of a rubric, [] without a file; raises `ConfigError` with line and key."""
-    path = beside(loaded.path, "cases")
+    path = name_file_of(loaded.path, "cases")
     if path.is_file():
         return yamlfile.read_lines(path, CASES[loaded.rubric.task])
     return []
@@ -197,7 +197,7 @@ def read_cases(loaded: LoadedRubric) -> list[Case]:
 
 def read_wrong(loaded: LoadedRubric) -> list[WrongCase]:
     """Read the wrong texts of a rubric that scores, [] without a file; raises `ConfigError` as for cases."""
-    path = beside(loaded.path, "leniency")
+    path = name_file_of(loaded.path, "leniency")
     if isinstance(loaded.rubric, ScoreRubric) and path.is_file():
         return yamlfile.read_lines(path, WrongCase)
     return []
@@ -219,7 +219,8 @@ def begin(
     if ref in read_published():
         raise UsageError(f"{ref} is published and cannot change; choose another id or version")
     source = like.path if like else files.folder("rubrics") / "starters" / f"{task}.yaml"
-    cases_file = beside(source, "cases")
+    cases_file = name_file_of(source, "cases")
+    # A rubric without cases gets an empty file, to add some.
     cases = cases_file.read_text(encoding="utf-8") if cases_file.is_file() else ""
     contents = {to / f"{ref}.yaml": _rename(source, ref), to / f"{ref}.cases.jsonl": cases}
     for file in contents:

@@ -323,7 +323,7 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
         """Check that every example has a possible score for each dimension."""
         possible_scores: dict[str, Container[Any]] = {}
         for name, dimension in self.dimensions.items():
-            is_binary = dimension.scale is not None
+            is_binary = dimension.scale is not None  # it names no other scale
             possible_scores[name] = self.scale.answers if is_binary else self.scale.labels
         for number, example in enumerate(self.prompt.examples):
             scores = example.scores
@@ -420,6 +420,7 @@ def _add_defaults(data: dict[str, Any]) -> dict[str, Any]:
     prompt = defaults["prompt"]
     prompt["system"] = prompt["system"].format(title=data.get("title"))
     _move_to_scale(defaults, data)
+    # Down to the keys of a mode: its `accept` and `reject` replace the default ones as a whole.
     full: dict[str, Any] = _fill_in(defaults, data, levels=3)
 
     dimensions = data.get("dimensions")

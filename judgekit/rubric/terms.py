@@ -40,7 +40,7 @@ def read_terms(path: Path) -> list[tuple[str, str]]:
     if not lines:
         expected = "expected Markdown files, one a dimension, with lines `synonyms:: TERM, TERM`"
         raise InputError(f"{path}: {expected}; found none in {path}")
-    return _check(lines, str(path))
+    return _check_terms(lines, str(path))
 
 
 def _read_text(path: Path) -> str:
@@ -89,10 +89,10 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
             if line.strip() and not is_comment:
                 term, _, dimension = line.rpartition(":")
                 lines.append((f"{name}:{number}", term, dimension))
-    return _check(lines, name)
+    return _check_terms(lines, name)
 
 
-def _check(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
+def _check_terms(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
     """Check that every line has a short term and a dimension, and return these pairs.
 
     Raises `InputError` for the first line that doesn't, and for too many lines.
@@ -100,16 +100,16 @@ def _check(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
     if len(lines) > MOST:
         raise InputError(f"{name}: more than {MOST:,} terms; choose those that name a dimension")
     pairs = []
-    for place, term, dimension in lines:
-        plain = short_line(term, MOST_LETTERS + 1)
+    for source, term, dimension in lines:
+        visible_term = short_line(term, MOST_LETTERS + 1)  # one more shows that it's too long
         name_of_dimension = str(dimension).strip()
-        has_letters = any(map(str.isalnum, plain))
-        is_term = has_letters and len(plain) <= MOST_LETTERS
+        has_letters = any(map(str.isalnum, visible_term))
+        is_term = has_letters and len(visible_term) <= MOST_LETTERS
         if not is_term or not name_of_dimension:
             wanted = f"expected TERM: DIMENSION, the term of at most {MOST_LETTERS} characters"
             got = short_line(f"{term}: {dimension}", 100)
-            raise InputError(f"{place}: {wanted}, got {got!r}")
-        pairs.append((plain, name_of_dimension))
+            raise InputError(f"{source}: {wanted}, got {got!r}")
+        pairs.append((visible_term, name_of_dimension))
     return pairs
 
 
@@ -165,14 +165,16 @@ def _sort_terms(
 
 
 def _put_terms(dimensions: Any, name: str, terms: Sequence[str]) -> None:  # noqa: ANN401 - the parser's mapping
-    """Add terms to a dimension in the data of a rubric's file."""
+    """Add terms to a dimension in the data of a rubric's file, so that comments stay in their places."""
     if isinstance(dimensions[name], str):  # written in short, as its question alone
         dimensions[name] = type(dimensions)({"question": dimensions[name]})
     dimension = dimensions[name]
     if not dimension.get("terms"):
-        dimension.pop("terms", None)
-        behind_question = min(1, len(dimension) - 1)
-        dimension.insert(behind_question, "terms", [])
+        dimension.pop("terms", None)  # an empty list, or no value
+        # Second, or first if there's only one other key, but never last: to the parser a comment above the
+        # next dimension belongs to the last key of this one.
+        position = 1 if len(dimension) > 1 else 0
+        dimension.insert(position, "terms", [])
     # At the front: a comment behind the last item of a list belongs to the next key.
     for term in reversed(terms):
         dimension["terms"].insert(0, term)
