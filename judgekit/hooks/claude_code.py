@@ -43,7 +43,7 @@ NOTIFICATIONS = (
     "<cross-session-message",
 )
 FORGETTING = ("compact", "clear")  # how a session can start after its context is gone
-_WHO = "coding agents give their hooks"
+_FROM_AGENTS = "coding agents give their hooks"
 
 
 class BadInputError(Exception):
@@ -54,18 +54,20 @@ def run() -> None:
     """Answer one event from stdin and end the process, in the way that `judgekit.hooks.entries` needs."""
     gc.set_threshold(_GARBAGE)
     environment.ends_at_once = True
-    os._exit(answer_in_time([]))  # the interpreter's own tidying up would cost a tenth of its start
+    # `[]`: an event is answered, whatever this process's own arguments are. The interpreter's tidying up would
+    # cost a tenth of its start.
+    os._exit(answer_in_time([]))
 
 
 def answer_in_time(arguments: list[str] | None = None) -> int:
     """Answer one event as `main` does, but end this process after `SECONDS` at the latest."""
     from judgekit.hooks import watchdog  # noqa: PLC0415 - inside another program, nothing is limited
 
-    watchdog.limit(SECONDS, _end)
+    watchdog.limit(SECONDS, _end_process)
     return main(arguments)
 
 
-def _end() -> None:
+def _end_process() -> None:
     """End this process, with a line on stderr, because its time is up."""
     _warn("the hook ran out of time; nothing added to the prompt")
     os._exit(0)
@@ -81,7 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
     unknown_option = ""
     try:
         if arguments is None:
-            arguments = sys.argv[2:]
+            arguments = sys.argv[2:]  # behind `judgekit hook`
         unknown_option = _find_unknown_option(arguments)
         text, notes = _respond(arguments)
         for note in (unknown_option, *notes):
@@ -190,7 +192,7 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         shown_by_judge = judged.choose_by_judge(prompt, ranked, payload, configured, notes)
         if shown_by_judge is not None:
             shown = shown_by_judge
-    has_matches = any(shown) or ranked.repeated
+    has_matches = any(shown) or ranked.repeated  # before those that repeat themselves are dropped
     shown = context.drop_repeats(shown, session, prompt)
     if session is not None:
         session.add(*shown)
@@ -218,7 +220,7 @@ def _read_prompt(payload: Mapping[str, Any]) -> str:
     name = "prompt" if payload.get("prompt") is not None else "user_prompt"
     prompt = payload.get(name)
     if prompt is None:
-        raise BadInputError(f"stdin: prompt: missing; expected the JSON that {_WHO}")
+        raise BadInputError(f"stdin: prompt: missing; expected the JSON that {_FROM_AGENTS}")
     if not isinstance(prompt, str):
         raise BadInputError(f"stdin: {name}: expected a string, got {type(prompt).__name__}")
     return prompt
@@ -271,7 +273,7 @@ def _refresh_indexes(payload: Mapping[str, Any]) -> None:
     if not path.lower().endswith(ENDINGS):
         return
     from judgekit.hooks import settings  # noqa: PLC0415 - most edits end above
-    from judgekit.retrieval import index  # noqa: PLC0415 - the same
+    from judgekit.retrieval import index  # noqa: PLC0415 - most edits end above
 
     project = _find_project(payload)
     configured, _ = settings.load(project)
@@ -305,8 +307,8 @@ def _answer_stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     configured = loaded.values.get("stop", {})
     if configured.get("judge") != "on":
         return "", []
-    from judgekit import programs  # noqa: PLC0415 - only if it's switched on
-    from judgekit.hooks import watchdog  # noqa: PLC0415 - the same
+    from judgekit import programs  # noqa: PLC0415 - only if judging is switched on
+    from judgekit.hooks import watchdog  # noqa: PLC0415 - only if judging is switched on
 
     watchdog.extend(configured["deadline"] + STOP_GRACE)
     programs.make_importable()
@@ -323,13 +325,13 @@ def _read_input() -> dict[str, Any]:
         )
     raw = sys.stdin.buffer.read(MAX_INPUT)
     if not raw.strip():
-        raise BadInputError(f"stdin: empty; expected the JSON that {_WHO}")
+        raise BadInputError(f"stdin: empty; expected the JSON that {_FROM_AGENTS}")
     try:
         payload: Any = quickjson.loads(raw.removeprefix(_BOM).decode("utf-8", "replace"))
     except ValueError:
-        raise BadInputError(f"stdin: not valid JSON; expected what {_WHO}") from None
+        raise BadInputError(f"stdin: not valid JSON; expected what {_FROM_AGENTS}") from None
     if not isinstance(payload, dict):
-        raise BadInputError(f"stdin: expected a JSON object, as {_WHO}")
+        raise BadInputError(f"stdin: expected a JSON object, as {_FROM_AGENTS}")
     return payload
 
 

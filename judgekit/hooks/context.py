@@ -72,7 +72,7 @@ def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
 
 
 def suggest_pins(notes: list[str], ranked: RankedCandidates, configured: Settings) -> list[str]:
-    """Return the notes; a note about a pin that names no memory also suggests the nearest one."""
+    """Add the nearest memory to each note about a pin that names none; returns all the notes."""
     if ranked.pin_by_note.keys().isdisjoint(notes):
         return notes
     from judgekit.retrieval import pins  # noqa: PLC0415 - once a day, if a pin is wrong
@@ -81,9 +81,9 @@ def suggest_pins(notes: list[str], ranked: RankedCandidates, configured: Setting
 
 
 def session_of(payload: Mapping[str, Any], configured: Settings) -> HookSession | None:
-    """Return the record of the recent answers in this conversation.
+    """Open the record of the recent answers in this conversation.
 
-    None if memories may be repeated, or if the client names no conversation.
+    Returns None if memories may be repeated, or if the client names no conversation.
     """
     session_id = payload.get("session_id")
     prompt_count = configured["repeat_after"]
@@ -142,15 +142,15 @@ def render(
     for candidate, label in labelled:
         pairs_by_root.setdefault(candidate.root, []).append((candidate, label))
 
-    # The characters left for memories: 1 is for the line break above the hint.
-    room = LIMIT - len(nudge) - 1
+    line_break = 1
+    room = LIMIT - len(nudge) - line_break  # characters left for memories
     blocks = []
     for root, store_pairs in pairs_by_root.items():
         head = _render_head(root, store_pairs, project, descriptions.get(root, {}))
         block = _render_store(head, store_pairs, room)
         if block:
             blocks.append(block)
-            room -= len(block) + 1
+            room -= len(block) + line_break
     if nudge:
         blocks.append(nudge)
     return "\n".join(blocks)
@@ -179,11 +179,12 @@ def _render_head(
 def _render_store(head: str, store_pairs: Sequence[tuple[Candidate, str]], room: int) -> str:
     """Render as many memories of a store as fit into `room` characters; "" if none does."""
     foot = "</memory-context>"
-    room -= len(head) + len(foot) + 1  # for the line break between the two
+    line_break = 1
+    room -= len(head) + len(foot) + line_break
     lines = []
     for candidate, label in store_pairs:
         line = _render_memory(candidate, label)
-        room -= len(line) + 1
+        room -= len(line) + line_break
         if room < 0:
             break
         lines.append(line)
@@ -243,8 +244,8 @@ def _render_topic(candidate: Candidate, program: str) -> str:
     """Render a memory's title and a way to read it: a search that the agent can run, or else its path."""
     title = short_line(candidate.title, _TOPIC)
     # Only words, without any signs, since the agent may pass them to a shell.
-    spaced = [char if char.isalnum() else " " for char in title]
-    words = " ".join("".join(spaced).split())
+    without_signs = "".join(char if char.isalnum() else " " for char in title)
+    words = " ".join(without_signs.split())
     if program and words:
         return f'{escape(title)} ({program} search "{words}")'
     return f"{escape(title)} ({escape(short_line(candidate.path, _PATH))})"
@@ -318,6 +319,7 @@ def format_output(text: str, titles: list[str], *, is_gemini: bool = False) -> s
 
 def escape(text: str) -> str:
     """Escape a text so that it can't end or open a tag or an attribute."""
+    # The & first, since the other entities begin with one.
     for char, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
         text = text.replace(char, entity)
     return text
@@ -330,13 +332,14 @@ def name_store(root: str, project: str) -> str:
     """
     is_program = os.path.isfile(root)
     end = "" if is_program else "/"
+    # A folder, the beginning of names for what's in it, and the name of the folder itself.
     for folder, start, own_name in ((project, "", "./"), ("~", "~/", "~/")):
-        base = os.path.realpath(os.path.expanduser(folder))
-        if root == base:
+        real_folder = os.path.realpath(os.path.expanduser(folder))
+        if root == real_folder:
             return own_name
-        base_prefix = base.rstrip(os.sep) + os.sep
-        if root.startswith(base_prefix):
-            return f"{start}{root.removeprefix(base_prefix)}{end}"
+        folder_prefix = real_folder.rstrip(os.sep) + os.sep
+        if root.startswith(folder_prefix):
+            return f"{start}{root.removeprefix(folder_prefix)}{end}"
     return root + end
 
 

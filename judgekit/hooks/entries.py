@@ -163,6 +163,7 @@ def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE
         timed_hook = hook | {"timeout": seconds * client.per_second}
         new_entries.append((event, tools, timed_hook))
     settings = parse_settings(text, path)
+    # As texts, since entries of dicts have no order.
     is_up_to_date = sorted(map(str, list_ours(settings))) == sorted(map(str, new_entries))
     if is_up_to_date:
         return text
@@ -177,7 +178,7 @@ def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE
         group: dict[str, Any] = {} if tools is None else {"matcher": tools}
         group["hooks"] = [timed_hook]
         groups.append(group)
-    return _format(settings, text)
+    return _format_like(settings, text)
 
 
 def _check_groups(groups: object, event: str, path: str) -> None:
@@ -198,7 +199,7 @@ def remove_hooks(text: str, path: str) -> str:
     """
     settings = parse_settings(text, path)
     _remove_ours(settings)
-    return _format(settings, text) if settings else ""
+    return _format_like(settings, text) if settings else ""
 
 
 def _remove_ours(settings: dict[str, Any]) -> None:
@@ -217,14 +218,14 @@ def _remove_ours(settings: dict[str, Any]) -> None:
             del settings["hooks"]
 
 
-def _format(settings: dict[str, Any], like: str) -> str:
+def _format_like(settings: dict[str, Any], like: str) -> str:
     """Format settings as JSON, with the indentation, line ends and surroundings of the text `like`."""
     old_body = like.strip(_BLANKS)
     has_escapes = "\\u" in like
     body = json.dumps(settings, indent=_find_indent(like), ensure_ascii=has_escapes)
     if "\r\n" in like:
         body = body.replace("\n", "\r\n")
-    if not old_body:
+    if not old_body:  # blanks, or a byte order mark alone
         return f"{like}{body}\n"
     start, _, end = like.partition(old_body)
     return start + body + end

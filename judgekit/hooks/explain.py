@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PROMPT_CHARS = 200
 MAX_BYTES = 1_000_000  # of the log; then it becomes the older half, replacing the previous one
 _LOGGED = 3  # lines about a prompt that are shown
-_HOW = {repeats.INJECTED: "injected", repeats.MENTIONED: "mentioned"}
+_ACTIONS = {repeats.INJECTED: "injected", repeats.MENTIONED: "mentioned"}
 _NOUNS = ("memory", "memories")
 _TITLE = 70
 _PART = 90
@@ -60,8 +60,8 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
     lines += [f"note: {note}" for note in context.suggest_pins(ranked.notes, ranked, configured)]
     lines += [f"note: {describe_empty(root)}" for root in ranked.empty_roots]
     lines += _describe_stores(configured)
-    lines += [f"note: {line}" for line in _judge_without_effect(project)]
-    prompt_parts = _cut(prompt, configured)
+    lines += [f"note: {line}" for line in _list_judge_warning(project)]
+    prompt_parts = _cut_into_parts(prompt, configured)
     words: dict[str, None] = {}  # each once, in their order
     for part in prompt_parts:
         for term in part.terms:
@@ -145,7 +145,7 @@ def _describe_stores(configured: Settings) -> list[str]:
     return lines
 
 
-def _cut(prompt: str, configured: Settings) -> list[Part]:
+def _cut_into_parts(prompt: str, configured: Settings) -> list[Part]:
     """Cut a prompt into parts, once for each main language of the kinds of stores."""
     text = terms.excerpt(prompt)
     all_languages = {}  # by the main language of a store
@@ -176,10 +176,10 @@ def _find_latest_session(configured: Settings) -> repeats.HookSession | None:
 def _describe_repeat(candidate: Candidate, how: str, session: repeats.HookSession) -> str:
     """Say how many prompts ago a memory was injected or mentioned, and when it comes back."""
     ago = session.ago(candidate, how)
-    return _REPEATED.format(_HOW[how], ago, session.prompts)
+    return _REPEATED.format(_ACTIONS[how], ago, session.prompts)
 
 
-def _judge_without_effect(project: str) -> list[str]:
+def _list_judge_warning(project: str) -> list[str]:
     """List the warning that a project asks for a judge that the user hasn't allowed, if it does.
 
     Other problems of the configuration were reported before.
@@ -188,10 +188,10 @@ def _judge_without_effect(project: str) -> list[str]:
 
     programs.make_importable()
     try:
-        from pathlib import Path  # noqa: PLC0415 - the same
+        from pathlib import Path  # noqa: PLC0415 - loaded only for people
 
-        from judgekit.config.settings import describe_judge_without_effect  # noqa: PLC0415 - the same
-        from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
+        from judgekit.config.settings import describe_judge_without_effect  # noqa: PLC0415 - pydantic
+        from judgekit.errors import ConfigError  # noqa: PLC0415 - loaded only for people
     except ImportError:  # the plugin by itself, without packages
         return []
     try:
@@ -250,7 +250,7 @@ def _describe_outcome(
 
 def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -> str:
     """Explain why a candidate is injected, mentioned or left out (the `outcome`), with its confidence."""
-    obstacle = _why_never_injected(candidate)
+    obstacle = _explain_never_injected(candidate)
     if obstacle:
         return obstacle
     is_injected = outcome == "injected"
@@ -286,7 +286,7 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
     return f"{confidence}: {reason}"
 
 
-def _why_never_injected(candidate: Candidate) -> str:
+def _explain_never_injected(candidate: Candidate) -> str:
     """Say why a memory can't be injected whatever its confidence; "" if it can."""
     if candidate.status:
         return f"it is {candidate.status}: never injected, and last in a search"

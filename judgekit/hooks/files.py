@@ -63,15 +63,16 @@ def install(change: FileChange, *, program: bool = False) -> None:
         before = None if change.backup else change.before
         new_folders = replace(change.path, before, change.after, is_users=change.is_users)
         if program:
-            change.path.chmod(change.path.stat().st_mode | 0o111)
+            executable_by_all = 0o111
+            change.path.chmod(change.path.stat().st_mode | executable_by_all)
     except (InputError, OSError):
         if change.backup:
             _move(change.backup, change.path, is_users=change.is_users)
         raise
 
-    folders, records = _load()
+    folders, records = _read_records()
     records[str(change.path)] = Record(change.original, hashlib.sha256(change.after).hexdigest())
-    _save(sorted({*folders, *map(str, new_folders)}), records)
+    _write_records(sorted({*folders, *map(str, new_folders)}), records)
 
 
 def uninstall(change: FileChange) -> None:
@@ -86,7 +87,7 @@ def uninstall(change: FileChange) -> None:
     else:
         replace(change.path, change.before, change.after, is_users=change.is_users)
 
-    folders, records = _load()
+    folders, records = _read_records()
     parent = change.path.parent
     folders_above = [Path(folder) for folder in folders if Path(folder) in change.path.parents]
     record = records.pop(str(change.path), None)
@@ -98,12 +99,12 @@ def uninstall(change: FileChange) -> None:
         is_removed = Path(folder) in folders_above and not Path(folder).exists()
         if not is_removed:
             remaining_folders.append(folder)
-    _save(remaining_folders, records)
+    _write_records(remaining_folders, records)
 
 
 def find_record(file: Path) -> Record | None:
     """Find the record of a file that an installation wrote; None for any other file."""
-    _, records = _load()
+    _, records = _read_records()
     return records.get(str(file))
 
 
@@ -184,11 +185,11 @@ def _check_writable(path: Path, target: Path) -> None:
     if not target.exists():
         return
     # For root `access` allows all, but a file that nobody may write is meant to stay.
-    is_writable = target.stat().st_mode & 0o222 and os.access(target, os.W_OK)
-    if not is_writable:
-        where = "" if target == path else f" (a link to {target})"
+    has_write_bit = target.stat().st_mode & 0o222 != 0
+    if not (has_write_bit and os.access(target, os.W_OK)):
+        link_note = "" if target == path else f" (a link to {target})"
         remedy = "make it writable, or add by hand what --print shows"
-        raise InputError(f"{path}: read-only{where}; {remedy}; {_UNTOUCHED}")
+        raise InputError(f"{path}: read-only{link_note}; {remedy}; {_UNTOUCHED}")
 
 
 def _check_unchanged(path: Path, before: bytes | None) -> None:
@@ -209,7 +210,8 @@ def _move(path: Path, target: Path, *, is_users: bool) -> None:
     """Move another program's file, a link as well; raises `InputError` if that fails."""
     try:
         if not is_users:
-            # Raises if a folder above is a link, which may have come with the project.
+            # Raises if a folder above is a link, which may have come with the project. The file itself may be
+            # one, so the check is about a file that isn't there.
             outputs.place_of(str(path.with_name("no such file")))
         path.replace(target)
     except OSError as error:
@@ -225,7 +227,7 @@ def _input_error(path: Path, error: OSError, problem: str) -> InputError:
     return InputError(f"{path}: {problem} ({error.strerror}); {remedy}; {_UNTOUCHED}")
 
 
-def _load() -> tuple[list[str], dict[str, Record]]:
+def _read_records() -> tuple[list[str], dict[str, Record]]:
     """Read the folders that installations made, and the record of each file they changed.
 
     Both are empty if the file with these records is missing or damaged.
@@ -241,7 +243,7 @@ def _load() -> tuple[list[str], dict[str, Record]]:
         return [], {}
 
 
-def _save(folders: list[str], records: dict[str, Record]) -> None:
+def _write_records(folders: list[str], records: dict[str, Record]) -> None:
     """Write the records, or remove their file if there are none; a failure doesn't stop an installation."""
     path = location()
     files = {}

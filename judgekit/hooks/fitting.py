@@ -106,7 +106,7 @@ def fit_model(
     thresholds = []
     for value in _round_down(probabilities):
         injections = [_choose_surest(trial, value, most) for trial in judged_trials]
-        threshold = _measure(value, injections, answers)
+        threshold = _measure_threshold(value, injections, answers)
         if threshold is not None:
             thresholds.append(threshold)
     unchanged = Fit(kind=model, is_model=True, before=before, after=before)
@@ -170,7 +170,7 @@ def _try_thresholds(
             injected = _choose_injected(trial, high_by_kind)[:most]
             counted = [hit for hit in injected if hit.kind == kind]
             injections.append(_Injections(trial, injected, counted))
-        threshold = _measure(value, injections, answers)
+        threshold = _measure_threshold(value, injections, answers)
         if threshold is not None:
             thresholds.append(threshold)
     return thresholds
@@ -191,13 +191,14 @@ def _choose_injected(trial: PromptTrial, high_by_kind: Mapping[str, float]) -> l
 
 def _round_down(values: Iterable[float], also: float | None = None) -> list[float]:
     """Round values down to hundredths, each result once and the lowest first; `also` is added as it is."""
+    # Down, so that a threshold doesn't exceed the value it was made from.
     thresholds = {floor(100 * value) / 100 for value in values}
     if also is not None:
         thresholds.add(also)
     return sorted(thresholds)
 
 
-def _measure(
+def _measure_threshold(
     value: float, injections: Sequence[_Injections], answers: Answers
 ) -> _Threshold | None:
     """Measure a threshold by the memories that it injects: its precision, and the prompts that it covers.

@@ -63,27 +63,27 @@ def find_hooks(folder: Path) -> HooksFolder:
     Raises `UsageError` if there's no repository.
     """
     try:
-        tree = _rev_parse(Repository(folder), folder, "--show-toplevel")
+        tree = _ask_for_path(Repository(folder), folder, "--show-toplevel")
         repository = Repository(tree)
     except UsageError:  # without a working tree, it may be a bare repository
         tree = None
         bare = Repository(folder, bare=True)
-        repository = Repository(_rev_parse(bare, folder, "--absolute-git-dir"), bare=True)
+        repository = Repository(_ask_for_path(bare, folder, "--absolute-git-dir"), bare=True)
 
     # Relative paths in git's configuration count from the folder in which hooks run.
-    hooks = _rev_parse(repository, repository.folder, "--git-path", "hooks")
-    common = _rev_parse(repository, repository.folder, "--git-common-dir")
+    hooks = _ask_for_path(repository, repository.folder, "--git-path", "hooks")
+    common = _ask_for_path(repository, repository.folder, "--git-common-dir")
     real_hooks = hooks.resolve()
     is_in_git_folder = real_hooks.is_relative_to(common.resolve())
     is_in_tree = tree is not None and real_hooks.is_relative_to(tree.resolve())
     is_elsewhere = not is_in_git_folder and not is_in_tree
-    # Git takes the empty path as the root of the file system, where nobody has hooks.
-    is_no_folder = hooks.exists() and not hooks.is_dir()
+    is_no_folder = hooks.exists() and not hooks.is_dir()  # such as /dev/null
+    # Git takes an empty path as the root of the file system, where nobody has hooks.
     is_off = is_no_folder or _read_setting(folder, HOOKS_PATH) == ""
     return HooksFolder(hooks, tree, shared=is_elsewhere, usual=common / "hooks", is_off=is_off)
 
 
-def _rev_parse(repository: Repository, base: Path, *words: str) -> Path:
+def _ask_for_path(repository: Repository, base: Path, *words: str) -> Path:
     """Ask `git rev-parse` for a path; raises `UsageError` outside of a repository."""
     try:
         raw = repository.ask("rev-parse", *words)
@@ -273,7 +273,7 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
     changes: list[FileChange] = []
     for hooks in _list_folders(hooks_folder):
         backup: Path | None = hooks / KEPT  # an earlier hook, if there is one
-        for path in _list_ours(hooks):
+        for path in _list_our_hooks(hooks):
             changes.append(_plan_removal(path, backup, is_users=False))
             backup = None  # it comes back only once, in place of the first hook of ours
         # Without a hook of ours, an earlier hook may still wait to come back.
@@ -283,7 +283,7 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
     if changes:
         return changes
 
-    if hooks_folder.shared and any(_list_ours(hooks_folder.hooks)):
+    if hooks_folder.shared and any(_list_our_hooks(hooks_folder.hooks)):
         remedy = "judgekit uninstall git --scope user removes it"
         raise UsageError(
             f"judgekit's hook is in {hooks_folder.hooks}, for all repositories; {remedy}"
@@ -308,7 +308,7 @@ def _list_folders(hooks_folder: HooksFolder) -> list[Path]:
     return folders
 
 
-def _list_ours(hooks: Path) -> list[Path]:
+def _list_our_hooks(hooks: Path) -> list[Path]:
     """List our hooks in a folder, including those that another program has renamed."""
     our_hooks = []
     for name in _NAMES:
@@ -349,7 +349,7 @@ def uninstall(change: FileChange) -> None:
     """
     files.uninstall(change)
     hooks = change.path.parent
-    if not _list_ours(hooks):
+    if not _list_our_hooks(hooks):
         _remove_links(hooks.with_name(hooks.name + BESIDE))
 
 
@@ -434,7 +434,7 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
         return
 
     for folder_of_hooks in _list_folders(hooks_folder):
-        for our_path in _list_ours(folder_of_hooks):
+        for our_path in _list_our_hooks(folder_of_hooks):
             if our_path != path:
                 remedy = "judgekit uninstall git removes it"
                 yield "note", f"{our_path} is judgekit's, but git doesn't run it itself; {remedy}"

@@ -49,7 +49,7 @@ def settings_file(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> 
 def _list_places(project: Path, client: Client) -> Iterator[tuple[Scope, Path]]:
     """Yield the scopes that a client knows, each with the path of its settings file."""
     for scope in SCOPES:
-        if scope in ("user", *client.shared):
+        if scope in ("user", *client.shared):  # every client has settings of the user's own
             yield scope, settings_file(scope, project, client)
 
 
@@ -178,19 +178,19 @@ def _list_switched_off(
         for key in client.disabled:
             names = _get_value(general, key)
             if isinstance(names, list):
-                yield from _list_disabled(f"{file} lists", key, names, prompt_hooks, client)
+                yield from _list_disabled(file, key, names, prompt_hooks, client)
 
 
 def _list_disabled(
-    where: str, key: str, names: list[Any], prompt_hooks: list[dict[str, Any]], client: Client
+    file: Path, key: str, names: list[Any], prompt_hooks: list[dict[str, Any]], client: Client
 ) -> Iterator[str]:
-    """Yield a remark if our prompt hook is on a client's list of disabled hooks."""
+    """Yield a remark if our prompt hook is on the list of disabled hooks that a file has under `key`."""
     if not prompt_hooks:
         return
     first_hook = prompt_hooks[0]
     name = first_hook.get("name") or first_hook.get("command")
     if name in names:
-        yield f"{where} {name} in {key}: {client.title} skips the hook; take it off that list"
+        yield f"{file} lists {name} in {key}: {client.title} skips the hook; take it off that list"
 
 
 def _list_flaws(path: Path, data: dict[str, Any], client: Client) -> Iterator[str]:
@@ -403,10 +403,10 @@ def check_agent_command() -> Finding:
     for name in ("HOME", "USER", "LOGNAME"):
         if name in os.environ:
             bare_environ[name] = os.environ[name]
-    if _ends_well([shell, "-lc", f"{context.PROGRAM} --version"], bare_environ):
+    if _runs_without_error([shell, "-lc", f"{context.PROGRAM} --version"], bare_environ):
         return "ok", subject, f"a login shell finds {context.PROGRAM}"
     path = os.path.join(os.path.dirname(sys.executable), context.PROGRAM)
-    if _ends_well([path, "--version"], bare_environ):
+    if _runs_without_error([path, "--version"], bare_environ):
         hint = f"hints to an agent may name {path}"
     else:
         hint = "hints to an agent name files to read"
@@ -415,8 +415,8 @@ def check_agent_command() -> Finding:
     return "note", subject, f"{problem}; {remedy}"
 
 
-def _ends_well(words: list[str], environ: dict[str, str]) -> bool:
-    """Run a program, and say whether it ended in time and with code 0."""
+def _runs_without_error(words: list[str], environ: dict[str, str]) -> bool:
+    """Whether a program, which is run here, ends in time and with code 0."""
     try:
         code, _, _ = programs.run(words, environ, seconds=DEADLINE)
     except (programs.Unfinished, OSError):

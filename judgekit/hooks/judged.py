@@ -80,13 +80,15 @@ def list_judged(ranked: RankedCandidates) -> list[Candidate]:
     return [hit for hit in confidence.in_force(ranked.candidates) if not hit.damaged]
 
 
-def drop_only(ranked: RankedCandidates, left: Sequence[Candidate], configured: Settings) -> Shown:
+def drop_only(
+    ranked: RankedCandidates, not_dropped: Sequence[Candidate], configured: Settings
+) -> Shown:
     """Choose what would be shown without a judge, except for the memories that models dropped.
 
-    `left` are those that models didn't drop; models never see damaged ones. A decision model's yes means
-    nothing until it's been compared with labels, but its no saves a reader something.
+    Models have seen all candidates but damaged ones, and left those in `not_dropped`. A decision model's yes
+    means nothing until it's been compared with labels, but its no saves a reader something.
     """
-    kept_ids = {id(hit) for hit in left}
+    kept_ids = {id(hit) for hit in not_dropped}
     dropped_ids = set()
     for hit in confidence.in_force(ranked.candidates):
         if not hit.damaged and id(hit) not in kept_ids:
@@ -142,13 +144,13 @@ def _judge(
     seconds = min(configured["deadline"], MOST_SECONDS)
 
     def judge_here(reason: client.NoEngine) -> Judged | str:
-        obstacle = _explain_waiting(reason)
+        obstacle = _explain_obstacle(reason)
         if obstacle:
             return obstacle
         watchdog.extend(seconds + _IMPORTS)
         return _judge_in_process(prompt, candidates, payload, configured.project)
 
-    watchdog.extend(seconds + _SLACK + _SLACK / 2)
+    watchdog.extend(seconds + _SLACK + _SLACK / 2)  # a little longer than the call below may take
     return client.call(
         "select",
         lambda: _write_request(prompt, candidates, payload, configured.project),
@@ -195,7 +197,7 @@ def _read_reply(response: client.Response, candidates: Sequence[Candidate]) -> J
     return kept, undecided, reply["degraded"], probabilities, only_drops
 
 
-def _explain_waiting(reason: client.NoEngine) -> str:
+def _explain_obstacle(reason: client.NoEngine) -> str:
     """Say why nothing is judged here although no engine answered, for this `reason`; "" if it must be.
 
     If an engine is busy, or is just starting for later prompts, judging here would take too long.

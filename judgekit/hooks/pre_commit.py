@@ -67,7 +67,7 @@ def plan_install(project: Path) -> FileChange:
     removal = plan_uninstall(project, only_ours=False)
     path = removal.path
     text = (removal.before or b"").decode()
-    changed = _edit_file(path, text, _add_ours)
+    changed = _apply_edit(path, text, _add_ours)
     if changed is None:
         return removal._replace(after=removal.before)
     return removal._replace(after=changed.encode(), original=removal.after)
@@ -91,7 +91,7 @@ def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
 
     no_change = FileChange(path, before, after=before)
     repos = _list_repos(_parse(path, text))
-    index = _find_ours(repos)
+    index = _find_our_repo(repos)
     if index is None:
         if only_ours and files.mentions_in_code(files.read_content(project / PREK_FILE), ID):
             raise UsageError(f"{project / PREK_FILE} lists {ID}; remove it by hand")
@@ -102,8 +102,11 @@ def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
             raise ConfigError(problem, path=path, key="repos")
         return no_change
 
-    was_made_by_us = text == _edit_file(path, "", _add_ours)
-    text_without_ours = _remove_lines(text) or _edit_file(path, text, _remove_ours)
+    was_made_by_us = text == _apply_edit(
+        path, "", _add_ours
+    )  # as the installation writes a new file
+    # Removing lines leaves all others as they are; the parser may write them in another layout.
+    text_without_ours = _remove_lines(text) or _apply_edit(path, text, _remove_ours)
     after = None if was_made_by_us else (text_without_ours or "").encode()
     return FileChange(path, before, after=after)
 
@@ -136,8 +139,11 @@ def file_read(project: Path) -> Path:
     return toml if toml.exists() else file_of(project)
 
 
-def _edit_file(path: Path, text: str, edit: Callable[[str], str | None]) -> str | None:
-    """Edit the text of a file, and return it; a `ConfigError` about the text names the file."""
+def _apply_edit(path: Path, text: str, edit: Callable[[str], str | None]) -> str | None:
+    """Apply an edit to the text of the file at `path`, which isn't written; returns the new text.
+
+    It's None if the edit changes nothing. A `ConfigError` about the text names the file.
+    """
     try:
         return edit(text)
     except ConfigError as error:
@@ -162,14 +168,14 @@ def _list_repos(data: object) -> list[Any]:
 
 def _is_alone(repo: Any) -> bool:  # noqa: ANN401 - any YAML
     """Whether our hook is the only one that a repository's entry lists, as `install` writes it."""
-    return bool(repo.get("repo") == "local" and _hook_ids(repo) == [ID])
+    return bool(repo.get("repo") == "local" and _list_hook_ids(repo) == [ID])
 
 
 def _add_ours(text: str) -> str | None:
     """Add our hook to the text; None if the hook is in it already."""
     (our_repo,) = yaml_text.parse_yaml(ITEM)
     repos = _list_repos(yaml_text.parse_yaml(text))
-    index = _find_ours(repos)
+    index = _find_our_repo(repos)
     if index is not None:
         is_up_to_date = repos[index] == our_repo
         if is_up_to_date or not _is_alone(repos[index]):  # entries that somebody else made stay
@@ -178,7 +184,7 @@ def _add_ours(text: str) -> str | None:
     def put_ours(data: dict[str, Any]) -> None:
         repos = data.get("repos") or []  # the key may be there without a value
         data["repos"] = repos
-        if index is not None:
+        if index is not None:  # an older form of our hook
             del repos[index]
         repos.append(our_repo)
 
@@ -190,7 +196,7 @@ def _remove_ours(text: str) -> str:
 
     def delete_ours(data: dict[str, Any]) -> None:
         repos = data["repos"]
-        index = _find_ours(repos)
+        index = _find_our_repo(repos)
         del repos[index]
 
     return yaml_text.edit_yaml(text, delete_ours)
@@ -203,7 +209,7 @@ def _remove_lines(text: str) -> str | None:
     """
     data = yaml_text.parse_yaml(text)
     repos = data["repos"]
-    index = _find_ours(repos) or 0
+    index = _find_our_repo(repos) or 0  # the caller has found it
     start, _ = repos.lc.item(index)  # its line and column
     lines = text.split("\n")
     if not lines[start].lstrip().startswith("- "):
@@ -238,15 +244,15 @@ def _find_end(lines: Sequence[str], start: int) -> int:
     return end
 
 
-def _find_ours(repos: list[Any]) -> int | None:
+def _find_our_repo(repos: list[Any]) -> int | None:
     """Find the index of the first repository that lists our hook; None if none does."""
     for index, repo in enumerate(repos):
-        if ID in _hook_ids(repo):
+        if ID in _list_hook_ids(repo):
             return index
     return None
 
 
-def _hook_ids(repo: object) -> list[object]:
+def _list_hook_ids(repo: object) -> list[object]:
     """List the ids of a repository's hooks; an empty list for anything but a repository."""
     if not isinstance(repo, dict):
         return []

@@ -67,9 +67,9 @@ def finish_early(words: Sequence[str]) -> int | None:
     """
     if "--pre-push" not in words:
         return None
-    child = watchdog.split(PREPARATION)
-    if child is not None:  # this is the parent, and the child has ended
-        code, code_if_late = child
+    ended_child = watchdog.split(PREPARATION)
+    if ended_child is not None:  # this is the parent
+        code, code_if_late = ended_child  # no code if the child's time was up
         if code is not None:
             return code
         warn_of_fault(JudgekitError("out of time"), _warn)
@@ -78,7 +78,7 @@ def finish_early(words: Sequence[str]) -> int | None:
     has_other_options = words[:1] != ["--pre-push"] or "--format" in words
     if has_other_options or find_skip_variable():
         return None
-    return _accept_if_none_is_judged(words[1:3])
+    return _accept_if_none_is_judged(words[1:3])  # REMOTE and URL
 
 
 def _accept_if_none_is_judged(remote_and_url: Sequence[str]) -> int | None:
@@ -183,7 +183,7 @@ def _judge(
 ) -> Report:
     """Have the engine judge a push, since everything is imported there; without an engine, judge here."""
     from judgekit.engine import client  # noqa: PLC0415 - a skipped push needs little
-    from judgekit.hooks.settings import engine_wanted  # noqa: PLC0415 - the same
+    from judgekit.hooks.settings import engine_wanted  # noqa: PLC0415 - a skipped push needs little
 
     run = run._replace(id=os.urandom(16).hex())
     asked_at: float | None = None
@@ -314,7 +314,7 @@ def _add_to_ledger(record: Record) -> str:
     """
     from judgekit.config import settings  # noqa: PLC0415 - pydantic
     from judgekit.ledger import Ledger  # noqa: PLC0415 - pydantic
-    from judgekit.ledger.export import hand_on  # noqa: PLC0415 - the same
+    from judgekit.ledger.export import hand_on  # noqa: PLC0415 - pydantic
 
     try:
         ledger = Ledger.of(Path.cwd())

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # People's answers, and files that other installations need, aren't deleted along with a hook.
-_STAYING = (
+_KEPT_BY_PURGE = (
     environment.LEDGER,
     environment.RELEVANCE,
     environment.NOTIFIED,
     environment.SERVER,
     environment.INSTALLED,
 )
-_PARTS = ("", "-wal", "-shm", ".1")  # of a database, and of a log
+_ENDINGS = ("", "-wal", "-shm", ".1")  # of a database, and of a log
 _UNITS = ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB"))
 
 
@@ -47,7 +47,7 @@ def find_remains() -> list[Remain]:
         size = sum(_measure_size(part) for part in _list_parts(path))
         if path.exists() and size:
             is_configuration = place.home is environment.config_home
-            is_purged = not is_configuration and place not in _STAYING
+            is_purged = not is_configuration and place not in _KEPT_BY_PURGE
             remains.append(Remain(path, place.about, size, is_purged))
     return remains
 
@@ -82,7 +82,7 @@ def describe_size(size: int) -> str:
 
 def _list_parts(path: Path) -> list[Path]:
     """List a file and those of its further parts that exist: of a database, or of a log (the older half)."""
-    parts = [path.with_name(path.name + ending) for ending in _PARTS]
+    parts = [path.with_name(path.name + ending) for ending in _ENDINGS]
     return [part for part in parts if part.exists()]
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 SESSIONS = 200  # that are remembered at least
 _MORE = 50  # beyond these, until the oldest go all at once: it takes a look at each
-_READ = 64_000  # bytes of a session's end: far more than is looked back on
-_NAME = 300  # characters of a name to search for
+_TAIL_BYTES = 64_000  # bytes of a session's end: far more than is looked back on
+_NAME_CHARS = 300  # characters of a name to search for
 INJECTED = "+"
 MENTIONED = "?"
 
@@ -31,7 +31,7 @@ class HookSession:
     def __init__(self, path: str, project: str, prompts: int) -> None:
         self._path = path
         self._project = environment.digest(project)
-        self._prompts_ago = dict[str, int]()  # by the `_mark` of a memory that was shown
+        self._prompts_ago = dict[str, int]()  # by the mark of a memory that was shown
         self.prompts = prompts
         self._is_new = False
         lines: list[str] = []
@@ -50,7 +50,7 @@ class HookSession:
 
         None if it wasn't among this session's latest answers.
         """
-        return self._prompts_ago.get(_mark(candidate, how))
+        return self._prompts_ago.get(_build_mark(candidate, how))
 
     def hold_back(self, ranked: RankedCandidates, prompt: str) -> None:
         """Move memories that were injected recently to `ranked.repeated`, unless the prompt names them."""
@@ -81,8 +81,8 @@ class HookSession:
 
         The records of the oldest sessions are deleted once there are too many.
         """
-        marks = [_mark(hit, INJECTED) for hit in injected]
-        marks += [_mark(hit, MENTIONED) for hit in mentioned]
+        marks = [_build_mark(hit, INJECTED) for hit in injected]
+        marks += [_build_mark(hit, MENTIONED) for hit in mentioned]
         text = " ".join(marks) + "\n"
         if self._is_new:
             text = f"{self._project}\n{text}"
@@ -101,7 +101,7 @@ def _read_latest_lines(path: str) -> list[str]:
     """Read a session's latest lines, one for each prompt; raises `OSError` if it has no file."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        file.seek(max(size - _READ, 0))
+        file.seek(max(size - _TAIL_BYTES, 0))
         text = file.read().decode("ascii", "replace")
     # The first line is the project's, or cut off; the last one is empty.
     return text.split("\n")[1:-1]
@@ -134,7 +134,7 @@ def is_named(candidate: Candidate, text: str) -> bool:
     The whole name must be there, with no letter or digit next to it.
     """
     for full_name in (candidate.id, candidate.path, candidate.place, candidate.title):
-        name = full_name[:_NAME].casefold().strip()
+        name = full_name[:_NAME_CHARS].casefold().strip()
         # An id or title of letters alone (`jwt`) may be used as an ordinary word, so it names nothing.
         if name and not name.isalpha() and _has_words(text, name):
             return True
@@ -154,7 +154,7 @@ def _has_words(text: str, words: str) -> bool:
     return False
 
 
-def _mark(candidate: Candidate, how: str) -> str:
+def _build_mark(candidate: Candidate, how: str) -> str:
     """Build the text that stands for a memory in a session's file: `+` or `?`, and the path's digest."""
     return how + environment.digest(candidate.file)
 

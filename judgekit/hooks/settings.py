@@ -173,10 +173,10 @@ def _validate(project: str) -> tuple[dict[str, Any], bool]:
 
 def _read_files(project: str) -> dict[str, Any]:
     """Load the settings from the user's and project's files; raises `ImportError` without our packages."""
-    from pathlib import Path  # noqa: PLC0415 - must wait until its packages can be imported
+    from pathlib import Path  # noqa: PLC0415 - loaded only to validate
 
-    from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
-    from judgekit.retrieval.profiles import compile_profiles  # noqa: PLC0415 - the same
+    from judgekit.errors import ConfigError  # noqa: PLC0415 - loaded only to validate
+    from judgekit.retrieval.profiles import compile_profiles  # noqa: PLC0415 - needs our packages
 
     values, trusted, problem = _load_values(project)
     notes = []
@@ -210,10 +210,10 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
 
     If a project's file is wrong, the user's values apply alone; if the user's is, the defaults do.
     """
-    from pathlib import Path  # noqa: PLC0415 - see `_read_files`
+    from pathlib import Path  # noqa: PLC0415 - loaded only to validate
 
-    from judgekit.config import settings as config  # noqa: PLC0415 - the same
-    from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
+    from judgekit.config import settings as config  # noqa: PLC0415 - needs our packages
+    from judgekit.errors import ConfigError  # noqa: PLC0415 - loaded only to validate
 
     values = compiled.bundled()["settings"]
     trusted: list[str] = []
@@ -227,7 +227,7 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
             values = dumped["retrieval"] | {"stop": dumped["stop"], "engine": dumped["engine"]}
             trusted = config.user_roots() or []
         except ConfigError as error:
-            problem = problem or str(error).replace("\n", "; ")
+            problem = problem or str(error).replace("\n", "; ")  # the project's, which comes first
             continue
         if problem:  # it's about the project's file
             problem = f"{problem}; ignoring the project's settings"
@@ -239,12 +239,12 @@ def describe_off(project: str) -> str:
     """Say that the hook is off in a project, and name the file or variable that switches it off."""
     from pathlib import Path  # noqa: PLC0415 - for people, not for the client
 
-    from judgekit import programs  # noqa: PLC0415 - the same
+    from judgekit import programs  # noqa: PLC0415 - for people, not for the client
 
     programs.make_importable()
     try:
-        from judgekit.config.settings import explain_off  # noqa: PLC0415 - see `_read_files`
-        from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
+        from judgekit.config.settings import explain_off  # noqa: PLC0415 - needs our packages
+        from judgekit.errors import ConfigError  # noqa: PLC0415 - for people, not for the client
     except ImportError:  # the plugin by itself, without packages
         return f"{_ADDS_NOTHING}: retrieval.enabled is false"
     try:

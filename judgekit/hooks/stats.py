@@ -30,7 +30,7 @@ _LISTED = 3
 _TEXTS = environment.table(__file__, "stats.toml")
 
 
-class _Words:
+class _DistinctiveTerms:
     """The distinctive terms of each memory in the project's stores, by the memory's file."""
 
     def __init__(self, configured: settings.Settings) -> None:
@@ -39,15 +39,15 @@ class _Words:
         memories_by_stem = Counter[str]()
         for stems in stems_by_file.values():
             memories_by_stem.update(stems)
-        # A stem is distinctive if no more memories than these have it.
+        # A stem is distinctive if no more memories than this have it.
         most_memories = max(1, len(stems_by_file) // RARE)
         self.files = stems_by_file.keys()
-        self.can_come_back: set[str] = set()
+        self.recognisable_files: set[str] = set()  # of memories that an answer can show to be used
         self._files_by_stem = defaultdict[str, list[str]](list)
         for file, stems in stems_by_file.items():
             rare_stems = [stem for stem in stems if memories_by_stem[stem] <= most_memories]
             if len(rare_stems) >= WORDS:
-                self.can_come_back.add(file)
+                self.recognisable_files.add(file)
                 for stem in rare_stems:
                     self._files_by_stem[stem].append(file)
 
@@ -91,7 +91,7 @@ def report(folder: str, *, as_json: bool = False) -> str:
     """
     project = environment.project_root(folder)
     configured, notes = settings.load(project)
-    logged = explain.read_log(project)[::-1]
+    logged = explain.read_log(project)[::-1]  # the oldest first, in the order of the transcripts
     if logged:
         figures = _count_logged(logged, configured)
     else:
@@ -119,8 +119,8 @@ def report(folder: str, *, as_json: bool = False) -> str:
 
 def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -> dict[str, Any]:
     """Compute the figures of the log, joined with the transcripts of its sessions."""
-    words = _Words(configured)
-    base = os.path.realpath(configured.project)
+    words = _DistinctiveTerms(configured)
+    project_folder = os.path.realpath(configured.project)
     exchanges = transcript.read_sessions({str(line.get("session")) for line in logged})
     transcripts = len(exchanges)
     seen_in_session = defaultdict[object, set[str]](set)
@@ -131,10 +131,10 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
 
     for line in logged:
         session = line.get("session")
-        injected = _map_entries(line, "injected", base)
-        mentioned = _map_entries(line, "mentioned", base)
-        repeated = _map_entries(line, "repeated", base)
-        pinned = _map_entries(line, "pinned", base)
+        injected = _map_entries(line, "injected", project_folder)
+        mentioned = _map_entries(line, "mentioned", project_folder)
+        repeated = _map_entries(line, "repeated", project_folder)
+        pinned = _map_entries(line, "pinned", project_folder)
         times_injected.update(injected.keys())
         for file, entry in injected.items():
             titles[file] = str(entry.get("title"))
@@ -160,7 +160,7 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
         if injected:
             counts["answered_injections"] += len(injected)
             # The agent didn't get these: they show how often such words are in an answer by chance.
-            others = words.can_come_back - seen_in_session[session]
+            others = words.recognisable_files - seen_in_session[session]
             used = _count_use(counts, set(injected), others, exchange, words)
             times_used.update(used)
 
@@ -214,7 +214,7 @@ def _count_use(
     injected: set[str],
     others: set[str],
     exchange: transcript.Exchange,
-    words: _Words,
+    words: _DistinctiveTerms,
 ) -> set[str]:
     """Count an answer's use of the memories injected for its prompt; returns the files of those it used.
 
@@ -227,7 +227,7 @@ def _count_use(
     counts["opened"] += len(opened)
     counts["came_back"] += len(in_answer & injected)
     counts["used"] += len(used)
-    counts["can_come_back"] += len(words.can_come_back & injected)
+    counts["can_come_back"] += len(words.recognisable_files & injected)
     counts["others"] += len(others)
     counts["others_came_back"] += len(in_answer & others)
     return used
@@ -238,12 +238,14 @@ def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
     counts = Counter(prompts=0, injections=0, nudges=0, searches=0, answered_injections=0, opened=0)
     lines_by_session = _read_sessions(configured.project)
     exchanges = transcript.read_sessions(lines_by_session.keys())
-    file_by_digest = {environment.digest(file): file for file in _Words(configured).files}
+    file_by_digest = {
+        environment.digest(file): file for file in _DistinctiveTerms(configured).files
+    }
     for session, lines in lines_by_session.items():
         digests = []  # of the injected memories
         for line in lines:
             for mark in line.split():
-                if mark[0] == repeats.INJECTED:
+                if mark[0] == repeats.INJECTED:  # before the digest of the memory's file
                     digests.append(mark[1:])
         counts["prompts"] += len(lines)
         counts["injections"] += len(digests)
@@ -289,7 +291,7 @@ def _take_exchange(
     return None
 
 
-def _map_entries(line: dict[str, Any], name: str, base: str) -> dict[str, dict[str, Any]]:
+def _map_entries(line: dict[str, Any], name: str, project_folder: str) -> dict[str, dict[str, Any]]:
     """Map the files of memories to what a line of the log has about them under the key `name`."""
     value = line.get(name)
     if not isinstance(value, list):
@@ -297,7 +299,7 @@ def _map_entries(line: dict[str, Any], name: str, base: str) -> dict[str, dict[s
     entry_by_file = {}
     for entry in value:
         if isinstance(entry, dict):
-            file = os.path.join(base, str(entry.get("path")))
+            file = os.path.join(project_folder, str(entry.get("path")))
             entry_by_file[file] = entry
     return entry_by_file
 

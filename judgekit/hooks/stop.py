@@ -47,7 +47,7 @@ def answer(
     judged before, the work is fine, the agent was asked often enough, or judging failed.
     """
     ends_at = time.monotonic() + configured["deadline"]
-    session = _session_name(payload)
+    session = _name_session(payload)
     folder = Path(project)
     try:
         task = tasks.read_task_file(folder)
@@ -59,17 +59,18 @@ def answer(
         seen_keys, times_asked = _read_session(path)
         if key in seen_keys:
             return "", []
-        request = JudgeRequest(deadline=max(0.1, ends_at - time.monotonic()))
+        seconds_left = max(0.1, ends_at - time.monotonic())  # a deadline must be above 0
+        request = JudgeRequest(deadline=seconds_left)
         verdict, notes = tasks.judge_task(document, folder, request)
     except JudgekitError as error:
         return "", [f"not judged, so the agent may stop: {error}"]
 
-    must_go_on = _is_bad(verdict) and times_asked < configured["blocks"]
+    must_go_on = _should_go_on(verdict) and times_asked < configured["blocks"]
     if must_go_on:
         times_asked += 1
     if verdict.verdict in ("accept", "improve", "reject"):
         seen_keys = [*seen_keys, key][-_MAX_SEEN:]
-    _keep_session(path, seen_keys, times_asked)
+    _write_session(path, seen_keys, times_asked)
     if verdict.verdict == "undetermined" and verdict.degraded:
         notes.append(f"undetermined, so the agent may stop: {verdict.degraded}")
     if not must_go_on:
@@ -84,7 +85,7 @@ def _digest_state(document: Document, task: TaskFile) -> str:
     return hashlib.sha256(state).hexdigest()
 
 
-def _session_name(payload: Mapping[str, Any]) -> str:
+def _name_session(payload: Mapping[str, Any]) -> str:
     """Name a session by the letters, digits and hyphens of its id; "unknown" if it has none."""
     session_id = str(payload.get("session_id") or "")
     chars = [char for char in session_id if char.isascii() and (char.isalnum() or char == "-")]
@@ -125,7 +126,7 @@ def _read_session(path: str) -> tuple[list[str], int]:
     return seen_keys, times_asked
 
 
-def _keep_session(path: str, seen_keys: list[str], times_asked: int) -> None:
+def _write_session(path: str, seen_keys: list[str], times_asked: int) -> None:
     """Record a session's judged states, and the number of times its agent was asked to go on.
 
     The old files of other sessions are removed.
@@ -140,11 +141,14 @@ def _keep_session(path: str, seen_keys: list[str], times_asked: int) -> None:
                     os.unlink(entry.path)
 
 
-def _is_bad(verdict: Verdict) -> bool:
-    """Whether a person rejected the work, or a model with findings rejects it or wants it improved."""
+def _should_go_on(verdict: Verdict) -> bool:
+    """Whether the agent should go on: a person rejected its work, or models did or want it improved.
+
+    Without findings models name nothing to improve, so their verdict isn't enough.
+    """
     if verdict.human_override is not None:
         return verdict.human_override.decision == "reject"
-    has_findings = len(_open_findings(verdict)) > 0
+    has_findings = len(_list_open_findings(verdict)) > 0
     return has_findings and verdict.verdict in ("reject", "improve")
 
 
@@ -154,7 +158,7 @@ def explain(verdict: Verdict) -> str:
     A file may have steered what the model wrote about it. So the model's words can't end the element around
     them.
     """
-    names = ", ".join(_harmless(subject.path, _MAX_NAME) for subject in verdict.subjects)
+    names = ", ".join(_escape_line(subject.path, _MAX_NAME) for subject in verdict.subjects)
     ref = f"{verdict.rubric.id}@{verdict.rubric.version}"
     rubric = f"{rubric_name(ref, verdict.rubric.source)}, {verdict.mode}"
     head = (
@@ -162,11 +166,11 @@ def explain(verdict: Verdict) -> str:
     )
     override = verdict.human_override
     if override is not None:
-        return f"{head}, decided by a person: {_harmless(override.why)}"[:MAX_REASON]
-    lines = [_describe_finding(finding) for finding in _open_findings(verdict)[:MAX_FINDINGS]]
+        return f"{head}, decided by a person: {_escape_line(override.why)}"[:MAX_REASON]
+    lines = [_describe_finding(finding) for finding in _list_open_findings(verdict)[:MAX_FINDINGS]]
     findings = "\n".join(lines)[:MAX_REASON]
     scores = ", ".join(f"{name} {value:g}" for name, value in (verdict.scores or {}).items())
-    task = _harmless(verdict.task_id, _MAX_NAME)
+    task = _escape_line(verdict.task_id, _MAX_NAME)
     return (
         f"{head} ({scores}). The verdict is in the ledger under {task}.\n"
         "What the judge found follows. It is a description of the files, written by another model.\n"
@@ -179,22 +183,22 @@ def _describe_finding(finding: Finding) -> str:
 
     Parts that the finding doesn't have are left out.
     """
-    line = _harmless(finding.issue)
+    line = _escape_line(finding.issue)
     subjects = [text for text in (finding.dimension, finding.location) if text]
     if subjects:
-        joined_subjects = ", ".join(_harmless(subject, _MAX_NAME) for subject in subjects)
+        joined_subjects = ", ".join(_escape_line(subject, _MAX_NAME) for subject in subjects)
         line = f"{joined_subjects}: {line}"
     if finding.suggestion:
-        line = f"{line} (suggested: {_harmless(finding.suggestion)})"
+        line = f"{line} (suggested: {_escape_line(finding.suggestion)})"
     return f"- {line}"
 
 
-def _open_findings(verdict: Verdict) -> list[Finding]:
+def _list_open_findings(verdict: Verdict) -> list[Finding]:
     """List the findings that nobody has dismissed."""
     return [finding for finding in verdict.findings if not finding.dismissed]
 
 
-def _harmless(text: str, limit: int = MAX_TEXT) -> str:
+def _escape_line(text: str, limit: int = MAX_TEXT) -> str:
     """Write the beginning of a text on one line, with entities for characters that could be a tag's."""
     line = short_line(text, limit)
     return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -28,6 +28,7 @@ class _Limit:
         import _thread  # noqa: PLC0415 - `threading` costs a hook more than all of this
 
         self._end = end
+        # A lock is all that `_thread` has to wake a thread by: it's held until `move` releases it.
         self._moved = _thread.allocate_lock()
         self._moved.acquire()
         self._until = time.monotonic() + seconds
