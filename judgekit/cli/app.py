@@ -72,7 +72,7 @@ def application(command: str = "") -> Any:  # noqa: ANN401 - typer's own group, 
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(lambda: None)
+    app.callback()(lambda: None)  # so that typer makes a group even of a single command
     for name in [command] if command in COMMANDS else COMMANDS:
         module, _, attribute = COMMANDS[name].partition(".")
         entry = getattr(import_module(f"judgekit.cli.{module}"), attribute)
@@ -133,7 +133,7 @@ def run(arguments: list[str] | None = None) -> int:
             return _print_fault(error)
         if code == Exit.INTERRUPTED:  # also if typer itself caught Ctrl-C
             kept_note = KEPT.get(command, "")
-            if kept_note is not None:
+            if kept_note is not None:  # the command's own summary says it otherwise
                 warn(f"interrupted{kept_note}")
         return code
 

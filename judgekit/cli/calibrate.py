@@ -124,9 +124,7 @@ def _learn(
             raise UsageError(
                 "--model asks a model, and these cases have recorded answers; leave one out"
             )
-        opinions = Opinions(
-            cases, samples.find_models(cases), asking={}
-        )  # without asking any model
+        opinions = Opinions(cases, samples.find_models(cases), asking={})  # no model is asked
     else:
         progress = count_to(len(cases), "cases")
         named_inputs = NamedInputs.of(labels, base)
@@ -223,7 +221,7 @@ def _say_calibration(calibration: Calibration) -> None:
         middle = len(curve.points) // 2
         points = [curve.points[0], curve.points[middle], curve.points[-1]]
         shares_by_leaning = [f"{leaning:+g}: {share:.0%}" for leaning, share in points]
-        shares = ", ".join(dict.fromkeys(shares_by_leaning))
+        shares = ", ".join(dict.fromkeys(shares_by_leaning))  # a short curve has a point twice
         say(f"Accepted by the labels, by how far {tier} leans to it ({curve.kind}): {shares}")
 
 

@@ -25,7 +25,7 @@ def extend(command: Any, *, path: str = "", top: bool = True) -> None:  # noqa: 
     for names, help_ in _OPTIONS.items():
         option = TyperOption(
             param_decls=[*names],
-            callback=_apply,
+            callback=_apply_common_option,
             help=help_,
             is_flag=True,
             is_eager=True,
@@ -38,7 +38,7 @@ def extend(command: Any, *, path: str = "", top: bool = True) -> None:  # noqa: 
         command.format_commands = functools.partial(_write_commands, subcommands)
     groups = help_table()["options"].get(path)
     if groups:
-        command.params.append(_option_of_whole_help())
+        command.params.append(_build_whole_help_option())
         command.format_options = functools.partial(_write_options, command, groups)
     if not subcommands or command.invoke_without_command:
         command.format_epilog = _write_example
@@ -63,7 +63,7 @@ def _write_commands(commands: dict[str, Any], ctx: Any, formatter: Any) -> None:
             formatter.write_dl(rows)
 
 
-def _option_of_whole_help() -> TyperOption:
+def _build_whole_help_option() -> TyperOption:
     """Build `--help-all`, for commands with more options than fit on a screen."""
     return TyperOption(
         param_decls=["--help-all"],
@@ -121,7 +121,7 @@ def help_table() -> dict[str, Any]:
     return environment.table(__file__, "help.toml")
 
 
-def _apply(_context: object, option: Any, is_given: bool) -> None:  # noqa: ANN401 - typer's own
+def _apply_common_option(_context: object, option: Any, is_given: bool) -> None:  # noqa: ANN401 - typer's own
     """Apply a common option.
 
     -v logs the calls of this process to stderr. Calls that an engine makes can't be seen.

@@ -73,7 +73,7 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
     search = f"the search found {hits}, with the judge {judged_hits}"
     say(f"Memories: the prompts got {', '.join(counts)}; {search}.")
     outcomes = [f"{name} {word.lower()}" for word, name in _VERDICT.findall(verdicts)]
-    without_model = "".join(outcomes[-1:])
+    without_model = "".join(outcomes[-1:])  # the last run had none
     say(f"Documents: {', '.join(outcomes[:-1])}; without a model {without_model}.")
     say(trust)
 
@@ -91,7 +91,7 @@ def _copy_sample() -> Path:
 def _run_hook(prompt: str, project: Path, environ: Mapping[str, str]) -> int:
     """Print the context that the hook adds to a prompt. Returns the number of memories in that context."""
     payload = {"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)}
-    hook_run = subprocess.run(  # noqa: S603 - ourselves
+    hook_run = subprocess.run(  # noqa: S603 - judgekit itself
         programs.python("judgekit", "hook"),
         input=json.dumps(payload).encode(),
         capture_output=True,
@@ -157,7 +157,7 @@ def _run(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> str:
     say(f"$ judgekit {shlex.join(arguments)}")
     words = programs.python("judgekit", *arguments)
     output_lines: list[str] = []
-    with subprocess.Popen(words, cwd=folder, env=dict(environ), stdout=subprocess.PIPE) as process:  # noqa: S603 - ourselves
+    with subprocess.Popen(words, cwd=folder, env=dict(environ), stdout=subprocess.PIPE) as process:  # noqa: S603 - judgekit itself
         for raw_line in process.stdout or ():
             output_lines.append(raw_line.decode().rstrip("\n"))
             say(output_lines[-1])

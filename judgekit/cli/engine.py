@@ -56,7 +56,7 @@ def status(as_json: AsJson = False) -> None:
     """Show running engines: process, version, start time, requests, memory, socket and log."""
     engines = process.running()
     if as_json:
-        emit(json.dumps({"engines": [_engine_record(engine) for engine in engines]}))
+        emit(json.dumps({"engines": [_build_engine_record(engine) for engine in engines]}))
         return
     for engine in engines:
         _print_engine(engine)
@@ -67,7 +67,7 @@ def status(as_json: AsJson = False) -> None:
         say(f"no engine is running; {why}")
 
 
-def _engine_record(engine: process.Running) -> dict[str, Any]:
+def _build_engine_record(engine: process.Running) -> dict[str, Any]:
     """Describe an engine for programs. If it answers, its own account of its health is included."""
     health = process.health(engine.place) or {}
     return {
@@ -163,8 +163,8 @@ def create(name: Annotated[str, Argument(help="Name of the token's owner.")]) ->
 def list_() -> None:
     """List the tokens: owner and date."""
     tokens = _load_tokens()
-    for one in tokens.all():
-        say(f"{one.name}  since {one.created.date()}")
+    for owner_token in tokens.all():
+        say(f"{owner_token.name}  since {owner_token.created.date()}")
     for name in tokens.damaged():
         remedy = "remove it with judgekit serve token revoke"
         warn(f"{name}: no token, and nobody is let in by it; {remedy}")

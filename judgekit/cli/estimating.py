@@ -27,7 +27,9 @@ def print_estimate(
     won't be judged, and why.
     """
     if format_ in _JSON:
-        emit(json.dumps({**_describe(estimate), "left_out": list(left_out)}, ensure_ascii=False))
+        emit(
+            json.dumps({**_build_record(estimate), "left_out": list(left_out)}, ensure_ascii=False)
+        )
         return
     things = counted(estimate.subjects, "text", "texts")
     if rows:
@@ -39,17 +41,17 @@ def print_estimate(
         )
         say("  nothing was sent")
         return
-    for model_line in _model_lines(estimate):
+    for model_line in _render_models(estimate):
         say(f"  {model_line}")
-    calls = _range_text(_sum_calls(estimate.at_least), _sum_calls(estimate.models))
+    calls = _format_range(_sum_calls(estimate.at_least), _sum_calls(estimate.models))
     least_usd = _sum_usd(estimate.at_least)
     most_usd = _sum_usd(estimate.models)
-    cost = _cost_text(least_usd, most_usd, estimate.unpriced)
-    say(f"  {calls} calls; {cost}; {_minutes_text(estimate)}")
+    cost = _describe_cost(least_usd, most_usd, estimate.unpriced)
+    say(f"  {calls} calls; {cost}; {_describe_minutes(estimate)}")
     say(escaped(f"  {_describe_assumptions(estimate)}; nothing was sent"))
 
 
-def _model_lines(estimate: Estimate) -> list[str]:
+def _render_models(estimate: Estimate) -> list[str]:
     """Render a table of the models, as lines.
 
     Only the first tier is asked about all texts, so the figures of other tiers say "up to".
@@ -86,7 +88,7 @@ def _sum_minutes(models: Sequence[ModelEstimate]) -> int:
     return ceil(seconds / 60)
 
 
-def _range_text(low: float, high: float, form: str = ",d") -> str:
+def _format_range(low: float, high: float, form: str = ",d") -> str:
     """Render a range. If both ends look the same in this format, render a single number."""
     low_text = format(low, form)
     high_text = format(high, form)
@@ -95,19 +97,19 @@ def _range_text(low: float, high: float, form: str = ",d") -> str:
     return f"{low_text} to {high_text}"
 
 
-def _cost_text(low: float, high: float, unpriced: Sequence[str]) -> str:
+def _describe_cost(low: float, high: float, unpriced: Sequence[str]) -> str:
     """Describe the range of the cost, and name the models without a price."""
     names = ", ".join(map(escaped, unpriced))
     if unpriced and not high:
         return f"cost unknown (no price for {names})"
-    cost = f"{_range_text(low, high, '.4f')} USD"
+    cost = f"{_format_range(low, high, '.4f')} USD"
     if unpriced:
         return f"at least {cost} (no price for {names})"
     return cost
 
 
-def _minutes_text(estimate: Estimate) -> str:
-    minutes = _range_text(_sum_minutes(estimate.at_least), _sum_minutes(estimate.models))
+def _describe_minutes(estimate: Estimate) -> str:
+    minutes = _format_range(_sum_minutes(estimate.at_least), _sum_minutes(estimate.models))
     if minutes in ("0", "1"):
         return "about a minute"
     return f"about {minutes} minutes"
@@ -120,7 +122,7 @@ def _describe_assumptions(estimate: Estimate) -> str:
     return f"assuming 4 characters a token, replies of {REPLY_TOKENS} tokens, {pace}, none cached"
 
 
-def _describe(estimate: Estimate) -> dict[str, Any]:
+def _build_record(estimate: Estimate) -> dict[str, Any]:
     """Build an estimate for programs. In each pair of figures, the first is for the first tier alone."""
     models = [model._asdict() for model in estimate.models]
     return {

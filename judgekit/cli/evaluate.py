@@ -106,7 +106,7 @@ def measure_judges(
     if rubric_to_ask is not None:
         reruns = repeat - 1
         if again:
-            reruns = max(reruns, 1)
+            reruns = max(reruns, 1)  # --again alone asks once more
         cases = runner.add_variants(cases, reruns, swapped=again)
         progress = count_to(len(cases) * max(1, len(names)), "answers")
         opinions = runner.ask(
@@ -150,7 +150,8 @@ def _check_combination(
 ) -> None:
     """Raise `UsageError` for options that don't go together, or that need models to ask.
 
-    Models can be asked (`can_ask`) only if a rubric is named, and the file has no recorded answers.
+    Models can be asked (`can_ask`) only if a rubric is named, and the file has no recorded answers. `names`
+    are those in `models`, the text of --models.
     """
     asking_options = {
         "--again": again,
@@ -163,10 +164,12 @@ def _check_combination(
             raise UsageError(
                 f"{option} asks models: name a --rubric, and a file without recorded answers"
             )
-    if models is not None and (model or not names):
+    has_no_names = models is not None and not names  # as in `--models ,`
+    if has_no_names or (models is not None and model):
         raise UsageError(
             "--models: expected names of models with commas between them, and no --model"
         )
+    # The noise is how far the scores of the configured models move if they judge the same text again.
     if keep and (models is not None or repeat == 1):
         raise UsageError(
             "--keep is for the noise of the configured models: add --repeat, and no --models"
@@ -208,10 +211,10 @@ def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = Fa
 
 
 def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
-    """Save the measured noise of judging for the gate. Returns the exit code.
+    """Save the measured noise for the gate: how far scores move if a text is judged again.
 
-    If the noise wasn't measured, or with too few repeats, nothing is saved, and the code says that a person
-    is needed.
+    Returns the exit code. If the noise wasn't measured, or with too few repeats, nothing is saved, and the
+    code says that a person is needed.
     """
     from judgekit.evaluation.cases import COURSE
     from judgekit.judging import noise

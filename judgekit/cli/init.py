@@ -62,13 +62,13 @@ def init(
     what = _get_answer(what, "What do you judge?", _check_what, lambda: "answers")
     subject = SUBJECTS[what]
     model = _get_answer(model, "Which model?", _check_model, _find_usable_model)
-    where = _get_answer(where, "Where is it (a path)?", partial(_check_where, subject=subject))
-    columns = _choose_columns(where, subject)
+    where = _get_answer(where, "Where is it (a path)?", partial(_check_path, subject=subject))
+    column_options = _find_column_options(where, subject)
     rubric_file = _begin_rubric(what, subject)
     rubric = rubric_file.stem.partition("@")[0]
     _write_configuration(rubric, subject, model)
     say(f"Next: edit {_relative_path(rubric_file)}, and run")
-    for command in _list_commands(where, columns, subject, rubric):
+    for command in _list_commands(where, column_options, subject, rubric):
         say(f"  {command}")
 
 
@@ -126,36 +126,37 @@ def _find_usable_model() -> str:
 
     for state in provider_report(os.environ):
         if state.usable and state.models:
-            return next(iter(state.models.values()))
+            return next(iter(state.models.values()))  # of the first tier, quick
     note("no model can be asked yet; judgekit provider list says what each provider needs")
     return _LATER
 
 
-def _check_where(where: str, subject: _Subject) -> str:
+def _check_path(path: str, subject: _Subject) -> str:
     """Check a path, and return it; raises `InputError` if there's nothing to judge at that path."""
     if subject.task is None:
-        if not Path(where).exists():
-            raise InputError(f"{where}: no such file or folder")
-        return where
+        if not Path(path).exists():
+            raise InputError(f"{path}: no such file or folder")
+        return path
     from judgekit.data.rows import open_rows
 
-    if where == "-":
+    if path == "-":
         raise InputError("-: standard input is read once; name a file")
-    open_rows(where, io.BytesIO())
-    return where
+    stdin = io.BytesIO()  # never read, since `-` is refused above
+    open_rows(path, stdin)  # only to check: it raises for a file that holds no rows
+    return path
 
 
-def _choose_columns(where: str, subject: _Subject) -> str:
-    """Print the columns of the texts.
+def _find_column_options(path: str, subject: _Subject) -> str:
+    """Print the columns in which the texts were found.
 
-    Returns the option that the next commands need: "" if these columns are found without one.
+    Returns the options by which the next commands find them, with a blank in front; "" if none are needed.
     """
     from judgekit.data.dataset import RowOptions, match_columns
     from judgekit.data.rows import open_rows
 
     if subject.task is None:
         return ""
-    rows = open_rows(where, io.BytesIO())
+    rows = open_rows(path, io.BytesIO())  # the path isn't `-`, so this stream is never read
     try:
         matched = match_columns(rows, RowOptions(subject.task))
     except UsageError as error:
@@ -207,18 +208,19 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
         say(_relative_path(path))
 
 
-def _list_commands(where: str, columns: str, subject: _Subject, rubric: str) -> list[str]:
+def _list_commands(where: str, column_options: str, subject: _Subject, rubric: str) -> list[str]:
     """List the commands to run next. They name the rubric, unless the configuration names it."""
     from judgekit.config import settings
 
-    path = shlex.quote(where)
+    quoted_path = shlex.quote(where)
     is_configured = settings.load(project_path()).judge.rubric == rubric
     named_rubric = f" --rubric {rubric}"
     if is_configured and subject.task != "compare":
         named_rubric = ""
     if subject.task is None:
-        return [f"judgekit judge {path}{named_rubric}"]
-    command = f"judgekit {subject.task} --data {path}{columns}{named_rubric} --out results.jsonl"
+        return [f"judgekit judge {quoted_path}{named_rubric}"]
+    row_options = f"--data {quoted_path}{column_options}{named_rubric}"
+    command = f"judgekit {subject.task} {row_options} --out results.jsonl"
     return [command, "judgekit report results.jsonl --html report.html"]
 
 

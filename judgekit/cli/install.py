@@ -76,7 +76,7 @@ def uninstall_git(
             removed = f"put back {change.path}"
         _uninstall(change, removed, "judgekit's hook", print_=print_, carry_out=git_hook.uninstall)
     note(*git_hook.list_other_callers(Path.cwd()))
-    _end_with_remains("git", purge=purge, print_=print_)
+    _report_remains("git", purge=purge, print_=print_)
 
 
 @installing.command("pre-commit")
@@ -108,7 +108,7 @@ def uninstall_pre_commit(print_: _Print = False, purge: _Purge = False) -> None:
     if change.after:  # the file has other hooks, too
         removed = f"removed the gate from {change.path}"
     _uninstall(change, removed, "the gate", print_=print_)
-    _end_with_remains("pre-commit", purge=purge, print_=print_)
+    _report_remains("pre-commit", purge=purge, print_=print_)
 
 
 def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
@@ -119,7 +119,7 @@ def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an ann
 
     def remove(scope: Any = "user", print_: _Print = False, purge: _Purge = False) -> None:  # noqa: ANN401 - `scopes`
         _uninstall_client(client, scope, print_=print_)
-        _end_with_remains(client.command, purge=purge, print_=print_)
+        _report_remains(client.command, purge=purge, print_=print_)
 
     # typer reads the choices of an option from its annotation.
     add.__annotations__["scope"] = scopes
@@ -228,7 +228,7 @@ def _uninstall(
     say(removed if change.changes else f"nothing to change: {what} is not in {change.path}")
 
 
-def _end_with_remains(command: str, *, purge: bool, print_: bool) -> None:
+def _report_remains(command: str, *, purge: bool, print_: bool) -> None:
     """List the data that judgekit keeps on this machine. With `purge`, delete it.
 
     With `print_`, nothing is deleted. `command` is the client in the uninstall command that's suggested.

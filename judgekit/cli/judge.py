@@ -222,7 +222,7 @@ def _judge_files(paths: Sequence[str], file_options: _FileOptions) -> int:
         _print_estimate(subjects, request, file_options.jobs, file_options.format)
     else:
         verdicts = _judge_documents(subjects, file_options)
-        _note_about(verdicts)
+        _print_notes(verdicts)
         if file_options.explains:
             _note_reasons(verdicts)
         words = {verdict["verdict"] for verdict in verdicts}
@@ -362,7 +362,7 @@ def _judge_documents(subjects: Iterable[Document], file_options: _FileOptions) -
 
     use_engine = file_options.use_engine
     if file_options.task_id is not None:
-        (task,) = subjects
+        (task,) = subjects  # with a task id, all files are one document
         _judge_task(task, request, lambda: write_body(task), on_verdict, use_engine=use_engine)
     elif use_engine:
         jobs = file_options.jobs
@@ -371,7 +371,7 @@ def _judge_documents(subjects: Iterable[Document], file_options: _FileOptions) -
         judge_here(subjects, on_verdict)
 
     if not is_streamed:
-        progress.show("")
+        progress.clear()
         formats.print_verdicts(format_, verdicts)
     also_files = file_options.also_files
     formats.write_also(also_files, lambda renderer: renderer.render_verdicts(verdicts))
@@ -385,7 +385,7 @@ def _note_reasons(verdicts: Iterable[Record]) -> None:
             note(f"{verdict['task_id']}: {verdict['verdict']}, because: {verdict['because']}")
 
 
-def _note_about(verdicts: Sequence[Record]) -> None:
+def _print_notes(verdicts: Sequence[Record]) -> None:
     """Say why verdicts are undetermined, where texts were sent, and which verdicts came without words."""
     reasons = set()
     for verdict in verdicts:
@@ -520,14 +520,14 @@ def compare(
         raise UsageError(f"--format of two texts is one of {known}; rows (--data) have all formats")
     if out:
         output_files.write_results_to(Path(out))
-    compared = _read_compared(files, prompt or "", author_family or [])
+    compared = _read_texts_to_compare(files, prompt or "", author_family or [])
     if estimate and not show_prompt:
         _print_estimate([compared], request, row_options.JOBS, format_)
         return Exit.ACCEPTED
     return _compare_texts(compared, request, format_ or "table", show_prompt=show_prompt)
 
 
-def _read_compared(
+def _read_texts_to_compare(
     files: Sequence[str], prompt: str, author_families: Sequence[str]
 ) -> ComparisonInput:
     """Read the files to compare; raises `UsageError` for arguments that don't go together."""

@@ -91,9 +91,10 @@ def label(
     readiness = None
     if not team:
         readiness, _ = measure_readiness(project_path(), on_damage=warn_once)
-    waiting = labels.waiting(ledger.records(line_filter, warn_once), who, readiness)[:limit]
-    count = _ask_for_labels(ledger, waiting, who, blind=blind)
-    say(f"{count} labelled, {len(waiting) - count} left")
+    records = ledger.records(line_filter, warn_once)
+    open_verdicts = labels.waiting(records, who, readiness)[:limit]
+    count = _ask_for_labels(ledger, open_verdicts, who, blind=blind)
+    say(f"{count} labelled, {len(open_verdicts) - count} left")
     return 0
 
 
@@ -129,7 +130,7 @@ def _dismiss_finding(ledger: AnyLedger, name: str, number: int, who: str, *, und
 
 
 def _ask_for_labels(
-    ledger: AnyLedger, waiting: Sequence[VerdictLine], who: str, *, blind: bool
+    ledger: AnyLedger, open_verdicts: Sequence[VerdictLine], who: str, *, blind: bool
 ) -> int:
     """Ask a person about each verdict, and save each answer at once.
 
@@ -143,18 +144,18 @@ def _ask_for_labels(
 
     labelled: set[int] = set()  # by position
     position = 0
-    while position < len(waiting):
+    while position < len(open_verdicts):
         count = counted(len(labelled), "label is", "labels are")
         set_kept("label", f"{count} saved; judgekit label continues there")
-        verdict = waiting[position]
-        key = _ask_about(verdict, f"{position + 1} of {len(waiting)}", blind=blind)
+        verdict = open_verdicts[position]
+        key = _ask_about(verdict, f"{position + 1} of {len(open_verdicts)}", blind=blind)
         if key == "q":
             break
         if key == "b":  # back to the verdict before, without its label
             position = max(0, position - 1)
             if position in labelled:
                 labelled.remove(position)
-                add_label(waiting[position], "withdrawn")
+                add_label(open_verdicts[position], "withdrawn")
             continue
         if key in _KEY_WORDS:
             add_label(verdict, _KEY_WORDS[key])
@@ -337,12 +338,12 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
     if task_ids.is_blob(task):  # it may match a verdict as it is
         names.reverse()
     last_by_name: dict[str, VerdictLine] = {}
-    with_this_start: dict[str, VerdictLine] = {}  # by id, in case `task` abbreviates one
+    verdicts_by_id: dict[str, VerdictLine] = {}  # by id, in case `task` abbreviates one
     for record in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
         if not isinstance(record, VerdictLine):
             continue
         if record.id.startswith(task):
-            with_this_start[record.id] = record
+            verdicts_by_id[record.id] = record
         path, _, _ = record.task_id.rpartition("@")
         record_names = (record.id, record.task_id, path)
         for name in names:
@@ -355,8 +356,8 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
     for name in names:
         if name in last_by_name:
             return last_by_name[name]
-    if len(with_this_start) == 1 and len(task) >= _LEAST_DIGITS:
-        (verdict,) = with_this_start.values()
+    if len(verdicts_by_id) == 1 and len(task) >= _LEAST_DIGITS:
+        (verdict,) = verdicts_by_id.values()
         return verdict
     return None
 

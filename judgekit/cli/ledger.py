@@ -393,9 +393,9 @@ def print_kpis(
     rubrics, models = kpi.by_rubric_and_model(evidence)
     if as_json:
         record = {
-            "all": _kpi_record(evidence),
-            "rubrics": {name: _kpi_record(part) for name, part in rubrics.items()},
-            "models": {name: _kpi_record(part) for name, part in models.items()},
+            "all": _build_kpi_record(evidence),
+            "rubrics": {name: _build_kpi_record(part) for name, part in rubrics.items()},
+            "models": {name: _build_kpi_record(part) for name, part in models.items()},
         }
         emit(json.dumps(record, indent=2, ensure_ascii=False))
         return
@@ -422,7 +422,7 @@ def _say_kpis(name: str, evidence: Evidence) -> None:
     say(f"  {no_mark} {sum_up_cost(evidence.verdicts)}")
 
 
-def _kpi_record(evidence: Evidence) -> dict[str, Any]:
+def _build_kpi_record(evidence: Evidence) -> dict[str, Any]:
     """Build the record of a ledger's part for programs: its verdicts, KPIs by name, and cost."""
     from judgekit.ledger.kpi import measure, reliance, sum_up_cost
 
@@ -478,7 +478,7 @@ def promote(
     from judgekit.config import settings, yaml_text
     from judgekit.ledger import ModeChange, kpi, labels
 
-    project = _top_folder()
+    project = _find_top_folder()
     path = settings.project_file(project)
     _refuse_links(path)
     is_dependent = settings.load(project).judge.independence != "require"
@@ -519,7 +519,7 @@ def _refuse_links(path: Path) -> None:
             )
 
 
-def _top_folder() -> Path:
+def _find_top_folder() -> Path:
     """Find the repository's top folder, whose rules apply; raises `UsageError` outside of a repository."""
     from judgekit.git import GitError, Repository
 
@@ -577,20 +577,21 @@ def print_triage(
     ledger_lines = read_lines(paths, project or "all", since, of_team=team, host=host)
     report = triage(line.record for line in ledger_lines)
     if as_json:
-        emit(json.dumps(_triage_record(report), indent=2, ensure_ascii=False))
+        emit(json.dumps(_build_triage_record(report), indent=2, ensure_ascii=False))
     else:
-        say("\n".join(_triage_lines(report)) or "nothing needs a person")
+        say("\n".join(_render_triage(report)) or "nothing needs a person")
 
 
-def _triage_lines(report: Triage) -> list[str]:
+def _render_triage(report: Triage) -> list[str]:
     """Render a triage for people: each group under its title, the settled ones, and the cost."""
     from judgekit.ledger.kpi import sum_up_cost
 
     lines = []
-    for title, group in _triage_groups(report).items():
+    for title, group in _group_triage(report).items():
         if group:
             lines.append(f"{title} ({len(group)})")
         for text in group:
+            # Longer than a reason: a verdict's line has its place and its scores, too.
             lines.append(f"  {short_line(text, 4 * _CHARS)}")
     if report.settled:
         lines.append(f"{report.settled} more are settled: fixed or overridden since")
@@ -600,7 +601,7 @@ def _triage_lines(report: Triage) -> list[str]:
     return lines
 
 
-def _triage_record(report: Triage) -> dict[str, Any]:
+def _build_triage_record(report: Triage) -> dict[str, Any]:
     """Build a record of everything that needs a person, for programs."""
     from judgekit.ledger.kpi import sum_up_cost
 
@@ -621,12 +622,12 @@ def _triage_record(report: Triage) -> dict[str, Any]:
     record["unjudged"] = []  # files pushed while no model answered
     for verdict in report.unjudged:
         pushed = {"id": verdict.id, "project": verdict.project, "task_id": verdict.task_id}
-        record["unjudged"].append({**pushed, "command": _command_to_judge(verdict)})
+        record["unjudged"].append({**pushed, "command": _build_judge_command(verdict)})
     record["cost"] = sum_up_cost(report.verdicts).record()
     return record
 
 
-def _triage_groups(report: Triage) -> dict[str, list[str]]:
+def _group_triage(report: Triage) -> dict[str, list[str]]:
     """Describe everything that needs a person, in lines by heading; some headings have no lines."""
     skips = [f"{skip.project}: {skip.variable} by {skip.who}" for skip in report.skips]
     not_judged = []
@@ -652,10 +653,10 @@ def _triage_groups(report: Triage) -> dict[str, list[str]]:
 
 
 def _describe_unjudged(verdict: VerdictLine) -> str:
-    return f"{_command_to_judge(verdict)}  ({verdict.project}: {verdict.task_id})"
+    return f"{_build_judge_command(verdict)}  ({verdict.project}: {verdict.task_id})"
 
 
-def _command_to_judge(verdict: VerdictLine) -> str:
+def _build_judge_command(verdict: VerdictLine) -> str:
     """Build the command that judges a pushed commit's files in its checkout."""
     commit = verdict.commit or "HEAD"
     parent = f"{commit[:12]}^"

@@ -69,7 +69,7 @@ def measure_memories(
     surest = configured["max_inject"] if fit else 0
     pairs = trial.collect_pairs(trials, mentions=fit, surest=surest)
     if labels is None and at_terminal():
-        _ask_about(_without_answer(pairs, answers), answers, answers_path)  # adds to `answers`
+        _ask_about(_leave_out_answered(pairs, answers), answers, answers_path)  # adds to `answers`
 
     hook_alone = trial.hook_report(trials, answers)
     hook_with_judge = None
@@ -84,7 +84,7 @@ def measure_memories(
         "hook": hook_alone.model_dump(),
         "judged": hook_with_judge.model_dump() if hook_with_judge else None,
         "judge": judge_report,
-        "unanswered": len(_without_answer(pairs, answers)),
+        "unanswered": len(_leave_out_answered(pairs, answers)),
         "fits": fits,
         "injections": trial.build_rows(pairs, answers),
     }
@@ -178,7 +178,7 @@ def _refuse_if_not_measurable(configured: Settings, *, fit: bool) -> None:
             )
 
 
-def _without_answer(
+def _leave_out_answered(
     pairs: Sequence[tuple[PromptTrial, Candidate]], answers: Answers
 ) -> list[tuple[PromptTrial, Candidate]]:
     """Leave out the pairs that a person has answered."""
@@ -325,8 +325,9 @@ def _say_crowded(crowded: list[dict[str, Any]]) -> None:
 def _say_effect_of_judge(judge: dict[str, Any]) -> None:
     """Print which memories the judge drops and adds, how many prompts it judged, and what that cost."""
     for change in ("dropped", "added"):
-        count, relevant, irrelevant = judge[change].values()
-        figures = f"{count}: {relevant} relevant, {irrelevant} not relevant"
+        counts = judge[change]
+        relevance = f"{counts['relevant']} relevant, {counts['irrelevant']} not relevant"
+        figures = f"{counts['memories']}: {relevance}"
         say_line(f"{change} by the judge", figures)
     say_line("prompts that models judged", f"{judge['prompts']}{cost_text(judge)}")
     if judge["unjudged"]:
@@ -348,8 +349,8 @@ def _compare_with_bar(precision: Share | None, bar: float) -> str:
     if precision.low >= bar:
         return f"{value} and its interval are above the bar"
     most_irrelevant = round(1 - bar, 9)  # without the noise of floating-point numbers
-    # 2.5 % on each side of the interval of 95 %.
-    total = count_labels_needed(most_irrelevant, 0.025, 1 - precision.value)
+    on_each_side = 0.025  # of the interval of 95 %
+    total = count_labels_needed(most_irrelevant, on_each_side, 1 - precision.value)
     more = "more labels may"
     if total:
         more = f"about {total - labelled} more labels like these would"

@@ -54,16 +54,16 @@ def note(*lines: str) -> None:
     """Print lines that -q leaves out: progress, a hint, a summary."""
     current.notices += lines
     if not current.quiet:
-        _complain(*lines)
+        _write_to_stderr(*lines)
 
 
 def warn(*lines: object) -> None:
     """Print lines to stderr, each marked as ours; does nothing if there's no stderr."""
     current.notices += map(str, lines)
-    _complain(*lines)
+    _write_to_stderr(*lines)
 
 
-def _complain(*lines: object) -> None:
+def _write_to_stderr(*lines: object) -> None:
     """Write lines to stderr, without colours, and each marked as ours."""
     if sys.stderr is None:  # as under pythonw
         return
@@ -87,7 +87,7 @@ def say(text: str = "") -> None:
         has_colour = True
     elif os.environ.get("TERM") == "dumb":
         has_colour = False
-    with _stdout():
+    with _explain_output_errors():
         typer.echo(printable(text), color=has_colour)
 
 
@@ -100,7 +100,7 @@ def emit(text: str, disarm: Callable[[str], str] = disarmed_json) -> None:
     if current.file is not None:
         current.results.append(text)
     elif sys.stdout is not None:
-        with _stdout():
+        with _explain_output_errors():
             sys.stdout.flush()
             sys.stdout.buffer.write(f"{text}\n".encode())
             sys.stdout.flush()
@@ -126,7 +126,7 @@ def render_for_file() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _stdout() -> Iterator[None]:
+def _explain_output_errors() -> Iterator[None]:
     """Turn an error of writing to stdout into an exit code or an `InputError`."""
     try:
         yield

@@ -33,9 +33,9 @@ def check_page(path: Path | None) -> Path | None:
 def check_also(path: Path, word: str) -> None:
     """Check the file of an --also option (`word` is its value) as `refuse_read_file` does."""
     _check_folder(path)
-    _refuse_output(path)
+    _refuse_unsafe_output(path)
     if path.exists() and _count_words(path, own_word=word):
-        raise _refuse_input(path)
+        raise _build_input_error(path)
 
 
 def _check_folder(path: Path | None) -> None:
@@ -48,14 +48,14 @@ def refuse_read_file(path: Path | None) -> Path | None:
     """Check an output path and return it; raises `UsageError` if it's also an input, or none is allowed."""
     if path is None:
         return None
-    _refuse_output(path)
+    _refuse_unsafe_output(path)
     # It's named once for the output, and a second time if it's also an input.
     if path.exists() and _count_words(path) > 1:
-        raise _refuse_input(path)
+        raise _build_input_error(path)
     return path
 
 
-def _refuse_output(path: Path) -> None:
+def _refuse_unsafe_output(path: Path) -> None:
     """Raise `UsageError` for a path that mustn't be written to, such as a link that a clone brought."""
     if not outputs.is_stream(str(path)):
         with _name_output_errors(path):
@@ -77,7 +77,7 @@ def _count_words(path: Path, own_word: str = "") -> int:
     return count
 
 
-def _refuse_input(path: Path) -> UsageError:
+def _build_input_error(path: Path) -> UsageError:
     return UsageError(f"{path}: the command reads this file; name another one for the result")
 
 

@@ -62,7 +62,7 @@ def _search(arguments: Sequence[str]) -> int:
     from judgekit.retrieval.index_file import describe_empty
 
     started = time.perf_counter()
-    options = _parser().parse_args(arguments)
+    options = _build_parser().parse_args(arguments)
     if options.no_judge:
         problem = explain_refusal(options.root, judge=options.judge)
         if problem:
@@ -70,7 +70,7 @@ def _search(arguments: Sequence[str]) -> int:
             return Exit.USAGE
     roots = []
     for root in options.root:
-        folder = _folder(root)
+        folder = _resolve_folder(root)
         if not folder:
             _warn(f"{root}: no such folder; name a store or a folder of Markdown files")
             return Exit.BAD_INPUT
@@ -118,7 +118,7 @@ def _search(arguments: Sequence[str]) -> int:
     return Exit.ACCEPTED
 
 
-def _parser() -> _Parser:
+def _build_parser() -> _Parser:
     """Build the parser of `search`, with the options that need no package."""
     description = "Search stored memories and documents, best first."
     parser = _Parser(prog="judgekit search", description=description, allow_abbrev=False)
@@ -159,14 +159,14 @@ def explain_refusal(roots: Sequence[str], *, judge: bool) -> str:
         return "--judge and --no-judge cannot be combined"
     project = os.path.realpath(environment.project_root())
     for root in roots:
-        folder = Path(_folder(root))
+        folder = Path(_resolve_folder(root))
         is_outside = folder.is_absolute() and not folder.is_relative_to(project)
         if is_outside:
             return f"--no-judge --root {root}: outside the project; remove --no-judge to search it"
     return ""
 
 
-def _folder(root: str) -> str:
+def _resolve_folder(root: str) -> str:
     """Resolve a folder's real path; "" if there's no such folder. `claude:auto` stays as it is."""
     if root == "claude:auto":
         return root

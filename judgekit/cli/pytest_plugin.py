@@ -83,7 +83,8 @@ def assert_accepted(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
             verdict = _judge_or_replay(request, text, rubric, options)
         except JudgekitError as error:
             raise error.with_traceback(None) from None
-        is_replayed = request.config.stash[_FOLDER] and not request.config.getoption(_RECORD)
+        has_recordings = request.config.stash[_FOLDER] is not None
+        is_replayed = has_recordings and not request.config.getoption(_RECORD)
         if not is_replayed:
             properties += _list_cost_properties(verdict)
 
@@ -193,13 +194,13 @@ def _find_unrecorded(verdict: Verdict) -> Failure | None:
 def _record(file: Path, judge: Callable[..., Verdict]) -> Verdict:
     """Judge by models, and keep their replies in a file."""
     __tracebackhide__ = True
-    part = file.with_suffix(f".{os.getpid()}")
+    unfinished_file = file.with_suffix(f".{os.getpid()}")
     try:
-        verdict = judge(JUDGEKIT_RECORD=str(part), JUDGEKIT_REPLAY="")
+        verdict = judge(JUDGEKIT_RECORD=str(unfinished_file), JUDGEKIT_REPLAY="")
         if verdict.verdict != "undetermined":  # in that case an older recording is worth more
-            part.replace(file)
+            unfinished_file.replace(file)
     finally:
-        part.unlink(missing_ok=True)
+        unfinished_file.unlink(missing_ok=True)
     return verdict
 
 
@@ -249,7 +250,7 @@ def pytest_terminal_summary(
     """Print the number of verdicts and their cost, and how many tests weren't judged, and why."""
     from judgekit.text import counted
 
-    properties = _test_properties(terminalreporter)
+    properties = _collect_properties(terminalreporter)
     verdicts = sum(name == _VERDICT for name, _ in properties)
     cost = sum(value for name, value in properties if name == _COST)
     if verdicts or cost:
@@ -266,12 +267,12 @@ def pytest_terminal_summary(
         terminalreporter.write_line(f"judgekit: {tests} not judged: {'; '.join(texts)}")
 
 
-def _test_properties(terminalreporter: pytest.TerminalReporter) -> list[tuple[str, Any]]:
+def _collect_properties(terminalreporter: pytest.TerminalReporter) -> list[tuple[str, Any]]:
     """Collect the properties of all tests from each test's last report, which has all of them."""
     properties = []
     for reports in terminalreporter.stats.values():
         for report in reports:
-            if getattr(report, "when", "") == "teardown":
+            if getattr(report, "when", "") == "teardown":  # a test's last phase
                 properties += report.user_properties
     return properties
 

@@ -60,18 +60,18 @@ def open_page_rows(source: PageSource, open_rows: Callable[[str], Rows]) -> Page
     from judgekit.data import page_rows
     from judgekit.data.labels import read_texts, results
 
-    name = ""
-    beside = None
+    name = ""  # of the first results, if there are second ones
+    second_results = None
     if source.second is not None:
         others = results(open_rows(source.second), source.columns)
         name, second_name = short_names(source.results.name, others.name)
-        beside = page_rows.set_beside(others, second_name)
+        second_results = page_rows.set_beside(others, second_name)
     texts = None
     if source.data is not None:
         rows = open_rows(source.data)
         judged_texts = read_texts(rows, source.results.task, source.columns_of_data)
         texts = page_rows.store_texts(judged_texts)
-    return page_rows.PageRows(source.results, name, beside=beside, texts=texts)
+    return page_rows.PageRows(source.results, name, beside=second_results, texts=texts)
 
 
 def write_page(

@@ -353,13 +353,13 @@ class DataOptions(NamedTuple):
         """Raise `UsageError` for options with which a run can't stop when `--until` is settled."""
         if self.until is None:
             return
-        reasons = {
-            "--agree": self.agree and "a promise is about all rows, and --until leaves rows out",
-            "--batch": self.batch and "a batch is paid for as a whole",
-            "--on ray": self.on and "workers judge blocks of rows, not rows in a drawn order",
-        }
-        for name, reason in reasons.items():
-            if reason:
+        conflicts = (
+            ("--agree", self.agree, "a promise is about all rows, and --until leaves rows out"),
+            ("--batch", self.batch, "a batch is paid for as a whole"),
+            ("--on ray", self.on, "workers judge blocks of rows, not rows in a drawn order"),
+        )
+        for name, value, reason in conflicts:
+            if value:
                 problem = f"{reason}; leave one of the two out"
                 raise UsageError(f"--until and {name} do not go together: {problem}")
 
@@ -372,6 +372,7 @@ def exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int:
     codes_by_word: dict[str, int] = {}
     for outcome in exit_on:
         codes_by_word.update(_CODES[outcome])
+    # To escalate means that a person decides, as about an undetermined verdict.
     outcomes = {"undetermined" if word == "escalate" else word for word in words}
     codes = {codes_by_word.get(outcome, 0) for outcome in outcomes}
     is_undecided = outcomes == {"undetermined"}

@@ -99,11 +99,12 @@ class RowPrinter:
         path = self._out
         if self._kept is not None:
             self._kept.flush()
-            if not self._kept.tell():
+            if not self._kept.tell():  # nothing was written
                 return None
             path = self._kept.name
         if path is None:
             return None
-        rows = open_rows(lines_behind(path), io.BytesIO())
+        no_stdin = io.BytesIO()  # results are never read from standard input
+        rows = open_rows(lines_behind(path), no_stdin)
         rows.name = name
         return sum_up(results(rows), worst=self._printing.worst)

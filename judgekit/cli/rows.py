@@ -219,10 +219,10 @@ def _bind_promise(
     """Read all rows that the promise of `--agree` is about, with the tiers that judge them."""
     from judgekit.data import promised
 
-    return promised.bind_rows(dataset, _agreement_options(options), project, request)
+    return promised.bind_rows(dataset, _build_agreement_options(options), project, request)
 
 
-def _agreement_options(options: DataOptions) -> AgreementOptions:
+def _build_agreement_options(options: DataOptions) -> AgreementOptions:
     """Collect the options of a promise of agreement."""
     from judgekit.data.promised import AgreementOptions
 
@@ -291,7 +291,7 @@ def _judge_here(job: _Job) -> _Outcome:
         if promised_run is not None:
             runner: Runner = promised_run
         else:
-            # An unknown total counts as few rows.
+            # An unknown total counts as no rows.
             new_rows = (total or 0) - results.count_earlier()
             runner = _make_runner(job, new_rows)
         judge = partial(runner, work.pending(), work.on_record)
@@ -537,7 +537,10 @@ def _print_estimate(
 
 
 def _open_earlier_results(options: DataOptions) -> Results:
-    """Open the results of earlier runs, or if there are none, results that keep nothing."""
+    """Open the results of earlier runs to look rows up, or if there are none, empty results.
+
+    None of their lines is printed.
+    """
     from judgekit.data.results import Results, open_results
 
     if options.out is None or options.fresh or options.on or not Path(options.out).exists():

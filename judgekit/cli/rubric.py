@@ -77,7 +77,7 @@ def show(
     mode: Annotated[ModeName, Option(help="The mode of --prompt.")] = "strict",
 ) -> None:
     """Print a rubric."""
-    loaded = _load(reference)
+    loaded = _load_rubric(reference)
     if prompt:
         from judgekit.judging.questions import question_of
 
@@ -89,7 +89,7 @@ def show(
 @app.command("path")
 def print_path(reference: _Reference) -> None:
     """Print the path of a rubric's file."""
-    say(str(_load(reference).path))
+    say(str(_load_rubric(reference).path))
 
 
 @app.command()
@@ -163,7 +163,7 @@ def _read_if_sound(reference: str) -> _SoundRubric | None:
     from judgekit.rubric.lint import list_remarks
 
     try:
-        loaded = _load(reference)
+        loaded = _load_rubric(reference)
         cases = loader.read_cases(loaded)
         wrong = loader.read_wrong(loaded)
         is_sound = _print_remarks(list_remarks(loaded, cases, wrong))
@@ -242,11 +242,11 @@ def _say_agreement(mode: ModeName, trials: Sequence[Tried], at_least: float) -> 
     if agreement.share.value < at_least:
         code = Exit.REJECTED
     count = f"{agreement.right} of {agreement.decided} as labelled"
-    note(f"{mode}: {count}, {_share_text(agreement)}{undecided}")
+    note(f"{mode}: {count}, {_describe_share(agreement)}{undecided}")
     return code
 
 
-def _share_text(agreement: Agreement) -> str:
+def _describe_share(agreement: Agreement) -> str:
     """Render the share of texts judged as expected, with its interval."""
     share = agreement.share
     if share is None:
@@ -263,18 +263,18 @@ def _judge_wrong_texts(
     progress = count_to(len(wrong), "wrong texts")
     for judge, kinds in runner.leniency(loaded, wrong, mode, project_path(), progress).items():
         if as_json:
-            shares = {kind: _share_record(accepted) for kind, accepted in kinds.items()}
+            shares = {kind: _build_share_record(accepted) for kind, accepted in kinds.items()}
             record = {"mode": mode, "judge": judge, "accepted_wrong": shares}
             emit(json.dumps(record, ensure_ascii=False))
             continue
         parts = []
         for kind, accepted in kinds.items():
             count = f"{accepted.right} of {accepted.decided} {kind}"
-            parts.append(f"{count}, {_share_text(accepted)}")
+            parts.append(f"{count}, {_describe_share(accepted)}")
         note(f"{mode}: {judge} accepts of wrong texts {'; '.join(parts)}")
 
 
-def _share_record(agreement: Agreement) -> dict[str, Any]:
+def _build_share_record(agreement: Agreement) -> dict[str, Any]:
     """Build the share of texts judged as expected, for programs."""
     share = agreement.share
     return {
@@ -339,8 +339,8 @@ def diff(
         raise UsageError("--model is for the cases of --run; add --run")
     from judgekit.rubric.lint import list_changes
 
-    old = _load(before)
-    new = _load(after)
+    old = _load_rubric(before)
+    new = _load_rubric(after)
     if old.rubric.task != new.rubric.task:
         old_task = f"{old.rubric.ref} is for {old.rubric.task!r}"
         tasks = f"{old_task}, {new.rubric.ref} for {new.rubric.task!r}"
@@ -399,7 +399,7 @@ def begin_rubric(
     folder = project_path() / ".judgekit" / "rubrics"
     if user:
         folder = Path(environment.RUBRICS.path())
-    original = None if like is None else _load(like)
+    original = None if like is None else _load_rubric(like)
     files = begin(name, folder, task=task or "score", like=original)
     for file in files:
         say(str(file))
@@ -421,7 +421,7 @@ def import_(
     """Add terms to the dimensions of a rubric of yours. Exit code 65 when a dimension does not exist."""
     from judgekit.rubric.terms import add, read_terms
 
-    loaded = _load(rubric)
+    loaded = _load_rubric(rubric)
     pairs = read_terms(file)
     added, unknown = add(loaded, pairs)
     for name, new_terms in added.items():
@@ -435,7 +435,7 @@ def import_(
     return Exit.BAD_INPUT if unknown else 0
 
 
-def _load(reference: str) -> LoadedRubric:
+def _load_rubric(reference: str) -> LoadedRubric:
     """Find a rubric by its id, with or without a version, or by its file."""
     from judgekit.rubric import loader
 

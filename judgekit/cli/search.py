@@ -86,14 +86,14 @@ def _print_results(results: list[dict[str, Any]]) -> None:
     for rank, result in enumerate(in_force, 1):
         title = typer.style(" ".join(result["title"].split()), bold=True)
         say(f"{rank:>2}. {title}{_count_alike(result)}")
-        _print_place(result)
+        _print_details(result)
     if len(in_force) < len(results):
         say("Not in force any more:")
     for result in results:
         if result.get("status"):
             title = " ".join(result["title"].split())
             say(f"  - {title} ({result['status']}){_count_alike(result)}")
-            _print_place(result)
+            _print_details(result)
 
 
 def _count_alike(result: dict[str, Any]) -> str:
@@ -102,7 +102,7 @@ def _count_alike(result: dict[str, Any]) -> str:
     return f" (and {count} alike)" if count else ""
 
 
-def _print_place(result: dict[str, Any]) -> None:
+def _print_details(result: dict[str, Any]) -> None:
     """Print the lines below a result's title: its place, confidence and age, other places, and a passage."""
     category = f"{result['category']}  " if result["category"] else ""
     tags = f"  #{','.join(result['tags'])}" if result["tags"] else ""

@@ -54,8 +54,8 @@ def run() -> None:
     """Answer one event from stdin and end the process, in the way that `judgekit.hooks.entries` needs."""
     gc.set_threshold(_GARBAGE)
     environment.ends_at_once = True
-    # `[]`: an event is answered, whatever this process's own arguments are. The interpreter's tidying up would
-    # cost a tenth of its start.
+    # `[]`: an event is answered, whatever this process's own arguments are. The interpreter's tidying up
+    # would cost a tenth of its start.
     os._exit(answer_in_time([]))
 
 

@@ -22,7 +22,7 @@ _COLUMNS = (*_SUMMED_UP, "duration_ms", "error")
 
 
 def render_verdicts(verdicts: Sequence[Record]) -> str:
-    return _write_rows([_row_of(verdict) for verdict in verdicts])
+    return _write_rows([_convert_to_row(verdict) for verdict in verdicts])
 
 
 def render_gate(report: Report) -> str:
@@ -31,7 +31,7 @@ def render_gate(report: Report) -> str:
     judged_paths = set()
     for row in report.rows:
         judged_paths.add(row["path"])
-        rows.append({**_row_of(row["verdict"]), "verdict": row["word"]})
+        rows.append({**_convert_to_row(row["verdict"]), "verdict": row["word"]})
     for omission in report.not_examined:
         if omission["name"] not in judged_paths:
             word = "UNDETERMINED"
@@ -58,7 +58,7 @@ def render_rows(results: RowResults) -> str:
 render_report = render_rows
 
 
-def _row_of(verdict: Record) -> dict[str, Any]:
+def _convert_to_row(verdict: Record) -> dict[str, Any]:
     """Convert a verdict to a row of results."""
     row = {name: verdict.get(name) for name in _COLUMNS}
     row["id"] = task_name(verdict["task_id"])

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
 
 def finding_lines(finding: Mapping[str, Any]) -> list[str]:
     """Render a finding as lines: its dimension, location and issue, then its quote and its suggestion."""
-    where = " in ".join(filter(None, (finding.get("dimension"), finding.get("location"))))
-    text_lines = [f"- {where}: {finding['issue']}" if where else f"- {finding['issue']}"]
+    subject = " in ".join(filter(None, (finding.get("dimension"), finding.get("location"))))
+    issue = finding["issue"]
+    text_lines = [f"- {subject}: {issue}" if subject else f"- {issue}"]
     if finding["quote"]:
         text_lines.append(f'  > "{finding["quote"]}"')
     if finding["suggestion"]:

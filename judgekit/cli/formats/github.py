@@ -49,24 +49,24 @@ _REGION = {
 
 def render_verdicts(verdicts: Sequence[Record]) -> str:
     clean = clean_verdicts(verdicts)
-    lines = _verdict_lines(clean, Checkout.of_folder(Path.cwd()), _LEVELS)
+    lines = _annotate_verdicts(clean, Checkout.of_folder(Path.cwd()), _LEVELS)
     return "\n".join([*lines, _sum_up([verdict["verdict"] for verdict in clean])])
 
 
 def render_gate(report: Report) -> str:
     """Write the annotations for the gate: files that stop the push, other files, files not examined."""
     verdicts, run = clean_gate(report)
-    levels = _LEVELS if run["blocked"] else {}
+    levels = _LEVELS if run["blocked"] else {}  # a push that goes on only gets warnings
     checkout = Checkout.of_gate()
-    annotations = _verdict_lines(verdicts, checkout, levels)
-    level = "error" if run["holds"] else "warning"
-    judged = {task_name(verdict["task_id"]) for verdict in verdicts}
+    annotations = _annotate_verdicts(verdicts, checkout, levels)
+    level = "error" if run["holds"] else "warning"  # of files that hold the push, being unexamined
+    judged_names = {task_name(verdict["task_id"]) for verdict in verdicts}
     for omission in run["not_examined"]:
-        if omission["name"] not in judged:
+        if omission["name"] not in judged_names:  # a judged file has its annotation above
             message = f"{omission['name']}: {omission['reason']}"
             annotations.append(_annotate(level, message, title="not examined"))
-    about = without_secrets(describe_run(report.judged, report.skipped, report.not_examined))
-    annotations.append(_annotate("notice", about, title="judgekit gate"))
+    summary = without_secrets(describe_run(report.judged, report.skipped, report.not_examined))
+    annotations.append(_annotate("notice", summary, title="judgekit gate"))
     return "\n".join(annotations)
 
 
@@ -97,7 +97,7 @@ def render_rows(results: RowResults) -> str:
 render_report = render_rows
 
 
-def _verdict_lines(
+def _annotate_verdicts(
     verdicts: Sequence[Record], checkout: Checkout, levels: Mapping[str, str]
 ) -> list[str]:
     """Write an annotation for each finding that nobody dismissed, the worst verdicts first.
@@ -105,7 +105,7 @@ def _verdict_lines(
     A verdict without such findings gets one for itself, unless it's accepted.
     """
     annotations = []
-    for verdict in sorted(verdicts, key=_badness):
+    for verdict in sorted(verdicts, key=_rank_badness):
         word = verdict["verdict"]
         if word == "accept":
             continue
@@ -127,8 +127,8 @@ def _verdict_lines(
     return annotations
 
 
-def _badness(verdict: Record) -> int:
-    """Rank a verdict: the worst first."""
+def _rank_badness(verdict: Record) -> int:
+    """Rank a verdict for sorting, the worst first."""
     return WORST_FIRST.index(verdict["verdict"])
 
 
@@ -149,17 +149,23 @@ def _build_position(place: Place, checkout: Checkout) -> dict[str, object]:
 
 
 def _annotate(level: str, message: str, **properties: object) -> str:
-    """Build an annotation as a workflow command. Text from others in it is made harmless first."""
-    property_parts = []
+    """Build an annotation as a workflow command.
+
+    Its texts come from others: what a terminal or a CI server obeys is escaped first, and then the signs
+    that have a meaning in such a command.
+    """
+    assignments = []
     for name, value in properties.items():
-        property_parts.append(f"{name}={_escape(escaped(str(value)), _IN_PROPERTIES)}")
-    shown_message = disarmed(visible(message[:_MOST_CHARS]).strip())
-    return f"::{level} {','.join(property_parts)}::{_escape(shown_message, _IN_MESSAGES)}"
+        one_line = escaped(str(value))
+        assignments.append(f"{name}={_percent_encode(one_line, _IN_PROPERTIES)}")
+    harmless_message = disarmed(visible(message[:_MOST_CHARS]).strip())  # it may have several lines
+    encoded_message = _percent_encode(harmless_message, _IN_MESSAGES)
+    return f"::{level} {','.join(assignments)}::{encoded_message}"
 
 
-def _escape(text: str, forms: Mapping[str, str]) -> str:
-    """Replace each character that has an escaped form."""
-    return text.translate({ord(sign): form for sign, form in forms.items()})
+def _percent_encode(text: str, codes: Mapping[str, str]) -> str:
+    """Replace each character that has a code, such as `%` by `%25`."""
+    return text.translate({ord(sign): code for sign, code in codes.items()})
 
 
 def _sum_up(words: Iterable[str]) -> str:

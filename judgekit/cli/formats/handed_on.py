@@ -160,8 +160,8 @@ def find_region(passage: str, text: str) -> dict[str, int] | None:
     if offsets is None:
         return None
     start, end = offsets
-    start_line, start_column = _line_and_column(text, start)
-    end_line, end_column = _line_and_column(text, end)
+    start_line, start_column = _find_line_and_column(text, start)
+    end_line, end_column = _find_line_and_column(text, end)
     return {
         "startLine": start_line,
         "startColumn": start_column,
@@ -181,22 +181,22 @@ def _find_offsets(passage: str, text: str) -> tuple[int, int] | None:
     if flat_start < 0:
         return None
     flat_last = flat_start + len(flat_passage) - 1  # the last character
-    start = _original_offset(text, flat_text, flat_start)
-    end = _original_offset(text, flat_text, flat_last) + 1
+    start = _find_original_offset(text, flat_text, flat_start)
+    end = _find_original_offset(text, flat_text, flat_last) + 1
     return start, end
 
 
-def _line_and_column(text: str, at: int) -> tuple[int, int]:
+def _find_line_and_column(text: str, offset: int) -> tuple[int, int]:
     """Convert a character's offset to its line and column, both counted from 1."""
-    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
-def _original_offset(text: str, flat_text: str, place: int) -> int:
+def _find_original_offset(text: str, flat_text: str, flat_offset: int) -> int:
     """Map an offset in `flat_text` to the offset in the original text.
 
     `flat_text` is the text with single blanks between its words.
     """
-    word_start = flat_text.rfind(" ", 0, place) + 1
+    word_start = flat_text.rfind(" ", 0, flat_offset) + 1
     word_number = flat_text.count(" ", 0, word_start)
     word = next(islice(re.finditer(r"\S+", text), word_number, None))
-    return word.start() + place - word_start
+    return word.start() + flat_offset - word_start

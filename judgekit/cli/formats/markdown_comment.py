@@ -60,7 +60,7 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
     accepted = sum(line.word == "accept" for line in verdict_lines)
     documents = counted(len(verdict_lines), "document", "documents")
     title = f"judgekit: {accepted} of {documents} accepted"
-    return _write_comment("judge", title, [*_verdict_table(verdict_lines)], verdict_lines)
+    return _write_comment("judge", title, [*_build_verdict_table(verdict_lines)], verdict_lines)
 
 
 def render_gate(report: Report) -> str:
@@ -79,12 +79,12 @@ def render_gate(report: Report) -> str:
     elif run["verdict"] == STOPS and run["mode"] == "advisory":
         title += " (advisory)"
 
-    paragraphs = _verdict_table(verdict_lines)
+    paragraphs = _build_verdict_table(verdict_lines)
     about = describe_run(report.judged, report.skipped, report.not_examined)
     notes = [about, *run["notes"]]
     for omission in run["not_examined"]:
         notes.append(f"not examined: {omission['name']}: {omission['reason']}")
-    paragraphs += _list_lines(without_secrets(notes))
+    paragraphs += _write_list(without_secrets(notes))
     return _write_comment("gate", title, paragraphs, verdict_lines)
 
 
@@ -108,19 +108,19 @@ def render_rows(results: RowResults) -> str:
             max_rows = results.worst or _SHOWN_ROWS
         rendered_parts = []
         for part in section.parts:
-            rendered_parts += _part_lines(part, max_rows)
+            rendered_parts += _render_part(part, max_rows)
         title = escape_prose(section.title)
         if section.title in _OPEN_SECTIONS:
             paragraphs += [f"#### {title}", *rendered_parts]
         else:
             paragraphs += [f"<details><summary>{title}</summary>", *rendered_parts, "</details>"]
-    return _write_comment("report", headline, paragraphs, name=_stable_name(summary.file))
+    return _write_comment("report", headline, paragraphs, name=_choose_stable_name(summary.file))
 
 
 render_report = render_rows
 
 
-def _stable_name(path: str) -> str:
+def _choose_stable_name(path: str) -> str:
     """Name a file the same in every run: by its path in the repository, or else by its last part."""
     name = Checkout.of_folder(Path.cwd()).name(path)
     is_outside = PurePath(name).is_absolute()
@@ -170,14 +170,14 @@ def _cut_at_line(text: str) -> str:
     return f"{whole_lines}\n\n…"
 
 
-def _verdict_table(lines: Sequence[_Line]) -> list[str]:
+def _build_verdict_table(lines: Sequence[_Line]) -> list[str]:
     """Build a table of the worst verdicts, and a line that counts the remaining verdicts."""
     if not lines:
         return []
     has_commits = any(line.commit for line in lines)
     commit_header = ["commit"] if has_commits else []
     header = ["", "verdict", "document", *commit_header, "scores", "why"]
-    rows = [_verdict_cells(line, has_commits=has_commits) for line in lines[:_MOST_ROWS]]
+    rows = [_render_verdict_cells(line, has_commits=has_commits) for line in lines[:_MOST_ROWS]]
     table = _write_table(header, rows)
     if len(lines) <= _MOST_ROWS:
         return [table]
@@ -186,7 +186,7 @@ def _verdict_table(lines: Sequence[_Line]) -> list[str]:
     return [table, f"and {counts} more"]
 
 
-def _verdict_cells(line: _Line, *, has_commits: bool) -> list[str]:
+def _render_verdict_cells(line: _Line, *, has_commits: bool) -> list[str]:
     """Render the cells of a verdict's row in the table of verdicts."""
     verdict = line.verdict
     scores = ", ".join(f"{name} {value:g}" for name, value in (verdict["scores"] or {}).items())
@@ -225,12 +225,12 @@ def _write_details(line: _Line) -> str:
     return f"<details>{summary}\n\n{block}\n\n</details>"
 
 
-def _part_lines(part: Part, most: int) -> list[str]:
+def _render_part(part: Part, most: int) -> list[str]:
     """Render one part of a page: a note, a table, or figures with their intervals."""
     if isinstance(part, str):
         return [escape_prose(without_secrets(part))]
     if isinstance(part, Table):
-        rows = [_row_cells(part.columns, row) for row in part.rows[:most]]
+        rows = [_render_cells(part.columns, row) for row in part.rows[:most]]
         paragraphs = [_write_table([escape_prose(name) for name in part.columns], rows)]
         total = max(part.total, len(part.rows))
         if total > most:
@@ -243,7 +243,7 @@ def _part_lines(part: Part, most: int) -> list[str]:
     return [_write_table(["figure", "value", ""], rows)] if rows else []
 
 
-def _row_cells(columns: Sequence[str], row: Sequence[Any]) -> list[str]:
+def _render_cells(columns: Sequence[str], row: Sequence[Any]) -> list[str]:
     """Render the cells of a row, without secrets.
 
     Names are rendered as code, other cells as escaped prose.
@@ -268,7 +268,7 @@ def _write_row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _list_lines(texts: Sequence[str]) -> list[str]:
+def _write_list(texts: Sequence[str]) -> list[str]:
     """Render texts as one list, in a single paragraph; no paragraph if there are no texts."""
     list_items = [f"- {escape_prose(text)}" for text in texts if text]
     if not list_items:

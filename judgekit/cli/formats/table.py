@@ -81,7 +81,7 @@ def render_gate(report: Report) -> str:
     """Render a line for each file, with its reasons indented below."""
     file_texts = []
     for row in report.rows:
-        line_and_reasons = [gate_line(row), *_gate_reasons(row, report.notes)]
+        line_and_reasons = [gate_line(row), *_render_gate_reasons(row, report.notes)]
         file_texts.append("\n    ".join(line_and_reasons))
     return "\n".join(file_texts)
 
@@ -92,7 +92,7 @@ def gate_line(row: Row) -> str:
     return "  ".join(cell for cell in cells if cell)
 
 
-def _gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
+def _render_gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
     """Render the reasons below a row of the gate. A reason that's among the run's `notes` is left out."""
     verdict = row["verdict"]
     reasons = []
@@ -120,7 +120,7 @@ def _gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
 def render_rows(results: RowResults) -> str:
     """Render a line for each row, or with `worst` only the worst rows, with all details."""
     if results.worst is not None:
-        return "\n".join(_worst_lines(results))
+        return "\n".join(_render_worst_rows(results))
     row_lines = []
     for row in results.rows:
         row_lines.append(row_line(row.word, row.row_id, {**row.columns, "scores": row.scores}))
@@ -135,8 +135,9 @@ def render_report(results: RowResults) -> str:
             continue  # these come at the end, with more details
         section_texts.append(f"\n{section.title}\n{parts_text(section.parts)}")
     if results.worst is not None:
-        section_texts += ["", WORST_ROWS, *(f"  {line}" for line in _worst_lines(results))]
+        section_texts += ["", WORST_ROWS, *(f"  {line}" for line in _render_worst_rows(results))]
     text = "\n".join(section_texts)
+    # An interval begins with a share or, of a difference, with a sign.
     has_intervals = any(beginning in text for beginning in ("[0", "[-", "[+"))
     return f"{text}\n\n{INTERVALS}" if has_intervals else text
 
@@ -169,7 +170,7 @@ def _colour_word(word: str) -> str:
     return typer.style(word.upper(), fg=COLOURS.get(word), bold=True)
 
 
-def _worst_lines(results: RowResults) -> list[str]:
+def _render_worst_rows(results: RowResults) -> list[str]:
     """Render the worst rows, as many as the user wants, each with its reasons below."""
     row_lines = []
     for row in results.summary.worst[: results.worst]:
@@ -186,10 +187,10 @@ def _worst_lines(results: RowResults) -> list[str]:
 
 
 def render_comparison(comparison: Comparison) -> str:
-    return "\n".join(_comparison_lines(comparison))
+    return "\n".join(_render_comparison_lines(comparison))
 
 
-def _comparison_lines(comparison: Comparison) -> Iterator[str]:
+def _render_comparison_lines(comparison: Comparison) -> Iterator[str]:
     """Yield lines with the winner, the texts from best to worst, and the reasons."""
     names = {subject.letter: escaped(subject.path) for subject in comparison.subjects}
     head = typer.style(comparison.verdict.ljust(_WORD_WIDTH), bold=True)
@@ -275,23 +276,23 @@ def verdict_text(verdict: Record, *, headed: bool = True, degraded: bool = True)
     With `headed`, its word and name come first. With `degraded`, the reason is included if the verdict is
     undetermined or less sure.
     """
-    scores = _scores_line(verdict, headed=headed)
+    scores = _render_scores(verdict, headed=headed)
     text_lines = [scores] if scores else []
-    text_lines.append(_judges_line(verdict))
+    text_lines.append(_render_judges(verdict))
     if verdict.get("independent") is False:
         text_lines.append(_describe_partiality(verdict))
     if verdict["degraded"] and degraded:
         text_lines.append(f"degraded: {verdict['degraded']}")
     if verdict["reasoning"]:
         text_lines.append(verdict["reasoning"])
-        unexplained = _unexplained_scores(verdict)
+        unexplained = _find_unexplained_scores(verdict)
         if unexplained:
             text_lines.append(f"no reason given for {', '.join(unexplained)}")
     elif is_wordless(verdict):
         if not verdict["findings"]:
             text_lines.append("reasons: none (decided by probabilities)")
-        text_lines += _probability_bars(verdict)
-    text_lines += _findings_and_reviews(verdict)
+        text_lines += _draw_probability_bars(verdict)
+    text_lines += _render_findings_and_reviews(verdict)
     # A model's further lines are indented, so that they can't pass for ours.
     deeper = "\n        "
     first_line, *other_lines = text_lines
@@ -299,7 +300,7 @@ def verdict_text(verdict: Record, *, headed: bool = True, degraded: bool = True)
     return "\n".join([first_line, *indented])
 
 
-def _probability_bars(verdict: Record) -> list[str]:
+def _draw_probability_bars(verdict: Record) -> list[str]:
     """Draw a decision model's probabilities for a terminal, with a bar for each level."""
     if not sys.stdout.isatty():
         return []
@@ -312,7 +313,7 @@ def _probability_bars(verdict: Record) -> list[str]:
     for name, shares in last_opinion["probabilities"].items():
         if name not in verdict["scores"]:
             continue  # it's one claim of many, and its findings say more
-        bars = ""
+        bars = ""  # the higher the likelier
         for share in shares.values():
             bars += _BARS[round(share * (len(_BARS) - 1))]
         likeliest = max(shares, key=shares.__getitem__)
@@ -320,7 +321,7 @@ def _probability_bars(verdict: Record) -> list[str]:
     return dimension_lines
 
 
-def _scores_line(verdict: Record, *, headed: bool) -> str:
+def _render_scores(verdict: Record, *, headed: bool) -> str:
     """Render a verdict's mean and scores. With `headed`, its word and name come first."""
     scores = ""
     if verdict["average"] is not None:
@@ -334,7 +335,7 @@ def _scores_line(verdict: Record, *, headed: bool) -> str:
     return f"{word}  {escaped(task_name(verdict['task_id']))}{scores}"
 
 
-def _judges_line(verdict: Record) -> str:
+def _render_judges(verdict: Record) -> str:
     """Describe where a verdict comes from: rubric, outcome of each tier, model that decided."""
     ref = f"{verdict['rubric']['id']}@{verdict['rubric']['version']}"
     line_parts = [f"{rubric_name(ref, verdict['rubric'].get('source'))}, {verdict['mode']}"]
@@ -364,7 +365,7 @@ def _round_text(verdict: Record, round_: Record) -> str:
     return f"{tier} {outcome}"
 
 
-def _unexplained_scores(verdict: Record) -> list[str]:
+def _find_unexplained_scores(verdict: Record) -> list[str]:
     """List the scores that neither the reasoning nor a finding explains.
 
     It's empty for older records, which don't have the dimensions that the reasoning explains.
@@ -379,7 +380,7 @@ def _unexplained_scores(verdict: Record) -> list[str]:
     return [name for name in verdict["scores"] or {} if name not in explained]
 
 
-def _findings_and_reviews(verdict: Record) -> list[str]:
+def _render_findings_and_reviews(verdict: Record) -> list[str]:
     """Render the outcome of a peer review, and each finding with its quote, suggestion and reviewers."""
     reviews = {}
     for review in verdict.get("review", ()):
