@@ -6,9 +6,13 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from package import PACKAGE, trees
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 
@@ -186,3 +190,28 @@ def test_scripts_name_modules_that_are_there() -> None:
         named = re.findall(r"(?:from|import|-m) (judgekit(?:\.\w+)+)", text)
         assert named, script
         assert set(named) <= known, script
+
+
+def test_lines_to_look_for_stand_in_the_files_that_the_guide_names() -> None:
+    """A newcomer searches for these names: after a renaming they must be those of today."""
+    guide = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    _, _, decided = guide.partition("## Where it is decided")
+    decided, _, _ = decided.partition("## ")
+    rows = [line.split("|")[2:4] for line in decided.splitlines() if line.startswith("| ")][2:]
+    assert rows
+    missing = []
+    for files_cell, names_cell in rows:
+        text = "".join(_read_named_files(files_cell))
+        for name in re.findall(r"`([^`]+)`", names_cell):
+            if not re.search(rf"\b{re.escape(name)}\b", text):
+                missing.append(f"{name}, which isn't in {files_cell.strip()}")
+    assert not missing
+
+
+def _read_named_files(cell: str) -> Iterator[str]:
+    """Yield the texts of the files that a cell names: modules of judgekit, or files beside it by a pattern."""
+    for pattern in re.findall(r"`([^`]+)`", cell):
+        paths = [*(ROOT / "judgekit").glob(pattern), *ROOT.glob(pattern)]
+        assert paths, f"{pattern} names no file"
+        for path in paths:
+            yield path.read_text(encoding="utf-8")
