@@ -60,7 +60,7 @@ _MOST_FAILURES = (
     60  # consecutive failures before the run ends; its batches carry on at the provider
 )
 _STATUS_CHARS = 40
-_EARLY = 5  # polls of a batch that's complete but has no files yet
+_POLLS_FOR_FILES = 5  # polls of a batch that's complete but has no files yet
 _MAKING = 8  # requests built at a time: each takes a thread
 # After one of these we don't know if the provider did what we asked.
 _UNCERTAIN = {
@@ -90,7 +90,7 @@ class _Row:
     used: list[str] = field(default_factory=list)
 
 
-_row: ContextVar[_Row] = ContextVar("row")
+_current_row: ContextVar[_Row] = ContextVar("row")
 
 
 class _Waiting(NamedTuple):
@@ -107,7 +107,7 @@ class KeepOnly(ReplyCache):
         return None
 
 
-def _as_it_is(judge: Any) -> Any:  # noqa: ANN401 - one of three kinds
+def _keep_judge(judge: Any) -> Any:  # noqa: ANN401 - one of three kinds of judge
     return judge
 
 
@@ -124,7 +124,7 @@ class BatchRun:
     note: Callable[[str], None]
     is_fresh: bool = False
     is_trusted: bool = False  # trust the manifest beside `out`, whoever wrote it
-    adapt: Callable[[Any], Any] = _as_it_is
+    adapt: Callable[[Any], Any] = _keep_judge
     """Turns the usual judge into the one that's asked."""
 
 
@@ -137,8 +137,8 @@ class BatchGateway:
         self._limit = run.request.max_cost_usd
         self._cache = ReplyCache(ReplyFile()) if run.request.cache else None
         self._router = Router()
-        self._makers = asyncio.Semaphore(_MAKING)  # of requests
-        self._askers = asyncio.Semaphore(run.at_once)  # of live calls
+        self._making_slots = asyncio.Semaphore(_MAKING)  # of requests
+        self._asking_slots = asyncio.Semaphore(run.at_once)  # of live calls
         self._is_manifest_needed = False  # whether the next run needs it
 
         # Rows
@@ -162,7 +162,7 @@ class BatchGateway:
         self._max_batches: dict[BatchPlace, int] = {}  # at a time, after one more was refused
         self._last_of_round = 0  # the number of the last request to submit in this round
         self._failures = 0  # consecutive ones
-        self._looks_without_files = 0  # polls of completed batches that had no files
+        self._polls_without_files = 0  # polls of completed batches that had no files
 
     # Rows' calls
 
@@ -171,13 +171,14 @@ class BatchGateway:
 
         If the provider refuses the style of the call, asks again in a weaker style.
         """
+        # The styles of an address are learned once, for all rows; `refused` is about this request only.
         address = endpoint.api_base, endpoint.model
         styles = self._styles.setdefault(address, [CallStyle(endpoint.output)])
         refused: list[CallStyle] = []
         while True:
             style = self._choose_style(endpoint, request, styles, refused)
             custom_id = _custom_id(endpoint, request, style)
-            cached_reply = await self._find_kept(custom_id, endpoint, request)
+            cached_reply = await self._find_cached(custom_id, endpoint, request)
             if cached_reply is not None:
                 return cached_reply
             answer = self._manifest.answer(custom_id)
@@ -186,7 +187,7 @@ class BatchGateway:
                 if why_missing is not None:
                     return await self._ask_live(endpoint, request, why_missing)
                 answer = self._manifest.answer(custom_id)
-            _row.get().used.append(custom_id)
+            _current_row.get().used.append(custom_id)
             try:
                 reply = await self._read_answer(custom_id, endpoint, request, style, answer)
             except GatewayError as failure:
@@ -197,9 +198,9 @@ class BatchGateway:
                 if weaker_style not in styles:
                     styles.append(weaker_style)
             else:
-                return replace(reply, distrust=partial(self._distrust, styles, style))
+                return replace(reply, distrust=partial(self._weaken_format, styles, style))
 
-    async def _find_kept(
+    async def _find_cached(
         self, custom_id: str, endpoint: Endpoint, request: Request
     ) -> Reply | None:
         """Look a reply up in the cache. None if it isn't there, or if the request is already in a batch."""
@@ -240,7 +241,7 @@ class BatchGateway:
                 return style
         return usable[-1]
 
-    def _distrust(self, styles: list[CallStyle], style: CallStyle) -> None:
+    def _weaken_format(self, styles: list[CallStyle], style: CallStyle) -> None:
         """Ask in a weaker format from now on.
 
         With the format of `style`, the address doesn't hold its replies to a schema.
@@ -274,7 +275,7 @@ class BatchGateway:
         if not self._manifest.has(custom_id):
             # The request's body is freed there: the manifest has it, and the row may wait for hours.
             await self._add_request(custom_id, endpoint, request, style)
-        row = _row.get()
+        row = _current_row.get()
         waiting = self._waiting.get(custom_id)
         if waiting is None:
             waiting = _Waiting(asyncio.get_running_loop().create_future(), rows=[])
@@ -293,7 +294,7 @@ class BatchGateway:
         """Build a request's body, and add it to the manifest with an estimate of its cost."""
         self._requests_in_making += 1
         try:
-            async with self._makers:
+            async with self._making_slots:
                 path, body = await batches.body_of(endpoint, request, style)
         finally:
             self._requests_in_making -= 1
@@ -313,15 +314,13 @@ class BatchGateway:
         Raises `Unanswered` if the row is left to the next run. Raises `GatewayError` if the cost limit is
         reached after some of the row's calls were answered: then the row gets an error.
         """
-        was_dropped = (
-            why_missing == FailureKind.BUDGET
-        )  # the cost limit left no room for the request
+        was_dropped = why_missing == FailureKind.BUDGET  # the cost limit left no room for it
         limit = self._limit
-        if was_dropped and not _row.get().used:
+        if was_dropped and not _current_row.get().used:
             raise Unanswered
         if not was_dropped and self._run.fallback == "none":
             raise Unanswered(f"{why_missing}; the next run asks it in another batch")
-        async with self._askers:
+        async with self._asking_slots:
             is_limit_reached = limit is not None and self._spent >= limit * (1 - INEXACT)
             if was_dropped or is_limit_reached:
                 spent = f"{self._spent:.4f} of {limit:g} US dollars are spent"
@@ -339,7 +338,7 @@ class BatchGateway:
         """Judge a row as usual, and pass its record to `on_record`. The row's calls wait for batches."""
         row = _Row()
         self._open_rows += 1
-        _row.set(row)
+        _current_row.set(row)
         try:
             record = None
             if pending.subject:
@@ -472,7 +471,7 @@ class BatchGateway:
     async def _submit_waiting_batches(self) -> None:
         """Submit this round's batches until a provider takes no more."""
         for batch_place, custom_ids in self._batches_to_submit():
-            running_count = _count_in_place(batch_place, self._awaited_batches())
+            running_count = _count_batches_at(batch_place, self._awaited_batches())
             max_batches = self._max_batches.get(batch_place)
             is_place_full = max_batches is not None and running_count >= max_batches
             # If none is at work there, nothing would ever make room, so we submit all the same.
@@ -496,7 +495,7 @@ class BatchGateway:
                 accepted.append((submitted, calls))
         states = []
         for submitted, calls, batch in fetched:
-            running_count = _count_in_place(submitted.place, accepted)
+            running_count = _count_batches_at(submitted.place, accepted)
             states.append(await self._collect(submitted, calls, batch, running_count))
         self._run.work.waits_for = ", ".join(state for state in states if state is not None)
         return None in states  # `_collect` returns None for a batch that's over
@@ -518,7 +517,7 @@ class BatchGateway:
                 hint = f"deleted, too old, or of another key; without it: --fresh, or remove {path}"
                 failure.message += f" (batch {submitted.id} in {path}: {hint})"
                 raise
-        await self._release(submitted, calls)
+        await self._forget_batch(submitted, calls)
         self._run.note(f"batch {submitted.id} is unknown to its provider: it is asked anew")
         return None
 
@@ -534,13 +533,13 @@ class BatchGateway:
         batch = self._manifest.intend(uuid.uuid4().hex, place, custom_ids)
         assert calls is not None  # noqa: S101 - a row has just asked there
         try:
-            file = await calls.upload(_file_name(batch), self._manifest.content(batch))
+            file = await calls.upload(_name_request_file(batch), self._manifest.content(batch))
             batch = self._manifest.store(batch._replace(file=file))
             batch_id = await calls.create(file, place.path, batch.tag)
         except GatewayError as failure:
             if batch.file and failure.kind in _UNCERTAIN:
                 raise  # the next step finds out if the batch was made
-            await self._release(batch, calls)
+            await self._forget_batch(batch, calls)
             is_busy = batch.file and failure.kind is FailureKind.RATE_LIMIT
             is_too_much = is_busy or batches.is_limit(failure.message)
             if not is_too_much:
@@ -566,7 +565,7 @@ class BatchGateway:
             self._max_requests[place] = ceil(count / 2)
             raise GatewayError(FailureKind.RATE_LIMIT, why)
 
-    async def _release(self, batch: Submitted, calls: BatchCalls) -> None:
+    async def _forget_batch(self, batch: Submitted, calls: BatchCalls) -> None:
         """Forget a batch that the provider never ran, and delete the provider's copy of its requests.
 
         The copy is deleted only if this run's own user uploaded it (`is_ours`).
@@ -576,7 +575,7 @@ class BatchGateway:
             return
         with suppress(GatewayError):
             # An interrupted upload may have arrived, although we never learned the file's id.
-            file = batch.file or await calls.find_file(_file_name(batch))
+            file = batch.file or await calls.find_file(_name_request_file(batch))
             if file:
                 await calls.delete(file)
 
@@ -599,7 +598,7 @@ class BatchGateway:
             if batch_id:
                 self._manifest.store(batch._replace(id=batch_id))
             else:
-                await self._release(batch, calls)
+                await self._forget_batch(batch, calls)
 
     async def _collect(
         self, submitted: Submitted, calls: BatchCalls, batch: Batch, running_count: int
@@ -610,7 +609,7 @@ class BatchGateway:
         """
         custom_ids = [*self._manifest.requests(submitted)]
         if batch.status == "failed":
-            await self._release(submitted, calls)
+            await self._forget_batch(submitted, calls)
             if not batches.is_limit(batch.problem):
                 problem = f"batch {submitted.id} was refused: {batch.problem}"
                 raise GatewayError(FailureKind.BAD_REQUEST, f"{submitted.place.base}: {problem}")
@@ -621,9 +620,9 @@ class BatchGateway:
 
         # The status of some batches is "completed" a little before their files are there.
         lacks_files = batch.status == "completed" and not batch.files
-        are_files_to_come = lacks_files and self._looks_without_files < _EARLY
+        are_files_to_come = lacks_files and self._polls_without_files < _POLLS_FOR_FILES
         if are_files_to_come:
-            self._looks_without_files += 1
+            self._polls_without_files += 1
         if are_files_to_come or not _is_over(batch):
             progress = f"{batch.answered:,} of {batch.total:,} answered, {batch.status}"
             return f"{submitted.id} ({progress})"
@@ -637,7 +636,7 @@ class BatchGateway:
 
     def _wake_rows(self, submitted: Submitted, batch: Batch, custom_ids: Sequence[str]) -> None:
         """Wake the rows that wait for a collected batch, and note how many requests it left unanswered."""
-        why = f"{_reason_of_missing(batch.status)} ({submitted.id})"
+        why = f"{_explain_missing(batch.status)} ({submitted.id})"
         missing = 0
         for custom_id in custom_ids:
             if self._manifest.has(custom_id):
@@ -715,19 +714,19 @@ def _is_over(batch: Batch) -> bool:
     return is_late and batch.status not in _RUNNING
 
 
-def _file_name(batch: Submitted) -> str:
+def _name_request_file(batch: Submitted) -> str:
     """Name a batch's request file, as the provider shows it."""
     return f"judgekit-{batch.tag}.jsonl"
 
 
-def _reason_of_missing(status: str) -> str:
+def _explain_missing(status: str) -> str:
     """Explain why a request has no answer although its batch is over."""
     if status == "completed":
         return "its batch brought no answer"
     return _MISSING.get(status) or f"its batch ended as {short_line(status, _STATUS_CHARS)!r}"
 
 
-def _count_in_place(place: BatchPlace, active: Iterable[tuple[Any, ...]]) -> int:
+def _count_batches_at(place: BatchPlace, active: Iterable[tuple[Any, ...]]) -> int:
     """Count the batches at a place."""
     return sum(batch.place == place for batch, *_ in active)
 

@@ -107,53 +107,54 @@ class _Reader:
     def __init__(self) -> None:
         self.tools: dict[str, str] = {}
 
-    def read_message(self, message: object, where: str) -> Iterator[Turn]:
+    def read_message(self, message: object, position: str) -> Iterator[Turn]:
         """Yield the turns in a message: one turn for its words and calls, and one for each tool result in it.
 
-        `where` names the message in errors. Raises `NotUnderstoodError`.
+        `position` names the message in errors, as "message 3". Raises `NotUnderstoodError`.
         """
         if not isinstance(message, dict):
-            raise NotUnderstoodError(f"{_EXPECTED}; {where} is {kind(message)}")
-        message = _without_wrapping(message)
-        if _is_item(message):
-            yield from self._read_blocks([message], ASSISTANT, where)
+            raise NotUnderstoodError(f"{_EXPECTED}; {position} is {kind(message)}")
+        message = _unwrap_langchain(message)
+        if _is_api_item(message):
+            yield from self._read_blocks([message], ASSISTANT, position)
             return
-        speaker = _speaker_of(message, where)
-        blocks = [*_blocks_of(message, where), *_calls_of(message, where)]
+        speaker = _name_speaker(message, position)
+        blocks = [*_list_blocks(message, position), *_list_calls(message, position)]
         if speaker == _TOOL:
             speaker = self._name_tool(message.get("name"), message.get("tool_call_id"))
-        yield from self._read_blocks(blocks, speaker, where)
+        yield from self._read_blocks(blocks, speaker, position)
 
-    def _read_blocks(self, blocks: Sequence[object], speaker: str, where: str) -> Iterator[Turn]:
+    def _read_blocks(self, blocks: Sequence[object], speaker: str, position: str) -> Iterator[Turn]:
         """Yield a turn for the words and calls in a message's parts, and one for each tool result."""
-        words = []
+        texts = []
         calls = []
         results = []
-        for block in map(_with_type, blocks):
-            form = _form_of(block)
+        for block in map(_add_type, blocks):
+            form = _classify_block(block)
             if form == "thought":
                 continue
             if form == "call":
-                calls.append(self._read_call(block, where))
+                calls.append(self._read_call(block, position))
             elif form == "result":
-                results.append(self._read_result(block, where))
+                results.append(self._read_result(block, position))
             elif form == "call with result":
-                calls.append(self._read_call(block, where))
-                results.append(self._read_result(block, where))
+                calls.append(self._read_call(block, position))
+                results.append(self._read_result(block, position))
             else:
-                words.append(_block_words(block, where))
+                texts.append(_read_block_text(block, position))
         # Anthropic sends results with the user's next words; others put them after the call.
         if not calls:
             yield from results
-        if words or calls:
-            yield Turn(speaker, "\n".join(filter(None, words)), tuple(calls))
+        if texts or calls:
+            yield Turn(speaker, "\n".join(filter(None, texts)), tuple(calls))
         if calls:
             yield from results
 
-    def _read_call(self, block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can hold
+    def _read_call(self, block: Any, position: str) -> str:  # noqa: ANN401 - whatever JSON can hold
         """Render a tool call as `name(arguments)`, and note the tool's name for its result."""
-        inner = _find_inner(block, ("functionCall", "function_call", "function"), where)
-        name = _tool_name(inner) or _tool_name(block) or _clean_name(inner.get("type"))
+        inner = _find_inner(block, ("functionCall", "function_call", "function"), position)
+        # A call without a name is named by its type.
+        name = _read_tool_name(inner) or _read_tool_name(block) or _clean_name(inner.get("type"))
         arguments = None
         for key in ("input", "args", "arguments"):
             if key in inner:
@@ -166,22 +167,22 @@ class _Reader:
             arguments = json.dumps(arguments or {}, ensure_ascii=False)
         return f"{name}({encodable(arguments)})"
 
-    def _read_result(self, block: Any, where: str) -> Turn:  # noqa: ANN401 - whatever JSON can hold
+    def _read_result(self, block: Any, position: str) -> Turn:  # noqa: ANN401 - whatever JSON can hold
         """Read a tool's result as a turn; its speaker is the tool."""
-        inner = _find_inner(block, ("functionResponse", "function_response"), where)
+        inner = _find_inner(block, ("functionResponse", "function_response"), position)
         value = None
         for key in ("content", "output", "result", "response", "errorText"):
             if inner.get(key) is not None:
                 value = inner[key]
                 break
         result_parts = value if isinstance(value, list) else [value]
-        part_texts = [_result_words(part, where) for part in result_parts]
+        part_texts = [_render_result(part, position) for part in result_parts]
         call_id = None
         for key in ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "toolUseId"):
             if block.get(key):
                 call_id = block[key]
                 break
-        speaker = self._name_tool(_tool_name(inner), call_id)
+        speaker = self._name_tool(_read_tool_name(inner), call_id)
         return Turn(speaker, "\n".join(text for text in part_texts if text))
 
     def _name_tool(self, name: object, call_id: object) -> str:
@@ -238,7 +239,7 @@ def is_conversation(value: object) -> bool:
     """Whether a cell is a list of messages, rather than of texts; an empty list isn't."""
     if not isinstance(value, list) or not value:
         return False
-    return all(_has_role(message) for message in value)
+    return all(_looks_like_message(message) for message in value)
 
 
 def read_turns(value: object) -> list[Turn]:
@@ -269,7 +270,7 @@ def _list_messages(value: object) -> list[Any]:
                 f"{_EXPECTED}, got the text {short_line(str(value), 40)!r}"
             ) from None
     if isinstance(value, dict):
-        value = _messages_in(value)
+        value = _find_messages(value)
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
         value = value[0]  # LangSmith nests the messages in a list of prompts
     if not isinstance(value, list):
@@ -285,7 +286,7 @@ def is_message(value: object) -> bool:
     return is_known and _SPEAKERS.get(value["role"].casefold()) == ASSISTANT
 
 
-def _has_role(message: object) -> bool:
+def _looks_like_message(message: object) -> bool:
     """Whether a value looks like a message.
 
     It does if it has a key that messages have, or if it's an item of the Responses API.
@@ -294,10 +295,10 @@ def _has_role(message: object) -> bool:
         return False
     keys = (*_ROLE_KEYS, "content", "parts", "lc")
     has_key = any(key in message for key in keys)
-    return has_key or _is_item(message)
+    return has_key or _is_api_item(message)
 
 
-def _messages_in(value: Mapping[str, Any]) -> object:
+def _find_messages(value: Mapping[str, Any]) -> object:
     """Find the messages in an object: its list of messages, with the reply's message if there is one.
 
     An object without messages is returned as it is.
@@ -319,12 +320,12 @@ def _messages_in(value: Mapping[str, Any]) -> object:
 def _find_items(value: Mapping[str, Any]) -> object:
     """Find the items in an object of the Responses API; any other object is returned as it is."""
     if isinstance(value.get("output"), list) or "output_text" in value:
-        return _items_in(value)
+        return _list_items(value)
     is_listing = value.get("object") == "list" and isinstance(value.get("data"), list)
     return value["data"] if is_listing else value
 
 
-def _items_in(response: Mapping[str, Any]) -> list[object]:
+def _list_items(response: Mapping[str, Any]) -> list[object]:
     """List the items of a request to the Responses API, followed by the items of its reply."""
     items: list[object] = []
     if isinstance(response.get("instructions"), str):
@@ -339,7 +340,7 @@ def _items_in(response: Mapping[str, Any]) -> list[object]:
     return [*items, {"role": ASSISTANT, "content": response["output_text"]}]
 
 
-def _with_type(block: object) -> object:
+def _add_type(block: object) -> object:
     """Add a `type` to a block that's identified only by a key, such as `toolUse`.
 
     Other blocks stay as they are.
@@ -357,7 +358,9 @@ def _with_type(block: object) -> object:
         return _join_cited_texts(block)
     inner = block[key]
     if key == "guardContent":
-        inner = inner.get("text") if isinstance(inner.get("text"), dict) else inner
+        # Bedrock wraps this text twice: {"guardContent": {"text": {"text": …}}}.
+        if isinstance(inner.get("text"), dict):
+            inner = inner["text"]
     elif key == "executableCode":
         inner = {"name": _CODE, "input": inner.get("code")}
     elif key == "codeExecutionResult":
@@ -377,7 +380,7 @@ def _join_cited_texts(block: Mapping[str, Any]) -> object:
     return {"type": "text", "text": "".join(cited_texts)}
 
 
-def _without_wrapping(message: Mapping[str, Any]) -> dict[str, Any]:
+def _unwrap_langchain(message: Mapping[str, Any]) -> dict[str, Any]:
     """Unwrap a message in one of LangChain's two forms; any other message stays as it is.
 
     Dumped: `{"lc": 1, "id": ["langchain", …, "HumanMessage"], "kwargs": {…}}`. Stored:
@@ -397,15 +400,15 @@ def _without_wrapping(message: Mapping[str, Any]) -> dict[str, Any]:
     return dict(message)
 
 
-def _is_item(message: Mapping[str, Any]) -> bool:
+def _is_api_item(message: Mapping[str, Any]) -> bool:
     """Whether this is an item of the Responses API other than a message: a call, a result, a thought."""
     if not message.keys().isdisjoint(_ROLE_KEYS):
         return False
-    form = _form_of(message)
+    form = _classify_block(message)
     return form != "words"
 
 
-def _speaker_of(message: Mapping[str, Any], where: str) -> str:
+def _name_speaker(message: Mapping[str, Any], position: str) -> str:
     """Name the speaker of a message: user, assistant or tool for known roles, else the role itself.
 
     Raises `NotUnderstoodError` if the message has no role.
@@ -416,14 +419,14 @@ def _speaker_of(message: Mapping[str, Any], where: str) -> str:
     if role is None and isinstance(message.get("parts"), list):
         return "user"  # Gemini's requests with a single message leave the role out
     if not isinstance(role, str) or role == "message":
-        raise NotUnderstoodError(f"{_EXPECTED}; {where} has no role")
+        raise NotUnderstoodError(f"{_EXPECTED}; {position} has no role")
     name = role.casefold()
     # LangChain's classes: HumanMessage, AIMessageChunk.
     class_name = name.removesuffix("chunk").removesuffix("message")
     return _SPEAKERS.get(name) or _SPEAKERS.get(class_name) or short_line(role, NAME_CHARS)
 
 
-def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
+def _list_blocks(message: Mapping[str, Any], position: str) -> list[object]:
     """List the parts of a message; raises `NotUnderstoodError` if the message has no known content."""
     refusal = message.get("refusal")
     refusals: list[object] = []
@@ -431,7 +434,7 @@ def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
         refusals.append({"type": "refusal", "refusal": refusal})
     filled_keys = [key for key in _CONTENT_KEYS if message.get(key) is not None]
     if not filled_keys:
-        return _blocks_without_content(message, refusals, where)
+        return _list_blocks_without_content(message, refusals, position)
     content = message[filled_keys[0]]
     # The AI SDK keeps an empty or joined `content` beside the parts.
     if content == "" and isinstance(message.get("parts"), list):
@@ -440,8 +443,8 @@ def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
     return blocks + refusals
 
 
-def _blocks_without_content(
-    message: Mapping[str, Any], refusals: list[object], where: str
+def _list_blocks_without_content(
+    message: Mapping[str, Any], refusals: list[object], position: str
 ) -> list[object]:
     """List the parts of a message without content: the words of its audio, else its refusals.
 
@@ -455,10 +458,12 @@ def _blocks_without_content(
     if has_empty_content or refusals or has_calls:
         # `[None]` is a message without words, as one that only calls tools.
         return refusals or [None]
-    raise NotUnderstoodError(f"{where}: expected content or parts, got only {_key_names(message)}")
+    raise NotUnderstoodError(
+        f"{position}: expected content or parts, got only {_list_keys(message)}"
+    )
 
 
-def _calls_of(message: Mapping[str, Any], where: str) -> list[object]:
+def _list_calls(message: Mapping[str, Any], position: str) -> list[object]:
     """List the tool calls beside a message's content, all in the same form.
 
     Raises `NotUnderstoodError` for a call that isn't an object.
@@ -477,13 +482,13 @@ def _calls_of(message: Mapping[str, Any], where: str) -> list[object]:
             function = call.get("function") or call.get("custom") or call
         if not isinstance(function, dict):
             raise NotUnderstoodError(
-                f"{where}: expected an object with name and arguments, got {kind(function)}"
+                f"{position}: expected an object with name and arguments, got {kind(function)}"
             )
         blocks.append({"type": "function_call", "id": call_id, "function": function})
     return blocks
 
 
-def _form_of(block: object) -> str:
+def _classify_block(block: object) -> str:
     """Classify a part of a message: "words", "thought", "call", "result", or "call with result"."""
     if not isinstance(block, dict):
         return "words"
@@ -505,7 +510,7 @@ def _form_of(block: object) -> str:
     return "call" if type_.endswith("_call") else "words"
 
 
-def _block_words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can hold
+def _read_block_text(block: Any, position: str) -> str:  # noqa: ANN401 - whatever JSON can hold
     """Return a content block's text. An image or a file becomes its kind in brackets, such as `[image]`.
 
     Raises `NotUnderstoodError` for any other block.
@@ -516,19 +521,19 @@ def _block_words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON
         return encodable(block)
     if not isinstance(block, dict):
         raise NotUnderstoodError(
-            f"{where}: expected a text or a list of parts as content, got {kind(block)}"
+            f"{position}: expected a text or a list of parts as content, got {kind(block)}"
         )
     type_ = str(block.get("type", ""))
     if type_ == "refusal" and isinstance(block.get("refusal"), str):
         return encodable(block["refusal"])
-    medium = _medium_of(block)
+    medium = _name_medium(block)
     if medium:
         return f"[{medium}]"
     text = _find_text(block)
     if text is not None:
         return encodable(text)
     raise NotUnderstoodError(
-        f"{where}: expected a text, an image, a tool's call or its result, got {_describe(block)}"
+        f"{position}: expected a text, an image, a tool's call or its result, got {_describe_block(block)}"
     )
 
 
@@ -549,18 +554,18 @@ def _find_text(block: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _describe(block: Mapping[str, Any]) -> str:
+def _describe_block(block: Mapping[str, Any]) -> str:
     """Describe a content block that isn't understood, by its type or else by its keys."""
     type_ = str(block.get("type", ""))
     if type_:
         return f"a part of the type {_clean_name(type_)}"
-    keys_of_block = _key_names(block)
+    keys_of_block = _list_keys(block)
     if keys_of_block:
         return f"an object with the keys {keys_of_block}"
     return "an object with no keys"
 
 
-def _medium_of(block: Mapping[str, Any]) -> str:
+def _name_medium(block: Mapping[str, Any]) -> str:
     """Name the medium of a message's part, such as `image`; "" for text and for parts we don't know."""
     for key in ("inlineData", "inline_data", "fileData", "file_data"):
         data = block.get(key)
@@ -576,13 +581,13 @@ def _medium_of(block: Mapping[str, Any]) -> str:
     return ""
 
 
-def _result_words(part: object, where: str) -> str:
+def _render_result(part: object, position: str) -> str:
     """Render a tool's result: its words, or any other value as JSON."""
     if part is None:
         return ""
     if isinstance(part, dict):
-        if isinstance(part.get("text"), str) or _medium_of(part):
-            return _block_words(part, where)
+        if isinstance(part.get("text"), str) or _name_medium(part):
+            return _read_block_text(part, position)
         if len(part) == 1 and "json" in part:  # Bedrock's form
             part = part["json"]
         return encodable(json.dumps(part, ensure_ascii=False))
@@ -591,7 +596,7 @@ def _result_words(part: object, where: str) -> str:
     return encodable(json.dumps(part, ensure_ascii=False))
 
 
-def _find_inner(block: Mapping[str, Any], keys: Sequence[str], where: str) -> Mapping[str, Any]:
+def _find_inner(block: Mapping[str, Any], keys: Sequence[str], position: str) -> Mapping[str, Any]:
     """Return the object under the first of `keys` that a message's part has.
 
     A part without any of these keys is returned itself. Raises `NotUnderstoodError` if the value under the
@@ -602,11 +607,11 @@ def _find_inner(block: Mapping[str, Any], keys: Sequence[str], where: str) -> Ma
         return block
     inner = block[key]
     if not isinstance(inner, dict):
-        raise NotUnderstoodError(f"{where}: expected an object as {key}, got {kind(inner)}")
+        raise NotUnderstoodError(f"{position}: expected an object as {key}, got {kind(inner)}")
     return inner
 
 
-def _tool_name(block: Mapping[str, Any]) -> str:
+def _read_tool_name(block: Mapping[str, Any]) -> str:
     """Read the name of the tool in a part; "" if it has none."""
     name = None
     for key in ("name", "toolName", "tool_name"):
@@ -627,7 +632,7 @@ def _clean_name(value: object) -> str:
     return "unknown"
 
 
-def _key_names(block: Mapping[str, Any]) -> str:
+def _list_keys(block: Mapping[str, Any]) -> str:
     """List the first keys of an object for a message."""
     names = [short_line(str(key), NAME_CHARS) for key in list(block)[:8]]
     return ", ".join(names)

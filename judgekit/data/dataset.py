@@ -266,7 +266,7 @@ class RowOptions(NamedTuple):
         """Build the function that reads what's judged in a row: a document, or the texts to compare."""
         if self.task == "compare":
             return partial(self._read_comparison, fields)
-        return partial(self._read_document, fields, _given(loaded))
+        return partial(self._read_document, fields, _read_used_fields(loaded))
 
     def _read_comparison(self, fields: Fields, row: DataRow, _: str) -> ReadRow:
         """Read the texts to compare from a row, without the models' thoughts if the options drop them."""
@@ -276,14 +276,18 @@ class RowOptions(NamedTuple):
             row,
             prompt=self.fixed.description,
             families=self.families,
-            thoughts=thoughts if self.drops_thoughts else None,
+            thoughts=thoughts if self.drops_thoughts else None,  # None: they stay in the text
         )
         return ReadRow(subject, thoughts.count)
 
     def _read_document(self, fields: Fields, given: Given, row: DataRow, row_id: str) -> ReadRow:
-        """Read a document from a row, without the model's thoughts if the options drop them."""
+        """Read a row as a document, with the content that the rubric uses (`given`).
+
+        The options' description and author's family are defaults for absent values. If the options say so,
+        the model's thoughts are left out, and counted.
+        """
         thoughts = Thoughts()
-        family = self.families[0] if self.families else None
+        family = self.families[0] if self.families else None  # a document has one author
         subject = row_fields.document(
             fields,
             row,
@@ -292,7 +296,7 @@ class RowOptions(NamedTuple):
             fixed=self.fixed,
             family=family,
             judge_turn=self.judge_turn,
-            thoughts=thoughts if self.drops_thoughts else None,
+            thoughts=thoughts if self.drops_thoughts else None,  # None: they stay in the text
         )
         return ReadRow(subject, thoughts.count)
 
@@ -342,7 +346,7 @@ def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
     task = options.task
     given = options.given
     if options.template is not None:
-        given = {**given, **_without_description(options)}
+        given = {**given, **_leave_out_filled_field(options)}
         _check_template(options.template, names, source.name)
     export = recogniser.recognise(task, given)
     naming = row_fields.Naming(is_python=isinstance(source, Mappings))
@@ -350,17 +354,17 @@ def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
     fields = fields._replace(template=options.template)
 
     id_column = options.id_column
-    if not id_column and export is not None and _is_there(export.id, names):
+    if not id_column and export is not None and _has_column(export.id, names):
         id_column = export.id
     if not id_column:
         id_column = row_fields.id_column_of(names, source.name, naming)
-    if id_column and not _is_there(id_column, names):
+    if id_column and not _has_column(id_column, names):
         option = naming.choosing_ids(id_column)
         raise UsageError(f"{option}: {source.name} has no such column; it has {', '.join(names)}")
     return MatchedRows(stream, fields, id_column)
 
 
-def _without_description(options: RowOptions) -> dict[str, str]:
+def _leave_out_filled_field(options: RowOptions) -> dict[str, str]:
     """Map the field that the template fills to "", which means no column.
 
     Raises `UsageError` if the caller names a column for this field, too.
@@ -374,11 +378,11 @@ def _without_description(options: RowOptions) -> dict[str, str]:
 def _check_template(template: Template, names: Sequence[str], name: str) -> None:
     """Raise `UsageError` if a column that the template names is missing."""
     for column in template.columns:
-        if not _is_there(column, names):
+        if not _has_column(column, names):
             raise row_fields.unknown_column(f"--template: {{{column}}}", column, names, name)
 
 
-def _is_there(column: str, names: Collection[str]) -> bool:
+def _has_column(column: str, names: Collection[str]) -> bool:
     """Whether a column has this name, or its name is a path that begins with one (`response.text`)."""
     return column in names or is_path_into(column, names)
 
@@ -396,14 +400,15 @@ def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[
 
     Returns it as JSON, with the first of the rubrics.
     """
+    # Neither a cost limit nor the cache changes a result.
     request = request.model_copy(update={"max_cost_usd": None, "cache": False})
     settings = _list_judge_settings(task, project, request)
     basis_parts: list[object] = []
     for judge_settings in settings:
-        names = []
+        names_of_tiers = []
         for models in judge_settings.models_by_tier.values():
-            names.append([model.model for model in models])
-        basis_parts.append((judge_settings.loaded.sha256, judge_settings.mode, names))
+            names_of_tiers.append([model.model for model in models])
+        basis_parts.append((judge_settings.loaded.sha256, judge_settings.mode, names_of_tiers))
     for option, value in request.model_dump(exclude=_NOT_IN_BASIS, exclude_defaults=True).items():
         # Unnamed, because existing results have the depth without its name.
         basis_parts.append(value if option == "depth" else [option, value])
@@ -432,18 +437,21 @@ def _describe_unseen(task: TaskName, fields: Fields, loaded: LoadedRubric) -> li
     """Build a line for each column with a reference or sources that the rubric doesn't use."""
     if task != "judge":
         return []
-    given = _given(loaded)
+    given = _read_used_fields(loaded)
     unseen_lines = []
     for name in ("reference", "sources"):
         column = fields.columns.get(name)
-        is_used = getattr(given, name)
+        is_used = bool(getattr(given, name))
         if column and not is_used:
             unseen_lines.append(f"{loaded.rubric.ref} takes no {name}: no model sees {column}")
     return unseen_lines
 
 
-def _given(loaded: LoadedRubric) -> Given:
-    """Say whether a rubric's questions use a reference and sources; other kinds of rubrics use neither."""
+def _read_used_fields(loaded: LoadedRubric) -> Given:
+    """Return a rubric's `given`: the reference and sources that its questions use, if they do.
+
+    Other kinds of rubrics use neither.
+    """
     if isinstance(loaded.rubric, ScoreRubric):
         return loaded.rubric.given
     return Given()

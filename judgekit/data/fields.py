@@ -132,7 +132,7 @@ class Fields(NamedTuple):
             value = read_cell(row.columns, column)
             if conversation.is_conversation(value):
                 return conversation.rendered(_read_turns(value, column))
-            return _text_of_cell(value, "template", column, self.naming)
+            return _convert_to_text(value, "template", column, self.naming)
 
         return self.template.fill(read)
 
@@ -157,7 +157,7 @@ class Fields(NamedTuple):
             parts.append(f"the template filled from {names_shown(self.template.columns)}")
             mentioned.update(column_of(name, self.unused) for name in self.template.columns)
         text = ", ".join(parts)
-        unused = _without(self.unused, mentioned)
+        unused = _leave_out(self.unused, mentioned)
         if unused:
             text += f"; not used: {names_shown(unused)}"
         return f"{self.export}: {text}" if self.export else text
@@ -205,8 +205,8 @@ def fields_of(
     for field, names in USUAL[task].items():
         usual[field] = list(map(plain, names.split()))
     _check_given(given, usual, columns, name, naming)
-    paths = {} if export is None else _paths_of_open_fields(export, given)
-    taken_first = {*given.values(), *_roots_of(paths)}
+    paths = {} if export is None else _select_paths(export, given)
+    taken_first = {*given.values(), *_collect_roots(paths)}
     column_by_name: dict[str, str] = {}
     for column in columns:
         column_by_name.setdefault(plain(column), column)
@@ -218,7 +218,7 @@ def fields_of(
         first, *rest = usual["text"]
         usual["text"] = [first, *responses_in(column_by_name, usual_names), *rest]
     elif not given.get("a") and not given.get("b"):
-        usual["a"], usual["b"] = _names_in_pairs(usual["a"], usual["b"], free)
+        usual["a"], usual["b"] = _keep_complete_pairs(usual["a"], usual["b"], free)
 
     # An export's columns are known. It may leave only the label to be found by a usual name.
     is_closed = export is not None and not export.uses_usual_names
@@ -231,6 +231,7 @@ def fields_of(
 
     chosen = {field: column for field, column in given.items() if column}
     for field in paths:
+        # Only a name for messages; the value is read by the path.
         chosen[field] = export.shown.get(field, "") if export else ""
     chosen.update(found.columns)
     _choose_fields_of_text(task, chosen, given, name, columns, naming)
@@ -246,11 +247,11 @@ def fields_of(
     for field in usual:
         if field in chosen:
             columns_of_fields[field] = chosen[field]
-            other_columns[field] = _without(found.others.get(field, ()), taken)
+            other_columns[field] = _leave_out(found.others.get(field, ()), taken)
     return Fields(
         columns=columns_of_fields,
         others=other_columns,
-        unused=[] if is_closed else _without(columns, taken),
+        unused=[] if is_closed else _leave_out(columns, taken),
         naming=naming,
         export="" if export is None else export.name,
         paths={field: paths[field] for field in paths if field in columns_of_fields},
@@ -286,12 +287,12 @@ def _find_by_usual_name(names: Mapping[str, Sequence[str]], free: dict[str, str]
     return found
 
 
-def _paths_of_open_fields(export: Recognised, given: Mapping[str, str]) -> dict[str, Sequence[str]]:
+def _select_paths(export: Recognised, given: Mapping[str, str]) -> dict[str, Sequence[str]]:
     """Return an export's paths for the fields whose column the caller didn't name."""
     return {field: paths for field, paths in export.paths.items() if field not in given}
 
 
-def _roots_of(paths: Mapping[str, Sequence[str]]) -> set[str]:
+def _collect_roots(paths: Mapping[str, Sequence[str]]) -> set[str]:
     """Collect the columns that the paths of all fields begin with."""
     roots = set()
     for alternatives in paths.values():
@@ -317,7 +318,7 @@ def id_column_of(
     return candidates[0] if candidates else None
 
 
-def _without(columns: Iterable[str], taken: Collection[str]) -> list[str]:
+def _leave_out(columns: Iterable[str], taken: Collection[str]) -> list[str]:
     return [column for column in columns if column not in taken]
 
 
@@ -347,7 +348,7 @@ def unknown_column(option: str, column: str, columns: Sequence[str], name: str) 
     return UsageError(f"{option}: {problem}")
 
 
-def _names_in_pairs(
+def _keep_complete_pairs(
     a: Sequence[str], b: Sequence[str], free: Collection[str]
 ) -> tuple[list[str], list[str]]:
     """Keep only pairs of usual names (such as `response_a` and `response_b`) with a column for both.
@@ -395,7 +396,7 @@ def _choose_fields_of_text(
         field_of_all = "texts"
     is_one_given = any(given.get(field) for field in text_fields)
     if is_one_given and given.get(field_of_all):
-        raise _error_of_both_ways(text_fields, field_of_all, naming)
+        raise _build_error_of_both_ways(text_fields, field_of_all, naming)
     has_column_each = all(field in chosen for field in text_fields)
     if has_column_each and not given.get(field_of_all):
         chosen.pop(field_of_all, None)
@@ -414,7 +415,7 @@ def _choose_fields_of_text(
         )
 
 
-def _error_of_both_ways(
+def _build_error_of_both_ways(
     text_fields: Sequence[str], field_of_all: str, naming: Naming
 ) -> UsageError:
     """Build the error for columns named in both ways: those of single texts, and that of all texts."""
@@ -460,8 +461,8 @@ def document(
         descriptions = [part for part in (task_texts["description"], earlier_turns) if part]
         task_texts["description"] = "\n\n".join(descriptions)
     else:
-        output = _text_of_cell(value, "text", text_column, fields.naming)
-        text = _without_thoughts(output, thoughts)
+        output = _convert_to_text(value, "text", text_column, fields.naming)
+        text = _drop_thoughts(output, thoughts)
     if is_blank(text):
         raise Unjudgeable(f"{text_column}: empty; nothing to judge")
 
@@ -495,7 +496,7 @@ def comparison(
 
     files = []
     for letter, (column, output) in zip(LETTERS, texts, strict=False):
-        text = _without_thoughts(output, thoughts)
+        text = _drop_thoughts(output, thoughts)
         if is_blank(text):
             raise Unjudgeable(f"{column}: empty; nothing to compare")
         files.append(file_of(letter, text))
@@ -543,7 +544,7 @@ def _read_list_of_texts(fields: Fields, row: DataRow, column: str) -> list[tuple
         )
     texts = []
     for letter, item in zip(LETTERS, value, strict=False):
-        text = _text_of_cell(item, "text", column, fields.naming)
+        text = _convert_to_text(item, "text", column, fields.naming)
         texts.append((f"{column} {letter}", text))
     return texts
 
@@ -552,11 +553,11 @@ def content(subject: Document | ComparisonInput) -> str:
     """Compute a SHA-256 of everything that's judged in a row; its id and other columns don't matter."""
     files = [[file.visible_path, file.sha256] for file in subject.files]
     if isinstance(subject, Document):
-        about = [getattr(subject.task, role) for role in TASK_ROLES]
-        about.append(subject.author.family)
+        task_and_authors = [getattr(subject.task, role) for role in TASK_ROLES]
+        task_and_authors.append(subject.author.family)
     else:
-        about = [subject.prompt, *subject.authors]
-    return hashlib.sha256(json.dumps([files, about]).encode()).hexdigest()
+        task_and_authors = [subject.prompt, *subject.authors]
+    return hashlib.sha256(json.dumps([files, task_and_authors]).encode()).hexdigest()
 
 
 def winner(fields: Fields, row: DataRow) -> str:
@@ -565,7 +566,7 @@ def winner(fields: Fields, row: DataRow) -> str:
     Returns the label's key (`labels.key_of`) for a number or a blank, and `NOT_UNDERSTOOD` with the key for
     anything else.
     """
-    letter_by_name = _letters_by_name(fields, row)
+    letter_by_name = _map_names_to_letters(fields, row)
     most_texts = documents.LEAST_TEXTS if "a" in fields.columns else MOST_TEXTS
     value = fields.read(row, "winner")
     key = labels.key_of(value)
@@ -579,7 +580,7 @@ def winner(fields: Fields, row: DataRow) -> str:
     return labels.NOT_UNDERSTOOD + key
 
 
-def _letters_by_name(fields: Fields, row: DataRow) -> dict[str, str | None]:
+def _map_names_to_letters(fields: Fields, row: DataRow) -> dict[str, str | None]:
     """Map each plain name that a row may give its winner, a text's column or author, to the text's letter.
 
     A name that both texts have is mapped to None.
@@ -646,12 +647,12 @@ def _read_words(fields: Fields, row: DataRow, field: str) -> str:
     if field in ("a", "b") and _has_messages(value):
         answer, _ = _split_judged_turn(value, column, "last")
         return answer
-    text = _text_of_cell(value, field, column, fields.naming)
+    text = _convert_to_text(value, field, column, fields.naming)
     if field not in fields.continues:
         return text
     next_column = fields.continues[field]  # it holds more of the text
     next_value = read_cell(row.columns, next_column)
-    next_text = _text_of_cell(next_value, field, next_column, fields.naming)
+    next_text = _convert_to_text(next_value, field, next_column, fields.naming)
     return "\n\n".join(part for part in (text, next_text) if not is_blank(part))
 
 
@@ -660,7 +661,7 @@ def _has_messages(value: object) -> bool:
     return conversation.is_conversation(value) or conversation.is_message(value)
 
 
-def _text_of_cell(value: object, field: str, column: str, naming: Naming) -> str:
+def _convert_to_text(value: object, field: str, column: str, naming: Naming) -> str:
     """Convert a cell to text; "" for an empty one. Raises `FieldError` for a list or an object."""
     if value is None or value != value:  # noqa: PLR0124 - NaN, with which tables mark an empty cell
         return ""
@@ -688,7 +689,7 @@ def _read_turns(value: object, column: str) -> list[conversation.Turn]:
         raise FieldError(column, str(error)) from None
 
 
-def _without_thoughts(output: str, thoughts: Thoughts | None) -> str:
+def _drop_thoughts(output: str, thoughts: Thoughts | None) -> str:
     return output if thoughts is None else thoughts.drop(output)
 
 
@@ -706,7 +707,7 @@ def _split_judged_turn(
     turns = [] if is_empty else _read_turns(value, column)
     for index, turn in enumerate(turns):
         if turn.speaker == ASSISTANT:
-            turns[index] = turn._replace(text=_without_thoughts(turn.text, thoughts))
+            turns[index] = turn._replace(text=_drop_thoughts(turn.text, thoughts))
 
     if judge_turn == "all":
         if all(is_blank(turn.content) for turn in turns):
@@ -730,7 +731,7 @@ def _read_sources(value: object, column: str, naming: Naming) -> list[File]:
                 return _read_sources(inner, column, naming)
     files = []
     for number, (name, content) in enumerate(read_passages(value), 1):
-        text = _text_of_cell(content, "sources", column, naming)
+        text = _convert_to_text(content, "sources", column, naming)
         if not is_blank(text):
             shown_name = short_line(encodable(name), _NAME_CHARS)
             files.append(file_of(shown_name or f"source {number}", text))

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 # The rubric will say later which of these models see.
 _EVERYTHING = Given(reference="reference", sources="sources")
 _FOR_PEOPLE = Given(reference="reference")
-_WORDS = (
+_EXPECTED_VERDICTS = (
     "expected accept, improve, reject, pass, fail or undetermined (of a comparison: A, B or tie)"
 )
 _LOOKED_AT = 100  # rows of a file whose columns we look at, at least; of a stream, one is enough
@@ -71,12 +71,12 @@ class NamedColumns(NamedTuple):
     def column_of(self, columns: Mapping[str, Any], field: str, names: Sequence[str]) -> str | None:
         """Find the column of a row that gives a field: the named one, or one with a usual name."""
         if field not in self.given:
-            return _column_of(columns, names)
+            return _find_column(columns, names)
         column = self.given[field]
         return column if column in columns else None
 
 
-def _column_of(columns: Mapping[str, Any], names: Sequence[str]) -> str | None:
+def _find_column(columns: Mapping[str, Any], names: Sequence[str]) -> str | None:
     """Find the column with the first of these names; if there's none, ignore case and punctuation.
 
     None if there's still none.
@@ -104,7 +104,7 @@ class ResultRow(NamedTuple):
     columns: Mapping[str, Any]
 
     @property
-    def own(self) -> dict[str, Any]:
+    def input_columns(self) -> dict[str, Any]:
         """The columns that the row had before it was judged."""
         scores = [f"{_SCORE}{name}" for name in self.scores]
         ours = {*OURS, *scores}
@@ -125,7 +125,7 @@ class ResultRow(NamedTuple):
         for element in values:
             if not labels.is_no_label(element):
                 texts.append(labels.id_key(tables.text_of(element)))
-        return list(dict.fromkeys(texts))
+        return list(dict.fromkeys(texts))  # each once, in order
 
     def has(self, column: str) -> bool:
         """Whether the row has a column, even if the cell is empty."""
@@ -168,7 +168,7 @@ class ResultFile:
         self._read_verdicts(surveyed.verdict_counts, surveyed.task)
         self.has_id_column = columns.id_column in surveyed.column_names
         self.column_names = frozenset(surveyed.column_names)
-        self._check_given(list(surveyed.column_names))
+        self._check_named_columns(list(surveyed.column_names))
 
     def _survey(self, rows: Rows) -> _SurveyedRows:
         """Read the first rows, as many as it takes to know what the verdicts mean.
@@ -186,7 +186,7 @@ class ResultFile:
                 first_rows.append(row)
             if isinstance(row, DataRow):
                 column_names.update(dict.fromkeys(row.columns))
-                task = task or self._task_of(row)
+                task = task or self._guess_task(row)
                 column = self._columns.column_of(row.columns, "verdict", ["verdict"])
                 verdict_counts[labels.key_of(row.columns.get(column or ""))] += 1
             # Our own verdicts are clear from one row. Words of other programs are only clear together, so
@@ -205,7 +205,7 @@ class ResultFile:
         if not self._is_lasting:
             self._rows = list(self._rows)
 
-    def _check_given(self, column_names: Sequence[str]) -> None:
+    def _check_named_columns(self, column_names: Sequence[str]) -> None:
         """Raise `UsageError` if the caller names an unknown field, or a column that the file doesn't have."""
         known_fields = dict.fromkeys([*fields.USUAL[self.task], "verdict", "label"])
         for field, column in self._columns.given.items():
@@ -233,23 +233,23 @@ class ResultFile:
                 is_table=self._is_table,
             )
             for row, row_id, value in answers:
-                where = f"{self.name}: row {row.number}"
-                word = self._word_of(value)
+                position = f"{self.name}: row {row.number}"
+                word = self._translate_verdict(value)
                 if not word:
                     got = short_line(str(value), 40)
-                    raise InputError(f"{where}: unknown verdict {got!r}; {_WORDS}")
+                    raise InputError(f"{position}: unknown verdict {got!r}; {_EXPECTED_VERDICTS}")
                 first = ids.add(row_id, row.number)
                 if first is not None:
-                    raise InputError(f"{where}: duplicate id {row_id!r} (row {first}); keep one")
+                    raise InputError(f"{position}: duplicate id {row_id!r} (row {first}); keep one")
                 yield ResultRow(row_id, word, dict(_read_scores(row.columns)), row.columns)
 
-    def _word_of(self, value: object) -> str:
+    def _translate_verdict(self, value: object) -> str:
         """Translate a verdict into an outcome, a letter, "tie" or undecided; "" if it's none of these."""
         if isinstance(value, str) and value.strip() in UNDECIDED:
             return value.strip()
         return self._words.get(labels.key_of(value), "")
 
-    def _task_of(self, row: DataRow) -> TaskName | None:
+    def _guess_task(self, row: DataRow) -> TaskName | None:
         """Find out from a row's record or scores if it was judged or compared; None if they don't tell."""
         judged = nested(row.columns.get("judged")) or {}
         schema = str(judged.get("schema"))
@@ -283,10 +283,10 @@ class ResultFile:
 
     def text_of(self, row: ResultRow) -> str:
         """Return the text that was judged, or the texts that were compared; "" if they aren't known."""
-        row_fields = self._fields_for(row)
+        row_fields = self._get_fields(row)
         if row_fields is None:
             return ""
-        data_row = DataRow(0, row.own)
+        data_row = DataRow(0, row.input_columns)
         with suppress(InputError):
             if self.task == "judge":
                 document = fields.document(row_fields, data_row, row.row_id, _EVERYTHING)
@@ -298,21 +298,21 @@ class ResultFile:
 
     def texts_of(self, row: ResultRow) -> dict[str, str]:
         """Collect the texts of a row by name, as `texts_for_people` does; {} if it has none."""
-        row_fields = self._fields_for(row)
+        row_fields = self._get_fields(row)
         if row_fields is None:
             return {}
-        return texts_for_people(self.task, row_fields, row.own)
+        return texts_for_people(self.task, row_fields, row.input_columns)
 
-    def _fields_for(self, row: ResultRow) -> Fields | None:
+    def _get_fields(self, row: ResultRow) -> Fields | None:
         """Find the columns of a row's fields, again only if its columns differ from the last row's."""
-        names = tuple(row.own)
+        names = tuple(row.input_columns)
         if self._names != names:
             self._names = names
-            self._fields = self._fields_of(names, row.own)
+            self._fields = self._find_fields(names, row.input_columns)
         return self._fields
 
-    def _fields_of(self, names: Sequence[str], own: Mapping[str, Any]) -> Fields | None:
-        """Find the columns of the fields, among a row's `own` columns; None if no column gives a text."""
+    def _find_fields(self, names: Sequence[str], input_columns: Mapping[str, Any]) -> Fields | None:
+        """Find the columns of the fields, among a row's `input_columns`; None if no column gives a text."""
         given_columns = {}
         for field, column in self._columns.given.items():
             if field == "verdict":
@@ -323,7 +323,7 @@ class ResultFile:
                 # A row's own column gets this prefix if its name is one of ours.
                 given_columns[field] = f"row.{column}"
         recogniser = Recogniser()
-        recogniser.look(own)
+        recogniser.look(input_columns)
         export = recogniser.recognise(self.task, given_columns)
         with suppress(UsageError):
             return fields.fields_of(self.task, names, given_columns, self.name, export=export)
@@ -340,13 +340,13 @@ def texts_for_people(
     """
     row = DataRow(0, columns)
     if task == "compare":
-        texts = _texts_of_comparison(row_fields, row)
+        texts = _collect_comparison_texts(row_fields, row)
     else:
-        texts = _texts_of_document(row_fields, row)
+        texts = _collect_document_texts(row_fields, row)
     return {name: text for name, text in texts.items() if text.strip()}
 
 
-def _texts_of_comparison(row_fields: Fields, row: DataRow) -> dict[str, str]:
+def _collect_comparison_texts(row_fields: Fields, row: DataRow) -> dict[str, str]:
     """Collect the question and the compared texts by name; {} if a text is empty, or isn't one."""
     try:
         subject = fields.comparison(row_fields, row)
@@ -357,7 +357,7 @@ def _texts_of_comparison(row_fields: Fields, row: DataRow) -> dict[str, str]:
     return texts
 
 
-def _texts_of_document(row_fields: Fields, row: DataRow) -> dict[str, str]:
+def _collect_document_texts(row_fields: Fields, row: DataRow) -> dict[str, str]:
     """Collect the question, the answer, the expected answer and the sources by name."""
     try:
         document = fields.document(row_fields, row, "", _FOR_PEOPLE)
@@ -378,11 +378,11 @@ def _texts_of_document(row_fields: Fields, row: DataRow) -> dict[str, str]:
         with suppress(InputError):
             sources = fields.document(row_fields, row, "", _EVERYTHING).files[1:]
             for file in sources[:_MOST_SOURCES]:
-                texts[f"source: {file.path}"] = _beginning_of(file.text)
+                texts[f"source: {file.path}"] = _shorten_source(file.text)
     return texts
 
 
-def _beginning_of(source: str) -> str:
+def _shorten_source(source: str) -> str:
     """Cut a source short: a page is for reading rows, and ten whole sources for each would fill it."""
     if len(source) <= _SOURCE_CHARS:
         return source
@@ -478,11 +478,11 @@ def _read_label_column(
     field = "winner" if task == "compare" else "label"
     stream: Iterable[DataRow | UnreadableRow] = rows
     if task == "compare" and field not in columns.given:
-        stream = map(_with_one_winner, rows)
+        stream = map(_add_winner, rows)
     yield from _read_answers(stream, rows.name, field, names, columns, is_table=_is_table(rows))
 
 
-def _with_one_winner(row: DataRow | UnreadableRow) -> DataRow | UnreadableRow:
+def _add_winner(row: DataRow | UnreadableRow) -> DataRow | UnreadableRow:
     """Add a column `winner` to a row that marks its winner with 1 in one of several columns."""
     if isinstance(row, UnreadableRow) or "winner" in row.columns:
         return row
@@ -513,9 +513,9 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
         if isinstance(row, UnreadableRow):
             raise unreadable_error(rows.name, row, 0)
         if _is_table(rows):
-            row = _without_defusing(row)  # noqa: PLW2901 - the row as it was
+            row = _restore_cells(row)  # noqa: PLW2901 - its cells as they were before we wrote them
         row_id = columns.id_of(row.columns, rows.name) or str(row.number)
-        where = f"{rows.name}: row {row.number}"
+        position = f"{rows.name}: row {row.number}"
         label = row_fields.read(row, "label")
         if labels.is_no_label(label):
             left_out.blank += 1
@@ -526,20 +526,20 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
             left_out.texts += 1
             continue
         except InputError as error:
-            raise InputError(f"{where}: {error}") from None
+            raise InputError(f"{position}: {error}") from None
         if row_id in cases:
-            raise InputError(f"{where}: duplicate id {row_id!r}; keep one")
-        cases[row_id] = _make_case(document, label, row_id, where)
+            raise InputError(f"{position}: duplicate id {row_id!r}; keep one")
+        cases[row_id] = _make_case(document, label, row_id, position)
     return list(cases.values()), left_out
 
 
-def _make_case(document: Document, label: object, row_id: str, where: str) -> Case:
+def _make_case(document: Document, label: object, row_id: str, position: str) -> Case:
     """Build a case from a labelled row's document: its first file is the text, the others are sources."""
     text_file, *source_files = document.files
     values = {role: getattr(document.task, role) for role in TASK_ROLES}
     values["files"] = {file.path: file.text for file in source_files}
     values["label"] = label if isinstance(label, str | bool | int | float) else str(label)
-    return Case.of_row(where, id=row_id, text=text_file.text, **values)
+    return Case.of_row(position, id=row_id, text=text_file.text, **values)
 
 
 def _read_answers(
@@ -556,7 +556,7 @@ def _read_answers(
         if isinstance(row, UnreadableRow):
             raise unreadable_error(file, row, 0)
         if is_table:
-            row = _without_defusing(row)  # noqa: PLW2901 - the row as it was
+            row = _restore_cells(row)  # noqa: PLW2901 - its cells as they were before we wrote them
         row_id = columns.id_of(row.columns, file)
         column = columns.column_of(row.columns, field, names)
         if row_id is None or column is None:
@@ -571,7 +571,7 @@ def _is_table(rows: Rows) -> bool:
     return Path(rows.read_from).suffix.lower() in DELIMITERS
 
 
-def _without_defusing(row: DataRow) -> DataRow:
+def _restore_cells(row: DataRow) -> DataRow:
     """Restore a row's texts, to which we added a sign in CSV so that no spreadsheet runs them as formulas."""
     cells = {}
     for name, cell in row.columns.items():
@@ -583,14 +583,14 @@ def _read_scores(columns: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """Yield the names and values of a row's scores, from the column `scores` or from one column for each."""
     scores = nested(columns.get("scores"))
     if scores is None:
-        scores = _scores_in_columns(columns)
+        scores = _collect_score_columns(columns)
     for name, value in scores.items():
         score = labels.number_of(value)
         if score is not None:
             yield name, score
 
 
-def _scores_in_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
+def _collect_score_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Collect the `score.NAME` columns by name. If the row has our record, only the scores in that count."""
     cells = {}
     for name, value in columns.items():
@@ -651,7 +651,7 @@ def _add_sample(
     for result in _draw_rows(results, count, without=existing_ids):
         # People label without seeing the verdict: a sheet has only the columns from before the judging.
         row = {"id": result.row_id, "label": ""}
-        for name, value in result.own.items():
+        for name, value in result.input_columns.items():
             row.setdefault(name, value)
         new_rows.append(row)
 
@@ -680,7 +680,7 @@ def _append_rows(raw: bytes, new_rows: Sequence[Mapping[str, Any]], path: str) -
         delimiter = DELIMITERS[ending]
         if raw:
             delimiter = sniffing.find_delimiter(raw, delimiter, path)
-        new_lines = _delimited_lines(old_text, new_rows, delimiter)
+        new_lines = _render_delimited(old_text, new_rows, delimiter)
     else:
         new_lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in new_rows)
     if old_text and not old_text.endswith("\n"):
@@ -701,7 +701,7 @@ def _draw_rows(
     return heapq.nsmallest(count, new, key=hash_id)
 
 
-def _delimited_lines(old: str, rows: Sequence[Mapping[str, Any]], delimiter: str) -> str:
+def _render_delimited(old: str, rows: Sequence[Mapping[str, Any]], delimiter: str) -> str:
     """Render rows as lines to append to the text `old`, in its columns; if it's empty, with a header."""
     header = next(csv.reader(io.StringIO(old), delimiter=delimiter), [])
     names = list(map(restore_cell, header))

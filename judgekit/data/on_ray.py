@@ -126,42 +126,43 @@ class RayRun:
         self._folder = parts.Folder.at(out)
         self._dataset = replace(work.dataset, rows=())
         self._starts_and_counts: dict[str, tuple[int, int | None]] = {}
-        self._kinds: dict[Any, Any] = {}
-        self._judges: dict[Any, Any] = {}
+        self._types: dict[str, pa.DataType] = {}  # of columns that keep their type
+        self._subject_by_kind: dict[Any, Any] = {}
+        self._judges: dict[Any, Any] = {}  # by kind of subject
         self._columns = tables.ColumnKinds(OURS)
-        self._merges = list[Any]()
-        self._parts = list[str]()
-        # For each worker, the number of blocks it had begun, as reported with each block.
-        self._heard = defaultdict[str, list[int]](list)
-        self._held = ExitStack()  # locks that keep other runs out
+        self._merge_tasks = list[Any]()
+        self._unmerged_names = list[str]()
+        # By worker: with each block that it reports, the number of blocks it had begun.
+        self._begun_counts = defaultdict[str, list[int]](list)
+        self._locks = ExitStack()  # locks that keep other runs out
         self._deadline: float | None = None  # for blocks under way when the run ends early
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._held.close()
+        self._locks.close()
 
     def check(self, types: pa.Schema | None) -> int:
-        """Count the rows; note the number of each file's first row and its columns' types.
+        """Read and count the rows of all files; raises `InputError` for the first unreadable row.
 
-        `types` are the types of the input's columns. Raises `InputError` for the first unreadable row.
+        Notes each file's columns, and how many rows come before it. `types` are those of the input's columns.
         """
         types_by_column = {}
         for column in types or ():
+            # Bytes become text, partly as Base64, so converting them back would give other bytes.
             if "binary" not in str(column.type):
                 types_by_column[column.name] = column.type
         self._shared = ray.put((self._dataset, self._files, types_by_column))
-        checked = dict(self._check_files(wanted_ids=frozenset()))
+        checked = dict(self._check_files(wanted_ids=frozenset()))  # none yet: this collects all ids
 
         row_count = 0  # in the files so far
         first_bad: UnreadableRow | None = None
         bad_count = 0
         for path, file in checked.items():
             if file.first_unreadable and first_bad is None:
-                # Its number counts from the beginning of its own file.
-                numbered: Any = self._files.numbered(file.first_unreadable, row_count, path)
-                first_bad = numbered
+                # In its file, rows are numbered from 1; here, the rows of earlier files come before.
+                first_bad = self._files.numbered(file.first_unreadable, row_count, path)  # type: ignore[assignment]  # it stays an unreadable row
             bad_count += file.unreadable
             self._starts_and_counts[path] = row_count, file.count
             row_count += file.count
@@ -178,13 +179,19 @@ class RayRun:
     def _note_columns(
         self, checked: Mapping[str, Checked], types_by_column: Mapping[str, pa.DataType]
     ) -> None:
-        """Note the files' columns and kinds of subjects, and those input types that all their cells fit."""
-        misfits = set[str]()
+        """Note the columns of all files, and an example of each kind of subject, for which judges are made.
+
+        A column keeps the type that it has in the input only if its cells fit in every file.
+        """
+        misfits = set[str]()  # columns with a cell that doesn't fit
         for file in checked.values():
             self._columns.update(file.columns)
-            self._kinds |= file.kinds
+            self._subject_by_kind |= file.kinds
             misfits |= file.misfits
-        self._types = {name: kind for name, kind in types_by_column.items() if name not in misfits}
+        self._types = {}
+        for name, column_type in types_by_column.items():
+            if name not in misfits:
+                self._types[name] = column_type
 
     def _check_files(self, wanted_ids: frozenset[int]) -> Iterator[tuple[str, Checked]]:
         """Yield the check of each file; under a row limit, one file after another until it's reached."""
@@ -192,11 +199,11 @@ class RayRun:
         rows_left = self._dataset.limit
         if rows_left is None:
             calls = [(self._shared, path, None, wanted_ids) for path in paths]
-            checked = _run_remotely(_check, calls)
+            checked = _run_remotely(_check_file, calls)
             yield from zip(paths, checked, strict=True)
             return
         for path in paths:
-            (file,) = _run_remotely(_check, [(self._shared, path, rows_left, wanted_ids)])
+            (file,) = _run_remotely(_check_file, [(self._shared, path, rows_left, wanted_ids)])
             yield path, file
             rows_left -= file.count
             if rows_left == 0:
@@ -226,14 +233,15 @@ class RayRun:
 
         Rows that don't verify are such an error, too, unless the user says `trust`.
         """
-        self._held.enter_context(hold_alone(self._folder.lockable(), self._folder.name))
+        self._locks.enter_context(hold_alone(self._folder.lockable(), self._folder.name))
         self._key = parts.Key(seals.state_key())
         names = self._folder.names()
         if fresh:
             self._folder.remove(names)
             names = []
-        self._number = 1 + max(map(parts.run_of, names), default=0)
-        self._names, self._lines, self._before = self._scan_files(names, 0)
+        earlier_runs = map(parts.run_of, names)
+        self._run_number = 1 + max(earlier_runs, default=0)
+        self._names, self._lines, self._earlier_schemas = self._scan_files(names, 0)
         unsealed = int((~self._lines["sealed"]).sum())
         if unsealed and not trust:
             raise seals.refused(self._folder.name, unsealed)
@@ -269,12 +277,12 @@ class RayRun:
         """Judge the rows that aren't kept, until the run is stopped or the cost limit is reached."""
         self._folder.make()
         self._choose_judges()
-        self._shape = parts.shape_of(self._columns, self._types, self._before)
+        self._shape = parts.shape_of(self._columns, self._types, self._earlier_schemas)
         source = self._share_rows()
         cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
         broker = self._start_broker(cpus)
         try:
-            with _naming_errors(written=self._folder.name):
+            with _explain_errors(written=self._folder.name):
                 judged = self._plan_judging(source, broker, cpus)
                 self._follow(judged, broker)
         finally:
@@ -283,16 +291,16 @@ class RayRun:
     def _choose_judges(self) -> None:
         """Make a judge for each kind of subject, and note the columns of its scores."""
         judge_of = runners.judges(open_gateway({}), self._project, self._request)
-        for kind, subject in self._kinds.items():
+        for kind, subject in self._subject_by_kind.items():
             judge = judge_of(subject)
             self._judges[kind] = judge
-            names: Iterable[str] = ()
+            score_names: Iterable[str] = ()
             if kind:  # a comparison; its scores are named by letters
                 text_count, _ = kind
-                names = LETTERS[:text_count]
+                score_names = LETTERS[:text_count]
             elif isinstance(judge.rubric, ScoreRubric):
-                names = judge.rubric.questions
-            for name in names:
+                score_names = judge.rubric.questions
+            for name in score_names:
                 self._columns.scores[f"score.{name}"] = {"float"}
 
     def _share_rows(self) -> _Source:
@@ -302,13 +310,14 @@ class RayRun:
             self._dataset,
             self.work.expected,
             lines[lines["done"]],
-            self._number,
+            self._run_number,
             self._starts_and_counts,
         )
         return _Source(self._files, ray.put(shared))
 
     def _plan_judging(self, source: _Source, broker: Any, cpus: int) -> Any:  # noqa: ANN401 - Ray's
         """Build the dataset of workers' reports: Ray Data reads and judges the rows once it's iterated."""
+        # Two blocks more than twice the rows that are judged at once.
         at_a_time = 2 + 2 * self._at_once // worker.ROWS
         pool = ray.data.ActorPoolStrategy(
             min_size=1,
@@ -367,11 +376,11 @@ class RayRun:
     def _follow(self, judged: Any, broker: Any) -> None:  # noqa: ANN401 - a dataset and a handle of Ray's
         """Add up the workers' reports and merge small files until all reports are in."""
 
-        def stop() -> None:
+        def tell_broker_when_stopped() -> None:
             self.work.stopped.wait()
             broker.stop.remote()
 
-        threading.Thread(target=stop, daemon=True).start()
+        threading.Thread(target=tell_broker_when_stopped, daemon=True).start()
         earlier_threads = threading.enumerate()
         batches = iter(
             judged.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0)
@@ -379,7 +388,7 @@ class RayRun:
         try:
             for batch in batches:
                 for packed in batch["judged"].to_pylist():
-                    self._count(pickle.loads(packed))  # noqa: S301 - a worker of ours wrote it
+                    self._add_report(pickle.loads(packed))  # noqa: S301 - a worker of ours wrote it
                 if self._is_at_end(broker):
                     break
         finally:
@@ -390,17 +399,17 @@ class RayRun:
                     thread.join(_THREAD_SECONDS)
         self.work.spent_usd = max(self.work.spent_usd, ray.get(broker.spent.remote()))
 
-    def _count(self, judged: JudgedBlock) -> None:
+    def _add_report(self, judged: JudgedBlock) -> None:
         """Add up a worker's report; when enough small files are there, start to merge them."""
         self.work.add(judged.tally)
         self.work.is_spent |= judged.is_over
-        self.work.give_up()
-        self._heard[judged.worker].append(judged.blocks_begun)
+        self.work.give_up()  # only if the first rows were all refused
+        self._begun_counts[judged.worker].append(judged.blocks_begun)
         if judged.name:
-            self._parts.append(judged.name)
-        if len(self._parts) == parts.MERGED:
-            self._merge(self._parts)
-            self._parts = []
+            self._unmerged_names.append(judged.name)
+        if len(self._unmerged_names) == parts.MERGED:
+            self._merge(self._unmerged_names)
+            self._unmerged_names = []
 
     def _is_at_end(self, broker: Any) -> bool:  # noqa: ANN401 - a handle of Ray's
         """Whether to end a run early: it's stopped, and all blocks under way are reported, or time is up."""
@@ -412,7 +421,7 @@ class RayRun:
         if time.monotonic() > self._deadline:
             return True
         for name in ray.get(broker.alive.remote()):
-            begun_counts = self._heard[name]
+            begun_counts = self._begun_counts[name]
             # With each block, a worker reports how many it had begun. A silent one is at its first block.
             blocks_begun = max(begun_counts) if begun_counts else 1
             blocks_reported = len(begun_counts)
@@ -423,12 +432,12 @@ class RayRun:
     def _merge(self, names: list[str]) -> None:
         """Start to merge part files on any machine."""
         merge = ray.remote(num_cpus=_READ_CPU)(parts.merge)
-        self._merges.append(merge.remote(self._folder, sorted(names)))
+        self._merge_tasks.append(merge.remote(self._folder, sorted(names)))
 
     def finish(self) -> None:
         """Leave each row once in FOLDER, in files with the same columns; raises `InputError`."""
-        with _naming_errors(written=self._folder.name):
-            ray.get(self._merges)
+        with _explain_errors(written=self._folder.name):
+            ray.get(self._merge_tasks)
             if len(self._lines):
                 self._drop_superseded()
             small = sorted(name for name in self._folder.names() if name.startswith("part"))
@@ -436,19 +445,19 @@ class RayRun:
                 names = list(files_of_run)
                 for start in range(0, len(names), parts.MERGED):
                     self._merge(names[start : start + parts.MERGED])
-            ray.get(self._merges)
+            ray.get(self._merge_tasks)
 
     def _drop_superseded(self) -> None:
         """Drop the lines that a later run has superseded, and give old files the new columns."""
         present_names = self._folder.names()
         new_names = [name for name in present_names if name not in self._names]
-        _, new_lines, _ = self._scan_files(new_names, len(self._names))
+        _, new_lines, _ = self._scan_files(new_names, first=len(self._names))
         _, superseded_lines = parts.newest(np.concatenate([self._lines, new_lines]))
         numbered_names = [*self._names, *new_names]
 
         # Rows to drop by file; a file without any is rewritten as it is, sealed and with the new columns.
         dropped_rows: dict[str, list[int]] = {}
-        if any(schema != self._shape.schema for schema in self._before):
+        if any(schema != self._shape.schema for schema in self._earlier_schemas):
             for name in self._names:
                 if name in present_names:
                     dropped_rows[name] = []
@@ -474,8 +483,11 @@ def _check_options(data: str, out: str) -> None:
         raise UsageError(f"{out}: the rows are read from this folder; choose another --out")
 
 
-def _check(shared: Any, path: str, limit: int | None, wanted: frozenset[int]) -> Checked:  # noqa: ANN401 - what is shared
-    """Check up to `limit` rows of a file, on the machine that Ray chose."""
+def _check_file(shared: Any, path: str, limit: int | None, wanted: frozenset[int]) -> Checked:  # noqa: ANN401 - three values that `RayRun.check` puts there
+    """Check up to `limit` rows of a file, on the machine that Ray chose.
+
+    `wanted` are digests of ids: the rows with one of them are listed, too.
+    """
     dataset, files, types = shared
     return worker.check(replace(dataset, limit=limit), files, path, types, wanted)
 
@@ -483,12 +495,12 @@ def _check(shared: Any, path: str, limit: int | None, wanted: frozenset[int]) ->
 def _run_remotely(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) -> list[Any]:
     """Call a function with each of the arguments, on any machine, and list the results; raises its errors."""
     task = ray.remote(num_cpus=_READ_CPU)(function)
-    with _naming_errors():
+    with _explain_errors():
         return ray.get([task.remote(*arguments) for arguments in calls])  # type: ignore[no-any-return]  # Ray's
 
 
 @contextmanager
-def _naming_errors(written: str | None = None) -> Iterator[None]:
+def _explain_errors(written: str | None = None) -> Iterator[None]:
     """Replace an error of Ray's by its cause: an error of ours, one about a file, or Ray's own.
 
     `written` is the folder that the work writes to; None if it only reads.
@@ -537,21 +549,21 @@ def _message_of(error: BaseException) -> str:
 class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to be checked
     """Yields the blocks of a dataset's files to Ray Data."""
 
-    def __init__(self, files: RowFiles, known: Any) -> None:  # noqa: ANN401 - a reference of Ray's
+    def __init__(self, files: RowFiles, shared: Any) -> None:  # noqa: ANN401 - a reference of Ray's
         super().__init__(list(files.paths), filesystem=files.system)
-        self._rows = files
-        self._known = known
+        self._files = files
+        self._shared = shared  # the values that `RayRun._share_rows` lists
 
     def _open_input_source(self, filesystem: Any, path: str, **_: object) -> Any:  # noqa: ANN401 - Ray's
         return filesystem.open_input_file(path)
 
     def _read_stream(self, opened: Any, path: str) -> Iterator[pa.Table]:  # noqa: ANN401 - Ray's
         """Yield the blocks of a file's rows that are still to be judged, each in a table of one row."""
-        dataset, expected, lines, run_number, starts_and_counts = ray.get(self._known)
+        dataset, expected, lines, run_number, starts_and_counts = ray.get(self._shared)
         start, count = starts_and_counts.get(path, (0, 0))
         file = io.BufferedReader(opened) if source_of(path).is_text else opened
-        rows_in_file = rows_in(file, path, self._rows.reading)
-        rows = (self._rows.numbered(row, start, path) for row in rows_in_file)
+        rows_in_file = rows_in(file, path, self._files.reading)
+        rows = (self._files.numbered(row, start, path) for row in rows_in_file)
         dataset_of_file = replace(dataset, rows=rows, limit=count, ids=parts.Digests)
         run = DatasetRun(dataset=dataset_of_file, results=parts.KeptLines(lines), expected=expected)
         for block in worker.blocks(run, run_number):

@@ -209,10 +209,10 @@ class PromisedRun:
         # By the row's id, as `id_key` writes it.
         self._first: dict[str, _First] = {}
         self._strong: dict[str, _Strong] = {}
-        self._again: dict[str, VerdictWord] = {}
+        self._second_words: dict[str, VerdictWord] = {}
         self._to_write: dict[str, PendingRow] = {}
         # By the row's number, as `judgekit.evaluation.agreement` has it.
-        self._numbers = {key: number for number, key in enumerate(self._rows)}
+        self._number_by_key = {key: number for number, key in enumerate(self._rows)}
         self._rates: dict[int, float] = {}
         self._sampled: frozenset[int] = frozenset()
         self._counted: frozenset[int] = frozenset()
@@ -251,9 +251,9 @@ class PromisedRun:
         if len(self._rows) < agreement.LEAST_ROWS:
             count = f"{len(self._rows)} rows, fewer than {agreement.LEAST_ROWS}"
             self._note(f"--agree: {count}, so {STRONG} is asked about all")
-        elif await self._can_pay():
+        elif await self._try_first_tier():
             settled = await self._ask_both()
-        await self._ask_strong(self._rows_for_strong(settled))
+        await self._ask_strong(self._list_rows_for_strong(settled))
         if self._work.is_spent:
             self._write_without_promise()
         elif not self._is_over:
@@ -266,7 +266,7 @@ class PromisedRun:
 
     # --- Choosing the tier for each row
 
-    async def _can_pay(self) -> bool:
+    async def _try_first_tier(self) -> bool:
         """Let both tiers judge a few rows, to see if the first tier saves more than it costs.
 
         Returns False, with a note, if it doesn't. Returns True if it does, or if the run ends meanwhile.
@@ -277,12 +277,12 @@ class PromisedRun:
         if self._is_over:
             return True
 
-        opinions = self._first_opinions(pilot)
+        opinions = self._collect_first_opinions(pilot)
         share = agreement.expect_share(
-            opinions, self._strong_by_number(), len(pilot), len(self._rows), self._promise
+            opinions, self._map_strong_words(), len(pilot), len(self._rows), self._promise
         )
-        first_price = self._price_of(self._tiers.first, pilot)
-        strong_price = self._price_of(STRONG, pilot)
+        first_price = self._average_price(self._tiers.first, pilot)
+        strong_price = self._average_price(STRONG, pilot)
         if _is_worth_it(share, first_price, strong_price):
             return True
 
@@ -312,24 +312,24 @@ class PromisedRun:
         await self._ask_first(list(self._rows))
         if self._is_over:
             return agreement.NOTHING_FINAL
-        opinions = self._first_opinions(list(self._rows))
+        opinions = self._collect_first_opinions(list(self._rows))
         plan = agreement.plan(opinions, len(self._rows), self._promise)
         self._rates = plan.rates()
         self._sampled = plan.sampled
-        sample = [key for key in self._rows if self._numbers[key] in plan.sampled]
+        sample = [key for key in self._rows if self._number_by_key[key] in plan.sampled]
         await self._ask_strong(sample, writes=False)
         if self._is_over:
             return agreement.NOTHING_FINAL
-        settled = agreement.settle(plan, self._strong_by_number())
+        settled = agreement.settle(plan, self._map_strong_words())
         self._counted = settled.counted
         await self._ask_strong_twice()
         return settled
 
-    def _rows_for_strong(self, settled: Settled) -> list[str]:
+    def _list_rows_for_strong(self, settled: Settled) -> list[str]:
         """List the rows whose first opinion isn't final, so that `deep` must judge them."""
-        return [key for key in self._rows if self._numbers[key] not in settled.final]
+        return [key for key in self._rows if self._number_by_key[key] not in settled.final]
 
-    def _first_opinions(self, keys: Sequence[str]) -> list[FirstOpinion]:
+    def _collect_first_opinions(self, keys: Sequence[str]) -> list[FirstOpinion]:
         """Collect those opinions of the first tier that can become final."""
         opinions = []
         for key in keys:
@@ -339,7 +339,7 @@ class PromisedRun:
             if first.outcome == "accept" and self._options.confirms_accepted:
                 continue
             opinion = FirstOpinion(
-                row=self._numbers[key],
+                row=self._number_by_key[key],
                 outcome=first.outcome,
                 sureness=first.margin,
                 draw=self._draw(key),
@@ -352,8 +352,8 @@ class PromisedRun:
         """Draw a row's number from 0 to 1, always the same; the lowest ones are the sample."""
         return self._opinions.draw(self._rows[key], "sample")
 
-    def _strong_by_number(self) -> dict[int, VerdictWord]:
-        return {self._numbers[key]: strong.word for key, strong in self._strong.items()}
+    def _map_strong_words(self) -> dict[int, VerdictWord]:
+        return {self._number_by_key[key]: strong.word for key, strong in self._strong.items()}
 
     # --- Asking
 
@@ -370,7 +370,7 @@ class PromisedRun:
             else:
                 missing.append(key)
         self._work.waits_for = f"{tier}: {len(missing):,} first opinions"
-        adapt = partial(_with_first_opinions, tier)
+        adapt = partial(_make_first_judge, tier)
         async for key, verdict in self._stream_verdicts(tier, missing, adapt):
             self._note_first(key, verdict)
 
@@ -378,7 +378,7 @@ class PromisedRun:
         """Note the first tier's opinion on a row. An opinion that can't become final has no outcome."""
         outcome: Outcome | None = None
         if verdict.because == PROMISED and verdict.margin is not None:
-            outcome = _as_outcome(verdict.verdict)
+            outcome = _find_outcome(verdict.verdict)
         self._first[key] = _First(outcome, verdict.margin or 0.0, Call.of(verdict.rounds))
 
     async def _ask_strong(self, keys: Sequence[str], *, writes: bool = True) -> None:
@@ -488,7 +488,8 @@ class PromisedRun:
 
     async def _ask_strong_twice(self) -> None:
         """Ask `deep` again about some rows of the sample, to see how often it repeats its verdict."""
-        sample = [key for key in self._rows if self._numbers[key] in self._sampled]
+        sample = [key for key in self._rows if self._number_by_key[key] in self._sampled]
+        # The lowest draws, as in the pilot: always the same rows.
         keys_to_repeat = sorted(sample, key=self._draw)[: self._options.noise]
         missing = []
         for key in keys_to_repeat:
@@ -496,9 +497,9 @@ class PromisedRun:
             if kept_verdict is None or kept_verdict.verdict == "undetermined":
                 missing.append(key)
             else:
-                self._again[key] = kept_verdict.verdict
+                self._second_words[key] = kept_verdict.verdict
         async for key, verdict in self._stream_verdicts(_STRONG_AGAIN, missing, only_deep):
-            self._again[key] = verdict.verdict
+            self._second_words[key] = verdict.verdict
 
     def tally(self) -> AgreementTally:
         """Sum up the promise's effect over all rows."""
@@ -506,12 +507,12 @@ class PromisedRun:
         for key in self._rows:
             first = self._first.get(key)
             strong = self._strong.get(key)
-            is_first_final = self._numbers[key] in self._final
+            is_first_final = self._number_by_key[key] in self._final
             if strong is None and not is_first_final:
                 continue  # the run ended before this row
             first_outcome = first.outcome if first else None
             row = PromisedRow(
-                promise=self._promise_of(key),
+                promise=self._describe_promise(key),
                 mode=self._tiers.mode,
                 verdict=strong.word if strong else str(first_outcome),
                 first=first.call if first else None,
@@ -535,7 +536,7 @@ class PromisedRun:
         verdict = self._opinions.find(STRONG, self._rows[key])
         assert verdict is not None, "it has just been kept"  # noqa: S101
         first_verdict = self._opinions.find(self._tiers.first, self._rows[key])
-        promise = self._promise_of(key)
+        promise = self._describe_promise(key)
         if first_verdict is None:
             written = verdict.model_copy(update={"promise": promise})
         else:
@@ -545,11 +546,11 @@ class PromisedRun:
     def _write_final(self) -> None:
         """Write the rows whose first opinion is final."""
         for key, row in list(self._to_write.items()):
-            if self._numbers[key] not in self._final:
+            if self._number_by_key[key] not in self._final:
                 continue
             verdict = self._opinions.find(self._tiers.first, self._rows[key])
             assert verdict is not None, "only a kept opinion is final"  # noqa: S101
-            written = verdict.model_copy(update={"promise": self._promise_of(key)})
+            written = verdict.model_copy(update={"promise": self._describe_promise(key)})
             del self._to_write[key]
             self._write(row, written)
 
@@ -561,9 +562,9 @@ class PromisedRun:
             verdict = self._opinions.find(self._tiers.first, self._rows[key])
             assert verdict is not None, "a first opinion is kept"  # noqa: S101
             del self._to_write[key]
-            self._write(row, self._without_promise(verdict))
+            self._write(row, self._mark_undetermined(verdict))
 
-    def _without_promise(self, first_verdict: Verdict) -> Verdict:
+    def _mark_undetermined(self, first_verdict: Verdict) -> Verdict:
         """Copy the first tier's verdict as undetermined, with the reason why its promise doesn't hold."""
         reason = f"--max-cost ended the run before the promise of {self._promise.share:g} held"
         word = first_verdict.verdict
@@ -579,10 +580,10 @@ class PromisedRun:
             }
         )
 
-    def _promise_of(self, key: str) -> AgreementPromise:
+    def _describe_promise(self, key: str) -> AgreementPromise:
         """Describe the promise for a row's record, and if the row is part of the sample."""
         first = self._first.get(key)
-        number = self._numbers[key]
+        number = self._number_by_key[key]
         return AgreementPromise(
             share=self._promise.share,
             on=self._promise.on,
@@ -591,10 +592,10 @@ class PromisedRun:
             rate=self._rates.get(number),
             sampled=number in self._sampled,
             counted=number in self._counted,
-            again=self._again.get(key),
+            again=self._second_words.get(key),
         )
 
-    def _price_of(self, tier: str, keys: Sequence[str]) -> _Price:
+    def _average_price(self, tier: str, keys: Sequence[str]) -> _Price:
         """Average the cost and the time of a tier's verdicts on rows. Replies from the cache are left out."""
         costs = []
         seconds = []
@@ -695,12 +696,12 @@ def only_deep(judge: DocumentJudge) -> DocumentJudge:
     return judge_of_tier(STRONG, judge)
 
 
-def _with_first_opinions(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
+def _make_first_judge(tier: TierName, judge: DocumentJudge) -> DocumentJudge:
     """Build a judge that asks only the first tier, for opinions that may become final."""
     return replace(judge, instead=partial(judge_first, tier))
 
 
-def _as_outcome(word: VerdictWord) -> Outcome | None:
+def _find_outcome(word: VerdictWord) -> Outcome | None:
     """Return a verdict if it's one that can become final, else None."""
     if word in ("accept", "improve", "reject"):
         return word

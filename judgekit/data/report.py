@@ -39,11 +39,11 @@ _REASONS = 5  # most judges listed, and most errors
 MOST_SHOWN = 100  # rows in a list, and values of a column
 _SHOWN_CHARS = 400
 NO_VALUE = ""  # the group of rows whose cell in the column is empty
-_FIRST = 3  # ids shown from each of two files that have none in common
-_TIER = dict.fromkeys(("decided", "answered", "failed", "seconds", "cost_usd", "unpriced"), 0)
+_SHOWN_IDS = 3  # ids shown from each of two files that have none in common
+_EMPTY_TIER = dict.fromkeys(("decided", "answered", "failed", "seconds", "cost_usd", "unpriced"), 0)
 
 
-def _interval(value: float | None, low: float | None, high: float | None) -> Interval | None:
+def _build_interval(value: float | None, low: float | None, high: float | None) -> Interval | None:
     """Build an interval; None if the value or one of its bounds is missing."""
     if value is None or low is None or high is None:
         return None
@@ -63,11 +63,11 @@ class CorrectedRate(ReportPart):
 
     @property
     def judged_interval(self) -> Interval | None:
-        return _interval(self.judged, self.judged_low, self.judged_high)
+        return _build_interval(self.judged, self.judged_low, self.judged_high)
 
     @property
     def interval(self) -> Interval | None:
-        return _interval(self.corrected, self.low, self.high)
+        return _build_interval(self.corrected, self.low, self.high)
 
 
 class Group(ReportPart):
@@ -134,7 +134,7 @@ class Difference(ReportPart):
 
     @property
     def interval(self) -> Interval | None:
-        return _interval(self.value, self.low, self.high)
+        return _build_interval(self.value, self.low, self.high)
 
 
 class WinRate(ReportPart):
@@ -181,7 +181,7 @@ class ResultsReport(ReportPart):
     """What a promise of agreement bought; absent if no row was judged under one."""
 
 
-def _win_values(words: Iterable[str], best: str) -> list[float]:
+def _score_verdicts(words: Iterable[str], best: str) -> list[float]:
     """Turn verdicts into numbers: 1 for `best`, 0.5 for a tie, 0 for others.
 
     Undecided verdicts are left out.
@@ -217,7 +217,7 @@ class _Tally:
 
         The share is corrected by the labels if there are enough of them.
         """
-        decided = _win_values(self.words.elements(), best)
+        decided = _score_verdicts(self.words.elements(), best)
         if not decided:
             return None
         # These added values pull the bounds away from 0 and 1, which a small sample can't prove.
@@ -231,11 +231,12 @@ class _Tally:
         if self.needs(best):
             return judged_rate
 
-        labels = _win_values([label for label, _ in self.pairs], best)
-        verdicts = _win_values([verdict for _, verdict in self.pairs], best)
+        labels = _score_verdicts([label for label, _ in self.pairs], best)
+        verdicts = _score_verdicts([verdict for _, verdict in self.pairs], best)
         labelled = list(zip(verdicts, labels, strict=True))
-        unlabelled = self.words - Counter(verdict for _, verdict in self.pairs)
-        corrected = stats.corrected(labelled, others=_win_values(unlabelled.elements(), best))
+        unlabelled_words = self.words - Counter(verdict for _, verdict in self.pairs)
+        unlabelled = _score_verdicts(unlabelled_words.elements(), best)
+        corrected = stats.corrected(labelled, others=unlabelled)
         low, high = corrected.bounds
         update = {"corrected": corrected.value, "low": low, "high": high}
         return judged_rate.model_copy(update=update)
@@ -297,8 +298,8 @@ def _count_undecided(words: Mapping[str, int]) -> int:
     return sum(words.get(word, 0) for word in UNDECIDED)
 
 
-def _new_tier() -> dict[str, float]:
-    return dict(_TIER)
+def _make_tier() -> dict[str, float]:
+    return dict(_EMPTY_TIER)
 
 
 @dataclass
@@ -307,7 +308,7 @@ class _Totals:
 
     tally: _Tally = field(default_factory=_Tally)
     scores: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    tiers: dict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(_new_tier))
+    tiers: dict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(_make_tier))
     ranks: list[ResultRow] = field(default_factory=list)
     judges: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
@@ -387,7 +388,7 @@ def summarise(
         raise UsageError(f"--by {column}: {name} has no such column")
 
     task = "judge"
-    best = "accept"
+    best = "accept"  # the verdict whose share of the rows is reported
     accept_rate = None
     needs = None
     if totals.ranks:
@@ -419,7 +420,7 @@ def summarise(
         matrix=matrix,
         dimensions=totals.dimensions(),
         worst=lists.worst(),
-        tiers={name: _with_known_cost(tier) for name, tier in totals.tiers.items()},
+        tiers={name: _hide_unknown_cost(tier) for name, tier in totals.tiers.items()},
         cost_usd=totals.cost_usd(),
         cost_complete=not totals.unpriced,
         judged_by=dict(totals.judges.most_common(_REASONS)),
@@ -449,8 +450,8 @@ def _find_largest(groups: Mapping[str, _Tally]) -> list[tuple[str, _Tally]]:
     return by_size[:MOST_SHOWN]
 
 
-def _refuse_no_rows(name: str, whole: _Tally) -> None:
-    if not whole.words:
+def _refuse_no_rows(name: str, tally: _Tally) -> None:
+    if not tally.words:
         raise InputError(f"{name}: no row; name a file that judge or compare --data wrote")
 
 
@@ -481,7 +482,7 @@ class _Lists:
     def add(self, row: ResultRow, label: str | None) -> None:
         """Put a row on each of the report's lists that it belongs to."""
         self._row_count += 1
-        if len(self._first_ids) < _FIRST:
+        if len(self._first_ids) < _SHOWN_IDS:
             self._first_ids.append(short_line(row.row_id, 40))
         if label is not None:
             self._has_label = True
@@ -550,14 +551,14 @@ class _Lists:
             text=short_line(text, _SHOWN_CHARS),
         )
 
-    def unlabelled(self, labels: Mapping[str, str]) -> Unmatched | None:
+    def find_unmatched_labels(self, labels: Mapping[str, str]) -> Unmatched | None:
         """Return a few ids of the results and of the labels if none is in both, else None."""
         if self._has_label or not labels:
             return None
-        return self._unmatched(labels)
+        return self._build_unmatched(labels)
 
-    def _unmatched(self, others: Iterable[str]) -> Unmatched:
-        first_others = [short_line(other, 40) for other in islice(others, _FIRST)]
+    def _build_unmatched(self, others: Iterable[str]) -> Unmatched:
+        first_others = [short_line(other, 40) for other in islice(others, _SHOWN_IDS)]
         return Unmatched(results=self._first_ids, others=first_others)
 
     def difference(self, best: str) -> Difference:
@@ -567,12 +568,13 @@ class _Lists:
         """
         gaps = []  # of each row's two values
         for first_word, second_word in self._both_words:
-            first_value, second_value = _win_values((first_word, second_word), best)
+            first_value, second_value = _score_verdicts((first_word, second_word), best)
             gaps.append(second_value - first_value)
         value = None
         low = None
         high = None
         if gaps:
+            # As in `_Tally.rate`, the added values keep the bounds away from the extremes.
             mean_gap = stats.adjusted(gaps, (-1, 1))
             value = mean_gap.value
             low, high = mean_gap.bounds
@@ -580,7 +582,7 @@ class _Lists:
         name, second_words = self._second or ("", {})
         unmatched = None
         if second_words and not self._rows_in_both:
-            unmatched = self._unmatched(second_words)
+            unmatched = self._build_unmatched(second_words)
         return Difference(
             file=name,
             rows=len(gaps),
@@ -595,7 +597,7 @@ class _Lists:
         )
 
 
-def _with_known_cost(tier: Mapping[str, float]) -> dict[str, float | None]:
+def _hide_unknown_cost(tier: Mapping[str, float]) -> dict[str, float | None]:
     """Copy a tier's counts; its cost becomes None if it's 0 only because calls have no known price."""
     cost = float(tier["cost_usd"])
     is_unknown = tier["unpriced"] > 0 and not cost
@@ -653,7 +655,7 @@ def _compare_with_labels(
         update={
             "wrong": rows.wrong,
             "not_compared": left_out or LeftOut(),
-            "unmatched": rows.unlabelled(labels),
+            "unmatched": rows.find_unmatched_labels(labels),
         }
     )
 
@@ -707,7 +709,7 @@ def _compute_win_rates(
     for row in ranks:
         names |= {row.word, *row.scores}
     letters = sorted(names - {TIE})
-    rates = {letter: _win_rate(_win_values(words, letter)) for letter in letters}
+    rates = {letter: _build_win_rate(_score_verdicts(words, letter)) for letter in letters}
     if len(letters) == 2:  # noqa: PLR2004 - the two rates say it all
         return rates, {}
 
@@ -715,8 +717,8 @@ def _compute_win_rates(
     for first_letter, second_letter in combinations(letters, 2):
         values = _compare_scores(ranks, first_letter, second_letter)
         if values:
-            matrix[first_letter][second_letter] = _win_rate(values)
-            matrix[second_letter][first_letter] = _win_rate([1 - value for value in values])
+            matrix[first_letter][second_letter] = _build_win_rate(values)
+            matrix[second_letter][first_letter] = _build_win_rate([1 - value for value in values])
     return rates, dict(matrix)
 
 
@@ -741,8 +743,9 @@ def _compare_scores(ranks: Iterable[ResultRow], one: str, other: str) -> list[fl
     return values
 
 
-def _win_rate(values: Sequence[float]) -> WinRate:
+def _build_win_rate(values: Sequence[float]) -> WinRate:
     """Compute the rate of wins, from 1 for each win, 0.5 for a tie and 0 for a loss."""
+    # The added values pull the bounds away from 0 and 1, which a small sample can't prove.
     rate = stats.adjusted(values, (0, 0, 1, 1))
     low, high = rate.bounds
     wins = values.count(1.0)

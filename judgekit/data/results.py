@@ -60,7 +60,7 @@ RUN = "run"
 """The column with the run's name, if it has one."""
 _MOST_IN_MEMORY = 20_000  # ids of at most 1,000 characters
 _JUDGE_CHARS = 200
-_WORDS = ("verdict", "fingerprint")  # besides the id, a line of ours has both
+_REQUIRED_COLUMNS = ("verdict", "fingerprint")  # besides the id, a line of ours has both
 _NO_RESULT = b"?"
 _LONGEST = 8 * MAX_BYTES  # of a line: JSON writes some characters as six
 _ROWS = """CREATE TABLE rows (
@@ -125,8 +125,8 @@ def result(
     model = judged.get("model")
     is_comparison = judged.get("schema", "").startswith("judgekit/comparison@")
     if is_comparison:
-        scores = _scores_of_subjects(judged)
-        model = _deciding_models(judged)
+        scores = _map_scores(judged)
+        model = _name_deciding_models(judged)
     if error is None and verdict == UNDETERMINED:
         error = judged.get("degraded")
 
@@ -140,8 +140,8 @@ def result(
         "fingerprint": fingerprint,
         "judged": record,
     }
-    ours = _without_infinities({name: values.get(name) for name in OURS})
-    columns = _own_columns(row, taken)
+    ours = _replace_infinities({name: values.get(name) for name in OURS})
+    columns = _copy_own_columns(row, taken)
     for name, word in (judged.get(VARIANTS) or {}).items():
         columns[variant_column(name)] = word
     if run is not None:
@@ -149,10 +149,10 @@ def result(
     return {**columns, **ours}
 
 
-def _own_columns(row: DataRow, taken: TakenNames) -> dict[str, Any]:
+def _copy_own_columns(row: DataRow, taken: TakenNames) -> dict[str, Any]:
     """Copy an input row's columns under the names that they get in OUT."""
     columns = {}
-    for name, value in _without_infinities(row.columns).items():
+    for name, value in _replace_infinities(row.columns).items():
         if name == "id" and taken.id_column == "id":  # our column of ids has the same values
             continue
         columns[_choose_free_name(name, taken, row.columns)] = value
@@ -164,7 +164,7 @@ def variant_column(name: str) -> str:
     return f"verdict.{name}"
 
 
-def _scores_of_subjects(comparison: Mapping[str, Any]) -> dict[str, float] | None:
+def _map_scores(comparison: Mapping[str, Any]) -> dict[str, float] | None:
     """Map the letters of the compared texts to their scores; None if no text has one."""
     scores = {}
     for subject in comparison["subjects"]:
@@ -173,7 +173,7 @@ def _scores_of_subjects(comparison: Mapping[str, Any]) -> dict[str, float] | Non
     return scores or None
 
 
-def _deciding_models(comparison: Mapping[str, Any]) -> str | None:
+def _name_deciding_models(comparison: Mapping[str, Any]) -> str | None:
     """Name the models of the tier that decided, each model once; None if no tier decided."""
     models: dict[str, None] = {}  # a dict keeps the order
     for answer in comparison["rounds"]:
@@ -332,13 +332,13 @@ class _File(Results):
         self._refuse_file_of(source)
         self._schema = None if source is None else source.schema
         # A thread may still be reading rows when a run has ended: it mustn't use files that are being closed.
-        self._use = threading.Lock()
+        self._lock = threading.Lock()
         self._is_closed = False
         self._rows_met = 0
         self._has_written = False
         self._end = 0  # of the last line noted in the part file
         self._stamp_file = _stamp_file_of(os.path.realpath(out))
-        self._opened = self._open_files(trust=trust)
+        self._resources = self._open_files(trust=trust)
 
     def _open_files(self, *, trust: bool) -> ExitStack:
         """Lock OUT, note its rows unless the run is fresh, and open the part file.
@@ -347,8 +347,8 @@ class _File(Results):
         """
         with ExitStack() as opened:
             opened.enter_context(hold_alone(str(self._path), self.name))
-            self._rows = _open_temporary(_ROWS)
-            opened.callback(self._rows.close)
+            self._database = _open_temporary(_ROWS)
+            opened.callback(self._database.close)
             try:
                 if not self._fresh:
                     self._resume(trust=trust)
@@ -362,9 +362,9 @@ class _File(Results):
 
     def __exit__(self, *_: object) -> None:
         is_empty = self._is_part_new and not self._has_written
-        with self._use:
+        with self._lock:
             self._is_closed = True
-            self._opened.close()
+            self._resources.close()
         if is_empty:  # the run ended before its first row
             self._part.unlink(missing_ok=True)
 
@@ -393,39 +393,39 @@ class _File(Results):
 
     def _count_unsealed(self) -> int:
         """Count the rows of OUT that this user's key didn't seal."""
-        count = self._rows.execute(
+        count = self._database.execute(
             "SELECT count(*) FROM rows WHERE start IS NOT NULL AND NOT sealed"
         )
         return int(count.fetchone()[0])
 
     def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
-        with self._use:
+        with self._lock:
             if self._is_closed:
                 return None
-            return self._kept(row_id, fingerprint)
+            return self._find_kept_verdict(row_id, fingerprint)
 
-    def _kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
-        """Note a row's position in the input, and return the row's verdict in OUT.
+    def _find_kept_verdict(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
+        """Note a row's position in the input, and return the verdict that it has in OUT.
 
         Returns None if the row must be judged: OUT doesn't have it, or has it without a verdict, or its
         content has changed.
         """
         self._rows_met += 1
         key = id_key(row_id)
-        self._rows.execute(_NOTE_PLACE, (key, self._rows_met))
+        self._database.execute(_NOTE_PLACE, (key, self._rows_met))
         query = "SELECT fingerprint, word, failed, start FROM rows WHERE id = ?"
-        row = self._rows.execute(query, (key,)).fetchone()
+        row = self._database.execute(query, (key,)).fetchone()
         old_fingerprint, word, failed, start = row
         if start is None:  # OUT has no line for it
             return None
         is_decided = not failed and word != UNDETERMINED
         if is_decided and seals.is_of(old_fingerprint, fingerprint):
             return str(word)
-        self._rows.execute("UPDATE rows SET again = 1 WHERE id = ?", (key,))
+        self._database.execute("UPDATE rows SET again = 1 WHERE id = ?", (key,))
         return None
 
     def count_earlier(self) -> int:
-        count = self._rows.execute("SELECT count(*) FROM rows WHERE start IS NOT NULL")
+        count = self._database.execute("SELECT count(*) FROM rows WHERE start IS NOT NULL")
         return int(count.fetchone()[0])
 
     def add(self, columns: Mapping[str, Any]) -> dict[str, Any]:
@@ -448,7 +448,7 @@ class _File(Results):
             raise self._write_error(error) from None
         if written < len(raw):  # the system gives a reason only if nothing at all could be written
             raise self._write_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-        self._note(row, in_again_file=False, start=start, size=len(raw))
+        self._note_row(row, in_again_file=False, start=start, size=len(raw))
         # If the file was longer, an interrupted call wrote a line unnoted; `_put_in_order` will note it.
         if start == self._end:
             self._end += len(raw)
@@ -468,19 +468,19 @@ class _File(Results):
         if os.fstat(self._descriptor).st_size > self._end:
             self._note_lines(self._part, in_again_file=False, start=self._end)
         if not self._is_in_order():
-            self._rewrite(self._part, which="start IS NOT NULL")
+            self._rewrite(self._part, condition="start IS NOT NULL")
         self._again_file.unlink(missing_ok=True)
 
     def _is_in_order(self) -> bool:
         """Whether the part file has exactly the lines of all rows, in the input's order, and sealed."""
-        end = 0
-        noted_lines = self._rows.execute(_IN_ORDER.format("start IS NOT NULL"))
+        expected_start = 0
+        noted_lines = self._database.execute(_IN_ORDER.format("start IS NOT NULL"))
         for _, in_again_file, start, size, sealed in noted_lines:
-            if in_again_file or start != end:
+            if in_again_file or start != expected_start:
                 return False
             if self._key and not sealed:
                 return False
-            end += size
+            expected_start += size
         return True
 
     def _write_table(self, writer: TableWriter, *, is_changed: bool) -> None:
@@ -494,13 +494,13 @@ class _File(Results):
         # The two files' equal times show that OUT holds exactly these rows.
         os.utime(self._path, ns=(time_of_lines, time_of_lines))
         if self._stamp_file is not None:
-            self._stamp_file.write_text(self._stamp(), encoding="ascii")
+            self._stamp_file.write_text(self._describe_out(), encoding="ascii")
 
     def others(self) -> Counter[str]:
         counts = Counter[str]()
         # A row to be judged again keeps its old verdict until the run comes to it.
         query = "SELECT start, size FROM rows WHERE (place IS NULL OR again) AND start IS NOT NULL"
-        lines = self._rows.execute(f"{query} AND NOT in_again_file").fetchall()
+        lines = self._database.execute(f"{query} AND NOT in_again_file").fetchall()
         if not lines:
             return counts
         with suppress(OSError), self._part.open("rb") as file:
@@ -524,11 +524,11 @@ class _File(Results):
         """
         try:
             file = self._stamp_file
-            return file is not None and file.read_text(encoding="ascii") == self._stamp()
+            return file is not None and file.read_text(encoding="ascii") == self._describe_out()
         except (OSError, ValueError):
             return False
 
-    def _stamp(self) -> str:
+    def _describe_out(self) -> str:
         """Describe OUT's present state and the columns it leaves out; raises `OSError`."""
         stamp = repr(environment.stamp(str(self._path)))
         if self._left_out:
@@ -587,14 +587,14 @@ class _File(Results):
                 if is_torn and not is_ended and begins_like_ours:
                     break  # the last line is unfinished: its writer was killed
                 if row is None and raw.strip():
-                    raise _error_of_line(path, number)
+                    raise _build_line_error(path, number)
 
                 size = file.tell() - start
                 if not is_ended:
                     size += 1  # for the line break that `_clean_end` will add
                 if row is not None:
                     self._refuse_other_run(row)
-                    self._note(row, in_again_file=in_again_file, start=start, size=size)
+                    self._note_row(row, in_again_file=in_again_file, start=start, size=size)
                 start += size
                 if not in_again_file:
                     self._end = start
@@ -611,7 +611,9 @@ class _File(Results):
         problem = f"it has rows of the run {short_line(str(run_of_row), _JUDGE_CHARS)!r}"
         raise UsageError(f"{self.name}: {problem}; choose another --out, or lose them with --fresh")
 
-    def _note(self, row: Mapping[str, Any], *, in_again_file: bool, start: int, size: int) -> None:
+    def _note_row(
+        self, row: Mapping[str, Any], *, in_again_file: bool, start: int, size: int
+    ) -> None:
         """Note the position of a result's line, and the values that later decisions need."""
         values = {
             "id": id_key(row["id"]),
@@ -623,7 +625,7 @@ class _File(Results):
             "failed": row.get("error") is not None,
             "sealed": seals.is_row_valid(row, self._key),
         }
-        self._rows.execute(_NOTE, values)
+        self._database.execute(_NOTE, values)
 
     def _clean_end(self) -> None:
         """Prepare the part file's end for writing, once.
@@ -648,18 +650,18 @@ class _File(Results):
             return
         self._clean_end()
         query = "SELECT 1 FROM rows WHERE again AND NOT in_again_file LIMIT 1"
-        is_one_judged_again = self._rows.execute(query).fetchone() is not None
+        is_one_judged_again = self._database.execute(query).fetchone() is not None
         if is_one_judged_again:
-            self._rewrite(self._again_file, which="in_again_file OR again")
-            self._rewrite(self._part, which="NOT in_again_file")
+            self._rewrite(self._again_file, condition="in_again_file OR again")
+            self._rewrite(self._part, condition="NOT in_again_file")
 
-    def _rewrite(self, target: Path, which: str) -> None:
+    def _rewrite(self, target: Path, condition: str) -> None:
         """Atomically replace one of the two files with the lines of some rows, in the order of the input.
 
-        `target` is the part file or the file of rows to judge again. `which` is a condition in SQL that
-        selects rows.
+        `target` is the part file or the file of rows to judge again. `condition` selects the
+        rows, in SQL.
         """
-        self._rows.execute("UPDATE rows SET moved = NULL")
+        self._database.execute("UPDATE rows SET moved = NULL")
         self._again_file.touch(0o600)
         os.close(self._descriptor)  # Windows can't replace an open file
         new_start = 0  # of the next line in the new file
@@ -669,7 +671,7 @@ class _File(Results):
                 self._part.open("rb") as part_file,
                 self._again_file.open("rb") as again_file,
             ):
-                noted_lines = self._rows.execute(_IN_ORDER.format(which))
+                noted_lines = self._database.execute(_IN_ORDER.format(condition))
                 for row_id, in_again_file, start, size, sealed in noted_lines:
                     source = again_file if in_again_file else part_file
                     source.seek(start)
@@ -678,13 +680,15 @@ class _File(Results):
                         raw_line = _dump_line(seals.sealed_row(json.loads(raw_line), self._key))
                     is_sealed = bool(self._key) or sealed
                     file.write(raw_line)
-                    self._rows.execute(_NOTE_MOVE, (new_start, len(raw_line), is_sealed, row_id))
+                    self._database.execute(
+                        _NOTE_MOVE, (new_start, len(raw_line), is_sealed, row_id)
+                    )
                     new_start += len(raw_line)
         finally:
             self._descriptor = outputs.open_to_append(str(self._part))
 
         # Only now, since the old positions hold until the file is replaced.
-        self._rows.execute(
+        self._database.execute(
             "UPDATE rows SET in_again_file = ?, start = moved WHERE moved IS NOT NULL",
             (target == self._again_file,),
         )
@@ -773,13 +777,13 @@ def write_error(name: str, folder: str, error: OSError, option: str = "--out") -
     return InputError(f"{name}: cannot be written ({error.strerror or error}); {remedy}")
 
 
-def _stamp_file_of(place: str) -> Path | None:
-    """Return the path of the file that proves that this user wrote the table at `place`.
+def _stamp_file_of(table: str) -> Path | None:
+    """Return the path of the file that proves that this user wrote a table.
 
     None if there's no cache folder.
     """
     try:
-        return Path(environment.RESULTS.make()) / environment.file_name_for(place)
+        return Path(environment.RESULTS.make()) / environment.file_name_for(table)
     except OSError:
         return None
 
@@ -803,7 +807,7 @@ def hold_alone(path: str, name: str, option: str = "--out") -> Iterator[None]:
         yield
 
 
-def _error_of_line(path: Path, number: int) -> UsageError:
+def _build_line_error(path: Path, number: int) -> UsageError:
     """Build the error for a line of a results file that isn't ours."""
     problem = f"line {number} is no result of judgekit"
     remedy = "take the line out, choose another --out, or lose the file with --fresh"
@@ -839,16 +843,16 @@ def _parse_line(raw: bytes) -> tuple[dict[str, Any] | None, bool]:
         return None, True
     if not isinstance(row, dict) or not isinstance(row.get("id"), str | int):
         return None, False
-    is_ours = all(isinstance(row.get(name), str) for name in _WORDS)
+    is_ours = all(isinstance(row.get(name), str) for name in _REQUIRED_COLUMNS)
     return (row if is_ours else None), False
 
 
-def _without_infinities(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
+def _replace_infinities(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
     """Replace infinite numbers and NaN by None, at any depth, because JSON can't hold them."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {name: _without_infinities(item) for name, item in value.items()}
+        return {name: _replace_infinities(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_without_infinities(item) for item in value]
+        return [_replace_infinities(item) for item in value]
     return value

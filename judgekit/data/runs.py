@@ -148,15 +148,15 @@ class DatasetRun(Tally):
                 if first_unreadable is None:
                     first_unreadable = row
                 unreadable_count += 1
-            elif first_unreadable is None and self._take(row):
+            elif first_unreadable is None and self._start_unless_kept(row):
                 yield row
         if first_unreadable is not None:
             self.problem = unreadable_error(
                 self.dataset.name, first_unreadable, unreadable_count - 1
             )
 
-    def _take(self, pending: PendingRow) -> bool:
-        """Count a row as kept or at work; True if it's to be judged."""
+    def _start_unless_kept(self, pending: PendingRow) -> bool:
+        """Count a row as kept or as being judged. True if it's to be judged: not kept, and there's money."""
         is_kept = self.keep(pending) is not None
         return not is_kept and self.start()
 
@@ -170,7 +170,7 @@ class DatasetRun(Tally):
             if word is not None:
                 self.kept += 1
                 self.thoughts += pending.thoughts
-                self._count(pending.row, word)
+                self._count_verdict(pending.row, word)
             return word
 
     def start(self) -> bool:
@@ -213,7 +213,7 @@ class DatasetRun(Tally):
             self._at_work -= 1
             self.judged += 1
             self.thoughts += pending.thoughts
-            self._count(pending.row, written["verdict"])
+            self._count_verdict(pending.row, written["verdict"])
             if written["error"] is not None:
                 self.failures += 1
                 # The last failed judgement is told, rather than a row that couldn't be judged.
@@ -234,6 +234,7 @@ class DatasetRun(Tally):
     def _note_record(self, record: Record, error: str) -> None:
         """Count a verdict's cost, its redactions, and its models' refusals."""
         self.spent_usd += record["cost_usd"] or 0.0
+        # A row with some calls of known cost and some of unknown cost counts as both.
         self.priced += record["cost_usd"] is not None
         self.unpriced += record["cost_usd"] is None or not record["cost_complete"]
         self.is_local |= record["cost_source"] == "local"
@@ -291,7 +292,7 @@ class DatasetRun(Tally):
         why = f"the first {self.sent} rows that were sent failed alike: {self.refusal}"
         return ConfigError(f"stopped: {why}; mend that, and run the same again to go on")
 
-    def _count(self, row: DataRow, word: str) -> None:
+    def _count_verdict(self, row: DataRow, word: str) -> None:
         """Count a verdict. If the row has a label, also count the pair of label and verdict."""
         self.verdict_counts[word] += 1
         label = self.expected(row)

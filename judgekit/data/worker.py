@@ -95,8 +95,9 @@ def check(
                 checked.unreadable += 1
                 continue
             cells = _make_cells(row, dataset)
-            own_cells = {name: cells[name] for name in cells if name == "id" or name not in OURS}
-            checked.columns.add(own_cells)
+            # Our columns hold nothing real yet, except for the id.
+            input_cells = {name: cells[name] for name in cells if name == "id" or name not in OURS}
+            checked.columns.add(input_cells)
             if row.subject is not None:
                 checked.kinds.setdefault(runners.kind_of(row.subject), row.subject)
             unchecked.append(cells)
@@ -218,9 +219,9 @@ class Worker:
     def judge(self, block: Block) -> JudgedBlock:
         """Judge a block, and return when its results are written; raises errors that end the run."""
         with environment.Brought(self._variables):
-            return running.run(running.inside(partial(self._judge, block)))
+            return running.run(running.inside(partial(self._judge_block, block)))
 
-    async def _judge(self, block: Block) -> JudgedBlock:
+    async def _judge_block(self, block: Block) -> JudgedBlock:
         """Judge a block in the event loop.
 
         If the run is stopped, rows at work get a last moment to finish.
@@ -237,7 +238,7 @@ class Worker:
         for pending in block.rows:
             judge_row = self._judge_row(pending, run, written_records)
             tasks.add(asyncio.create_task(judge_row))
-        await self._finish(tasks)
+        await self._wait_for_rows(tasks)
 
         has_new_rows = len(collected.rows) > len(written_records)
         if has_new_rows:
@@ -255,7 +256,7 @@ class Worker:
             is_over=self._client.is_over,
         )
 
-    async def _finish(self, tasks: set[asyncio.Task[None]]) -> None:
+    async def _wait_for_rows(self, tasks: set[asyncio.Task[None]]) -> None:
         """Wait for the rows under way; if the run is stopped, cancel those that take too long.
 
         If the broker is lost, all are cancelled at once.
@@ -306,11 +307,11 @@ class Worker:
             try:
                 record = await self._find_record(row)
             except Exception as error:  # noqa: BLE001 - one row must not end a run of millions
-                problem = f"{error}"
+                problem = str(error)
                 if not isinstance(error, JudgekitError):
-                    problem = f"{type(error).__name__}: {error}"
+                    problem = f"{type(error).__name__}: {problem}"
                 row = row._replace(error=short_line(f"internal error: {problem}", 300))
-        is_over_budget = FailureKind.BUDGET in _failures(record)
+        is_over_budget = FailureKind.BUDGET in _list_failures(record)
         if is_over_budget and self._client.is_ending:
             return  # a later run will judge it
         run.on_record(row, record)
@@ -340,12 +341,12 @@ def _is_final(record: Record) -> bool:
     """
     if record["verdict"] != UNDETERMINED:
         return True
-    failures = _failures(record)
+    failures = _list_failures(record)
     was_provider_down = bool(failures) and failures[-1] in _DOWN
     return not was_provider_down
 
 
-def _failures(record: Record | None) -> list[str]:
+def _list_failures(record: Record | None) -> list[str]:
     """List the reasons why calls about a row failed, in order; empty for a row without a record."""
     rounds = record["rounds"] if record else ()
     return [round_["failure"]["kind"] for round_ in rounds if round_["failure"]]

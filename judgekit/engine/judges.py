@@ -40,11 +40,11 @@ Value = TypeVar("Value")
 SECONDS = (
     10.0  # of a judge: a local server may have come up; files and variables are always looked at
 )
-_MADE_OF = (".yaml", ".yml", ".json")
-_FOLDERS = ("rubrics", "providers", "calibrations")
+_CONFIG_ENDINGS = (".yaml", ".yml", ".json")
+_CONFIG_FOLDERS = ("rubrics", "providers", "calibrations")
 # Variables that differ between commands of the same shell, and don't matter here.
-_PASSING = frozenset({"_", "PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES"})
-_UNBOUNDED = 1_000_000
+_IGNORED_VARIABLES = frozenset({"_", "PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES"})
+_UNBOUNDED = 1_000_000  # judgings at once, if no provider of a judge limits them
 # For flows, which mostly wait for models; the event loop's own threads are for short work.
 _threads = ThreadPoolExecutor(64, thread_name_prefix="judgekit-flow")
 
@@ -99,25 +99,27 @@ class Service:
     ) -> PairJudge | RankingJudge:
         """Return a judge for comparing as many texts as `texts` has; raises `ConfigError` or `UsageError`."""
         make = partial(service.comparison_judge, self.gateway, texts, project, request)
-        counts = (len(texts.files), len(texts.distinct))
-        return await self._make_or_reuse(make, project, request, *counts)
+        text_counts = (len(texts.files), len(texts.distinct))
+        return await self._make_or_reuse(make, project, request, *text_counts)
 
     async def _make_or_reuse(
         self,
         make: Callable[[], Value],
         project: Path | None,
         request: JudgeRequest,
-        *numbers: int,
+        *text_counts: int,
     ) -> Value:
-        """Return the result of `make`, or a result of the last `SECONDS` that's still valid.
+        """Return the judge that `make` builds, or one that was built for an equal call in the last `SECONDS`.
 
-        A result is valid while nothing that it depends on has changed: the project, the request, its
-        `numbers`, the caller's environment variables, and the configuration files.
+        Calls are equal if they have the same project, request, environment variables and configuration
+        files, and for a comparison the same `text_counts`: of all texts, and of the different ones.
         """
         variables = frozenset(
-            (name, value) for name, value in environment.environ().items() if name not in _PASSING
+            (name, value)
+            for name, value in environment.environ().items()
+            if name not in _IGNORED_VARIABLES
         )
-        key = (project, request, variables, _stamp(project, request), numbers)
+        key = (project, request, variables, _fingerprint_config(project, request), text_counts)
         now = time.monotonic()
         self._drop_unusable(key, now)
         if key not in self.kept:
@@ -155,7 +157,7 @@ class Service:
             return await judge.judge(subject)
 
 
-def _stamp(project: Path | None, request: JudgeRequest) -> frozenset[object]:
+def _fingerprint_config(project: Path | None, request: JudgeRequest) -> frozenset[object]:
     """Return the path and fingerprint of every file that configures a judge, as a set.
 
     Two calls return equal sets if no file was added, removed or changed in between.
@@ -177,12 +179,12 @@ def _list_config_files(folder: str) -> set[str]:
     # This runs for each request, so it's fast: paths are `str`, and a missing folder costs one look-up.
     paths = set()
     for name in _list_names(folder):
-        if name.endswith(_MADE_OF):
+        if name.endswith(_CONFIG_ENDINGS):
             paths.add(os.path.join(folder, name))
-        elif name in _FOLDERS:
+        elif name in _CONFIG_FOLDERS:
             subfolder = os.path.join(folder, name)
             for file_name in _list_names(subfolder):
-                if file_name.endswith(_MADE_OF):
+                if file_name.endswith(_CONFIG_ENDINGS):
                     paths.add(os.path.join(subfolder, file_name))
     return paths
 

@@ -49,8 +49,8 @@ SERVED = "serve-000000000000"
 TOKEN_SECONDS = 1.0  # at most, until a revoked token is refused
 BEAT_SECONDS = 3.0
 _TIDY_SECONDS = 600.0
-_SURELY_SECONDS = 15.0  # to keep trying to store a verdict, while the database restarts
-_AGAIN_SECONDS = 0.25
+_STORE_SECONDS = 15.0  # to keep trying to store a verdict, while the database restarts
+_RETRY_SECONDS = 0.25
 _MOST_ENDINGS = 1000
 _SLACK = 30.0  # seconds beyond its deadline until a judging counts as abandoned
 
@@ -115,7 +115,7 @@ class Replica:
     ) -> None:
         self.database = database
         self.id = uuid.uuid4().hex
-        # A connection of its own, so that a queue of requests doesn't make this replica look dead.
+        # A connection of its own, so that a queue of requests doesn't make this replica refresh_tokens dead.
         self._pulse = Database(settings.server.store or "")
         self._log = log
         self._text = settings.ledger.text
@@ -124,11 +124,11 @@ class Replica:
         self._free_connections = asyncio.Semaphore(CONNECTIONS)
         self._reading_task: asyncio.Task[None] | None = None
         self._holder_by_sha256: dict[str, str] = {}
-        self._damaged: list[str] = []  # names of tokens
+        self._damaged_names: list[str] = []  # names of tokens
         # Calls that end an attempt, which the store couldn't record yet.
         self._unrecorded_endings: deque[Callable[[], str]] = deque(maxlen=_MOST_ENDINGS)
-        self._tokens_read_at = -TOKEN_SECONDS  # never yet
-        self._failure = ""
+        self._tokens_read_at = -TOKEN_SECONDS  # long enough ago for the first call to read them
+        self._reading_failure = ""
 
     async def run_in_thread(
         self, work: Callable[[], Value], free_connections: asyncio.Semaphore | None = None
@@ -197,32 +197,32 @@ class Replica:
                 self._unrecorded_endings.append(ending)
                 raise
 
-    async def look(self) -> None:
-        """Read the tokens, at most once a second; raises `StoreError` while that fails."""
+    async def refresh_tokens(self) -> None:
+        """Read the tokens again if that's a second ago; raises `StoreError` while reading fails."""
         if time.monotonic() - self._tokens_read_at > TOKEN_SECONDS:
             if self._reading_task is None:
                 self._reading_task = asyncio.create_task(self._read_tokens())
             # A caller that hangs up doesn't cancel the reading, since other callers may be waiting for it.
             await asyncio.shield(self._reading_task)
-        if self._failure:
-            raise StoreError(self._failure)
+        if self._reading_failure:
+            raise StoreError(self._reading_failure)
 
     async def _read_tokens(self) -> None:
         """Read the tokens from the store, and log damaged rows that are new.
 
-        This never raises `JudgekitError`: a failure is kept, and `look` raises it.
+        This never raises `JudgekitError`: a failure is kept, and `refresh_tokens` raises it.
         """
         try:
             tokens, damaged_names = read_tokens(await self.run_in_thread(self.tokens.rows))
             self._holder_by_sha256 = {token.sha256: token.name for token in tokens}
-            self._failure = ""
-            if damaged_names != self._damaged:
+            self._reading_failure = ""
+            if damaged_names != self._damaged_names:
                 names = ", ".join(damaged_names)
                 self._log.add(f"these rows of tokens are none, and let nobody in: {names}")
-            self._damaged = damaged_names
+            self._damaged_names = damaged_names
         except JudgekitError as error:
             self._log.add(str(error))
-            self._failure = "the store does not answer; try again"
+            self._reading_failure = "the store does not answer; try again"
         finally:
             self._tokens_read_at = time.monotonic()
             self._reading_task = None
@@ -230,13 +230,14 @@ class Replica:
     async def holder(self, token: str) -> str | None:
         """Return the name of a token's holder, or None if the token is unknown.
 
-        Raises `StoreError` if the tokens can't be read.
+        The tokens are read from the store first, unless that was done within the last second. Raises
+        `StoreError` if they can't be read.
         """
-        await self.look()
+        await self.refresh_tokens()
         return self._holder_by_sha256.get(sha256_of(token))
 
     async def answer(
-        self, who: str, key: str | None, body: str, judge: DocumentJudge, judged: Judged
+        self, who: str, key: str | None, body: str, judge: DocumentJudge, run_judge: Judged
     ) -> bytes:
         """Answer a request: with the answer stored under `key`, or else by judging; raises `StoreError`.
 
@@ -255,7 +256,7 @@ class Replica:
                 return stored_answer.encode()
             # Share kept replies with the other replicas.
             cache = None if judge.cache is None else ReplyCache(self.database)
-            verdict = await judged(replace(judge, gateway=meter, cache=cache))
+            verdict = await run_judge(replace(judge, gateway=meter, cache=cache))
             ending = self._make_ending(attempt, meter.usd, verdict)
             stored_answer = await self._retry_in_thread(ending)
         except BaseException:
@@ -296,13 +297,13 @@ class Replica:
         It stores an answer that has been paid for, and that mustn't get lost.
         """
         # A failure also suggests a pause, but that's meant for clients: this loop doesn't keep to it.
-        tries = retrying.Tries(inf, (_AGAIN_SECONDS,), keeps_to_request=False)
+        tries = retrying.Tries(inf, (_RETRY_SECONDS,), keeps_to_request=False)
 
-        def may_pass(failure: Exception, _: int) -> bool:
+        def is_store_failure(failure: Exception, _: int) -> bool:
             return isinstance(failure, StoreError)
 
         call = partial(self.run_in_thread, work)
-        return await retrying.call(call, tries, passes=may_pass, seconds=_SURELY_SECONDS)
+        return await retrying.call(call, tries, passes=is_store_failure, seconds=_STORE_SECONDS)
 
 
 def _read_budget(settings: Config) -> Budget | None:

@@ -152,7 +152,7 @@ async def healthz(request: Request) -> dict[str, str]:
     """Say that the server answers, and its store if it has one."""
     replica = request.app.state.replica
     if replica is not None:
-        await replica.look()
+        await replica.refresh_tokens()
     return {"status": "ok", "version": __version__}
 
 
@@ -206,14 +206,18 @@ async def judge(
     holder = request.scope[HOLDER]
 
     async def judge_document() -> bytes:
-        """Return the verdict as JSON: with a store, that of the first attempt at this request."""
+        """Judge the document, and return the verdict as JSON.
+
+        With a store, that's the verdict which the first attempt at this request stored.
+        """
         judge_request = JudgeRequest(**limits.model_dump(exclude=_APPLIED_HERE))
-        judge = await service.judge(state.project, judge_request)
-        limited_judge = _limit_judge(judge, limits)
+        server_judge = await service.judge(state.project, judge_request)
+        limited_judge = _limit_judge(server_judge, limits)
         document = body.document.document()
 
-        async def judge_and_count(judge: DocumentJudge) -> Verdict:
-            verdict = await service.judged(judge, document)
+        async def judge_and_count(chosen_judge: DocumentJudge) -> Verdict:
+            # `replica.answer` passes a copy of the limited judge, which adds up the cost of its calls.
+            verdict = await service.judged(chosen_judge, document)
             state.metrics.count(verdict)
             return verdict
 
@@ -268,14 +272,15 @@ def keep(request: Request, body: LinesBody) -> Kept:
     replica = request.app.state.replica
     holder = request.scope[HOLDER]
     raw_lines = [json.dumps(line).encode() for line in body.lines]
-    why_not = store.misplaced if replica is None else refusal
-    accepted, reasons = store.sort_out(raw_lines, why_not)
-    records = [sign_record(record, holder) for record in accepted]
+    # PostgreSQL refuses more than files do, such as long ids.
+    find_problem = store.misplaced if replica is None else refusal
+    accepted, reasons = store.sort_out(raw_lines, find_problem)
+    signed_records = [sign_record(record, holder) for record in accepted]
     if replica is not None:
-        replica.database.add(records, holder)
+        replica.database.add(signed_records, holder)
     else:
-        _add_to_ledgers(records)
-    return Kept(taken=len(records), refused=reasons)
+        _add_to_ledgers(signed_records)
+    return Kept(taken=len(signed_records), refused=reasons)
 
 
 def _add_to_ledgers(records: Iterable[Record]) -> None:

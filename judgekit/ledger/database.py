@@ -150,10 +150,13 @@ class Database:
             return list(cursor) if is_query else []
 
     def check(self) -> None:
-        """Raise `ConfigError` if the store's schema is older or newer than this judgekit can work with."""
+        """Raise `ConfigError` if the store's schema is older or newer than this judgekit can work with.
+
+        A newer schema is no problem as long as it still supports a judgekit of this one's schema.
+        """
         with self.transaction() as connection:
             store_schema, oldest_supported = self._read_schema(connection)
-        own_schema = max(self._list_migrations())
+        own_schema = max(self._map_migrations())  # the number of the newest migration
         if store_schema < own_schema:
             problem = f"the store has schema {store_schema}, and this judgekit needs {own_schema}"
             raise ConfigError(f"{problem}; run: judgekit serve migrate")
@@ -181,7 +184,7 @@ class Database:
             if is_new_store:
                 connection.execute("CREATE SCHEMA IF NOT EXISTS judgekit")
                 connection.execute(self._sql["first"])
-            for number, path in sorted(self._list_migrations().items()):
+            for number, path in sorted(self._map_migrations().items()):
                 if number <= current_number:
                     continue
                 self._run_migration(connection, number, path, is_new_store=is_new_store)
@@ -217,7 +220,7 @@ class Database:
             problem = f"{servers} a judgekit of a schema before {oldest_supported}"
             raise ConfigError(f"{problem}; upgrade and restart them first, then migrate")
 
-    def _list_migrations(self) -> dict[int, Path]:
+    def _map_migrations(self) -> dict[int, Path]:
         """Map the migrations' numbers to their files, such as 1 to `0001_store.sql`."""
         paths = {}
         for path in self._migrations.iterdir():
@@ -328,7 +331,7 @@ class Database:
 
     def beat(self, replica: str) -> None:
         """Note that a replica is alive, and the schema that it works with."""
-        own_schema = max(self._list_migrations())
+        own_schema = max(self._map_migrations())  # the number of the newest migration
         self._run_statement("beat", (replica, own_schema))
 
     def leave(self, replica: str) -> None:

@@ -31,37 +31,36 @@ if TYPE_CHECKING:
 
     from judgekit.ledger.records import GateWord, Record
 
-_MOST = 4_000_000  # bytes; larger files aren't shown
+_SHOWN_BYTES = 4_000_000  # bytes; larger files aren't shown
 _WORDS: tuple[GateWord, ...] = ("GO", "NO-GO", "UNDETERMINED")
 
 
 def waiting(
     records: Iterable[Record], who: str, lacking: kpi.Readiness | None = None
 ) -> list[VerdictLine]:
-    """Return the verdicts that `who` may label: one for each content that they haven't labelled yet.
+    """List the verdicts that wait for a label of `who`: one for each content that they haven't labelled yet.
 
-    Verdicts whose labels a promotion needs (`lacking`) come first, then GO and NO-GO verdicts in turn. The
-    order is drawn from hashes of ids, so it's always the same, and the first ones with a word are a random
-    sample of all verdicts with that word.
+    If a gate lacks labels to be promoted (`lacking`), the verdicts that it needs come first, then GO and
+    NO-GO verdicts in turn. The order is drawn from hashes of ids, so it's always the same, and the first ones
+    with a word are a random sample of all verdicts with that word.
     """
     unlabelled = sorted(_find_unlabelled(records, who), key=_draw_lot)
-    needed_labels: Mapping[GateWord, int] = {}
+    needed_counts: Mapping[GateWord, int] = {}
     unsure_ids = set()
     if lacking:
-        needed_labels = lacking.labels
+        needed_counts = lacking.labels
         evidence = lacking.evidence
         unsure_ids = {line.id for line in evidence.verdicts if not evidence.sure(line)}
 
-    # Each verdict with its position in the queue. The words are mixed: needed verdicts are spread evenly, and
-    # of the others, there's one of each word in turn.
+    # Each verdict with its position in the queue.
     needed_queue: list[tuple[float, VerdictLine]] = []
     other_queue: list[tuple[float, VerdictLine]] = []
     for word in _WORDS:
         verdicts = [verdict for verdict in unlabelled if verdict.word == word]
-        most_needed = needed_labels.get(word, 0)
-        needed_verdicts = [verdict for verdict in verdicts if verdict.id in unsure_ids]
-        needed_verdicts = needed_verdicts[:most_needed]
+        unsure_verdicts = [verdict for verdict in verdicts if verdict.id in unsure_ids]
+        needed_verdicts = unsure_verdicts[: needed_counts.get(word, 0)]
         for rank, verdict in enumerate(needed_verdicts):
+            # From 0 to 1 for each word, so that the words are mixed evenly.
             position = (rank + _draw_fraction(verdict)) / len(needed_verdicts)
             needed_queue.append((position, verdict))
         if word == "UNDETERMINED":  # only those that are needed are labelled
@@ -69,6 +68,7 @@ def waiting(
         needed_ids = {verdict.id for verdict in needed_verdicts}
         other_verdicts = [verdict for verdict in verdicts if verdict.id not in needed_ids]
         for rank, verdict in enumerate(other_verdicts):
+            # One from each whole number to the next, so that GO and NO-GO take turns.
             other_queue.append((rank + _draw_fraction(verdict), verdict))
     needed_queue.sort(key=lambda entry: entry[0])
     other_queue.sort(key=lambda entry: entry[0])
@@ -76,9 +76,9 @@ def waiting(
 
 
 def _find_unlabelled(records: Iterable[Record], who: str) -> list[VerdictLine]:
-    """Return the verdicts whose content `who` hasn't labelled, or has withdrawn the label of.
+    """List the verdicts whose content `who` hasn't labelled, or has withdrawn the label of.
 
-    Of several verdicts on the same content, it's the one that's measured.
+    Of several verdicts on the same content, it's the one that the rates are measured by.
     """
     labels = []
     verdicts = []
@@ -95,7 +95,8 @@ def _find_unlabelled(records: Iterable[Record], who: str) -> list[VerdictLine]:
     for verdict in verdicts:
         judged_content = kpi.content(verdict)
         verdict_by_content[judged_content] = verdict
-        if word_by_id.get(verdict.id, "withdrawn") != "withdrawn":
+        label = word_by_id.get(verdict.id)
+        if label is not None and label != "withdrawn":
             labelled_contents.add(judged_content)
     for judged_content in labelled_contents:
         del verdict_by_content[judged_content]
@@ -167,15 +168,15 @@ def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
 
     It's None if the file is gone or has changed since.
     """
-    texts: dict[str, str | None] = {}
+    text_by_path: dict[str, str | None] = {}
     for subject in verdict.subjects:
-        texts[subject.path] = None
+        text_by_path[subject.path] = None
         for data in _read_contents(subject.path, verdict.commit, project):
             is_judged_content = hashlib.sha256(data).hexdigest() == subject.sha256
             if is_judged_content or not subject.sha256:  # an imported verdict has no hashes
-                texts[subject.path] = visible(data.decode("utf-8", "replace"))
+                text_by_path[subject.path] = visible(data.decode("utf-8", "replace"))
                 break
-    return texts
+    return text_by_path
 
 
 def _read_contents(path: str, commit: str | None, project: Path) -> Iterator[bytes]:
@@ -187,10 +188,10 @@ def _read_contents(path: str, commit: str | None, project: Path) -> Iterator[byt
         # If the commit began with a dash, git would take it for an option.
         if commit and not commit.startswith("-"):
             blob = Repository(project).ask("cat-file", "blob", f"{commit}:{path}")
-            yield blob[:_MOST]
+            yield blob[:_SHOWN_BYTES]
     with suppress(OSError, ValueError):
         data = (project / path).read_bytes()
-        yield data[:_MOST]
+        yield data[:_SHOWN_BYTES]
 
 
 @dataclass(slots=True)
@@ -224,21 +225,21 @@ def _is_unjudged_push(verdict: VerdictLine) -> bool:
 def triage(records: Iterable[Record]) -> Triage:
     """Sort out the lines that need a person's attention; only a task's newest verdict counts."""
     lines = sorted(records, key=lambda record: record.timestamp)
-    triage = Triage()
+    sorted_out = Triage()
     newest_verdicts: dict[tuple[str, str], VerdictLine] = {}  # by project and task
     once_unsettled_tasks = set()  # tasks with an earlier verdict that wasn't a GO
     for line in lines:
         if isinstance(line, OverrideLine):
-            triage.overrides.insert(0, line)
+            sorted_out.overrides.insert(0, line)  # newest first
         elif isinstance(line, Skip):
-            triage.skips.insert(0, line)
+            sorted_out.skips.insert(0, line)
         elif isinstance(line, ModeChange):
-            triage.changes.insert(0, line)
+            sorted_out.changes.insert(0, line)
         elif isinstance(line, Fault):
-            triage.faults[line.problem] += 1
+            sorted_out.faults[line.problem] += 1
         elif isinstance(line, VerdictLine):
-            triage.verdicts.append(line)
-            _count_failures(triage.failures, line)
+            sorted_out.verdicts.append(line)
+            _count_failures(sorted_out.failures, line)
             task = (line.project, task_name(line.task_id))
             newest_verdicts.pop(task, None)  # so that the newest task comes last
             newest_verdicts[task] = line
@@ -246,16 +247,16 @@ def triage(records: Iterable[Record]) -> Triage:
                 once_unsettled_tasks.add(task)
 
     for task, verdict in reversed(newest_verdicts.items()):
-        overrides = [line for line in triage.overrides if line.project == verdict.project]
+        overrides = [line for line in sorted_out.overrides if line.project == verdict.project]
         override = newest_override(overrides, verdict.task_id, verdict.hashes)
         if verdict.word == "GO" or override is not None:
             if task in once_unsettled_tasks:
-                triage.settled += 1
+                sorted_out.settled += 1
         elif verdict.word == "NO-GO":
-            triage.nogo.append(verdict)
+            sorted_out.nogo.append(verdict)
         else:
-            triage.unclear.append(verdict)
-    return triage
+            sorted_out.unclear.append(verdict)
+    return sorted_out
 
 
 def _count_failures(failures: Counter[tuple[str, str, str]], verdict: VerdictLine) -> None:

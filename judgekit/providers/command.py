@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 
 DEFAULT = "default"  # the model's name if the program is to choose
 MAX_OUTPUT = 1_000_000
-_WORK = "work"  # the empty working folder; the profile's files go beside it
+_WORK_FOLDER = "work"  # the empty working folder; the profile's files go beside it
 _SCHEMA = "schema.json"
 _PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
 # Keys under which programs that print JSON say what went wrong.
 _EXPLANATIONS = ("error.data.message", "error.message", "message", "error")
-_MOST = 1e15  # a larger number can't be a count or an amount
+_MAX_AMOUNT = 1e15  # a larger number can't be a count or an amount
 _MAX_STDERR = 100_000_000  # bytes kept on disk
-_LAST_ERRORS = 8_000  # bytes read from the end of it
-_LOOK = 0.05  # seconds between checks of how much a program has printed
-_TIDYING = 3.0  # seconds to end a program's processes before our own process may exit
+_ERROR_TAIL_BYTES = 8_000  # bytes read from the end of it
+_CHECK_SECONDS = 0.05  # seconds between checks of how much a program has printed
+_CLEANUP_SECONDS = 3.0  # seconds to end a program's processes before our own process may exit
 
 
 @dataclass(eq=False)
@@ -77,13 +77,13 @@ class CommandGateway:
                     prefix="judgekit-", ignore_cleanup_errors=True
                 ) as folder:
                     invocation = prepare(profile, endpoint, request, Path(folder))
-                    output = await _run(invocation, endpoint, profile)
+                    output = await _run_program(invocation, endpoint, profile)
                     if profile.reply_file is not None:
                         output = _read_file(Path(folder, profile.reply_file))
                     return reply_of(output, profile, endpoint)
 
         problem = f"{profile.argv[0]} did not reply"
-        return await self._paces.call(endpoint, request, work, problem, _TIDYING)
+        return await self._paces.call(endpoint, request, work, problem, _CLEANUP_SECONDS)
 
     async def aclose(self) -> None: ...
 
@@ -125,7 +125,7 @@ def prepare(
     if request.schema is not None:
         files[_SCHEMA] = values["schema"]
     try:
-        (folder / _WORK).mkdir()
+        (folder / _WORK_FOLDER).mkdir()
         _write_files(folder, files)
         _link_files(folder, profile.links, endpoint.parameters)
     except OSError as error:
@@ -137,7 +137,7 @@ def prepare(
         environ[name] = _fill(value, values)
     environ["JUDGEKIT_DISABLE"] = "1"
     environ[INSIDE] = secrets.token_hex(16)
-    return Invocation(_fill_arguments(profile.argv, values), prompt, environ, folder / _WORK)
+    return Invocation(_fill_arguments(profile.argv, values), prompt, environ, folder / _WORK_FOLDER)
 
 
 def _fill_arguments(templates: Sequence[str], values: Mapping[str, str]) -> list[str]:
@@ -399,7 +399,7 @@ def _list_amounts(statement: Any, key: str) -> list[float]:  # noqa: ANN401 - an
         if not isinstance(value, int | float) or isinstance(value, bool):
             continue
         # Python's JSON parser accepts NaN and infinity, which are no amounts.
-        if abs(value) < _MOST:
+        if abs(value) < _MAX_AMOUNT:
             amounts.append(float(value))
     return amounts
 
@@ -408,7 +408,7 @@ def _get_size(file: IO[bytes]) -> int:
     return os.fstat(file.fileno()).st_size
 
 
-async def _end(process: asyncio.subprocess.Process, mark: str) -> None:
+async def _kill_program(process: asyncio.subprocess.Process, mark: str) -> None:
     """Kill a program and the processes that it left behind.
 
     If the program was still running, as its call was cut off, this includes processes in other sessions.
@@ -425,7 +425,7 @@ async def _end(process: asyncio.subprocess.Process, mark: str) -> None:
         await asyncio.wait_for(process.wait(), 1)  # normally milliseconds
 
 
-async def _run(invocation: Invocation, endpoint: Endpoint, profile: CommandProfile) -> str:
+async def _run_program(invocation: Invocation, endpoint: Endpoint, profile: CommandProfile) -> str:
     """Run the program and return its output; raises `GatewayError` if it fails or prints too much."""
     # The program writes to files, not to pipes. A child process that it leaves behind could hold a pipe open,
     # and we'd wait for its end.
@@ -436,17 +436,18 @@ async def _run(invocation: Invocation, endpoint: Endpoint, profile: CommandProfi
     ):
         prompt.write(invocation.prompt.encode(errors="replace"))
         prompt.seek(0)
-        process = await _start(profile.argv[0], invocation, prompt, output, errors)
+        process = await _start_program(profile.argv[0], invocation, prompt, output, errors)
         try:
             errors_size = await _wait_for_exit(process, output, errors)
         finally:
-            await _end(process, invocation.environ[INSIDE])
+            await _kill_program(process, invocation.environ[INSIDE])
         output.seek(0)
-        errors.seek(max(0, errors_size - _LAST_ERRORS))
+        errors.seek(max(0, errors_size - _ERROR_TAIL_BYTES))
         printed = output.read().decode(errors="replace")
         complaints = errors.read().decode(errors="replace")
 
     if process.returncode:
+        # The last line counts: of the errors, or else of the output, or else "no message".
         lines = ["no message", *lines_of(printed), *lines_of(complaints)]
         last_line = [line.strip() for line in lines if line.strip()][-1]
         reason = explained(printed, profile) or last_line
@@ -461,11 +462,12 @@ async def _wait_for_exit(
 ) -> int:
     """Wait until a program has ended, and return the size of its errors in bytes.
 
-    Raises `GatewayError` as soon as it has printed too much.
+    Raises `GatewayError` soon after the program has printed too much.
     """
     while True:
+        # The timeout only interrupts the waiting, to check how much a running program has printed.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _LOOK)
+            await asyncio.wait_for(process.wait(), _CHECK_SECONDS)
         errors_size = _get_size(errors)
         if _get_size(output) > MAX_OUTPUT or errors_size > _MAX_STDERR:
             problem = f"printed more than {MAX_OUTPUT} bytes"
@@ -474,7 +476,7 @@ async def _wait_for_exit(
             return errors_size
 
 
-async def _start(
+async def _start_program(
     program: str,
     invocation: Invocation,
     prompt: IO[bytes],

@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     import httpx
 
 MOST = 4_000_000  # in a reply, both compressed and decompressed
-_MOST_SAID = 64_000  # bytes in an error, or in a reply that needn't be JSON
-_OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")
+_MAX_UNCHECKED = 64_000  # bytes in an error, or in a reply that needn't be JSON
+_BODY_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
 SHOWN = 5  # models to suggest if the one asked for is gone
 SECONDS = 0.3
 LIST_BYTES = 1_000_000
 _NO_CHAT = re.compile(
     r"embed|rerank|whisper|(?:^|[/_-])(?:bge|e5|gte|minilm|tts)(?:[-_:]|$)", re.IGNORECASE
 )
-_most: ContextVar[int | None] = ContextVar("most", default=None)
-_bodies: ContextVar[list[bytes] | None] = ContextVar("bodies", default=None)
-_carrier: ContextVar[Callable[[httpx.Request], httpx.Response | None] | None] = ContextVar(
+_max_bytes: ContextVar[int | None] = ContextVar("most", default=None)
+_kept_bodies: ContextVar[list[bytes] | None] = ContextVar("bodies", default=None)
+_carry: ContextVar[Callable[[httpx.Request], httpx.Response | None] | None] = ContextVar(
     "carrier", default=None
 )
-_reread: ContextVar[Callable[[bytes], bytes]] = ContextVar("reread", default=bytes)
+_rewrite_body: ContextVar[Callable[[bytes], bytes]] = ContextVar("reread", default=bytes)
 
 
 # Bounds on any server's reply
@@ -51,26 +51,26 @@ def bounded(most: int = MOST) -> Iterator[None]:
     """Limit the replies to this task's requests to `most` bytes each, inside the `with` block.
 
     The limit holds for httpx, and for the transports that were given to `bound`. A successful reply that's
-    longer than `_MOST_SAID` must also be a JSON object, unless `most` is above `MOST` (see `_read_body`).
+    longer than `_MAX_UNCHECKED` must also be a JSON object, unless `most` is above `MOST` (see `_read_body`).
     """
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
     bound(httpx.AsyncHTTPTransport)
-    token = _most.set(most)
+    token = _max_bytes.set(most)
     try:
         yield
     finally:
-        _most.reset(token)
+        _max_bytes.reset(token)
 
 
 @contextmanager
 def kept_bodies(bodies: list[bytes]) -> Iterator[None]:
     """Append to `bodies` the body of each successful reply that this task gets inside `bounded`."""
-    token = _bodies.set(bodies)
+    token = _kept_bodies.set(bodies)
     try:
         yield
     finally:
-        _bodies.reset(token)
+        _kept_bodies.reset(token)
 
 
 @contextmanager
@@ -83,13 +83,13 @@ def carried(
     If `carry` returns a response, that's the answer, and the request is never sent. If it returns None, the
     request is sent. `reread` may rewrite the body of a server's answer.
     """
-    carrier_token = _carrier.set(carry)
-    reread_token = _reread.set(reread)
+    carrier_token = _carry.set(carry)
+    reread_token = _rewrite_body.set(reread)
     try:
         yield
     finally:
-        _carrier.reset(carrier_token)
-        _reread.reset(reread_token)
+        _carry.reset(carrier_token)
+        _rewrite_body.reset(reread_token)
 
 
 @functools.cache
@@ -102,13 +102,13 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
 
     async def handle(self: Any, request: httpx.Request) -> httpx.Response:  # noqa: ANN401 - of that class
         """Answer a request. If its task has a limit, the whole reply is read and checked first."""
-        carrier = _carrier.get()
+        carrier = _carry.get()
         if carrier is not None:
             await request.aread()
             own_response = carrier(request)
             if own_response is not None:
                 return _standardize(own_response)
-        most_bytes = _most.get()
+        most_bytes = _max_bytes.get()
         send = functools.partial(unbounded, self)
         if most_bytes is None:
             return await send(request)
@@ -124,7 +124,7 @@ async def _send_bounded(
 
     Raises `GatewayError` for a redirect to another address, and for a body that `_read_body` refuses.
     """
-    import httpx  # noqa: PLC0415 - the same
+    import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
     request.headers["accept-encoding"] = "identity"  # a few compressed bytes may hide gigabytes
     response = await send(request)
@@ -135,23 +135,24 @@ async def _send_bounded(
     finally:
         await response.aclose()
     if response.is_error:
-        body = body[:_MOST_SAID]
+        body = body[:_MAX_UNCHECKED]
     else:
-        reread = _reread.get()
-        body = reread(body)
+        rewrite_body = _rewrite_body.get()
+        body = rewrite_body(body)
+    # A new response, since the body of `response` was read from its stream, and may be another now.
     return httpx.Response(
         response.status_code,
-        headers=_list_other_headers(response),
+        headers=_list_lasting_headers(response),
         content=body,
         request=request,
         extensions=response.extensions,
     )
 
 
-def _list_other_headers(response: httpx.Response) -> list[tuple[str, str]]:
-    """List a response's headers, without those that describe its body."""
+def _list_lasting_headers(response: httpx.Response) -> list[tuple[str, str]]:
+    """List a response's headers, without those that describe its body: that may have been changed."""
     headers = response.headers.multi_items()
-    return [(name, value) for name, value in headers if name not in _OF_THE_BODY]
+    return [(name, value) for name, value in headers if name not in _BODY_HEADERS]
 
 
 def _standardize(response: httpx.Response) -> httpx.Response:
@@ -159,9 +160,9 @@ def _standardize(response: httpx.Response) -> httpx.Response:
 
     The body of a successful response is also kept for `kept_bodies`.
     """
-    import httpx  # noqa: PLC0415 - the same
+    import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
-    bodies = _bodies.get()
+    bodies = _kept_bodies.get()
     if bodies is not None and response.is_success:
         bodies.append(response.content)
     request = response.request
@@ -171,7 +172,7 @@ def _standardize(response: httpx.Response) -> httpx.Response:
     status, content = chat.usual(response.status_code, response.content)
     if content is response.content:
         return response
-    headers = _list_other_headers(response)
+    headers = _list_lasting_headers(response)
     return httpx.Response(status, headers=headers, content=content, request=request)
 
 
@@ -207,7 +208,7 @@ async def _read_body(response: httpx.Response, most: int) -> bytes:
             problem = f"the reply is larger than {most / 1_000_000:g} MB"
             raise GatewayError(FailureKind.INVALID_REPLY, problem)
     may_be_file = most > MOST
-    must_be_object = response.is_success and len(body) > _MOST_SAID and not may_be_file
+    must_be_object = response.is_success and len(body) > _MAX_UNCHECKED and not may_be_file
     if must_be_object and not _is_json_object(body):
         problem = f"the reply of {len(body):,} bytes is not a JSON object"
         raise GatewayError(FailureKind.INVALID_REPLY, problem)

@@ -76,14 +76,14 @@ class CallStyle(NamedTuple):
         if "thinking" in objections and self._can_add_thinking(endpoint):
             return self._replace(thinking=THINKING_TOKENS)
         if failure.room is not None and failure.kind in _REFUSING:
-            return self._within(failure, endpoint, request)
+            return self._limit_reply(failure, endpoint, request)
         if "unfit" in objections and request.schema is not None and self.mode in WEAKER:
             return self._replace(mode=WEAKER[self.mode])
         if is_refused:
-            return self._without_refused(objections, request)
+            return self._drop_refused_part(objections, request)
         return None
 
-    def _without_refused(self, objections: frozenset[str], request: Request) -> CallStyle | None:
+    def _drop_refused_part(self, objections: frozenset[str], request: Request) -> CallStyle | None:
         """Return the style without the first part that was refused; None if there's none to drop."""
         if self.max_tokens != NEWER_LIMIT and "newer_limit" in objections:
             return self._replace(max_tokens=NEWER_LIMIT)
@@ -116,20 +116,21 @@ class CallStyle(NamedTuple):
         is_fixed = endpoint.profile.limits.thinking_tokens is not None
         return not is_fixed and self.thinking_tokens(endpoint) == 0
 
-    def _within(
+    def _limit_reply(
         self, failure: GatewayError, endpoint: Endpoint, request: Request
     ) -> CallStyle | None:
-        """Return the style with a limit for the reply: the tokens that, by the provider, are left for it.
+        """Return the style with a reply limit of as many tokens as the failure says there's room for.
 
-        None if they're too few for an answer, no fewer than the current limit, or were learned before.
+        None if that wouldn't help: the room is too small for an answer, or not below the present limit, or
+        such a limit was already tried.
         """
-        room = failure.room or 0
+        room = failure.room or 0  # the caller has checked that the failure names a number
         is_too_small = room < min(_LEAST_ROOM, request.max_tokens)
-        is_no_less = room >= self.reply_tokens(endpoint, request)
-        if is_too_small or is_no_less:
+        is_not_lower = room >= self.reply_tokens(endpoint, request)
+        if is_too_small or is_not_lower:
             return None
         # Each limit is learned once only: if the provider refuses the learned limit, too, it doesn't help.
-        is_limit_of_model = "cap" in failure.objections
+        is_limit_of_model = "cap" in failure.objections  # else it's the room beside this prompt
         if is_limit_of_model and self.most_tokens is None:
             return self._replace(most_tokens=room)
         if not is_limit_of_model and self.room is None:

@@ -307,7 +307,7 @@ def test_an_interrupted_call_loses_no_line(tmp_path: Path, monkeypatch: pytest.M
     with opened(path) as results:
         results.add(found(2))
         with monkeypatch.context() as patch:
-            patch.setattr(results, "_note", interrupt)
+            patch.setattr(results, "_note_row", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 results.add(found(3))
         results.kept(1, Fingerprint("f"))

@@ -226,7 +226,7 @@ def test_without_its_store_a_server_tells_nothing_and_recovers_by_itself(
     team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replicas, "TOKEN_SECONDS", 0.0)
-    monkeypatch.setattr(replicas, "_SURELY_SECONDS", 0.5)
+    monkeypatch.setattr(replicas, "_STORE_SECONDS", 0.5)
     stops = threading.Event()
 
     def answer(_: Asked) -> Answer:

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 _EXACT = 2**53  # up to this, every whole number is a floating-point number, too
 _LONG = 2**63  # a whole number within these bounds fits into 64 bits
-_ALWAYS = {"average": "float", "cost_usd": "float", "duration_ms": "int"}  # even if all are null
+_FIXED_KINDS = {
+    "average": "float",
+    "cost_usd": "float",
+    "duration_ms": "int",
+}  # even if all are null
 
 
 @contextmanager
@@ -158,24 +162,29 @@ def _read_lines(part: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 @dataclass
 class ColumnKinds:
-    """The kinds of values in each column of results: a row's `own` columns, `ours`, and its scores."""
+    """The kinds of values in each column of results, such as "int".
 
-    our_names: Sequence[str]
-    own: dict[str, set[str]] = field(default_factory=dict)
-    ours: dict[str, set[str]] = field(default_factory=dict)
+    A table has the columns of the input, those that judgekit adds (`added_names`), and one for each score.
+    """
+
+    added_names: Sequence[str]
+    input_columns: dict[str, set[str]] = field(default_factory=dict)
+    added_columns: dict[str, set[str]] = field(default_factory=dict)
     scores: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Note the kind of each value in a row."""
+        """Add the kind of each value in a row to the kinds of its column."""
         for name, value in row.items():
-            kinds_by_name = self.ours if name in self.our_names else self.own
-            kinds_by_name.setdefault(name, set()).add(_kind_of(value))
-        for name, value in _score_columns(row).items():
+            is_added = name in self.added_names
+            kinds_by_column = self.added_columns if is_added else self.input_columns
+            kinds_by_column.setdefault(name, set()).add(_kind_of(value))
+        for name, value in _map_scores(row).items():
             self.scores.setdefault(name, set()).add(_kind_of(value))
 
     def update(self, other: ColumnKinds) -> None:
-        _merge_kinds(self.own, other.own)
-        _merge_kinds(self.ours, other.ours)
+        """Add the kinds that another part of the rows has."""
+        _merge_kinds(self.input_columns, other.input_columns)
+        _merge_kinds(self.added_columns, other.added_columns)
         _merge_kinds(self.scores, other.scores)
 
     def named(self) -> tuple[dict[str, set[str]], dict[str, str]]:
@@ -184,21 +193,21 @@ class ColumnKinds:
         A column of the input that's called like a column of scores gets a new name, `row.NAME`.
         """
         renamed = {}
-        for name in self.own.keys() & self.scores.keys():
+        for name in self.input_columns.keys() & self.scores.keys():
             new_name = name
-            while new_name in self.scores or new_name in self.own:
+            while new_name in self.scores or new_name in self.input_columns:
                 new_name = f"row.{new_name}"
             renamed[name] = new_name
         kinds = {}
-        for name, kinds_of_own in self.own.items():
-            kinds[renamed.get(name, name)] = kinds_of_own
-        for name in self.our_names:
-            if name == "scores":
+        for name, kinds_of_column in self.input_columns.items():
+            kinds[renamed.get(name, name)] = kinds_of_column
+        for name in self.added_names:
+            if name == "scores":  # a table has a column for each score instead
                 kinds |= self.scores
                 continue
-            kinds[name] = set(self.ours.get(name, ()))
-            if name in _ALWAYS:
-                kinds[name].add(_ALWAYS[name])
+            kinds[name] = set(self.added_columns.get(name, ()))
+            if name in _FIXED_KINDS:
+                kinds[name].add(_FIXED_KINDS[name])
         return kinds, renamed
 
 
@@ -207,7 +216,7 @@ def _merge_kinds(kinds_by_name: dict[str, set[str]], others: Mapping[str, set[st
         kinds_by_name.setdefault(name, set()).update(kinds)
 
 
-def _score_columns(row: Mapping[str, Any]) -> dict[str, Any]:
+def _map_scores(row: Mapping[str, Any]) -> dict[str, Any]:
     """Map the columns of a row's scores, as `score.NAME`, to the scores."""
     scores = row.get("scores")
     if isinstance(scores, dict):
@@ -221,7 +230,7 @@ def cells_of(row: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, An
     for name, value in row.items():
         if name != "scores":
             cells_without_scores[renamed.get(name, name)] = value
-    return cells_without_scores | _score_columns(row)
+    return cells_without_scores | _map_scores(row)
 
 
 def cell_of(value: object) -> str:
@@ -254,7 +263,7 @@ def _kind_of(value: object) -> str:
             return "text"
 
 
-def _arrow_type(kinds: set[str]) -> pa.DataType:
+def _choose_type(kinds: set[str]) -> pa.DataType:
     """Choose the narrowest type that can hold all these kinds of values; text if there are no values."""
     import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
@@ -272,11 +281,11 @@ def _arrow_type(kinds: set[str]) -> pa.DataType:
 
 def schema_of(kinds: Mapping[str, set[str]], types: Mapping[str, pa.DataType]) -> pa.Schema:
     """Build a table's schema. A column has its type in `types`, or else the type that its values share."""
-    import pyarrow as pa  # noqa: PLC0415 - as above
+    import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
     columns = []
     for name, kinds_of_column in kinds.items():
-        columns.append((name, types.get(name, _arrow_type(kinds_of_column))))
+        columns.append((name, types.get(name, _choose_type(kinds_of_column))))
     return pa.schema(columns)
 
 
@@ -290,7 +299,7 @@ def batch_of(
 
     Raises `ColumnTypeError` if such a column doesn't fit its type.
     """
-    import pyarrow as pa  # noqa: PLC0415 - as above
+    import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
     cells_by_row = [cells_of(row, renamed) for row in rows]
     arrays = []
@@ -306,7 +315,7 @@ def _make_array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa
     A column of the input must keep each value exactly: raises `ColumnTypeError` if its type can't hold
     them.
     """
-    import pyarrow as pa  # noqa: PLC0415 - as above
+    import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
     from judgekit.data.arrow import plain_cells  # noqa: PLC0415 - the help needs only the table of formats
 
@@ -318,24 +327,24 @@ def _make_array(values: list[Any], column: pa.Field, *, is_of_input: bool) -> pa
         try:
             array = pa.array(values, column.type)
         except (pa.ArrowException, ValueError, TypeError):
-            # Such as a date, which is text in JSON.
+            # The values are text in JSON, such as dates, and pyarrow can read them from text.
             array = pa.array(values, pa.string()).cast(column.type)
         if plain_cells(array) == values:  # they differ if, say, a duration was in another unit
             return array
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        pass
+        pass  # no array of this type can hold the values
     raise ColumnTypeError(column.name)
 
 
 def misfits(rows: Sequence[Mapping[str, Any]], types: Mapping[str, pa.DataType]) -> set[str]:
     """Find the columns that have a cell which doesn't fit the column's type in `types`."""
-    import pyarrow as pa  # noqa: PLC0415 - as above
+    import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
-    misfits = set()
-    for name, kind in types.items():
+    misfitting_columns = set()
+    for name, column_type in types.items():
         values = [row.get(name) for row in rows]
         try:
-            _make_array(values, pa.field(name, kind), is_of_input=True)
+            _make_array(values, pa.field(name, column_type), is_of_input=True)
         except ColumnTypeError:
-            misfits.add(name)
-    return misfits
+            misfitting_columns.add(name)
+    return misfitting_columns
