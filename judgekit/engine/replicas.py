@@ -115,7 +115,7 @@ class Replica:
     ) -> None:
         self.database = database
         self.id = uuid.uuid4().hex
-        # A connection of its own, so that a queue of requests doesn't make this replica refresh_tokens dead.
+        # A connection of its own, so that a queue of requests doesn't make this replica look dead.
         self._pulse = Database(settings.server.store or "")
         self._log = log
         self._text = settings.ledger.text
