@@ -31,7 +31,7 @@ def parquet_module(name: str, what: str = "Parquet") -> ModuleType:
 
 def plain_cells(column: pa.Array) -> list[Any]:
     """Convert an array to cells as in `DataRow`, with a `CellError` for values that Python can't hold."""
-    import pyarrow as pa  # noqa: PLC0415 - as above
+    import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
     # Python's times have no nanoseconds, so these are cut off.
     kind = column.type

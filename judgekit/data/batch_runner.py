@@ -50,7 +50,7 @@ class BatchRunner(BatchRun):
                 f"{file} at the provider may be of this run: nothing proves it, so it is not deleted"
             )
         gateway = BatchGateway(self, manifest)
-        judge_of = judges(gateway, self.project, self.request, self._with_batch_deadlines)
+        judge_of = judges(gateway, self.project, self.request, self._make_waiting_judge)
         judge_row = partial(gateway.judge, judge_of=judge_of, on_record=on_record)
         try:
             await _judge_rows(gateway, rows, judge_row)
@@ -67,7 +67,7 @@ class BatchRunner(BatchRun):
             manifest.close()
             await gateway.aclose()
 
-    def _with_batch_deadlines(self, judge: Judge[Any, Any, Any]) -> Judge[Any, Any, Any]:
+    def _make_waiting_judge(self, judge: Judge[Any, Any, Any]) -> Judge[Any, Any, Any]:
         """Return a copy of a judge that waits as long as batches take.
 
         Raises `UsageError` if the judge's models can't be asked in batches.
@@ -75,7 +75,7 @@ class BatchRunner(BatchRun):
         judge = self.adapt(judge)
         models_by_tier = judge.models_by_tier
         all_models = [*chain(*models_by_tier.values())]
-        refusal_reason = self._refusal(judge, all_models)
+        refusal_reason = self._find_refusal(judge, all_models)
         if refusal_reason:
             raise UsageError(
                 f"--batch: {refusal_reason}; judge without --batch, or with other models"
@@ -83,7 +83,7 @@ class BatchRunner(BatchRun):
 
         unlimited_models = {}
         for tier, models in models_by_tier.items():
-            unlimited_models[tier] = tuple(map(_unlimited, models))
+            unlimited_models[tier] = tuple(map(_lift_call_limits, models))
         waiting_judge = judge.with_settings(
             models_by_tier=unlimited_models,
             others=partial(_list_batch_models, judge),
@@ -93,7 +93,7 @@ class BatchRunner(BatchRun):
         cache = KeepOnly(ReplyFile()) if judge.cache else judge.cache
         return replace(waiting_judge, cache=cache)
 
-    def _refusal(self, judge: Judge[Any, Any, Any], models: Sequence[Endpoint]) -> str | None:
+    def _find_refusal(self, judge: Judge[Any, Any, Any], models: Sequence[Endpoint]) -> str | None:
         """Say why the judge can't ask its models in batches; None if it can.
 
         A model may not offer batches, or the cost limit can't be kept because a model's price isn't known.
@@ -125,7 +125,7 @@ async def _judge_rows(
             await free_places.acquire()
             task = group.create_task(judge_row(pending))
             task.add_done_callback(lambda _: free_places.release())
-        gateway.all_came()
+        gateway.note_all_rows_read()
 
 
 def _list_batch_models(judge: Judge[Any, Any, Any]) -> list[Any]:
@@ -138,7 +138,7 @@ def _list_batch_models(judge: Judge[Any, Any, Any]) -> list[Any]:
     return usable
 
 
-def _unlimited(model: Endpoint) -> Endpoint:
+def _lift_call_limits(model: Endpoint) -> Endpoint:
     """Lift a model's limits on calls at a time and per minute, since a batch is one call."""
     limits = Limits(context_chars=model.profile.limits.context_chars)
     return replace(model, profile=model.profile.model_copy(update={"limits": limits}))

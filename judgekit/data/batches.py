@@ -361,7 +361,7 @@ class BatchGateway:
                 self._waiting_rows -= 1
             self._changed.set()
 
-    def all_came(self) -> None:
+    def note_all_rows_read(self) -> None:
         """Note that all rows have been read."""
         self._is_reading_rows = False
         self._changed.set()

@@ -33,13 +33,13 @@ def read_reply(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
         return value
     if isinstance(value, list):
         words = _read_blocks(value)
-        return _as_text(value) if words is None else words
+        return _render_as_text(value) if words is None else words
     if isinstance(value, dict):
-        message = _message_in(value)
+        message = _find_message(value)
         if isinstance(message, str):
             return message
-        words = None if message is None else _last_words(message)
-        return _as_text(value) if words is None else words
+        words = None if message is None else _read_last_words(message)
+        return _render_as_text(value) if words is None else words
     return value
 
 
@@ -55,7 +55,7 @@ def read_request(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
             return value
         value = parse_json(value)
     question = _find_question(value)
-    return _as_text(original) if question is None else question
+    return _render_as_text(original) if question is None else question
 
 
 def _find_question(value: object) -> str | None:
@@ -72,11 +72,11 @@ def _find_question(value: object) -> str | None:
     question = read_request(inner)
     if not isinstance(question, str):
         return None
-    instructions = _instructions_in(value)
+    instructions = _read_instructions(value)
     return f"{instructions}\n\n{question}" if instructions else question
 
 
-def _find_inner_question(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
+def _find_inner_question(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever JSON can hold
     """Find the question in an object; None if there's none.
 
     It's the messages, else a value whose name is usual for a question, else the object's only value.
@@ -95,7 +95,7 @@ def _find_inner_question(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a
     return None
 
 
-def _instructions_in(request: Mapping[str, Any]) -> str:
+def _read_instructions(request: Mapping[str, Any]) -> str:
     """Read the instructions that some APIs take beside the messages, as `system: WORDS`.
 
     "" if there are none.
@@ -128,7 +128,7 @@ def _read_messages(value: list[Any]) -> str | None:
     return conversation.rendered(turns)
 
 
-def _message_in(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
+def _find_message(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever JSON can hold
     """Find the message in the reply of an API (OpenAI, Anthropic, Gemini, Bedrock, Ollama and others).
 
     None if there's none.
@@ -163,7 +163,7 @@ def _message_in(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
     return message if isinstance(message, dict) else None
 
 
-def _last_words(message: object) -> str | None:
+def _read_last_words(message: object) -> str | None:
     """Read the words of a message, or of the assistant's last message in a list; None if not understood."""
     if isinstance(message, dict):
         message = [{"role": ASSISTANT, **message}]
@@ -200,7 +200,7 @@ def _find_last_answer(messages: list[Any]) -> str | None:
     return None
 
 
-def _as_text(value: object) -> Any:  # noqa: ANN401 - as above
+def _render_as_text(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
     """Return a value as it is if it's a text, a number or nothing; else its JSON."""
     if isinstance(value, list | dict):
         return encodable(json.dumps(value, ensure_ascii=False))

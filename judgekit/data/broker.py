@@ -171,7 +171,7 @@ class Broker:
         account.held[whom] = report.held
         account.wanted[whom] = report.wanted
 
-        share = self._share_of_turns(whom, pace)
+        share = self._compute_share(whom, pace)
         wait = pace.wait()
         allowed = share
         has_given_back = given_back > 0
@@ -184,7 +184,7 @@ class Broker:
         lasting_turns = 0 if whom.per_minute else share
         return Turns(new_turns, lasting_turns, wait)
 
-    def _share_of_turns(self, whom: Whom, pace: Pace) -> int:
+    def _compute_share(self, whom: Whom, pace: Pace) -> int:
         """Divide a provider's turns among the workers that hold or want some.
 
         The share is rounded up. It's 0 if there are more such workers than turns.
@@ -195,7 +195,7 @@ class Broker:
                 users += 1
         if pace.limit() < users:
             return 0
-        return ceil(pace.limit() / max(1, users))
+        return ceil(pace.limit() / max(1, users))  # nobody may hold or want any
 
     def _take_back(self, account: _Account) -> None:
         """Take back a worker's turns, and the money that it was lent but hasn't spent."""
@@ -300,7 +300,7 @@ class BrokerClient:
         self._beat = beat
         self._worker = worker
         self._report_now = asyncio.Event()
-        self._heard = asyncio.Event()
+        self._orders_came = asyncio.Event()
         self.paces = SharedPaces(self._report_now)
         self.is_stopped = self.is_over = False
         self.spent_usd = 0.0
@@ -317,7 +317,7 @@ class BrokerClient:
         """Send reports to the broker and follow its orders until the connection is lost."""
         while not self.lost:
             reports = self._take_reports()
-            reserved_usd = self._in_flight * self._mean
+            reserved_usd = self._in_flight * self._mean_usd
             try:
                 orders = await self._beat(self._worker, self.spent_usd, reserved_usd, reports)
             except Exception as error:  # noqa: BLE001 - whatever a lost actor raises; the worker raises it
@@ -325,8 +325,8 @@ class BrokerClient:
                 self.is_stopped = True
             else:
                 self._follow(orders)
-            self._heard.set()  # wakes all that wait for this answer; the next ones wait for a new event
-            self._heard = asyncio.Event()
+            self._orders_came.set()  # wakes all that wait for this answer; the next ones wait for a new event
+            self._orders_came = asyncio.Event()
 
             with suppress(TimeoutError):
                 async with asyncio.timeout(_BEAT):
@@ -353,7 +353,7 @@ class BrokerClient:
             pace.allow(turns)
 
     @property
-    def _mean(self) -> float:
+    def _mean_usd(self) -> float:
         """The mean cost of a call so far, in US dollars; 0 before the first one."""
         return self.spent_usd / self._calls if self._calls else 0.0
 
@@ -362,12 +362,12 @@ class BrokerClient:
 
         Raises `GatewayError` if the run's limit is reached, or if the broker can no longer be reached.
         """
-        while self.spent_usd + self._in_flight * self._mean >= self._cap_usd:
+        while self.spent_usd + self._in_flight * self._mean_usd >= self._cap_usd:
             if self.is_over or self.lost:
                 problem = "the limit of the run is reached"
                 raise GatewayError(FailureKind.BUDGET, problem, usage=Usage())
             self._report_now.set()
-            await self._heard.wait()
+            await self._orders_came.wait()
         self._in_flight += 1
 
     def settle(self, usage: Usage) -> None:

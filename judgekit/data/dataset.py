@@ -127,7 +127,7 @@ def _survey_head(
                 first_unreadable = row
         else:
             names.update(dict.fromkeys(row.columns))
-            recogniser.look(row.columns)
+            recogniser.note_row(row.columns)
     if not count:
         raise InputError(f"{name}: no rows; nothing to judge")
     if first_unreadable is not None and unreadable_count == count:

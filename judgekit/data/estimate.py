@@ -97,12 +97,12 @@ def estimate_run(
         at_once = max_concurrency(judge, at_once)
         _count_calls(calls, judge, subject)
 
-    sampled = max(1, min(total, _SAMPLED))
+    sampled = max(1, min(total, _SAMPLED))  # at least 1, because it's a divisor
     models = []
     for tier in TIERS:
         for (tier_of_calls, _), model_calls in calls.items():
             if tier_of_calls == tier:
-                scaled = _scale(model_calls, total / sampled)
+                scaled = _extrapolate(model_calls, total / sampled)
                 models.append(_estimate_model(tier, scaled, at_once, in_batches=in_batches))
     return Estimate(total, models, at_once)
 
@@ -121,7 +121,7 @@ def _count_calls(
                 model_calls.chars += length * judge.settings.samples
 
 
-def _scale(model_calls: _Calls, factor: float) -> _Calls:
+def _extrapolate(model_calls: _Calls, factor: float) -> _Calls:
     """Extrapolate a sample's calls to all subjects."""
     return _Calls(
         model_calls.endpoint, round(model_calls.count * factor), round(model_calls.chars * factor)
@@ -146,12 +146,12 @@ def _estimate_model(
         calls=model_calls.count,
         tokens_read=tokens_read,
         tokens_written=tokens_written,
-        usd=_cost(endpoint, tokens_read, tokens_written, in_batches=in_batches),
+        usd=_price_tokens(endpoint, tokens_read, tokens_written, in_batches=in_batches),
         seconds=seconds,
     )
 
 
-def _cost(endpoint: Endpoint, read: int, written: int, *, in_batches: bool) -> float | None:
+def _price_tokens(endpoint: Endpoint, read: int, written: int, *, in_batches: bool) -> float | None:
     """Compute the cost of reading and writing so many tokens, in US dollars; None without a price."""
     if is_local(endpoint):
         return 0.0

@@ -53,8 +53,8 @@ class JoinedRows(Rows):
         self.schema = None
         self.can_split = False
         self._reading = reading
-        self._first = _OneFile(first, _fields_of_side(given, "a"), id_column)
-        self._second = _OneFile(second, _fields_of_side(given, "b"), id_column)
+        self._first = _OneFile(first, _map_fields_of_side(given, "a"), id_column)
+        self._second = _OneFile(second, _map_fields_of_side(given, "b"), id_column)
 
     def __iter__(self) -> Iterator[DataRow | UnreadableRow]:
         second_sides: dict[str, Side] = {}  # by id
@@ -73,10 +73,10 @@ class JoinedRows(Rows):
                 without_partner += 1
                 continue
             matched_ids.add(key)
-            have_prompts = row.side.prompt and second_side.prompt
+            have_prompts = bool(row.side.prompt and second_side.prompt)
             if have_prompts and row.side.prompt != second_side.prompt:
                 different_prompts += 1
-            yield DataRow(row.number, _pair(row.id, row.side, second_side))
+            yield DataRow(row.number, _build_pair(row.id, row.side, second_side))
 
         if not matched_ids:
             problem = f"no id of {self._first.name} is in {self._second.name}"
@@ -128,6 +128,7 @@ class _OneFile:
 
     def __init__(self, rows: Rows, given: Mapping[str, str], id_column: str | None) -> None:
         self.name = rows.name
+        # Each file is read like documents to judge: a row has one text.
         matched = match_columns(rows, RowOptions("judge", given, id_column))
         if matched.id_column is None:
             problem = f"{rows.name} has no column of ids, by which two files are joined"
@@ -152,7 +153,7 @@ class _OneFile:
                 yield self._name_file(UnreadableRow(row.number, self.id_column, problem))
                 continue
             try:
-                yield _RowOfSide(row.number, row_id, _side_of(self._fields, row))
+                yield _RowOfSide(row.number, row_id, _read_side(self._fields, row))
             except row_fields.FieldError as error:
                 yield self._name_file(UnreadableRow(row.number, error.column, error.problem))
 
@@ -160,7 +161,7 @@ class _OneFile:
         return row._replace(problem=f"{row.problem} ({self.name})")
 
 
-def _fields_of_side(given: Mapping[str, str], side: str) -> dict[str, str]:
+def _map_fields_of_side(given: Mapping[str, str], side: str) -> dict[str, str]:
     """Map the fields of a document to the columns given for one side of a pair, "a" or "b".
 
     The pair's `prompt` is the document's `description`, and its `a` or `b` is the `text`.
@@ -176,7 +177,7 @@ def _fields_of_side(given: Mapping[str, str], side: str) -> dict[str, str]:
     return fields
 
 
-def _side_of(fields: Fields, row: DataRow) -> Side:
+def _read_side(fields: Fields, row: DataRow) -> Side:
     """Read a row's part of a pair; a blank text becomes "", which `compare` reports as empty."""
     try:
         document = row_fields.document(fields, row, str(row.number), _GIVEN)
@@ -185,7 +186,7 @@ def _side_of(fields: Fields, row: DataRow) -> Side:
     return Side(document.task.description, document.files[0].text, document.author.family)
 
 
-def _pair(row_id: str | int, first: Side, second: Side) -> dict[str, str | int]:
+def _build_pair(row_id: str | int, first: Side, second: Side) -> dict[str, str | int]:
     """Build a pair's columns; the first file's prompt counts, unless it has none."""
     pair: dict[str, str | int] = {
         "id": row_id,

@@ -73,7 +73,7 @@ class JudgedRows(Generator[JudgedRow, None, None]):
         With `full` it also has each row's whole verdict. Raises `UsageError` without pandas, before anything
         is judged, and the errors of judging.
         """
-        make_frame(())
+        make_frame(())  # only to raise if pandas is missing
         rows = []
         for row in self:
             cells = cells_of(row, {})

@@ -323,7 +323,7 @@ class ResultFile:
                 # A row's own column gets this prefix if its name is one of ours.
                 given_columns[field] = f"row.{column}"
         recogniser = Recogniser()
-        recogniser.look(input_columns)
+        recogniser.note_row(input_columns)
         export = recogniser.recognise(self.task, given_columns)
         with suppress(UsageError):
             return fields.fields_of(self.task, names, given_columns, self.name, export=export)

@@ -37,14 +37,14 @@ CREATE TABLE IF NOT EXISTS request (
     seal TEXT);
 CREATE INDEX IF NOT EXISTS of_batch ON request (batch);
 """
-_ADDED = (  # columns missing in a file of an earlier version
+_LATER_COLUMNS = (  # columns missing in a file of an earlier version
     "ALTER TABLE batch ADD COLUMN is_ours INTEGER",
     "ALTER TABLE batch ADD COLUMN seal TEXT",
     "ALTER TABLE request ADD COLUMN seal TEXT",
 )
 _OBJECTS = {"batch", "request", "of_batch", "sqlite_sequence"}
-_ALL = 2**62
-_AROUND = 200  # bytes that a file adds around a body, at most
+_ALL = 2**62  # as the number of the last request: above that of any
+_LINE_OVERHEAD = 200  # bytes that a file adds around a body, at most
 
 
 class BatchPlace(NamedTuple):
@@ -124,7 +124,7 @@ class Manifest:
         self._check_objects()
         self._table.executescript(_CREATE)
         if not self._has_seals():
-            for statement in _ADDED:
+            for statement in _LATER_COLUMNS:
                 self._table.execute(statement)
 
     def answer(self, custom_id: str) -> BatchAnswer | None:
@@ -173,7 +173,7 @@ class Manifest:
         open_parts: dict[BatchPlace, tuple[list[str], int]] = {}
         for custom_id, place, size in self.unsent(last):
             part, part_size = open_parts.get(place, ([], 0))
-            line_size = size + _AROUND
+            line_size = size + _LINE_OVERHEAD
             has_most_requests = len(part) >= max_requests.get(place, MOST_REQUESTS)
             is_full = has_most_requests or part_size + line_size > MOST_BYTES
             if not part or is_full:
@@ -248,14 +248,14 @@ class Manifest:
         )
         drop = "UPDATE request SET answer = NULL WHERE custom_id = ? AND batch = ?"
         with self._table:
-            values = self._sealed_answers(batch, answers, contradicted)
+            values = self._seal_answers(batch, answers, contradicted)
             self._table.executemany(f"{keep} AND answer IS NULL", values)
             dropped = ((custom_id, batch.number) for custom_id in contradicted)
             self._table.executemany(drop, dropped)
             self._execute("DELETE FROM request WHERE batch = ? AND answer IS NULL", batch.number)
             self.store(batch)
 
-    def _sealed_answers(
+    def _seal_answers(
         self,
         batch: Submitted,
         answers: Iterable[tuple[str, BatchAnswer | None]],
@@ -293,8 +293,8 @@ class Manifest:
 
     def forget(self, custom_ids: Iterable[str]) -> None:
         with self._table:
-            which = ((custom_id,) for custom_id in custom_ids)
-            self._table.executemany("DELETE FROM request WHERE custom_id = ?", which)
+            values = ((custom_id,) for custom_id in custom_ids)
+            self._table.executemany("DELETE FROM request WHERE custom_id = ?", values)
 
     def close(self, *, remove: bool = False) -> None:
         self._table.close()

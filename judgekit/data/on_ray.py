@@ -162,7 +162,7 @@ class RayRun:
         for path, file in checked.items():
             if file.first_unreadable and first_bad is None:
                 # In its file, rows are numbered from 1; here, the rows of earlier files come before.
-                first_bad = self._files.numbered(file.first_unreadable, row_count, path)  # type: ignore[assignment]  # it stays an unreadable row
+                first_bad = self._files.renumber(file.first_unreadable, row_count, path)  # type: ignore[assignment]  # it stays an unreadable row
             bad_count += file.unreadable
             self._starts_and_counts[path] = row_count, file.count
             row_count += file.count
@@ -212,7 +212,7 @@ class RayRun:
     def _find_repeated_ids(self, checked: dict[str, Checked]) -> list[UnreadableRow]:
         """List the rows that repeat an earlier row's id."""
         # Digests are short, so two ids may share one: we read the ids behind them and compare.
-        repeated_digests = frozenset(parts.doubles(file.ids for file in checked.values()))
+        repeated_digests = frozenset(parts.find_repeated(file.ids for file in checked.values()))
         if not repeated_digests:
             return []
         first_numbers: dict[str, int] = {}  # by id
@@ -220,7 +220,7 @@ class RayRun:
         repeated_rows = []
         for path, file in self._check_files(repeated_digests):
             start, _ = self._starts_and_counts[path]
-            for number_in_file, row_id in file.places:
+            for number_in_file, row_id in file.wanted_rows:
                 number = start + number_in_file
                 first_number = first_numbers.setdefault(id_key(row_id), number)
                 is_repeated = first_number != number
@@ -563,7 +563,7 @@ class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to
         start, count = starts_and_counts.get(path, (0, 0))
         file = io.BufferedReader(opened) if source_of(path).is_text else opened
         rows_in_file = rows_in(file, path, self._files.reading)
-        rows = (self._files.numbered(row, start, path) for row in rows_in_file)
+        rows = (self._files.renumber(row, start, path) for row in rows_in_file)
         dataset_of_file = replace(dataset, rows=rows, limit=count, ids=parts.Digests)
         run = DatasetRun(dataset=dataset_of_file, results=parts.KeptLines(lines), expected=expected)
         for block in worker.blocks(run, run_number):

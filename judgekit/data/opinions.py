@@ -30,7 +30,7 @@ ENDING = ".agree.jsonl"
 _SEAL_KIND = "opinion"
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     """An opinion's position in the file, and the judged content."""
 
     start: int
@@ -47,11 +47,11 @@ class Opinions:
         self._out = out
         self.unsealed = 0
         """The number of opinions that the user's key didn't seal; they're ignored."""
-        self._places: dict[tuple[str, str], _Place] = {}
+        self._positions: dict[tuple[str, str], _Position] = {}
         self._nonce = ""
         try:
-            self._file = self._open(is_fresh=is_fresh)
-            self._read()
+            self._file = self._open_file(is_fresh=is_fresh)
+            self._read_lines()
         except OSError as error:
             raise write_error(str(out), str(Path(str(out)).parent), error) from None
 
@@ -63,11 +63,11 @@ class Opinions:
 
     def find(self, tier: str, row: PendingRow) -> Verdict | None:
         """Find a tier's own verdict on a row; None if there's none about its present content."""
-        place = self._places.get((tier, id_key(row.row_id)))
-        if place is None or place.fingerprint != row.fingerprint.current:
+        position = self._positions.get((tier, id_key(row.row_id)))
+        if position is None or position.fingerprint != row.fingerprint.current:
             return None
-        self._file.seek(place.start)
-        line = json.loads(self._file.read(place.size))
+        self._file.seek(position.start)
+        line = json.loads(self._file.read(position.size))
         verdict = Verdict.model_validate(line["judged"])
         return verdict.model_copy(update={"margin": line["margin"]})
 
@@ -80,9 +80,9 @@ class Opinions:
             "margin": verdict.margin,
             "judged": verdict.record(),
         }
-        start, size = self._append(content)
-        place = _Place(start, size, row.fingerprint.current)
-        self._places[tier, id_key(row.row_id)] = place
+        start, size = self._append_line(content)
+        position = _Position(start, size, row.fingerprint.current)
+        self._positions[tier, id_key(row.row_id)] = position
 
     def draw(self, row: PendingRow, purpose: str) -> float:
         """Draw a number from 0 to 1 that depends on the user's key, the run, the row's id and its content."""
@@ -90,7 +90,7 @@ class Opinions:
         purpose_of_text = f"{purpose} of {row.fingerprint.current}"
         return Draws(self._key, self._nonce).draw(row.row_id, purpose_of_text)
 
-    def _open(self, *, is_fresh: bool) -> IO[bytes]:
+    def _open_file(self, *, is_fresh: bool) -> IO[bytes]:
         """Open the file beside OUT, removed first if the run is fresh; without OUT, a temporary file."""
         if self._out is None:
             return tempfile.TemporaryFile()
@@ -100,22 +100,22 @@ class Opinions:
         descriptor = outputs.open_to_append(path)
         return os.fdopen(descriptor, "r+b")
 
-    def _read(self) -> None:
+    def _read_lines(self) -> None:
         """Note the opinions' positions, cut off an unfinished last line, and draw a nonce for a new file."""
         self._file.seek(0)
         start = 0
         for raw in self._file:
             if not raw.endswith(b"\n"):
                 break
-            self._note(raw, start)
+            self._note_line(raw, start)
             start += len(raw)
         self._file.truncate(start)
         if not self._nonce:
-            self._places.clear()
+            self._positions.clear()
             self._nonce = new_nonce()
-            self._append({"nonce": self._nonce})
+            self._append_line({"nonce": self._nonce})
 
-    def _note(self, raw: bytes, start: int) -> None:
+    def _note_line(self, raw: bytes, start: int) -> None:
         """Note the nonce or the opinion in a line; one without a valid seal is only counted."""
         line: Any = None
         with suppress(ValueError, RecursionError):
@@ -128,15 +128,15 @@ class Opinions:
         elif "nonce" in line:
             self._nonce = line["nonce"]
         else:
-            place = _Place(start, len(raw), line["fingerprint"])
-            self._places[line["tier"], id_key(line["id"])] = place
+            position = _Position(start, len(raw), line["fingerprint"])
+            self._positions[line["tier"], id_key(line["id"])] = position
 
-    def _append(self, content: Mapping[str, Any]) -> tuple[int, int]:
+    def _append_line(self, content: Mapping[str, Any]) -> tuple[int, int]:
         """Write a sealed line, whole or not at all; returns its start and its size in bytes."""
         plain = json.loads(json.dumps(content))  # as it will be read back
         sealed = {**plain, "seal": seals.seal_of(self._key, _SEAL_KIND, plain)}
         raw = json.dumps(sealed).encode() + b"\n"
-        start = self._file.seek(0, 2)
+        start = self._file.seek(0, os.SEEK_END)
         try:
             self._file.write(raw)
             self._file.flush()

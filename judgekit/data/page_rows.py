@@ -143,9 +143,9 @@ class PageRows:
             view["label"] = label
         if second_view is not None and self.beside is not None:
             _add_second_view(view, second_view, self._name, self.beside.name)
-        self._add(view, flags, rank)
+        self._add_view(view, flags, rank)
 
-    def _add(self, view: RowView, flags: list[str], rank: tuple[float, ...]) -> None:
+    def _add_view(self, view: RowView, flags: list[str], rank: tuple[float, ...]) -> None:
         """Complete a row's view with its flags and marked quotes, and add it to the list."""
         if any(_do_tiers_differ(judged) for judged in view["judged"]):
             flags.append(TIERS_DIFFER)
@@ -173,7 +173,7 @@ class PageRows:
             flags = [f"only in {second.name}"]
             rank = _rank_row(flags, view["judged"][0]["said"], number(view.get("mean")))
             view["judged"].insert(0, {"by": self._name, "said": ""})
-            self._add(view, flags, rank)
+            self._add_view(view, flags, rank)
 
     def _choose_columns(self, verdict_names: Sequence[str]) -> list[Column]:
         """List the page's columns: ids, verdicts, whatever else some row has, and texts."""
@@ -277,7 +277,7 @@ def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) 
     opinion = round_.opinion
     if opinion is not None:
         opinion_reasoning = opinion.reasoning
-        scores = _probabilities_text(opinion.probabilities)
+        scores = _render_probabilities(opinion.probabilities)
     if isinstance(opinion, ScoreOpinion):
         verdict_word = opinion.outcome or ""
         scores_and_shares = [scores_text(opinion.scores), scores]
@@ -292,7 +292,7 @@ def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) 
         tier=tier,
         model=shown_text(round_.model),
         said=shown_text(verdict_word),
-        decided=decided or None,
+        decided=decided or None,  # `filled` leaves None out
         scores=scores,
         reasoning="" if opinion_reasoning == reasoning else shown_text(opinion_reasoning),
         failure=failure,
@@ -301,7 +301,7 @@ def _view_round(round_: Round | CompareRound, *, reasoning: str, decided: bool) 
     )
 
 
-def _probabilities_text(probabilities: Mapping[str, Mapping[str, float]]) -> str:
+def _render_probabilities(probabilities: Mapping[str, Mapping[str, float]]) -> str:
     """Render the probability of each option, by question."""
     parts = []
     for name, options in probabilities.items():

@@ -42,7 +42,7 @@ class Pages:
         return max(1, min(usual, rows_that_fit))
 
 
-def look(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pages:
+def measure_pages(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pages:
     """Measure the pages of a Parquet file of `size` bytes.
 
     Raises `PagesError` if reading the file would take too much memory.
@@ -179,7 +179,7 @@ def _parse_header(raw: bytes) -> tuple[_Page, int]:
             page.kind = reader.number()
         elif number == 2:  # noqa: PLR2004 - numbers of Parquet's format
             page.unpacked = reader.number()
-        elif number == 3:  # noqa: PLR2004 - the same
+        elif number == 3:  # noqa: PLR2004 - numbers of Parquet's format
             page.packed = reader.number()
         elif number in _DATA_HEADERS and kind == _Thrift.STRUCT:
             for inner, inner_kind in reader.fields():
@@ -222,7 +222,7 @@ class _Thrift:
         if self._depth > self._DEEPEST:
             raise PagesError("the header of a page is broken")
         number = 0
-        while head := self._byte():  # a zero ends the struct
+        while head := self._read_byte():  # a zero ends the struct
             # The upper half of the byte is the step from the last id, or 0 if the id itself follows.
             step = head >> 4
             kind = head & 15
@@ -232,7 +232,7 @@ class _Thrift:
 
     def number(self) -> int:
         """Read a signed number: zigzag encoding maps 0, 1, 2, 3 to 0, -1, 1, -2."""
-        value = self._varint()
+        value = self._read_varint()
         return (value >> 1) ^ -(value & 1)
 
     def skip(self, kind: int) -> None:
@@ -240,37 +240,37 @@ class _Thrift:
         if kind in (self.TRUE, self.FALSE):
             return
         if kind == self.BYTE:
-            self._byte()
+            self._read_byte()
         elif kind in self._NUMBERS:
-            self._varint()
+            self._read_varint()
         elif kind == self.DOUBLE:
-            self._forward(8)
+            self._skip_bytes(8)
         elif kind == self.BINARY:
-            size = self._varint()
-            self._forward(size)
+            size = self._read_varint()
+            self._skip_bytes(size)
         elif kind == self.STRUCT:
             for _, inner in self.fields():
                 self.skip(inner)
         else:
             raise PagesError("the header of a page is broken")  # a sound one has no lists or maps
 
-    def _byte(self) -> int:
+    def _read_byte(self) -> int:
         value = self._raw[self.at]
         self.at += 1
         return value
 
-    def _forward(self, count: int) -> None:
+    def _skip_bytes(self, count: int) -> None:
         """Skip bytes; raises `IndexError` if there are fewer."""
         self.at += count
         if self.at > len(self._raw):
             raise IndexError
 
-    def _varint(self) -> int:
+    def _read_varint(self) -> int:
         """Read the next number: seven bits a byte, the lowest first; a set high bit means more follow."""
         value = 0
         shift = 0
         while True:
-            byte = self._byte()
+            byte = self._read_byte()
             value |= (byte & 127) << shift
             if byte < 128:  # noqa: PLR2004 - the last byte
                 return value

@@ -208,13 +208,13 @@ def _make_line(cells: Mapping[str, Any], file: int, row: int, key: Key) -> tuple
     is_done = cells["error"] is None and word != UNDETERMINED and word in _WORDS
     word_number = _WORDS.index(word) if is_done else 0
     fingerprint = seals.what_of(cells["fingerprint"] or "")
-    first_half, second_half = _halves(fingerprint)
+    first_half, second_half = _split_fingerprint(fingerprint)
     is_sealed = seals.are_cells_valid(cells, key.key)
-    digest = _digest(cells["id"])
+    digest = _hash_id(cells["id"])
     return (digest, first_half, second_half, file, row, word_number, is_done, is_sealed)
 
 
-def _halves(fingerprint: str) -> tuple[int, int]:
+def _split_fingerprint(fingerprint: str) -> tuple[int, int]:
     """Split a fingerprint of 32 hexadecimal digits into two 64-bit numbers.
 
     (0, 0) if it's empty, or isn't hexadecimal.
@@ -225,7 +225,7 @@ def _halves(fingerprint: str) -> tuple[int, int]:
         return 0, 0
 
 
-def _digest(row_id: str | int) -> int:
+def _hash_id(row_id: str | int) -> int:
     """Hash an id to a 64-bit number; two ids may have the same one."""
     return int(environment.digest(id_key(row_id)), 16)
 
@@ -240,7 +240,7 @@ def newest(lines: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarra
     return ordered[is_newest], ordered[~is_newest]
 
 
-def doubles(digests: Iterable[bytes]) -> list[int]:
+def find_repeated(digests: Iterable[bytes]) -> list[int]:
     """Find the digests that occur more than once.
 
     Each item of `digests` holds the 8-byte digests of all ids in one file, one after another.
@@ -257,7 +257,7 @@ class Digests(Ids):
 
     def __init__(self, wanted: Collection[int] = ()) -> None:
         self.found = bytearray()
-        self.places = list[tuple[int, str | int]]()
+        self.wanted_rows = list[tuple[int, str | int]]()
         self._wanted = wanted
 
     def add(self, row_id: str | int, number: int) -> int | None:
@@ -265,10 +265,10 @@ class Digests(Ids):
 
         Always returns None: repeated ids are found later, among the digests of all files.
         """
-        digest = _digest(row_id)
+        digest = _hash_id(row_id)
         self.found += digest.to_bytes(8, "little")
         if digest in self._wanted:
-            self.places.append((number, row_id))
+            self.wanted_rows.append((number, row_id))
         return None
 
     def close(self) -> None:
@@ -283,16 +283,16 @@ class KeptLines(Results):
 
     def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
         """Return the verdict of a row, if it's about content with this fingerprint; else None."""
-        digest = _digest(row_id)
+        digest = _hash_id(row_id)
         table = self._lines
-        index = int(np.searchsorted(table["id"], np.uint64(digest)))
+        index = int(np.searchsorted(table["id"], np.uint64(digest)))  # the lines are sorted by id
         has_line = index < len(table) and int(table["id"][index]) == digest
         if not has_line:
             return None
         fingerprint_halves = int(table["first"][index]), int(table["second"][index])
         if fingerprint_halves == (0, 0):  # the row has no fingerprint
             return None
-        is_same_content = fingerprint_halves in [_halves(form) for form in fingerprint]
+        is_same_content = fingerprint_halves in [_split_fingerprint(form) for form in fingerprint]
         return _WORDS[table["word"][index]] if is_same_content else None
 
 
@@ -339,10 +339,10 @@ def rewrite(folder: Folder, name: str, dropped: Collection[int], shape: Shape, k
 
     If no row remains, the file is removed.
     """
-    dropped = frozenset(dropped)
+    dropped_numbers = frozenset(dropped)
     rows = []
     for number, row in enumerate(folder.rows(name)):
-        if number not in dropped:
+        if number not in dropped_numbers:
             rows.append(seals.sealed_cells(row, key.key))
     if rows:
         write_part(folder, name, rows, shape)

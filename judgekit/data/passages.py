@@ -122,7 +122,7 @@ def _read_item(item: object) -> Passage:
             return _read_text(item, item[key])
     for key in _MORE_KEYS:
         if isinstance(item.get(key), str | list):
-            return Passage(_name_of(item, _MORE_NAMES), _read_parts(item[key]))
+            return Passage(_find_name(item, _MORE_NAMES), _read_parts(item[key]))
     for key in _WRAPPINGS:
         wrapped = item.get(key)
         if not isinstance(wrapped, dict):
@@ -130,10 +130,10 @@ def _read_item(item: object) -> Passage:
         passage = _read_item(wrapped)
         has_text = passage.content is not wrapped
         if has_text:
-            outer_name = _name_of(item, _MORE_NAMES)
-            wrapped_name = _name_of(wrapped, _MORE_NAMES)
+            outer_name = _find_name(item, _MORE_NAMES)
+            wrapped_name = _find_name(wrapped, _MORE_NAMES)
             return Passage(outer_name or wrapped_name or passage.name, passage.content)
-    return Passage(_name_of(item, _NAMES), item)
+    return Passage(_find_name(item, _NAMES), item)
 
 
 def _read_text(item: Mapping[str, Any], text: object) -> Passage:
@@ -142,11 +142,11 @@ def _read_text(item: Mapping[str, Any], text: object) -> Passage:
     The text may be plain words, a list of blocks, or an object around the words.
     """
     if isinstance(text, list):
-        return Passage(_name_of(item, _MORE_NAMES), _read_parts(text))
+        return Passage(_find_name(item, _MORE_NAMES), _read_parts(text))
     if isinstance(text, dict):
         inner = _read_item(text)
-        return Passage(_name_of(item, _MORE_NAMES) or inner.name, inner.content)
-    return Passage(_name_of(item, _NAMES), text)
+        return Passage(_find_name(item, _MORE_NAMES) or inner.name, inner.content)
+    return Passage(_find_name(item, _NAMES), text)
 
 
 def _read_pair(items: Sequence[Any]) -> Passage:
@@ -173,11 +173,9 @@ def _read_parts(parts: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
         return parts
     sentences = []
     for sentence_or_block in parts:
-        text = (
-            sentence_or_block.get("text")
-            if isinstance(sentence_or_block, dict)
-            else sentence_or_block
-        )
+        text = sentence_or_block
+        if isinstance(sentence_or_block, dict):
+            text = sentence_or_block.get("text")
         if not isinstance(text, str):
             return parts
         sentences.append(text)
@@ -196,7 +194,7 @@ def _join(sentences: Sequence[str]) -> str:
     return text
 
 
-def _name_of(item: Mapping[str, Any], keys: Sequence[str]) -> str:
+def _find_name(item: Mapping[str, Any], keys: Sequence[str]) -> str:
     """Find a source's name: the value of the first of these keys that has one; "" if there's none."""
     for key in keys:
         value = item.get(key)
@@ -205,5 +203,5 @@ def _name_of(item: Mapping[str, Any], keys: Sequence[str]) -> str:
     metadata = item.get("metadata")
     # With the longer list of names, `metadata` is searched, too.
     if keys is _MORE_NAMES and isinstance(metadata, dict):
-        return _name_of(metadata, _NAMES)
+        return _find_name(metadata, _NAMES)
     return ""

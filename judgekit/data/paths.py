@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Functions(functions.Functions):  # type: ignore[misc]  # jmespath has no types
-    @functions.signature({"types": []})  # type: ignore[untyped-decorator]  # the same
+    @functions.signature({"types": []})  # type: ignore[untyped-decorator]  # jmespath has no types
     def _func_parse_json(self, value: object) -> object:
         return parse_json(value) if isinstance(value, str) else value
 
@@ -53,7 +53,7 @@ def read_cell(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - w
     if path is None:
         return None
     data = columns
-    for root in _opened_roots(name):
+    for root in _list_opened_roots(name):
         cell = columns.get(root)
         if isinstance(cell, str):
             data = {**data, root: parse_json(cell)}
@@ -82,7 +82,7 @@ def is_path_into(name: str, columns: Collection[str]) -> bool:
     is_bare_name = path.parsed["type"] == "field"
     if is_bare_name:
         return False
-    return any(root in columns for root in _roots_of(path))
+    return any(root in columns for root in _list_roots(path))
 
 
 @lru_cache(maxsize=256)
@@ -96,16 +96,16 @@ def _compile(name: str) -> ParsedResult | None:
 
 def _find_root(path: ParsedResult) -> str:
     """Find the first column in a path; "" if there's none."""
-    return next(iter(_roots_of(path)), "")
+    return next(iter(_list_roots(path)), "")
 
 
 def find_roots(name: str) -> list[str]:
     """List the columns that a path may begin with: `a` and `c` for `a.b || c`. Empty if it's no path."""
     path = _compile(name)
-    return [] if path is None else _roots_of(path)
+    return [] if path is None else _list_roots(path)
 
 
-def _roots_of(path: ParsedResult) -> list[str]:
+def _list_roots(path: ParsedResult) -> list[str]:
     """List the columns that a path may begin with, each once, by walking through the path's syntax tree."""
     roots: dict[str, None] = {}  # a dict keeps the order
     nodes = [path.parsed]
@@ -125,7 +125,7 @@ def _roots_of(path: ParsedResult) -> list[str]:
 
 
 @lru_cache(maxsize=256)
-def _opened_roots(name: str) -> Sequence[str]:
+def _list_opened_roots(name: str) -> Sequence[str]:
     """List the columns that a path looks inside.
 
     In `a.b || c` that's `a`: it's opened to find `b`, while `c` is used as it is.

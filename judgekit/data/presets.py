@@ -101,9 +101,9 @@ class Recogniser:
 
     def __init__(self) -> None:
         self._found: Preset | None = None
-        self._giving: dict[tuple[Task, str], dict[str, None]] = {}
+        self._giving_paths: dict[tuple[Task, str], dict[str, None]] = {}
 
-    def look(self, columns: Mapping[str, Any]) -> None:
+    def note_row(self, columns: Mapping[str, Any]) -> None:
         """Look at a row: note its export unless an earlier row showed it, and the paths that give a value."""
         if self._found is None:
             self._found = _find_preset(columns)
@@ -113,7 +113,7 @@ class Recogniser:
         for task in tasks:
             paths_by_field = self._found.fields(task) or {}
             for field, paths in paths_by_field.items():
-                paths_with_value = self._giving.setdefault((task, field), {})
+                paths_with_value = self._giving_paths.setdefault((task, field), {})
                 for path in paths:
                     if is_given(read_cell(columns, path)):
                         paths_with_value[path] = None
@@ -130,9 +130,9 @@ class Recogniser:
         if self._found is None or self._found.fields(task) is None:
             return None
         shown_paths = {}  # by field
-        for (task_of_field, field), paths_with_value in self._giving.items():
+        for (task_of_field, field), paths_with_value in self._giving_paths.items():
             if task_of_field == task and paths_with_value:
-                different_paths = dict.fromkeys(map(_show, paths_with_value))  # each once
+                different_paths = dict.fromkeys(map(_shorten_path, paths_with_value))  # each once
                 shown_paths[field] = " or ".join(different_paths)
         paths = _choose_paths(self._found, task, shown_paths)
         return Recognised(
@@ -194,14 +194,16 @@ def without_bulk(row: Mapping[str, Any]) -> dict[str, Any]:
     return dict(row)
 
 
-def _show(path: str) -> str:
+def _shorten_path(path: str) -> str:
     """Shorten a path for a message. A path with operators becomes the columns that it begins with."""
     roots = find_roots(path)
     is_literal = not roots
     if is_literal:
-        return path.strip("'")
+        return path.strip("'")  # a literal is written in these quotes
     has_operators = bool(set("|&?(@") & set(path))
-    return " and ".join(roots) if has_operators else path.replace('"', "")
+    if has_operators:
+        return " and ".join(roots)
+    return path.replace('"', "")  # quotes are around names with a blank or the like
 
 
 @cache

@@ -61,7 +61,7 @@ class RowFiles:
         Hidden files and files below hidden folders are left out. So are links, because they may lead
         anywhere on this machine. Raises `InputError`.
         """
-        with _readable(path):
+        with _explain_read_errors(path):
             if "://" in path:
                 return cls._at_address(path)
             is_folder = stat.S_ISDIR(Path(file_of(path)).stat().st_mode)
@@ -99,10 +99,10 @@ class RowFiles:
             with self.opened(path) as file:
                 for row in rows_in(file, path, self.reading):
                     last_number = max(last_number, row.number)
-                    yield self.numbered(row, rows_before, path)
+                    yield self.renumber(row, rows_before, path)
             rows_before += last_number
 
-    def numbered(
+    def renumber(
         self, row: DataRow | UnreadableRow, before: int, path: str
     ) -> DataRow | UnreadableRow:
         """Give a row of a file its number in the whole dataset.
@@ -123,7 +123,7 @@ def file_system(address: str) -> tuple[FileSystem, str]:
     Raises pyarrow's errors.
     """
     parquet_module(address, "an address")
-    from pyarrow.fs import FileSystem, LocalFileSystem  # noqa: PLC0415 - the extra
+    from pyarrow.fs import FileSystem, LocalFileSystem  # noqa: PLC0415 - an extra, which only folders and addresses need
 
     if "://" in address:
         system: FileSystem
@@ -133,14 +133,14 @@ def file_system(address: str) -> tuple[FileSystem, str]:
 
 
 def _is_local(system: FileSystem) -> bool:
-    from pyarrow.fs import LocalFileSystem  # noqa: PLC0415 - the extra
+    from pyarrow.fs import LocalFileSystem  # noqa: PLC0415 - an extra, which only folders and addresses need
 
     return isinstance(system, LocalFileSystem)
 
 
 def _list_remote_files(system: FileSystem, root: str) -> list[str]:
     """List the files below a folder of another file system, as paths relative to it."""
-    from pyarrow.fs import FileSelector  # noqa: PLC0415 - the extra
+    from pyarrow.fs import FileSelector  # noqa: PLC0415 - an extra, which only folders and addresses need
 
     names = []
     for entry in system.get_file_info(FileSelector(root, recursive=True)):
@@ -212,7 +212,7 @@ class Rows:
         self._read = read
 
     def __iter__(self) -> Stream:
-        with _readable(self.name):
+        with _explain_read_errors(self.name):
             yield from self._read()
 
     def describe(self, fields: Fields, *id_columns: str) -> list[str]:
@@ -227,15 +227,15 @@ def open_rows(path: str, stdin: BinaryIO, reading: Reading | None = None) -> Row
     """
     reading = reading or Reading()
     if path == STDIN:
-        return Rows(path, partial(_rows_of_stdin, stdin, reading))
+        return Rows(path, partial(_read_stdin, stdin, reading))
     if "://" not in path:
         refuse_link_out(file_of(path))
     files = replace(RowFiles.at(path), reading=reading)
-    with _readable(path):
+    with _explain_read_errors(path):
         is_one_file = not (Path(path).is_dir() or "://" in path)
         if is_one_file:
             _require_rows_file(path)
-        first_path = _file_with_types(files)
+        first_path = _find_typed_file(files)
         with files.opened(first_path) as file:
             schema = check_file(file, first_path, reading)
     return Rows(path, files.rows, schema, can_split=files.can_split)
@@ -250,7 +250,7 @@ def _require_rows_file(path: str) -> None:
         raise InputError(f"{path}: not a file; pass its rows as JSON Lines on standard input: -")
 
 
-def _file_with_types(files: RowFiles) -> str:
+def _find_typed_file(files: RowFiles) -> str:
     """Find the first file whose columns have types, else return the first file."""
     for path in files.paths:
         if source_of(path).has_types:
@@ -294,7 +294,7 @@ def rows_in(file: BinaryIO, name: str, reading: Reading | None = None) -> Stream
     yield from source.reader.read(file, name, reading)
 
 
-def _rows_of_stdin(stdin: BinaryIO, reading: Reading) -> Stream:
+def _read_stdin(stdin: BinaryIO, reading: Reading) -> Stream:
     """Yield the rows of JSON Lines, or of a single JSON document.
 
     It's a single document if it begins with a list, or if its first line is only `{`.
@@ -310,7 +310,7 @@ def _rows_of_stdin(stdin: BinaryIO, reading: Reading) -> Stream:
 
 
 @contextmanager
-def _readable(name: str) -> Iterator[None]:
+def _explain_read_errors(name: str) -> Iterator[None]:
     """Turn errors that the system or pyarrow raise while the input `name` is read into `InputError`."""
     try:
         yield

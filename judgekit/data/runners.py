@@ -60,7 +60,7 @@ def judges(
     """
     judges_by_kind = {}
 
-    def judge_of(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds
+    def judge_of(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds of judge
         kind = kind_of(subject)
         if kind not in judges_by_kind:
             judge: Any = None
@@ -146,7 +146,7 @@ class _RowJudge:
         judgement: Verdict | Comparison = await judge.judge(row.subject)
         return judgement
 
-    async def find_judge(self, subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three
+    async def find_judge(self, subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds of judge
         """Find the judge of a subject, and make it the first time it's needed."""
         kind = kind_of(subject)
         if kind not in self._judges:

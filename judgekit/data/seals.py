@@ -120,22 +120,22 @@ def is_valid(key: str | None, kind: str, content: object, seal: str | None) -> b
 
 def sealed_row(row: Mapping[str, Any], key: str | None) -> dict[str, Any]:
     """Add a seal to the fingerprint of a row of OUT. Without a key, the fingerprint stays without a seal."""
-    return _add_seal(row, key, "line", _line_content(row))
+    return _add_seal(row, key, "line", _list_line_content(row))
 
 
 def is_row_valid(row: Mapping[str, Any], key: str | None) -> bool:
     """Whether a row of OUT has this key's seal, so that nobody else wrote or changed it."""
-    return is_valid(key, "line", _line_content(row), _seal_in(row))
+    return is_valid(key, "line", _list_line_content(row), _read_seal(row))
 
 
 def sealed_cells(cells: Mapping[str, Any], key: str | None) -> dict[str, Any]:
     """Seal a row of a Parquet file, as `sealed_row` does for a line."""
-    return _add_seal(cells, key, "cells", _cells_content(cells))
+    return _add_seal(cells, key, "cells", _list_cells_content(cells))
 
 
 def are_cells_valid(cells: Mapping[str, Any], key: str | None) -> bool:
     """Whether a row of a Parquet file has this key's seal."""
-    return is_valid(key, "cells", _cells_content(cells), _seal_in(cells))
+    return is_valid(key, "cells", _list_cells_content(cells), _read_seal(cells))
 
 
 def _add_seal(
@@ -151,12 +151,12 @@ def _add_seal(
     return {**row, FINGERPRINT: fingerprint}
 
 
-def _seal_in(row: Mapping[str, Any]) -> str:
+def _read_seal(row: Mapping[str, Any]) -> str:
     _, _, seal = str(row.get(FINGERPRINT) or "").partition(".")
     return seal
 
 
-def _line_content(row: Mapping[str, Any]) -> list[str]:
+def _list_line_content(row: Mapping[str, Any]) -> list[str]:
     """List the content of a JSON line that its seal covers: every name with its own value.
 
     Two rows that differ never give the same list. If we shortened names or sorted cells, a column of the
@@ -164,10 +164,10 @@ def _line_content(row: Mapping[str, Any]) -> list[str]:
     """
     others = {name: value for name, value in row.items() if name != FINGERPRINT}
     text = json.dumps(others, ensure_ascii=False, sort_keys=True)
-    return [_hash_in(row), _encodable(text)]
+    return [_read_hash(row), _encodable(text)]
 
 
-def _cells_content(cells: Mapping[str, Any]) -> list[Any]:
+def _list_cells_content(cells: Mapping[str, Any]) -> list[Any]:
     """List the content of a Parquet row that its seal covers: each column's name with its cell as text.
 
     The cells are covered as text, because a column may get a wider type when files are joined, and numbers
@@ -175,18 +175,18 @@ def _cells_content(cells: Mapping[str, Any]) -> list[Any]:
     """
     filled = []
     for name, value in cells.items():
-        text = _cell_text(value)
+        text = _convert_cell(value)
         if name != FINGERPRINT and text is not None:
             filled.append([_encodable(name), text])
-    return [_hash_in(cells), sorted(filled)]
+    return [_read_hash(cells), sorted(filled)]
 
 
-def _hash_in(row: Mapping[str, Any]) -> str:
+def _read_hash(row: Mapping[str, Any]) -> str:
     """Return the hash in a row's fingerprint, "" if the row has none."""
     return what_of(str(row.get(FINGERPRINT) or ""))
 
 
-def _cell_text(value: object) -> str | None:
+def _convert_cell(value: object) -> str | None:
     """Convert a cell to a text that stays the same if its column gets a wider type. None if it's empty.
 
     For example, 5 and 5.0 both become "5".

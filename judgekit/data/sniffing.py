@@ -111,7 +111,7 @@ def _recognise_encoding(head: bytes) -> tuple[str, str]:
         if head.startswith(mark):
             return encoding, codec
     # Whether the first byte of each four is mostly zero, the second, the third, and the fourth.
-    is_zero = [_share_of_zeros(head[offset::4]) > _MOSTLY for offset in range(4)]
+    is_zero = [_measure_zeros(head[offset::4]) > _MOSTLY for offset in range(4)]
     # For Latin letters all bytes of a character are zero except one, the first or the last.
     if is_zero == [True, True, True, False]:
         return "UTF-32", "utf-32-be"
@@ -126,7 +126,7 @@ def _recognise_encoding(head: bytes) -> tuple[str, str]:
     return "UTF-8", "utf-8"
 
 
-def _share_of_zeros(some_bytes: bytes) -> float:
+def _measure_zeros(some_bytes: bytes) -> float:
     """Compute the share of bytes that are zero; 0 if there are none."""
     if not some_bytes:
         return 0.0

@@ -42,7 +42,7 @@ class UntilRun:
         self._job = job
         self._work = work
         self._order = draw_order(job.rows, _open_draws(job))[: job.limit]
-        self._positions = {id_key(row.row_id): index for index, row in enumerate(self._order)}
+        self._position_by_id = {id_key(row.row_id): index for index, row in enumerate(self._order)}
         self._kept: set[int] = set()
         self.answer = Answer(job.condition, len(job.rows))
 
@@ -52,7 +52,7 @@ class UntilRun:
         Rows that are being judged at that moment are finished, because they're paid for.
         """
         self._note_kept()
-        pending = self._pending()
+        pending = self._yield_pending()
         while True:
             size = choose_wave(self.answer.count, self._job.at_once)
             first_row = next(pending, None)
@@ -69,12 +69,12 @@ class UntilRun:
         """
         for row in self._job.rows:
             word = self._work.keep(row)
-            position = self._positions.get(id_key(row.row_id))
+            position = self._position_by_id.get(id_key(row.row_id))
             if word is not None and position is not None:
                 self._kept.add(position)
                 self.answer.note(position, word)
 
-    def _pending(self) -> Iterator[PendingRow]:
+    def _yield_pending(self) -> Iterator[PendingRow]:
         """Yield the rows that OUT doesn't have yet, in random order, until the answer is certain.
 
         Also ends when the run is stopped, or when the money is spent.
@@ -91,7 +91,7 @@ class UntilRun:
 
     def _on_record(self, row: PendingRow, record: Record | None) -> None:
         written = self._work.on_record(row, record)
-        self.answer.note(self._positions[id_key(row.row_id)], written["verdict"])
+        self.answer.note(self._position_by_id[id_key(row.row_id)], written["verdict"])
 
 
 def choose_wave(rows: int, at_once: int) -> int:

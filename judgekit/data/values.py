@@ -36,7 +36,7 @@ def plain_row(columns: Mapping[Any, Any]) -> dict[str, Any]:
     """Convert a Python program's row to JSON values; raises `NoJsonValueError`, which names the column."""
     row = {}
     for key, value in columns.items():
-        name = _name_of(key)
+        name = _convert_name(key)
         if name in row:
             raise NoJsonValueError(
                 f"{name}: expected different names of columns, got this one twice"
@@ -63,19 +63,20 @@ def plain_value(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - whateve
         return value
     if isinstance(value, Enum):
         return plain_value(value.value, depth + 1)
-    simple = _simple_value(value)
+    simple = _convert_simple(value)
     if simple is not None:
         return simple
     if isinstance(value, Mapping):
-        return {_name_of(key): plain_value(inner, depth + 1) for key, inner in value.items()}
+        return {_convert_name(key): plain_value(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [plain_value(inner, depth + 1) for inner in value]
     if isinstance(value, AbstractSet):
+        # A set has no order; sorted, equal sets give equal lists.
         return sorted((plain_value(inner, depth + 1) for inner in value), key=repr)
-    return _value_of_object(value, depth)
+    return _convert_object(value, depth)
 
 
-def _simple_value(value: object) -> str | int | float | None:
+def _convert_simple(value: object) -> str | int | float | None:
     """Convert a text, number, date, duration or bytes; None for a value of any other type."""
     if isinstance(value, str):
         if encodable(value) != value:
@@ -94,11 +95,11 @@ def _simple_value(value: object) -> str | int | float | None:
     if isinstance(value, date | time):  # a datetime is a date, too
         return value.isoformat()
     if isinstance(value, bytes | bytearray | memoryview):
-        return _text_of(bytes(value))
+        return _decode_bytes(bytes(value))
     return None
 
 
-def _text_of(raw: bytes) -> str:
+def _decode_bytes(raw: bytes) -> str:
     """Decode bytes as UTF-8; if they aren't, encode them as Base64."""
     try:
         return raw.decode()
@@ -106,7 +107,7 @@ def _text_of(raw: bytes) -> str:
         return base64.b64encode(raw).decode()
 
 
-def _value_of_object(value: object, depth: int) -> Any:  # noqa: ANN401 - as above
+def _convert_object(value: object, depth: int) -> Any:  # noqa: ANN401 - whatever JSON can hold
     """Convert an object of a class, such as a pydantic model, a dataclass, or an array of NumPy."""
     is_class = isinstance(value, type)  # the class itself, which has these methods, too
     if is_dataclass(value) and not isinstance(value, type):
@@ -130,7 +131,7 @@ def _value_of_object(value: object, depth: int) -> Any:  # noqa: ANN401 - as abo
     )
 
 
-def _name_of(key: object) -> str:
+def _convert_name(key: object) -> str:
     """Convert a key to the name of a column, which JSON wants as text."""
     name = key if isinstance(key, str) else str(plain_value(key))
     if encodable(name) != name:

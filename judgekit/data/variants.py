@@ -126,7 +126,7 @@ class Variants:
         """Build the record of a row from the records of its variants."""
         order = _ORDER[self._combination]
         # The first variant whose verdict comes first in the combination's order of verdicts.
-        deciding = min(records.values(), key=lambda record: order.index(record["verdict"]))
+        deciding_record = min(records.values(), key=lambda record: order.index(record["verdict"]))
         known_costs = []
         rounds: list[Any] = []
         substitutes: dict[str, None] = {}  # each once, in order
@@ -136,7 +136,7 @@ class Variants:
             if record["cost_usd"] is not None:
                 known_costs.append(record["cost_usd"])
         return {
-            **deciding,
+            **deciding_record,
             "rounds": rounds,
             "substitutes": list(substitutes),
             "cost_usd": sum(known_costs) if known_costs else None,

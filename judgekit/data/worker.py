@@ -58,14 +58,15 @@ _POLL_SECONDS = 0.2
 class Checked:
     """A file's number of rows, unreadable rows, ids, columns and their types.
 
-    `places` are the rows with the wanted ids. `misfits` are columns with values that don't fit their types.
+    `wanted_rows` are the numbers and ids of the rows with a wanted digest. `misfits` are columns with values
+    that don't fit their types.
     """
 
     count: int = 0
     unreadable: int = 0
     first_unreadable: UnreadableRow | None = None
     ids: bytes = b""
-    places: list[tuple[int, str | int]] = field(default_factory=list)
+    wanted_rows: list[tuple[int, str | int]] = field(default_factory=list)
     columns: tables.ColumnKinds = field(default_factory=lambda: tables.ColumnKinds(OURS))
     misfits: set[str] = field(default_factory=set)
     kinds: dict[Any, Document | ComparisonInput] = field(default_factory=dict)
@@ -106,7 +107,7 @@ def check(
                 unchecked.clear()
     checked.misfits |= tables.misfits(unchecked, types)
     checked.ids = bytes(ids.found)
-    checked.places = ids.places
+    checked.wanted_rows = ids.wanted_rows
     return checked
 
 

@@ -33,7 +33,7 @@ _KEEP_ALIVE = 75  # seconds that a client may keep a connection without asking
 _LATECOMERS = (
     0.05  # seconds in which clients that connected just before the socket went are refused
 )
-_LOOK = 10  # ticks of 0.1 s between two looks around
+_TICKS_BETWEEN_LOOKS = 10  # ticks of 0.1 s between two looks around
 
 
 def settings(protocol: type[asyncio.Protocol], drain_seconds: int, **more: Any) -> uvicorn.Config:  # noqa: ANN401 - uvicorn's own
@@ -112,7 +112,7 @@ class Engine(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Call `look_around` once a second; uvicorn calls this method ten times a second."""
-        if counter % _LOOK == 0 and not self.should_exit:
+        if counter % _TICKS_BETWEEN_LOOKS == 0 and not self.should_exit:
             self.look_around()
         return await super().on_tick(counter)
 

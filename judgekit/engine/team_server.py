@@ -57,7 +57,7 @@ MOST_CONNECTIONS = 800  # beyond that, the connection that's been idle longest m
 DRAIN_SECONDS = 60  # for running requests when it's told to stop
 
 
-_LOOK = 2.5
+_CHECK_SECONDS = 2.5
 
 
 _SEND_BYTES = 131_072  # of an unread answer that the system keeps, for each connection
@@ -69,7 +69,7 @@ _DESCRIPTORS = 4096  # for connections, calls to providers and files
 class PatientProtocol(H11Protocol):
     """uvicorn's protocol with timeouts; uvicorn itself waits forever."""
 
-    _next_look: asyncio.TimerHandle | None = None
+    _next_check: asyncio.TimerHandle | None = None
     _state: object = None
     since = 0.0  # when its state changed last
     _unread_since: float | None = None  # None while the client has nothing to read
@@ -77,7 +77,7 @@ class PatientProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to watch a new connection. If there are too many, close the one that's been idle longest."""
         super().connection_made(transport)
-        self._look()
+        self._check_progress()
         if len(self.connections) <= MOST_CONNECTIONS:
             return
         open_connections = []
@@ -104,8 +104,8 @@ class PatientProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop watching the connection."""
-        if self._next_look is not None:
-            self._next_look.cancel()
+        if self._next_check is not None:
+            self._next_check.cancel()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
@@ -123,7 +123,7 @@ class PatientProtocol(H11Protocol):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
 
-    def _look(self) -> None:
+    def _check_progress(self) -> None:
         """Close the connection if the client is too slow; otherwise look again in some seconds.
 
         It's too slow if it takes too long to send a request, or to read its answer.
@@ -138,7 +138,7 @@ class PatientProtocol(H11Protocol):
         if sends_too_slowly or unread_s > WRITE_SECONDS:
             self.transport.abort()
             return
-        self._next_look = self.loop.call_later(_LOOK, self._look)
+        self._next_check = self.loop.call_later(_CHECK_SECONDS, self._check_progress)
 
     def _note_progress(self, now: float) -> None:
         """Note the time if the connection's state has changed, or if the client leaves an answer unread."""

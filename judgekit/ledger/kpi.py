@@ -214,7 +214,7 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
         judged_content = content(record)
         content_by_id[record.id] = judged_content
         content_by_task[record.task_id] = judged_content
-        if used_again(record) or not _is_under(record, rubric):
+        if used_again(record) or not _is_under_rubric(record, rubric):
             continue
         if _outranks(record, measured.get(judged_content)):
             measured[judged_content] = record
@@ -261,7 +261,7 @@ def _count_unjudged_files(records: Iterable[Record]) -> int:
     return len(paths)
 
 
-def _is_under(verdict: VerdictLine, rubric: str | None) -> bool:
+def _is_under_rubric(verdict: VerdictLine, rubric: str | None) -> bool:
     """Whether a verdict was given under this rubric, as `id@version`; None stands for any rubric.
 
     An imported verdict without a version counts as one under every version.

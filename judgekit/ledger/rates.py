@@ -209,17 +209,19 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
     # rate is the first amount divided by the sum of the two.
     under_word = weighted(shares)
     share_of_word = exact(verdicts_with_word, _count_verdicts(strata))
-    others_per_verdict = _odds_against(share_of_word)
-    least_elsewhere = _estimate_others(others, quality, others_per_verdict, unlabelled=_NOTHING)
-    most_elsewhere = _estimate_others(others, quality, others_per_verdict, unlabelled=_EVERYTHING)
-    total = under_word.value + least_elsewhere.value
+    others_per_verdict = _convert_to_odds(share_of_word)
+    least_under_others = _estimate_others(others, quality, others_per_verdict, unlabelled=_NOTHING)
+    most_under_others = _estimate_others(
+        others, quality, others_per_verdict, unlabelled=_EVERYTHING
+    )
+    total = under_word.value + least_under_others.value
     if total == 0:
         return nothing_known
 
-    lowest_ratio, _ = ratio_bounds(under_word, most_elsewhere)
-    _, highest_ratio = ratio_bounds(under_word, least_elsewhere)
-    low = _share_of_odds(lowest_ratio)
-    high = _share_of_odds(highest_ratio)
+    lowest_ratio, _ = ratio_bounds(under_word, most_under_others)
+    _, highest_ratio = ratio_bounds(under_word, least_under_others)
+    low = _convert_from_odds(lowest_ratio)
+    high = _convert_from_odds(highest_ratio)
     interval = Interval(under_word.value / total, low, high)
     # UNDETERMINED verdicts aren't labelled, so they don't count here.
     are_labelled = all(stratum.labels or stratum.word == "UNDETERMINED" for stratum in others)
@@ -231,7 +233,7 @@ def _count_verdicts(strata: Sequence[Stratum]) -> int:
     return sum(stratum.verdicts for stratum in strata)
 
 
-def _odds_against(share: Interval) -> Interval:
+def _convert_to_odds(share: Interval) -> Interval:
     """Convert a share to the odds against it, such as a quarter to 3.0.
 
     The interval's bounds change places, since a larger share has smaller odds against it.
@@ -243,7 +245,7 @@ def _odds_against(share: Interval) -> Interval:
     return Interval(convert(share.value), low=convert(share.high), high=convert(share.low))
 
 
-def _share_of_odds(odds: float) -> float:
+def _convert_from_odds(odds: float) -> float:
     """Convert odds to the share that has them, such as 3.0 to 0.75. Infinite odds give 1.0."""
     if odds == inf:
         return 1.0

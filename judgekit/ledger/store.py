@@ -424,7 +424,7 @@ def _find_address(top: Path) -> str:
     return normalize_address(address, str(top))
 
 
-def _adopt(former: Path, folder: Path) -> None:
+def _move_lines(former: Path, folder: Path) -> None:
     """Move the lines of a ledger that's named by a checkout's path to the one that's named by its remote.
 
     Lines that can't be moved stay in the folder `former`, and a later call tries again.
@@ -490,7 +490,7 @@ class Ledger(NamedTuple):
         if address:
             former_folder = home() / name  # from before the repository had a remote
             name = _make_name(f"remote {address}")
-            _adopt(former_folder, home() / name)
+            _move_lines(former_folder, home() / name)
         return cls(home() / name, name)
 
     def add(self, *records: Record) -> None:

@@ -47,7 +47,7 @@ _ABOUT_LIMIT = re.compile(
     r"token_limit|enqueued|queue.{0,20}(?:full|limit)|too many batches", re.IGNORECASE
 )
 # litellm sets these headers from variables that are meant for OpenAI only.
-_OF_OPENAI = (
+_OPENAI_HEADERS = (
     "openai-organization",
     "openai-project",
 )
@@ -107,7 +107,7 @@ def price(endpoint: Endpoint, read: int, written: int) -> float | None:
     call_price = litellm.price_of(endpoint.model, read, written)
     if endpoint.price is not None:
         call_price = endpoint.price.of(read, written)
-    return _at_batch_price(Usage(cost_usd=call_price), endpoint).cost_usd
+    return _reduce_to_batch_price(Usage(cost_usd=call_price), endpoint).cost_usd
 
 
 def estimate(endpoint: Endpoint, body: bytes) -> float:
@@ -125,7 +125,7 @@ def estimate(endpoint: Endpoint, body: bytes) -> float:
     return price(endpoint, prompt_tokens, reply_tokens) or 0.0
 
 
-def _at_batch_price(usage: Usage, endpoint: Endpoint) -> Usage:
+def _reduce_to_batch_price(usage: Usage, endpoint: Endpoint) -> Usage:
     """Return the usage of a call, with its cost reduced to what the call costs in a batch."""
     if is_local(endpoint):
         usage = free(usage)
@@ -149,7 +149,7 @@ async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tup
 
     empty_answer = BatchAnswer(200, {"choices": []})
     try:
-        await _call(endpoint, request, style, empty_answer, catch)
+        await _call_without_sending(endpoint, request, style, empty_answer, catch)
     except GatewayError as failure:  # expected, as the empty answer holds no reply
         if not requests:  # it failed before it had built a request
             raise failure from None
@@ -164,14 +164,14 @@ async def reply(
     Raises the `GatewayError` that an ordinary call would raise for this answer.
     """
     try:
-        reply = await _call(endpoint, request, style, answer, lambda _: None)
+        reply = await _call_without_sending(endpoint, request, style, answer, lambda _: None)
     except GatewayError as failure:
-        failure.usage = _at_batch_price(usage_of_failed_call(failure), endpoint)
+        failure.usage = _reduce_to_batch_price(usage_of_failed_call(failure), endpoint)
         raise
-    return replace(reply, usage=_at_batch_price(reply.usage, endpoint))
+    return replace(reply, usage=_reduce_to_batch_price(reply.usage, endpoint))
 
 
-async def _call(
+async def _call_without_sending(
     endpoint: Endpoint,
     request: Request,
     style: CallStyle,
@@ -207,12 +207,14 @@ class BatchCalls:
         arguments: dict[str, Any] = {"purpose": "batch"}
         if model.startswith(_PROXY):
             arguments["extra_headers"] = {"x-litellm-model": model.removeprefix(_PROXY)}
-        uploaded = await self._do("acreate_file", seconds=_FILE_SECONDS, file=file, **arguments)
+        uploaded = await self._call_litellm(
+            "acreate_file", seconds=_FILE_SECONDS, file=file, **arguments
+        )
         return str(uploaded.id)
 
     async def find_file(self, name: str) -> str | None:
         """Find an uploaded file by its name. Returns its id, or None if there is no such file."""
-        page = await self._do("afile_list", purpose="batch")
+        page = await self._call_litellm("afile_list", purpose="batch")
         for file in page.data or ():
             if file.filename == name:
                 return str(file.id)
@@ -220,7 +222,7 @@ class BatchCalls:
 
     async def create(self, file: str, path: str, tag: str) -> str:
         """Create a batch of the requests in an uploaded file, and return its id."""
-        batch = await self._do(
+        batch = await self._call_litellm(
             "acreate_batch",
             input_file_id=file,
             endpoint=f"/v1{path}",
@@ -233,7 +235,7 @@ class BatchCalls:
         """Find the batch with this tag or this file. Returns its id, or None if there's none."""
         start: dict[str, Any] = {}  # where the next page starts; the first page needs nothing
         for _ in range(_PAGES):
-            page = await self._do("alist_batches", limit=100, **start)
+            page = await self._call_litellm("alist_batches", limit=100, **start)
             for batch in page.data or ():
                 metadata = batch.metadata or {}
                 if batch.input_file_id == file or metadata.get(_TAG) == tag:
@@ -252,9 +254,11 @@ class BatchCalls:
 
         def know_status(body: bytes) -> bytes:
             # litellm rejects a status that OpenAI doesn't have, so replace it before litellm reads it.
-            return _with_known_status(body, statuses)
+            return _replace_unknown_status(body, statuses)
 
-        batch = await self._do("aretrieve_batch", reread=know_status, batch_id=batch_id, **quiet)
+        batch = await self._call_litellm(
+            "aretrieve_batch", reread=know_status, batch_id=batch_id, **quiet
+        )
         # A status that OpenAI doesn't have was replaced before litellm read it: take the original one.
         status = statuses[-1] if statuses else batch.status
         return _read_batch(batch, status)
@@ -264,21 +268,21 @@ class BatchCalls:
 
         The answer is None if the model must be asked again.
         """
-        response = await self._do("afile_content", seconds=_FILE_SECONDS, file_id=file)
+        response = await self._call_litellm("afile_content", seconds=_FILE_SECONDS, file_id=file)
         return _read_lines(response.content)
 
     async def delete(self, file: str) -> None:
         """Delete an uploaded file."""
-        await self._do("afile_delete", file_id=file)
+        await self._call_litellm("afile_delete", file_id=file)
 
-    async def _do(  # the result is one of litellm's objects
+    async def _call_litellm(
         self,
         name: str,
         *,
         seconds: float = _SECONDS,
         reread: Callable[[bytes], bytes] = bytes,
-        **arguments: Any,  # noqa: ANN401 - as above
-    ) -> Any:  # noqa: ANN401 - as above
+        **arguments: Any,  # noqa: ANN401 - litellm's arguments
+    ) -> Any:  # noqa: ANN401 - one of litellm's objects
         """Call the function of litellm with this `name`, and return its result.
 
         `reread` may rewrite the body of the server's answer. Raises `GatewayError` if the call fails.
@@ -300,7 +304,7 @@ class BatchCalls:
         except TimeoutError:
             failure = GatewayError(FailureKind.TIMEOUT, f"no reply within {seconds:g} s")
         except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
-            failure = _classify(error, endpoint)
+            failure = _build_failure(error, endpoint)
         failure.message = f"{endpoint.api_base}: {failure.message}"
         raise failure
 
@@ -310,11 +314,11 @@ def _change_headers(request: httpx.Request, *, is_openai: bool) -> None:
     # Each call has a client of its own, which nobody closes, so let the server close the connection.
     request.headers["connection"] = "close"
     if not is_openai:
-        for header in _OF_OPENAI:
+        for header in _OPENAI_HEADERS:
             request.headers.pop(header, None)
 
 
-def _classify(error: Exception, endpoint: Endpoint) -> GatewayError:
+def _build_failure(error: Exception, endpoint: Endpoint) -> GatewayError:
     """Build the failure of a call, in the provider's own words if the error holds them."""
     secrets = secret_values(endpoint)
     failure = failures.classify_exception(error, secrets)
@@ -345,7 +349,7 @@ def _read_batch(batch: Any, status: str) -> Batch:  # noqa: ANN401 - litellm's o
     return Batch(status, files, answered_requests, total, "; ".join(problems), deadline)
 
 
-def _with_known_status(body: bytes, statuses: list[str]) -> bytes:
+def _replace_unknown_status(body: bytes, statuses: list[str]) -> bytes:
     """Replace a status that OpenAI doesn't have by "in_progress" in a batch's JSON.
 
     The replaced status is appended to `statuses`. A body with a known status, or without one, is returned

@@ -45,7 +45,7 @@ def usual(status: int, content: bytes) -> Body:
     except (ValueError, RecursionError):
         return Body(status, content)
     if not isinstance(body, dict):
-        raise _misfit("the reply", "an object", body)
+        raise _build_type_error("the reply", "an object", body)
     error = error_in_success(body, has_answer=bool(body.get("choices")))
     if error:
         return Body(status_of(error), json.dumps({"error": error}).encode())
@@ -53,7 +53,7 @@ def usual(status: int, content: bytes) -> Body:
     return Body(status, json.dumps(body).encode())
 
 
-def _misfit(field: str, expected: str, value: object) -> GatewayError:
+def _build_type_error(field: str, expected: str, value: object) -> GatewayError:
     quoted_value = short_line(json.dumps(value), _WORDS)
     return GatewayError(FailureKind.INVALID_REPLY, f"{field} is not {expected} but {quoted_value}")
 
@@ -66,22 +66,24 @@ def _check_answer(body: dict[str, Any]) -> None:
     for name in ("error", *_UNREAD_TEXTS):
         body.pop(name, None)
     if not isinstance(body.get("model"), str | None):
-        raise _misfit("`model` of the reply", "a text", body["model"])
+        raise _build_type_error("`model` of the reply", "a text", body["model"])
     if "usage" in body:
         body["usage"] = _clean_counts(body["usage"])
     choices = body.get("choices")
     if choices is None:
         body["choices"] = choices = []
     if not isinstance(choices, list):
-        raise _misfit("`choices` of the reply", "a list", choices)
+        raise _build_type_error("`choices` of the reply", "a list", choices)
     for choice in choices:
         if not isinstance(choice, dict):
-            raise _misfit("a choice of the reply", "an object", choice)
+            raise _build_type_error("a choice of the reply", "an object", choice)
         if not isinstance(choice.get("finish_reason"), str | None):
-            raise _misfit("`finish_reason` of the reply", "a text", choice["finish_reason"])
+            raise _build_type_error(
+                "`finish_reason` of the reply", "a text", choice["finish_reason"]
+            )
         message = choice.get("message")
         if not isinstance(message, dict):
-            raise _misfit("`message` of the reply", "an object", message)
+            raise _build_type_error("`message` of the reply", "an object", message)
         _check_message(message)
 
 
@@ -96,33 +98,33 @@ def _check_message(message: dict[str, Any]) -> None:
     _check_calls(message)
     for name in ("reasoning_content", "reasoning"):
         if name in message:
-            message[name] = _text_of_thoughts(message[name]) or None
+            message[name] = _join_thoughts(message[name]) or None
     content = message.get("content")
     if isinstance(content, list):
         _join_parts(message, content)
     elif not isinstance(content, str | None):
-        raise _misfit("`content` of the reply", "a text", content)
+        raise _build_type_error("`content` of the reply", "a text", content)
     if not isinstance(message.get("refusal"), str | None):
-        raise _misfit("`refusal` of the reply", "a text", message["refusal"])
+        raise _build_type_error("`refusal` of the reply", "a text", message["refusal"])
 
 
 def _check_calls(message: dict[str, Any]) -> None:
     """Raise `GatewayError` if a message's tool calls are malformed; a message without calls is fine."""
     calls = message.get("tool_calls")
     if not isinstance(calls, list | None):
-        raise _misfit("`tool_calls` of the reply", "a list", calls)
+        raise _build_type_error("`tool_calls` of the reply", "a list", calls)
     functions = []
     for call in calls or []:
         if not isinstance(call, dict):
-            raise _misfit("a tool call of the reply", "an object", call)
+            raise _build_type_error("a tool call of the reply", "an object", call)
         functions.append(call.get("function"))
     if message.get("function_call") is not None:
         functions.append(message["function_call"])
     for function in functions:
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            raise _misfit("a tool call of the reply", "a named function", function)
+            raise _build_type_error("a tool call of the reply", "a named function", function)
         if not isinstance(function.get("arguments"), str | dict | None):
-            raise _misfit("`arguments` of a tool call", "a text", function["arguments"])
+            raise _build_type_error("`arguments` of a tool call", "a text", function["arguments"])
 
 
 def _clean_counts(usage: object) -> dict[str, Any] | None:
@@ -172,11 +174,11 @@ def _join_parts(message: dict[str, Any], parts: list[Any]) -> None:
         if isinstance(part, str):
             answer_texts.append(part)
         elif not isinstance(part, dict):
-            raise _misfit("a part of the reply's content", "a text or an object", part)
+            raise _build_type_error("a part of the reply's content", "a text or an object", part)
         elif _is_answer(part):
             answer_texts.append(part["text"])
         elif _is_thought(part):
-            thoughts.append(_text_of_thoughts(part))
+            thoughts.append(_join_thoughts(part))
         elif part.get("type") == "refusal" and not message.get("refusal"):
             message["refusal"] = part.get("refusal")
     message["content"] = "".join(answer_texts)
@@ -188,16 +190,16 @@ def _is_answer(part: dict[str, Any]) -> bool:
     """Whether a part of a message's content is a text that belongs to the answer."""
     if part.get("type", "text") not in _ANSWERING or not isinstance(part.get("text"), str):
         return False
-    return not _is_marked(part)
+    return not _is_marked_as_thought(part)
 
 
 def _is_thought(part: dict[str, Any]) -> bool:
     """Whether a part of a message's content holds thoughts, as its type or another key says."""
     type_name = str(part.get("type", "")).lower()
-    return _is_marked(part) or any(word in type_name for word in _THINKING)
+    return _is_marked_as_thought(part) or any(word in type_name for word in _THINKING)
 
 
-def _is_marked(part: dict[str, Any]) -> bool:
+def _is_marked_as_thought(part: dict[str, Any]) -> bool:
     """Whether a key other than `type` says that a part isn't from the final answer, but a thought.
 
     Such keys are a `channel` or `phase` other than "final", `"thought": true` and the like.
@@ -212,7 +214,7 @@ def _is_marked(part: dict[str, Any]) -> bool:
     return bool(part.get("thought"))
 
 
-def _text_of_thoughts(value: Any) -> str:  # noqa: ANN401 - any JSON
+def _join_thoughts(value: Any) -> str:  # noqa: ANN401 - any JSON
     """Join the texts of thoughts, which may be a text, an object, or a list of either; "" for others."""
     if isinstance(value, str):
         return value
@@ -220,4 +222,4 @@ def _text_of_thoughts(value: Any) -> str:  # noqa: ANN401 - any JSON
         value = [value.get(name) for name in _TEXTS_OF_THOUGHTS]
     if not isinstance(value, list):
         return ""
-    return "".join(map(_text_of_thoughts, value))
+    return "".join(map(_join_thoughts, value))

@@ -56,9 +56,9 @@ def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> Decision
         body = json.loads(content, object_pairs_hook=_Object)
     except (ValueError, RecursionError):
         beginning = short_line(content[:_WORDS].decode("utf-8", "replace"), _WORDS)
-        raise _invalid(f"the reply is not JSON but {beginning!r}") from None
+        raise _build_invalid_error(f"the reply is not JSON but {beginning!r}") from None
     if not isinstance(body, _Object):
-        raise _invalid("the reply is not a JSON object")
+        raise _build_invalid_error("the reply is not a JSON object")
     _check_envelope(body)
     if "answers" not in body and isinstance(body.get("result"), _Object):
         body = body["result"]  # an envelope, such as Cloudflare's
@@ -74,7 +74,9 @@ def read_body(content: bytes, questions: Sequence[DecisionQuestion]) -> Decision
         usage = {}
     model = body.get("model")
     if not isinstance(model, str | None):
-        raise _invalid(f"`model` of the reply is not a text but {short_line(str(model), _SHORT)}")
+        raise _build_invalid_error(
+            f"`model` of the reply is not a text but {short_line(str(model), _SHORT)}"
+        )
     tokens = count_in(usage.get("input_tokens")) or 0
     return DecisionReply(answers, model or None, tokens, cost_usd=amount(usage.get("cost")))
 
@@ -89,7 +91,7 @@ def _check_envelope(body: _Object) -> None:
     if error:
         raise stated_failure(error)
     if body.repeated:
-        raise _invalid(f"the reply has the key {body.repeated!r} twice")
+        raise _build_invalid_error(f"the reply has the key {body.repeated!r} twice")
 
 
 class _Object(dict[str, Any]):
@@ -123,7 +125,7 @@ def _group_by_name(
     elif isinstance(answers, list):
         pairs = _name_answers(answers, questions)
     else:
-        raise _invalid("the reply has no answers")
+        raise _build_invalid_error("the reply has no answers")
     answers_by_name = defaultdict(list)
     for name, answer in pairs:
         answers_by_name[name].append(answer)
@@ -141,7 +143,7 @@ def _name_answers(
     if not any(names):
         if len(answers) != len(questions):
             counts = f"{len(answers)} answers without names to {len(questions)} questions"
-            raise _invalid(f"the reply has {counts}")
+            raise _build_invalid_error(f"the reply has {counts}")
         names = [question.name for question in questions]
     return [(str(name), answer) for name, answer in zip(names, answers, strict=True)]
 
@@ -204,7 +206,7 @@ def _read_probabilities(question: DecisionQuestion, answer: Mapping[str, Any]) -
 
     total = math.fsum(probabilities.values())
     # A server may leave out answers with a probability of 0, so the others must add up to 1.
-    if abs(total - 1) > _tolerance(question):
+    if abs(total - 1) > _compute_tolerance(question):
         raise ValueError(f"was answered with probabilities that add up to {total:.3g}")
     return {value: probabilities.get(value, 0.0) / total for value in question.values}
 
@@ -256,7 +258,7 @@ def _translate_key(question: DecisionQuestion, key: object) -> str:
     return question.options[index].value
 
 
-def _tolerance(question: DecisionQuestion) -> float:
+def _compute_tolerance(question: DecisionQuestion) -> float:
     """Compute how far rounding may move the sum of a question's probabilities from 1."""
     return min(len(question.values) * _ROUNDED_BY + _SLACK, _MOST_OFF)
 
@@ -269,11 +271,11 @@ def _check_score(question: DecisionQuestion, score: object) -> None:
     if score is None:
         return
     highest = len(question.options) - 1  # levels count from 0
-    if amount(score, highest * (1 + _tolerance(question))) is None:
+    if amount(score, highest * (1 + _compute_tolerance(question))) is None:
         raise ValueError(
             f"was answered with a score of {short_line(str(score), 40)} of 0 to {highest}"
         )
 
 
-def _invalid(problem: str) -> GatewayError:
+def _build_invalid_error(problem: str) -> GatewayError:
     return GatewayError(FailureKind.INVALID_REPLY, problem)

@@ -68,14 +68,14 @@ def sent_questions(questions: Sequence[DecisionQuestion]) -> list[dict[str, Any]
         fields: dict[str, Any] = {"type": question.kind, "name": question.name}
         fields["instructions"] = question.instruction
         if question.kind == "choice":
-            fields["choices"] = [_described("value", option) for option in question.options]
+            fields["choices"] = [_describe_option("value", option) for option in question.options]
         if question.kind == "score":
-            fields["levels"] = [_described("label", option) for option in question.options]
+            fields["levels"] = [_describe_option("label", option) for option in question.options]
         question_arguments.append(fields)
     return question_arguments
 
 
-def _described(key: str, option: DecisionOption) -> dict[str, str]:
+def _describe_option(key: str, option: DecisionOption) -> dict[str, str]:
     if option.description:
         return {key: option.value, "description": option.description}
     return {key: option.value}
@@ -99,12 +99,12 @@ def probability(number: object) -> float:
 
     Otherwise raises `ValueError`. Its message continues a sentence about a question: `was answered with …`.
     """
-    probability = amount(number, 1)
-    if probability is None:
+    checked_number = amount(number, 1)
+    if checked_number is None:
         raise ValueError(
             f"was answered with {short_line(str(number), 40)}, which is no probability"
         )
-    return probability
+    return checked_number
 
 
 def no_answer(question: DecisionQuestion, fault: str) -> DecisionAnswer:

@@ -23,7 +23,7 @@ _TEXTS = _TABLE.pop("texts")
 Patterns: TypeAlias = list[tuple[re.Pattern[str], FailureKind]]
 
 
-def _kinds_by(column: str) -> dict[Any, FailureKind]:
+def _read_kinds(column: str) -> dict[Any, FailureKind]:
     """Map each value in a column of the table to the kind of failure that its row is about."""
     kinds = {}
     for kind, row in _TABLE.items():
@@ -35,18 +35,18 @@ def _kinds_by(column: str) -> dict[Any, FailureKind]:
     return kinds
 
 
-def _patterns(section: str) -> Patterns:
+def _compile_patterns(section: str) -> Patterns:
     return [(re.compile(text), FailureKind(kind)) for kind, text in _TEXTS[section]]
 
 
-_BY_CAUSE = _kinds_by("causes")
-_BY_STATUS = _kinds_by("statuses")
-KINDS = _kinds_by("classes")
+_BY_CAUSE = _read_kinds("causes")
+_BY_STATUS = _read_kinds("statuses")
+KINDS = _read_kinds("classes")
 # These classes say little: the same one covers a full disk, a refused connection and a broken
 # reply.
 _VAGUE = {"APIConnectionError", "APIError", "InternalServerError", "OpenAIError", "BadRequestError"}
-_BY_TEXT = _patterns("kinds")
-_ENDINGS = _patterns("endings")
+_BY_TEXT = _compile_patterns("kinds")
+_ENDINGS = _compile_patterns("endings")
 _OBJECTIONS = {name: re.compile(text) for name, text in _TEXTS["objections"].items()}
 # These words decide whatever the status is: the output didn't fit the requested format, or the
 # model's template lacks a role.
@@ -155,12 +155,12 @@ def error_in_success(body: dict[str, Any], *, has_answer: bool) -> Any:  # noqa:
     if isinstance(error, dict | list | str) and error:
         return error
     if body.get("success") is False and body.get("errors"):
-        return {"message": _message_in(body) or "the provider gave an error"}
+        return {"message": _find_message(body) or "the provider gave an error"}
     if has_answer:
         return None
     if isinstance(body.get("base_resp"), dict):  # MiniMax
         body = body["base_resp"]
-    message = _message_in(body)
+    message = _find_message(body)
     if message is None:
         return None
     return {"message": message, "code": status_of(body)}
@@ -171,7 +171,7 @@ def stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
     words = _split_words(json.dumps({"error": error}, ensure_ascii=False)[:_MOST_READ])
     message = " ".join(words.message.split())[:MAX_MESSAGE]
     code = status_of(error)
-    kind = _kind_in(words.signs) or _BY_STATUS.get(code, _by_class(code))
+    kind = _classify_words(words.signs) or _BY_STATUS.get(code, _guess_kind_by_status(code))
     failure = GatewayError(kind, message or "the provider gave an error and no answer")
     _note_objections(failure, words.signs)
     return failure
@@ -210,7 +210,7 @@ def _first_match(patterns: Patterns, text: str) -> FailureKind | None:
     return None
 
 
-def _by_class(status: int) -> FailureKind:
+def _guess_kind_by_status(status: int) -> FailureKind:
     is_of_the_client = status < 500  # noqa: PLR2004 - as HTTP divides its statuses
     return FailureKind.BAD_REQUEST if is_of_the_client else FailureKind.SERVER_ERROR
 
@@ -229,7 +229,7 @@ def _split_words(text: str) -> Words:
     if not isinstance(data, dict):
         return Words(text, text)
     error = data.get("error", data)
-    message = _message_in(error) or _message_in(data)
+    message = _find_message(error) or _find_message(data)
     if message is None:
         return Words(text, text)
     signs = [head, message]
@@ -239,12 +239,12 @@ def _split_words(text: str) -> Words:
     return Words(f"{head}{message}", " ".join(signs))
 
 
-def _message_in(error: Any) -> str | None:  # noqa: ANN401 - any JSON
+def _find_message(error: Any) -> str | None:  # noqa: ANN401 - any JSON
     """Find the message in a JSON error: a text, an object, or a list of either. None if there's none."""
     if isinstance(error, str):
         return error
     if isinstance(error, list):
-        return _message_in_list(error)
+        return _join_messages(error)
     if not isinstance(error, dict):
         return None
     for name in _MESSAGES:
@@ -252,20 +252,20 @@ def _message_in(error: Any) -> str | None:  # noqa: ANN401 - any JSON
         if isinstance(value, str) and value.strip():
             return value
         if isinstance(value, list):
-            message = _message_in_list(value)
+            message = _join_messages(value)
             if message:
                 return message
     return None
 
 
-def _message_in_list(errors: list[Any]) -> str | None:
+def _join_messages(errors: list[Any]) -> str | None:
     """Join the messages of the errors in a list; None if there's none.
 
     An error with a location is shown as `body.messages: …`, after the part of the request that it's about.
     """
     problems = []
     for error in errors[:_MOST_PROBLEMS]:
-        message = _message_in(error)
+        message = _find_message(error)
         if message is None:
             continue
         location = error.get("loc") if isinstance(error, dict) else None
@@ -297,7 +297,7 @@ def _read_room(signs: str) -> int | None:
         match = pattern.search(signs)
         if match:
             numbers = match.groupdict()
-            room = _number(numbers["limit"]) - _number(numbers.get("used") or "0")
+            room = _parse_number(numbers["limit"]) - _parse_number(numbers.get("used") or "0")
             return max(0, room)
     return None
 
@@ -310,17 +310,17 @@ def _read_cap(signs: str) -> int | None:
             numbers = match.groupdict()
             # If the words were "less than" a number, the number itself is too high.
             if numbers.get("below") is not None:
-                return _number(numbers["below"]) - 1
-            return _number(numbers["most"])
+                return _parse_number(numbers["below"]) - 1
+            return _parse_number(numbers["most"])
     return None
 
 
-def _number(digits: str) -> int:
+def _parse_number(digits: str) -> int:
     """Read a number that may be written with commas: `128,000`."""
     return int(digits.replace(",", ""))
 
 
-def _kind_in(signs: str) -> FailureKind | None:
+def _classify_words(signs: str) -> FailureKind | None:
     """Classify a failure by the provider's words; None if they don't tell."""
     for name, kind in _MEANING.items():
         if _OBJECTIONS[name].search(signs):
@@ -339,7 +339,7 @@ def _classify(causes: Sequence[BaseException], signs: str) -> FailureKind:
     for name, kind in _BY_CAUSE.items():
         if name in cause_names:
             return kind
-    kind_by_words = _kind_in(signs)
+    kind_by_words = _classify_words(signs)
     # The most specific class comes first.
     known_classes = [base.__name__ for base in type(error).__mro__ if base.__name__ in KINDS]
     known_class = known_classes[0] if known_classes else ""

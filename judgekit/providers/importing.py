@@ -22,7 +22,7 @@ def import_whole(package: str, import_it: Callable[[], Imported]) -> Imported:
     meanwhile, since a filter that turns warnings into errors would abort the import.
     """
     modules_before = frozenset(sys.modules)
-    with _warnings_of_this_thread_dropped():
+    with _drop_warnings_of_this_thread():
         try:
             return import_it()
         except Exception:  # noqa: BLE001 - whatever the code of a module raises
@@ -35,7 +35,7 @@ def import_whole(package: str, import_it: Callable[[], Imported]) -> Imported:
 
 
 @contextmanager
-def _warnings_of_this_thread_dropped() -> Iterator[None]:
+def _drop_warnings_of_this_thread() -> Iterator[None]:
     """Drop this thread's warnings inside the `with` block.
 
     The filters of `warnings` are left alone, since all threads share them.

@@ -129,7 +129,7 @@ def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
         return process_state.module
 
 
-def _leave_connections(litellm: Any) -> None:  # noqa: ANN401 - the same
+def _leave_connections(litellm: Any) -> None:  # noqa: ANN401 - a module that is not typed strictly
     """Give a forked process a new cache of connections.
 
     The parent's connections stay referenced, so that they aren't closed here.
@@ -138,7 +138,7 @@ def _leave_connections(litellm: Any) -> None:  # noqa: ANN401 - the same
     litellm.in_memory_llm_clients_cache = type(litellm.in_memory_llm_clients_cache)()
 
 
-def _import_quietly() -> Any:  # noqa: ANN401 - the same
+def _import_quietly() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     """Import litellm and change its settings."""
     _refuse_half_import()
     os.environ.update(_ENVIRONMENT)
@@ -187,8 +187,8 @@ def _change_settings(litellm: Any) -> None:  # noqa: ANN401 - a module that is n
         logger = logging.getLogger(name)
         logger.handlers[:] = [logging.NullHandler()]
         logger.propagate = False
-    from litellm.litellm_core_utils import secret_redaction  # noqa: PLC0415 - the same
-    from litellm.llms.custom_httpx import aiohttp_transport  # noqa: PLC0415 - the same
+    from litellm.litellm_core_utils import secret_redaction  # noqa: PLC0415 - seconds of CPU
+    from litellm.llms.custom_httpx import aiohttp_transport  # noqa: PLC0415 - seconds of CPU
 
     # litellm scans an error's text for secrets. The text may hold a whole reply: seconds per
     # megabyte.
@@ -217,9 +217,9 @@ def _calculate_read_price(calculate: Callable[..., Any], **call: Any) -> Any:  #
 
 
 @contextmanager
-def _without_bookkeeping(litellm: Any, endpoint: Endpoint) -> Iterator[None]:  # noqa: ANN401 - the same
+def _skip_bookkeeping(litellm: Any, endpoint: Endpoint) -> Iterator[None]:  # noqa: ANN401 - a module that is not typed strictly
     """Let litellm skip a call's price and log record, inside the `with` block, if nothing reads them."""
-    from litellm._internal_context import is_internal_call  # noqa: PLC0415 - the same
+    from litellm._internal_context import is_internal_call  # noqa: PLC0415 - seconds of CPU
 
     has_listener = bool(litellm.max_budget)
     for name in _LISTENERS:
@@ -268,11 +268,11 @@ def cost_of(endpoint: Endpoint, read: int, written: int) -> float | None:
     profile = endpoint.profile
     if not isinstance(profile, DecisionsProfile):
         return price_of(endpoint.model, read, written)
-    price = _price_of_decisions(endpoint, profile)
+    price = _find_price_of_decisions(endpoint, profile)
     return None if price is None else price * read
 
 
-def _price_of_decisions(endpoint: Endpoint, profile: DecisionsProfile) -> float | None:
+def _find_price_of_decisions(endpoint: Endpoint, profile: DecisionsProfile) -> float | None:
     """Look up a decision model's price of a prompt's token in litellm's table; None if there's none."""
     bare_name = endpoint.model.removeprefix(profile.prefix)
     table: dict[str, dict[str, Any]] = load().model_cost
@@ -291,12 +291,14 @@ class LitellmGateway:
     _paces: Paces = field(default_factory=Paces)
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        return await self._paces.call(endpoint, request, partial(self._adapting, endpoint, request))
+        return await self._paces.call(
+            endpoint, request, partial(self._ask_adapting_style, endpoint, request)
+        )
 
     async def aclose(self) -> None:
         """Do nothing: other callers share the connections until the process ends."""
 
-    async def _adapting(
+    async def _ask_adapting_style(
         self, endpoint: Endpoint, request: Request, turn: Turn, end: float
     ) -> Reply:
         """Ask a model in the style that's known to work for it, and return its reply.
@@ -306,7 +308,7 @@ class LitellmGateway:
         again. The reply's usage, or the failure's, includes that of the failed calls.
         """
         if endpoint.decides:  # there's only one style for a decision model
-            return await self._persistently(
+            return await self._ask_with_retries(
                 endpoint, request, CallStyle(endpoint.output), turn, end
             )
         style = await _choose_style(endpoint, end)
@@ -315,7 +317,7 @@ class LitellmGateway:
         changes = 0
         while True:
             try:
-                reply = await self._persistently(endpoint, request, style, turn, end)
+                reply = await self._ask_with_retries(endpoint, request, style, turn, end)
                 break
             except GatewayError as failure:
                 is_cut = "thinking" in failure.objections  # thinking used up the reply's tokens
@@ -339,7 +341,7 @@ class LitellmGateway:
             return reply
         return _check_format(reply, endpoint, style)
 
-    async def _persistently(
+    async def _ask_with_retries(
         self, endpoint: Endpoint, request: Request, style: CallStyle, turn: Turn, end: float
     ) -> Reply:
         """Ask a model in a style, each time when it's our turn; retry temporary failures until the `end`."""
@@ -349,10 +351,10 @@ class LitellmGateway:
                 return await call(endpoint, request, style, end, self._paces.of(endpoint))
 
         tries = retrying.Tries(ATTEMPTS, _PAUSES)
-        return await retrying.call(ask, tries, passes=_may_pass, seconds=end - time.monotonic())
+        return await retrying.call(ask, tries, passes=_is_temporary, seconds=end - time.monotonic())
 
 
-def _may_pass(failure: Exception, _: int) -> bool:
+def _is_temporary(failure: Exception, _: int) -> bool:
     return isinstance(failure, GatewayError) and failure.kind.retryable
 
 
@@ -401,7 +403,7 @@ def _remember_changes(endpoint: Endpoint, old_style: CallStyle, new_style: CallS
         remembered.keep(endpoint, merged_style)
 
 
-def _weaken(endpoint: Endpoint, style: CallStyle) -> None:
+def _remember_weaker_format(endpoint: Endpoint, style: CallStyle) -> None:
     """Remember that a model ignores a style's way of demanding a format.
 
     From now on the model is asked in the next weaker way. Nothing changes if the remembered way isn't the
@@ -418,7 +420,7 @@ def _check_format(reply: Reply, endpoint: Endpoint, style: CallStyle) -> Reply:
 
     Returns the reply, so that its reader can do the same (`distrust`) if the reply doesn't fit its schema.
     """
-    distrust = partial(_weaken, endpoint, style)
+    distrust = partial(_remember_weaker_format, endpoint, style)
     if not _is_heeded(reply, style.mode):
         distrust()
     if reply.schema_enforced and style.mode == "json_schema":
@@ -466,11 +468,11 @@ async def call(
     try:
         # Code that restores the environment, as tests do, removes these.
         os.environ.update(_ENVIRONMENT)
-        with servers.bounded(), _without_bookkeeping(litellm, endpoint):
+        with servers.bounded(), _skip_bookkeeping(litellm, endpoint):
             if isinstance(profile, DecisionsProfile):
                 reply = await _decide(litellm, endpoint, profile, request, end)
             else:
-                arguments = _arguments(endpoint, profile, request, style, end)
+                arguments = _build_arguments(endpoint, profile, request, style, end)
                 response = await litellm.acompletion(**arguments)
                 reply = reply_of(response, endpoint, request, style)
             _refuse_cut_prompt(reply, request)
@@ -484,10 +486,10 @@ async def call(
         pace.was_too_much(failure.retry_after)
     elif failure.kind is FailureKind.OVERLOADED:
         pace.pause(failure.retry_after, FailureKind.OVERLOADED)
-    elif _PAGE.search(failure.message) and await _address_beside(endpoint, end):
+    elif _PAGE.search(failure.message) and await _find_better_address(endpoint, end):
         failure.kind = FailureKind.NOT_FOUND
     if failure.kind is FailureKind.NOT_FOUND:
-        failure.message = await _what_is_missing(endpoint, profile, failure.message, end)
+        failure.message = await _explain_missing(endpoint, profile, failure.message, end)
     raise failure
 
 
@@ -561,7 +563,7 @@ async def _decide(
     try:
         with servers.kept_bodies(bodies):
             await litellm.adecisions(
-                **_transport_arguments(endpoint, profile, end),
+                **_build_transport_arguments(endpoint, profile, end),
                 input="\n\n".join(message.content for message in request.messages),
                 questions=decisions.sent_questions(request.questions),
             )
@@ -576,11 +578,11 @@ async def _decide(
     return Reply(
         text=decisions.write_answers(decision_reply.answers),
         model=decision_reply.model or endpoint.model,
-        usage=_usage_of_decisions(decision_reply, endpoint, profile),
+        usage=_read_usage_of_decisions(decision_reply, endpoint, profile),
     )
 
 
-def _usage_of_decisions(
+def _read_usage_of_decisions(
     reply: decision_bodies.DecisionReply, endpoint: Endpoint, profile: DecisionsProfile
 ) -> Usage:
     """Return a decision model's tokens and their cost.
@@ -597,7 +599,7 @@ def _usage_of_decisions(
     return Usage(tokens, 0, cost, source)
 
 
-async def _address_beside(endpoint: Endpoint, end: float) -> str | None:
+async def _find_better_address(endpoint: Endpoint, end: float) -> str | None:
     """Find an address near the configured one that has an API, such as one with `/v1` added.
 
     None if there isn't one, or if the configured address itself lists models.
@@ -608,7 +610,7 @@ async def _address_beside(endpoint: Endpoint, end: float) -> str | None:
     return await servers.address_beside(endpoint, seconds)
 
 
-async def _what_is_missing(endpoint: Endpoint, profile: ApiProfile, words: str, end: float) -> str:
+async def _explain_missing(endpoint: Endpoint, profile: ApiProfile, words: str, end: float) -> str:
     """Explain what's missing at an address, the model or the API, and how the user can fix that.
 
     `words` is the message of the failed call.
@@ -626,7 +628,7 @@ async def _what_is_missing(endpoint: Endpoint, profile: ApiProfile, words: str, 
         return f"{address}: {words}"
 
     variable = next(iter(profile.address_variables), "the address")
-    better_address = await _address_beside(endpoint, end)
+    better_address = await _find_better_address(endpoint, end)
     if better_address:
         remedy = f"{better_address} has: set {variable} to {better_address}"
         return f"{address} has no chat interface ({words}), {remedy}"
@@ -638,7 +640,9 @@ async def _what_is_missing(endpoint: Endpoint, profile: ApiProfile, words: str, 
     return f"{address} has no chat interface ({words}); {hint}"
 
 
-def _transport_arguments(endpoint: Endpoint, profile: ApiProfile, end: float) -> dict[str, Any]:
+def _build_transport_arguments(
+    endpoint: Endpoint, profile: ApiProfile, end: float
+) -> dict[str, Any]:
     """Build the arguments of litellm that every call needs: model, address, key and timeout."""
     model = endpoint.model
     if profile.client:
@@ -658,7 +662,7 @@ def _transport_arguments(endpoint: Endpoint, profile: ApiProfile, end: float) ->
     }
 
 
-def _arguments(
+def _build_arguments(
     endpoint: Endpoint, profile: LitellmProfile, request: Request, style: CallStyle, end: float
 ) -> dict[str, Any]:
     """Build litellm's arguments for a chat request in a style."""
@@ -667,14 +671,14 @@ def _arguments(
         messages = without_system(messages)
     limit = style.reply_tokens(endpoint, request)
     arguments = {
-        **_transport_arguments(endpoint, profile, end),
+        **_build_transport_arguments(endpoint, profile, end),
         # Given tools, litellm would import an MCP package that isn't among its requirements.
         "_skip_mcp_handler": True,
-        "messages": [_message_argument(message, profile) for message in messages],
+        "messages": [_build_message(message, profile) for message in messages],
         **profile.of_model(profile.arguments, endpoint.model, {}),
     }
     if request.schema is not None:
-        arguments |= _schema_arguments(request.schema, style.mode)
+        arguments |= _build_schema_arguments(request.schema, style.mode)
     if style.max_tokens == NEWER_LIMIT:
         # Put it into the raw body: litellm would rename it to `max_tokens`, which the model has rejected.
         arguments["extra_body"] = {**arguments.get("extra_body", {}), NEWER_LIMIT: limit}
@@ -689,7 +693,7 @@ def _arguments(
     return arguments
 
 
-def _message_argument(message: Message, profile: LitellmProfile) -> dict[str, Any]:
+def _build_message(message: Message, profile: LitellmProfile) -> dict[str, Any]:
     """Build litellm's argument for a message.
 
     If the profile uses prompt caching, the beginning that many prompts share is marked for the cache.
@@ -706,7 +710,7 @@ def _message_argument(message: Message, profile: LitellmProfile) -> dict[str, An
     return {"role": message.role, "content": [shared_part, own_part]}
 
 
-def _schema_arguments(schema: dict[str, Any], mode: OutputMode) -> dict[str, Any]:
+def _build_schema_arguments(schema: dict[str, Any], mode: OutputMode) -> dict[str, Any]:
     """Build litellm's arguments that demand a reply with a schema, in the way that `mode` says.
 
     For "text" there are none, since the prompt holds the schema.
@@ -731,7 +735,7 @@ def reply_of(response: Any, endpoint: Endpoint, request: Request, style: CallSty
 
     Raises `GatewayError`, with the call's usage, if the reply was refused, filtered, cut or is empty.
     """
-    usage = _usage(response, endpoint)
+    usage = _read_usage(response, endpoint)
     choices = getattr(response, "choices", None) or []
     if not choices:
         raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no choices", usage=usage)
@@ -934,22 +938,22 @@ def _decode_tokens(content: Any) -> tuple[str, ...]:  # noqa: ANN401 - litellm's
     return tuple(decoder.decode(bytes(token.bytes)) for token in content)
 
 
-def _count(usage: object, name: str) -> int:
+def _read_count(usage: object, name: str) -> int:
     """Read the count of tokens called `name` in a reply's usage; 0 if it's missing or invalid."""
     return chat.count_in(getattr(usage, name, 0)) or 0
 
 
-def _usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litellm's object
+def _read_usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litellm's object
     """Read a call's tokens and its cost from litellm's response.
 
     The cost is by the profile's price, or else as a proxy states it, or else as litellm computes it.
     """
     usage = getattr(response, "usage", None)
     details = getattr(usage, "prompt_tokens_details", None)
-    prompt_tokens = _count(usage, "prompt_tokens")
-    reply_tokens = _count(usage, "completion_tokens")
-    cache_read = _count(details, "cached_tokens")
-    cache_write = _count(details, "cache_creation_tokens")
+    prompt_tokens = _read_count(usage, "prompt_tokens")
+    reply_tokens = _read_count(usage, "completion_tokens")
+    cache_read = _read_count(details, "cached_tokens")
+    cache_write = _read_count(details, "cache_creation_tokens")
     if endpoint.price is not None:
         cost = endpoint.price.of(prompt_tokens, reply_tokens, cache_read, cache_write)
         return Usage(prompt_tokens, reply_tokens, cost, "profile", cache_read, cache_write)

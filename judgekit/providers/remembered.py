@@ -39,11 +39,11 @@ _entries: dict[Path, _Entry] = {}
 
 def find(endpoint: Endpoint) -> CallStyle | None:
     """Look up the style that was learned for a model in the last week; None if there's none."""
-    path = _path(endpoint)
+    path = _style_path(endpoint)
     stamp = environment.stamp(str(path))
     entry = _entries.get(path)
     if entry is None or entry.stamp != stamp:
-        entry = _read(path, stamp, endpoint)
+        entry = _read_entry(path, stamp, endpoint)
         if entry is None:
             _entries.pop(path, None)
             return None
@@ -54,7 +54,7 @@ def find(endpoint: Endpoint) -> CallStyle | None:
 
 def keep(endpoint: Endpoint, style: CallStyle) -> None:
     """Remember a model's style, in a file. If the file can't be written, only this process remembers it."""
-    path = _path(endpoint)
+    path = _style_path(endpoint)
     now = time.time()
     lasting_style = style.lasting()
     default_style = CallStyle(endpoint.output)
@@ -75,7 +75,7 @@ def keep(endpoint: Endpoint, style: CallStyle) -> None:
 
 def forget(endpoint: Endpoint) -> None:
     """Forget a model's style, so that it's asked in the default one again."""
-    path = _path(endpoint)
+    path = _style_path(endpoint)
     with suppress(OSError):
         path.unlink()
     _entries.pop(path, None)
@@ -89,7 +89,7 @@ def clear() -> None:
     _entries.clear()
 
 
-def _path(endpoint: Endpoint) -> Path:
+def _style_path(endpoint: Endpoint) -> Path:
     """Return the path of the file for the style of a model at an address.
 
     The file's name is a hash, so it reveals neither the model nor the address.
@@ -99,7 +99,7 @@ def _path(endpoint: Endpoint) -> Path:
     return Path(environment.ADDRESSES.path(f"{name}.json"))
 
 
-def _read(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -> _Entry | None:
+def _read_entry(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -> _Entry | None:
     """Read the entry in a file.
 
     None if there's no file (`stamp` is None), if it's invalid, or if the profile's output mode has changed

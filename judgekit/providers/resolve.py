@@ -99,9 +99,9 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
         panels = _detect_panels(allowed_profiles, wanted, environ)
         return tuple(panel.endpoints for panel in panels if panel.endpoints)
 
-    if not any(wanted.models.values()) and not _addressed(allowed_profiles, environ):
+    if not any(wanted.models.values()) and not _list_addressed(allowed_profiles, environ):
         variables = {tier: f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS}
-        models = _models_in(variables, environ)
+        models = _read_models(variables, environ)
         wanted = replace(wanted, models=models, listed_only=frozenset())
     if any(wanted.models.values()):
         return _make_named_panel(wanted, allowed_profiles, environ, list_others)
@@ -199,8 +199,8 @@ def _detect_panels(
     A panel without models stands for a provider that the user configured wrongly; its reason says how.
     """
     last_panels = []
-    for profile in _addressed(known, environ):
-        models, problem = _models_at(profile, environ)
+    for profile in _list_addressed(known, environ):
+        models, problem = _find_models_at(profile, environ)
         if problem is None:
             yield _make_panel(profile, models, environ)
         elif profile.provider == CUSTOM:
@@ -214,21 +214,21 @@ def _detect_panels(
         if detect(candidate, environ, named=wanted.asks_for(candidate)) is None:
             usable.append(candidate)
     chat_profiles = [profile for profile in usable if isinstance(profile, LitellmProfile)]
-    yield from _panels_with_keys(usable, chat_profiles, environ)
-    yield from _panels_on_this_machine(chat_profiles, environ)
+    yield from _make_panels_with_keys(usable, chat_profiles, environ)
+    yield from _make_local_panels(chat_profiles, environ)
     for command in usable:
         if isinstance(command, CommandProfile):
             yield _make_panel(command, command.models.by_tier, environ)
     yield from last_panels
 
 
-def _panels_with_keys(
+def _make_panels_with_keys(
     usable: Sequence[Profile], chat_profiles: Sequence[LitellmProfile], environ: Variables
 ) -> Iterator[Panel]:
     """Yield a panel for each provider whose profile lists its models: it's usually reached with a key."""
     with_own_models = [profile for profile in chat_profiles if profile.models.by_tier]
     for profile in with_own_models:
-        problem = _wrong_address(profile, environ)
+        problem = _explain_wrong_address(profile, environ)
         if problem:  # the user wants this address, so its problem comes before other panels
             yield Panel({}, None, problem)
         yield _make_panel(profile, profile.models.by_tier, environ)
@@ -240,7 +240,7 @@ def _panels_with_keys(
             yield _make_panel(decider, decider.models.by_tier, environ)
 
 
-def _panels_on_this_machine(
+def _make_local_panels(
     chat_profiles: Sequence[LitellmProfile], environ: Variables
 ) -> Iterator[Panel]:
     """Yield a panel for each local server that answers, and then for the embedded model."""
@@ -251,7 +251,7 @@ def _panels_on_this_machine(
             yield _make_panel(profile, dict.fromkeys(TIERS, server_models[:1]), environ)
     for profile in chat_profiles:
         if profile.embedded:
-            models = _models_in(profile.models_env.by_tier, environ, "")
+            models = _read_models(profile.models_env.by_tier, environ, "")
             if models:
                 yield _make_panel(profile, models, environ)
 
@@ -271,10 +271,10 @@ def _make_named_panel(
         for name in names(models or ()):
             profile, model = profile_of(name, known)
             if profile is None:  # an unknown prefix means the user's own server
-                profile = next(iter(_addressed(known, environ)), None)
+                profile = next(iter(_list_addressed(known, environ)), None)
             problem: str | None = "no allowed provider serves it"
             if profile is not None:
-                problem = _unusable(profile, tier, wanted, environ)
+                problem = _explain_unusable(profile, tier, wanted, environ)
             if profile is None or problem:
                 how_named = wanted.by or f"configured ({tier})"
                 return Panel({}, None, f"the model {name} is {how_named}, but {problem}")
@@ -324,7 +324,7 @@ def _is_at_home(profile: Profile) -> bool:
     return bool(profile.detect.port or profile.models_env.by_tier)
 
 
-def _unusable(
+def _explain_unusable(
     profile: Profile, tier: TierName, wanted: PanelRequest, environ: Variables
 ) -> str | None:
     """Explain why a provider can't be asked for a tier; None if it can be.
@@ -333,7 +333,7 @@ def _unusable(
     project must not spend them.
     """
     is_named = tier not in wanted.listed_only or wanted.asks_for(profile)
-    problem = detect(profile, environ, named=is_named) or _wrong_address(profile, environ)
+    problem = detect(profile, environ, named=is_named) or _explain_wrong_address(profile, environ)
     if problem is None or is_named:
         return problem
     if detect(profile, environ, named=True) is not None:
@@ -368,7 +368,7 @@ def _make_panel(profile: Profile, models: Named, environ: Mapping[str, str]) -> 
     endpoints = {}
     for tier, jury in models.items():
         endpoints[tier] = tuple(endpoint(profile, name, environ) for name in names(jury))
-    reason = f"{profile.title}: {_evidence(profile, environ)}"
+    reason = f"{profile.title}: {_describe_evidence(profile, environ)}"
     return Panel(fill(endpoints), profile.provider, reason)
 
 
@@ -417,7 +417,7 @@ def names(models: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in stripped_names if name))
 
 
-def _models_in(
+def _read_models(
     variables: Mapping[TierName, str], environ: Variables, default_variable: str = "JUDGEKIT_MODEL"
 ) -> Named:
     """Read the models of each tier from the tier's variable, or else from the default variable.
@@ -433,7 +433,7 @@ def _models_in(
     return models_by_tier
 
 
-def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[AnyApi]:
+def _list_addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[AnyApi]:
     """List the profiles of servers at an address that the user has set in a variable.
 
     They're profiles for any server of the user's, whose models are also set in variables.
@@ -447,17 +447,17 @@ def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[Any
     return addressed
 
 
-def _models_at(profile: AnyApi, environ: Mapping[str, str]) -> tuple[Named, str | None]:
+def _find_models_at(profile: AnyApi, environ: Mapping[str, str]) -> tuple[Named, str | None]:
     """Return the models by tier at the address that the user has set, and None.
 
     If there are none, returns {} and the problem. Models that aren't named are looked up only at the custom
     provider's address, and only if that's on this machine.
     """
-    problem = _wrong_address(profile, environ)
+    problem = _explain_wrong_address(profile, environ)
     if problem:
         return {}, problem
     base = profile.address_in(environ) or ""
-    models: Named = _models_in(profile.models_env.by_tier, environ)
+    models: Named = _read_models(profile.models_env.by_tier, environ)
     if not models and profile.provider == CUSTOM:
         (server_models,) = servers.models([base])
         if server_models:
@@ -476,7 +476,7 @@ def _find_address_variable(profile: ApiProfile, environ: Mapping[str, str]) -> s
     return ""
 
 
-def _wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
+def _explain_wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
     """Explain why the user's address for a provider is invalid, with a suggestion; None if it's valid."""
     if not isinstance(profile, ApiProfile):
         return None
@@ -593,7 +593,7 @@ def provider_report(
     wanted = wanted or PanelRequest()
     all_profiles = registry.profiles()
     models_by_server = _list_local_models(all_profiles, environ)
-    addressed = _addressed(all_profiles, environ)
+    addressed = _list_addressed(all_profiles, environ)
     own_tiers = (
         wanted.models.keys() - wanted.listed_only
     )  # whose models the user named, not the project
@@ -615,10 +615,10 @@ def provider_report(
         elif problem is None and profile.provider not in named_providers:
             for addressed_profile in addressed:
                 if addressed_profile == profile:
-                    _, problem = _models_at(addressed_profile, environ)
+                    _, problem = _find_models_at(addressed_profile, environ)
 
         if wanted.allows(profile):
-            reason = problem or _evidence(profile, environ)
+            reason = problem or _describe_evidence(profile, environ)
             is_usable = problem is None
         else:
             reason = _explain_not_allowed(profile, problem)
@@ -650,7 +650,7 @@ def _explain_not_allowed(profile: Profile, problem: str | None) -> str:
     return f"not allowed: {remedy}"
 
 
-def _evidence(profile: Profile, environ: Mapping[str, str]) -> str:
+def _describe_evidence(profile: Profile, environ: Mapping[str, str]) -> str:
     """Describe why a provider can be used, such as `OPENAI_API_KEY set`. Values are never shown."""
     group = _first_set_group((*profile.detect.env, *profile.detect.named), environ)
     if group is not None:

@@ -68,7 +68,7 @@ async def call(
         return await work()
 
     seconds_left = seconds - (time.monotonic() - started)
-    retrying = AsyncRetrying(sleep=asyncio.sleep, **_rules(tries, passes, seconds_left))
+    retrying = AsyncRetrying(sleep=asyncio.sleep, **_build_rules(tries, passes, seconds_left))
     return await retrying(attempt)
 
 
@@ -76,12 +76,12 @@ async def call_until(
     work: Callable[[], Awaitable[Value]], tries: Tries, *, is_final: Callable[[Value], bool]
 ) -> Value:
     """Repeat `work` until its result is final or the tries are used up. Returns the last result."""
-    from tenacity import AsyncRetrying, retry_if_result  # noqa: PLC0415 - the same
+    from tenacity import AsyncRetrying, retry_if_result  # noqa: PLC0415 - a twentieth of a second, loaded only when used
 
     async def attempt() -> Value:
         return await work()
 
-    rules = _rules(tries, lambda *_: False, inf)
+    rules = _build_rules(tries, lambda *_: False, inf)
     rules["retry"] = retry_if_result(lambda value: not is_final(value))
     return await AsyncRetrying(sleep=asyncio.sleep, **rules)(attempt)
 
@@ -98,12 +98,12 @@ def call_in_thread(
 
     `sleep` waits between the tries.
     """
-    from tenacity import Retrying  # noqa: PLC0415 - the same
+    from tenacity import Retrying  # noqa: PLC0415 - a twentieth of a second, loaded only when used
 
     def pause(pause_seconds: float) -> None:
         sleep(pause_seconds)
 
-    return Retrying(sleep=pause, **_rules(tries, passes, seconds))(work)
+    return Retrying(sleep=pause, **_build_rules(tries, passes, seconds))(work)
 
 
 def pause_after(failure: BaseException | None, number: int, tries: Tries) -> float:
@@ -126,18 +126,18 @@ def pause_after(failure: BaseException | None, number: int, tries: Tries) -> flo
     return pause + random.uniform(0, longest_extra)  # noqa: S311 - no secret
 
 
-def _rules(
+def _build_rules(
     tries: Tries, passes: Callable[[Exception, int], bool], seconds: float
 ) -> dict[str, Any]:
     """Build the options of tenacity for some tries. A cancellation isn't a failure, and is never retried."""
-    from tenacity import stop_after_attempt, stop_any, stop_before_delay  # noqa: PLC0415 - the same
+    from tenacity import stop_after_attempt, stop_any, stop_before_delay  # noqa: PLC0415 - a twentieth of a second, loaded only when used
 
     def should_retry(state: RetryCallState) -> bool:
-        failure = _failure_in(state)
+        failure = _get_failure(state)
         return isinstance(failure, Exception) and passes(failure, state.attempt_number)
 
     def compute_pause(state: RetryCallState) -> float:
-        return pause_after(_failure_in(state), state.attempt_number, tries)
+        return pause_after(_get_failure(state), state.attempt_number, tries)
 
     def return_or_raise(state: RetryCallState) -> Any:  # noqa: ANN401 - the result of the work
         """Pass on the last outcome; tenacity itself would raise an error of its own."""
@@ -156,7 +156,7 @@ def _rules(
     }
 
 
-def _failure_in(state: RetryCallState) -> BaseException | None:
+def _get_failure(state: RetryCallState) -> BaseException | None:
     """Return the failure of the last try, or None if it succeeded."""
     if state.outcome and state.outcome.failed:
         return state.outcome.exception()

@@ -65,7 +65,7 @@ def few(tmp_path: Path) -> Iterator[Serving]:
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """Return a server that waits for three seconds for a client that does not go on or does not read."""
-    settings = "p.WRITE_SECONDS = 3; p.HEAD_SECONDS = p.BODY_SECONDS = 3; p._LOOK = 0.2"
+    settings = "p.WRITE_SECONDS = 3; p.HEAD_SECONDS = p.BODY_SECONDS = 3; p._CHECK_SECONDS = 0.2"
     yield from serving(tmp_path_factory.mktemp("quick"), settings)
 
 

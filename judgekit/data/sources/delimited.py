@@ -83,14 +83,14 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
             yield DataRow(cleared_number, _named(names, [""] * len(names)))
         cleared = 0
         if problem is None and outputs is not None:
-            yield from _rows_of_outputs(outputs, number, row)
+            yield from _split_outputs(outputs, number, row)
         elif problem is None:
             yield DataRow(number, row)
         else:
             yield unreadable_row(problem, number, lines.line)
 
 
-def _rows_of_outputs(outputs: OutputColumns, number: int, row: dict[str, str]) -> Iterator[DataRow]:
+def _split_outputs(outputs: OutputColumns, number: int, row: dict[str, str]) -> Iterator[DataRow]:
     """Split line `number` of a table into rows, one for each of the outputs in the line."""
     first_number = (number - 1) * len(outputs.outputs) + 1
     cells = list(row.values())
@@ -120,7 +120,7 @@ class _Lines:
 
     def __init__(self, file: BinaryIO) -> None:
         self._lines = bounded_lines(file, MAX_BYTES)
-        self._again: deque[str] = deque()
+        self._lines_to_repeat: deque[str] = deque()
         self._row: list[str] = []
         self._size = 0
         self.line = 0  # the number of the row's first line
@@ -130,18 +130,18 @@ class _Lines:
 
     def __next__(self) -> str:
         """Return the next line; raises `csv.Error` if it makes the row too long."""
-        if self._again:
-            next_line = self._again.popleft()
+        if self._lines_to_repeat:
+            next_line = self._lines_to_repeat.popleft()
         else:
-            next_line = self._decoded(next(self._lines))
+            next_line = self._decode(next(self._lines))
         self._row.append(next_line)
         self._size += len(next_line)
-        is_line_too_long = not next_line  # `_decoded` returns "" for it
+        is_line_too_long = not next_line  # `_decode` returns "" for it
         if is_line_too_long or self._size > MAX_BYTES:
             raise csv.Error(TOO_LONG)
         return next_line
 
-    def _decoded(self, raw: bytes | None) -> str:
+    def _decode(self, raw: bytes | None) -> str:
         """Decode a line; "" if it's too long (`raw` is None).
 
         A byte that isn't UTF-8 is reported later, with its cell, because the line's quotes must be parsed
@@ -162,7 +162,7 @@ class _Lines:
 
     def give_back(self) -> None:
         """Put all lines of a row except the first back, to be read again."""
-        self._again.extendleft(reversed(self._row[1:]))
+        self._lines_to_repeat.extendleft(reversed(self._row[1:]))
         del self._row[1:]
 
     @property

@@ -26,14 +26,14 @@ _LENGTHS = struct.Struct("<HH")  # of the name and the extra field, at the end o
 
 def check(file: BinaryIO, name: str, reading: Reading) -> None:
     del reading  # the log says itself how it is written
-    with _open(file, name) as archive:
-        _samples(archive, name)
+    with _open_archive(file, name) as archive:
+        _list_samples(archive, name)
 
 
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
-    del reading  # the same
-    with _open(file, name) as archive:
-        for number, entry in enumerate(_samples(archive, name), 1):
+    del reading  # the log says itself how it is written
+    with _open_archive(file, name) as archive:
+        for number, entry in enumerate(_list_samples(archive, name), 1):
             try:
                 sample = json_lines.read_object(_unpack(archive, entry, file, name))
             except CellError as error:
@@ -42,14 +42,14 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
             yield DataRow(number, presets.without_bulk(sample))
 
 
-def _open(file: BinaryIO, name: str) -> zipfile.ZipFile:
+def _open_archive(file: BinaryIO, name: str) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(file)
     except zipfile.BadZipFile as error:
         raise InputError(f"{escaped(name)}: no whole log of inspect-ai ({error})") from None
 
 
-def _samples(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
+def _list_samples(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
     """List the samples of a log, in the order in which they were finished.
 
     Raises `InputError` if there are none.

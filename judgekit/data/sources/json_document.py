@@ -46,7 +46,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
     except ValueError as error:
         # JSON Lines in a file named .json are read all the same.
         if not _is_json_lines(raw):
-            raise InputError(f"{name}: expected {_LISTED}; {_describe(error)}") from None
+            raise InputError(f"{name}: expected {_LISTED}; {_describe_error(error)}") from None
         yield from json_lines.read_lines(raw.split(b"\n"))
         return
     for number, value in enumerate(_find_rows(document, name), 1):
@@ -56,7 +56,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
             yield unreadable_row(error, number, number)
 
 
-def _describe(error: ValueError) -> str:
+def _describe_error(error: ValueError) -> str:
     """Say why a text isn't JSON, with the line if it's known."""
     if isinstance(error, json.JSONDecodeError):
         return f"line {error.lineno}: {error.msg}"
@@ -87,9 +87,9 @@ def _find_rows(document: object, name: str) -> Sequence[Any]:
         raise InputError(f"{name}: expected {_LISTED}, got one value")
     rows = presets.find_rows(document)
     if rows is None:
-        rows = _rows_of_split_table(document)
+        rows = _build_rows_of_split_table(document)
         if not rows:  # a split table without rows may be something else
-            rows = _rows_of_columns(document)
+            rows = _build_rows_of_columns(document)
     if rows is not None:
         return rows
     lists: dict[str, list[Any]] = {}
@@ -110,7 +110,7 @@ def _find_rows(document: object, name: str) -> Sequence[Any]:
     raise InputError(f"{name}: expected {_LISTED}, got {found_lists}; keep one list, {_REMEDY}")
 
 
-def _rows_of_split_table(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+def _build_rows_of_split_table(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Build the rows of a table that pandas wrote as an object with `columns` and `data`.
 
     None if the document isn't such a table.
@@ -128,7 +128,7 @@ def _rows_of_split_table(document: Mapping[str, Any]) -> list[dict[str, Any]] | 
     return [dict(zip(names, cells, strict=True)) for cells in data]
 
 
-def _rows_of_columns(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+def _build_rows_of_columns(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Build the rows of a table that pandas wrote column by column, or row by row under numbers.
 
     Column by column is `{"text": {"0": "a", "1": "b"}}`. Row by row is `{"0": {"text": "a"}, "1": {"text":

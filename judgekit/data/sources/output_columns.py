@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 _TITLE = re.compile(r"\[([^\]]*)\] (.*)", re.DOTALL)
 _HOLE = re.compile(r"\{\{ ?([^{}|]{1,200}?) ?\}\}")
 # The columns that follow each output, in one version or another.
-_BEHIND = (
+_DETAIL_COLUMNS = (
     ("Status", "Score", "Named Scores", "Grader Reason", "Comment"),
     ("Reasoning", "Grader Reason", "Comment"),
     ("Grader Reason", "Comment"),
 )
-_DETAILS = frozenset(name for names in _BEHIND for name in names)
+_DETAILS = frozenset(name for names in _DETAIL_COLUMNS for name in names)
 _STATUS = re.compile(r"\[(PASS|FAIL|ERROR)\] ?")
 _ERROR = "ERROR"
 
@@ -29,7 +29,7 @@ _ERROR = "ERROR"
 class Output(NamedTuple):
     """A column of outputs: its position, the columns after it, and the model and prompt in its title."""
 
-    place: int
+    position: int
     end: int
     model: str
     prompt: str
@@ -43,13 +43,10 @@ class OutputColumns(NamedTuple):
     outputs: Sequence[Output]
 
     def unique_names(self) -> list[str]:
-        """Give each column a name of its own: the columns of an output begin with its number, as `2.
-
-        Score`.
-        """
+        """Give each column a name of its own; one of an output begins with its number: `2. Score`."""
         names = self.names[: self.variables]
         for number, output in enumerate(self.outputs, 1):
-            for name in self.names[output.place : output.end]:
+            for name in self.names[output.position : output.end]:
                 names.append(f"{number}. {name}")
         return names
 
@@ -57,13 +54,13 @@ class OutputColumns(NamedTuple):
         """Yield a row for each output, in the form that promptfoo writes in JSON."""
         variables = dict(zip(self.names, cells[: self.variables], strict=False))
         for output in self.outputs:
-            behind_output = slice(output.place + 1, output.end)
+            behind_output = slice(output.position + 1, output.end)
             details = dict(zip(self.names[behind_output], cells[behind_output], strict=True))
             yield {
                 "provider": {"id": output.model},
-                "prompt": _fill(output.prompt, variables),
+                "prompt": _fill_prompt(output.prompt, variables),
                 "vars": variables,
-                "response": {"output": _read_output(cells[output.place], details)},
+                "response": {"output": _read_output(cells[output.position], details)},
                 "gradingResult": details,
             }
 
@@ -90,12 +87,12 @@ def find_outputs(names: Sequence[str]) -> OutputColumns | None:
     return OutputColumns(list(names), variables=output_indices[0], outputs=outputs)
 
 
-def _has_output(names: Sequence[str], place: int) -> bool:
+def _has_output(names: Sequence[str], position: int) -> bool:
     """Whether a column holds outputs, judging by the names of the columns that follow it."""
-    if names[place] in _DETAILS:
+    if names[position] in _DETAILS:
         return False
-    names_behind = tuple(names[place + 1 :])
-    return any(names_behind[: len(details)] == details for details in _BEHIND)
+    names_behind = tuple(names[position + 1 :])
+    return any(names_behind[: len(details)] == details for details in _DETAIL_COLUMNS)
 
 
 def _read_output(cell: str, details: Mapping[str, str]) -> str | None:
@@ -112,7 +109,7 @@ def _read_output(cell: str, details: Mapping[str, str]) -> str | None:
     return None if status == _ERROR else cell
 
 
-def _fill(prompt: str, variables: Mapping[str, str]) -> dict[str, str]:
+def _fill_prompt(prompt: str, variables: Mapping[str, str]) -> dict[str, str]:
     """Fill a prompt's template with a test's variables.
 
     A prompt without any `{{variable}}` is only a name (`label`), and has no text (`raw`).

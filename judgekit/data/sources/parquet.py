@@ -37,7 +37,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
 
     Raises `InputError` if the file is damaged, or would take too much memory.
     """
-    del reading  # the same
+    del reading  # the file says itself how it is written
     pages = _look_at_pages(file, name)
     file.seek(0)
     with _open(file, name, sorted(pages.nested_texts)) as opened:
@@ -47,13 +47,13 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
             yield unreadable_row(error, 0, 0)
             return
         number = 0
-        for batch in _batches(opened, pages.rows_at_once(_BATCH)):
-            for cells in _cells(batch):
+        for batch in _yield_batches(opened, pages.rows_at_once(_BATCH)):
+            for cells in _yield_cells(batch):
                 number += 1
-                yield _row_of(number, names, cells)
+                yield _build_row(number, names, cells)
 
 
-def _row_of(
+def _build_row(
     number: int, names: Sequence[str], cells: Sequence[Any] | None
 ) -> DataRow | UnreadableRow:
     """Build a row from its cells.
@@ -78,26 +78,26 @@ def _look_at_pages(file: BinaryIO, name: str) -> parquet_pages.Pages:
     """Measure the pages of a file; raises `InputError` if the file would take too much memory."""
     size = file.seek(0, io.SEEK_END)
     try:
-        return parquet_pages.look(file, _open(file, name), size)
+        return parquet_pages.measure_pages(file, _open(file, name), size)
     except parquet_pages.PagesError as error:
         raise InputError(f"{encodable(name)}: {error}") from None
 
 
-def _batches(file: parquet.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
+def _yield_batches(file: parquet.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows in batches, each from a single row group, because each has its own dictionaries."""
     for number in range(file.num_row_groups):
         yield from file.iter_batches(rows, row_groups=[number], use_threads=False)
 
 
-def _cells(batch: pa.RecordBatch) -> Iterator[Sequence[Any] | None]:
+def _yield_cells(batch: pa.RecordBatch) -> Iterator[Sequence[Any] | None]:
     """Yield the cells of each row. A row that's too long to unpack is None."""
     # If the whole batch is small enough, so is each row in it.
-    if _unpacked_bytes(batch.columns) <= MAX_BYTES:
+    if _estimate_bytes(batch.columns) <= MAX_BYTES:
         yield from zip(*map(plain_cells, batch.columns), strict=True)
         return
     for index in range(batch.num_rows):
         row = batch.slice(index, 1)
-        if _unpacked_bytes(row.columns) > MAX_BYTES:
+        if _estimate_bytes(row.columns) > MAX_BYTES:
             yield None
             continue
         cells = []
@@ -106,18 +106,18 @@ def _cells(batch: pa.RecordBatch) -> Iterator[Sequence[Any] | None]:
         yield cells
 
 
-def _unpacked_bytes(columns: Iterable[pa.Array]) -> int:
+def _estimate_bytes(columns: Iterable[pa.Array]) -> int:
     """Estimate how many bytes these cells take in memory, as Python texts, numbers and lists."""
     total = 0
     for column in columns:
-        total += len(column) * _OBJECT + _content_bytes(column)
+        total += len(column) * _OBJECT + _count_content_bytes(column)
     return total
 
 
-def _content_bytes(column: pa.Array) -> int:
+def _count_content_bytes(column: pa.Array) -> int:
     """Count the bytes of the cells' content, without the Python objects that hold it."""
     import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
-    from pyarrow import compute  # noqa: PLC0415 - the same
+    from pyarrow import compute  # noqa: PLC0415 - an extra, which only Parquet needs
 
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -127,23 +127,23 @@ def _content_bytes(column: pa.Array) -> int:
         lengths = compute.take(compute.binary_length(entries), column.indices)
         return compute.sum(lengths).as_py() or 0
     if pa.types.is_struct(kind):
-        return _unpacked_bytes(column.flatten())
+        return _estimate_bytes(column.flatten())
     if pa.types.is_map(kind):
         # A slice of a column keeps the entries of all rows; the offsets tell which are its own.
         start = column.offsets[0].as_py()
         count = column.offsets[len(column)].as_py() - start
         keys = column.keys.slice(start, count)
         items = column.items.slice(start, count)
-        return _unpacked_bytes([keys, items])
+        return _estimate_bytes([keys, items])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return _unpacked_bytes([column.flatten()])
+        return _estimate_bytes([column.flatten()])
     if _is_text(kind):
         return compute.sum(compute.binary_length(column)).as_py() or 0
     return int(column.nbytes)
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    import pyarrow as pa  # noqa: PLC0415 - as above
+    import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
     kinds = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
     return kind in kinds or pa.types.is_fixed_size_binary(kind)

@@ -35,12 +35,12 @@ def check(file: BinaryIO, name: str, reading: Reading) -> None:
         with closing(_connect(name)) as connection:
             _choose_table(connection, name)
     except sqlite3.Error as error:
-        raise _damaged(name, error) from None
+        raise _build_damage_error(name, error) from None
 
 
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
     """Yield the rows of the table that `name` means; raises `InputError` for a damaged database."""
-    del file, reading  # the same
+    del file, reading  # SQLite opens the file by its name
     try:
         with closing(_connect(name)) as connection:
             table = _choose_table(connection, name)
@@ -53,7 +53,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
                 except CellError as error:
                     yield unreadable_row(error, number, number)
     except sqlite3.Error as error:
-        raise _damaged(name, error) from None
+        raise _build_damage_error(name, error) from None
 
 
 def _connect(name: str) -> sqlite3.Connection:
@@ -107,5 +107,5 @@ def _make_row(names: Sequence[str], values: Sequence[object]) -> dict[str, Any]:
     return row
 
 
-def _damaged(name: str, error: sqlite3.Error) -> InputError:
+def _build_damage_error(name: str, error: sqlite3.Error) -> InputError:
     return InputError(f"{escaped(name)}: cannot be read as a database of SQLite ({error})")

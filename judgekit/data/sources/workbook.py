@@ -35,12 +35,12 @@ MOST_UNPACKED = 512_000_000  # bytes of all files in a workbook
 
 
 def check(file: BinaryIO, name: str, reading: Reading) -> None:
-    with _reading(name), closing(_open(file, name)) as workbook:
+    with _explain_errors(name), closing(_open(file, name)) as workbook:
         _choose_sheet(workbook, name, reading)
 
 
 def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
-    with _reading(name), closing(_open(file, name)) as workbook:
+    with _explain_errors(name), closing(_open(file, name)) as workbook:
         sheet = _choose_sheet(workbook, name, reading)
         yield from _read_rows(sheet)
 
@@ -50,13 +50,13 @@ def _read_rows(sheet: ReadOnlyWorksheet) -> Stream:
     names: list[str] | None = None
     number = 0
     empty_count = 0  # empty rows since the last row with content; below the table they don't count
-    for line_number, cells in enumerate(_without_warnings(sheet), 1):
+    for line_number, cells in enumerate(_read_cells_quietly(sheet), 1):
         is_blank = not any(map(_is_filled, cells))
         if names is None:
             if is_blank:
                 continue
             try:
-                header = without_blank_end(list(map(_name_of, cells)), 1)
+                header = without_blank_end(list(map(_convert_name, cells)), 1)
                 names = check_names(with_name_of_index(header))
             except CellError as error:
                 yield unreadable_row(error, 0, 0)
@@ -102,7 +102,7 @@ def _import_openpyxl(name: str) -> ModuleType:
 
 
 @contextmanager
-def _reading(name: str) -> Iterator[None]:
+def _explain_errors(name: str) -> Iterator[None]:
     """Turn errors while a workbook is read into `InputError`: it's damaged, or isn't a workbook."""
     try:
         yield
@@ -140,7 +140,7 @@ def _choose_sheet(workbook: Workbook, name: str, reading: Reading) -> ReadOnlyWo
     return sheet
 
 
-def _without_warnings(sheet: ReadOnlyWorksheet) -> Iterator[Sequence[Any]]:
+def _read_cells_quietly(sheet: ReadOnlyWorksheet) -> Iterator[Sequence[Any]]:
     """Yield the cells of each row, without openpyxl's warnings about dates.
 
     Those dates are invalid in Excel, too.
@@ -159,7 +159,7 @@ def _is_filled(cell: object) -> bool:
     return cell is not None and cell != ""
 
 
-def _name_of(cell: object) -> str:
+def _convert_name(cell: object) -> str:
     return "" if cell is None else str(cell)
 
 

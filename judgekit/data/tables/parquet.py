@@ -43,11 +43,11 @@ def _write_to(file: IO[bytes], table: ResultsTable, types: Mapping[str, pa.DataT
     """Write the rows to an open file; raises `ColumnTypeError`."""
     schema = schema_of(table.kinds, types)
     with parquet_module(table.part.name).ParquetWriter(file, schema) as writer:
-        for rows in _groups(table):
+        for rows in _group_rows(table):
             writer.write_batch(batch_of(rows, schema, table.renamed, types))
 
 
-def _groups(table: ResultsTable) -> Iterator[list[dict[str, Any]]]:
+def _group_rows(table: ResultsTable) -> Iterator[list[dict[str, Any]]]:
     """Yield the rows in groups, each small enough to keep in memory."""
     rows = []
     size = 0
