@@ -441,6 +441,7 @@ class BatchGateway:
         The others are forgotten. If nothing is left to submit or to wait for, all waiting rows are woken.
         """
         planned_usd = self._spent
+        # Sums of prices are inexact, so a hair above the limit is still within it.
         max_usd = inf if self._limit is None else self._limit * (1 + INEXACT)
         dropped: dict[str, str] = {}  # reasons by custom id
         for custom_id, *_ in self._manifest.unsent():

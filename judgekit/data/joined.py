@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from judgekit.data.fields import Fields
     from judgekit.data.sources import Reading
 
-_GIVEN = Given()
+_GIVEN = Given()  # neither a reference nor sources: a comparison shows only prompts and texts
 
 
 class Side(NamedTuple):

@@ -642,7 +642,7 @@ def _add_sample(
     existing_ids = set()
     if Path(path).exists():
         raw = Path(path).read_bytes()
-        sheet = open_rows(path, io.BytesIO())
+        sheet = open_rows(path, io.BytesIO())  # an empty standard input: the path is that of a file
         answers = _read_answers(sheet, path, "label", ["label"], columns, is_table=_is_table(sheet))
         for _, row_id, _ in answers:
             existing_ids.add(row_id)

@@ -162,7 +162,8 @@ class RayRun:
         for path, file in checked.items():
             if file.first_unreadable and first_bad is None:
                 # In its file, rows are numbered from 1; here, the rows of earlier files come before.
-                first_bad = self._files.renumber(file.first_unreadable, row_count, path)  # type: ignore[assignment]  # it stays an unreadable row
+                renumbered: Any = self._files.renumber(file.first_unreadable, row_count, path)
+                first_bad = renumbered
             bad_count += file.unreadable
             self._starts_and_counts[path] = row_count, file.count
             row_count += file.count

@@ -187,6 +187,7 @@ class DatasetRun(Tally):
             priced_rows = self.judged - self.unpriced
             mean = self.spent_usd / priced_rows if priced_rows else 0.0
             expected = self.spent_usd + self._at_work * mean
+            # Sums of prices are inexact, so a hair below the limit counts as the limit.
             if expected >= self.max_cost_usd * (1 - INEXACT):
                 self.is_spent = True
         return self.is_spent

@@ -594,11 +594,10 @@ def provider_report(
     all_profiles = registry.profiles()
     models_by_server = _list_local_models(all_profiles, environ)
     addressed = _list_addressed(all_profiles, environ)
-    own_tiers = (
-        wanted.models.keys() - wanted.listed_only
-    )  # whose models the user named, not the project
+    # For the tiers in `listed_only`, it was the project that named the models, and not the user.
+    tiers_named_by_user = wanted.models.keys() - wanted.listed_only
     named_providers = _list_named_providers(wanted, wanted.models.keys(), all_profiles)
-    providers_named_by_user = _list_named_providers(wanted, own_tiers, all_profiles)
+    providers_named_by_user = _list_named_providers(wanted, tiers_named_by_user, all_profiles)
 
     states = []
     for profile in all_profiles:

@@ -62,7 +62,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
                 names = check_names(outputs.unique_names() if outputs else header)
                 continue
             is_cleared = lines.has_only(delimiter)
-            row = _named(names, cells)
+            row = _map_cells(names, cells)
         except csv.Error as error:
             lines.give_back()  # an unclosed quote mustn't swallow the rows after it
             problem = CellError(
@@ -80,7 +80,7 @@ def read(file: BinaryIO, name: str, reading: Reading) -> Stream:
             cleared += 1
             continue
         for cleared_number in range(number - cleared, number):
-            yield DataRow(cleared_number, _named(names, [""] * len(names)))
+            yield DataRow(cleared_number, _map_cells(names, [""] * len(names)))
         cleared = 0
         if problem is None and outputs is not None:
             yield from _split_outputs(outputs, number, row)
@@ -183,7 +183,7 @@ def _is_separator_line(cells: Sequence[str]) -> bool:
     return len(cells[0]) + delimiters == len("sep=;")
 
 
-def _named(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+def _map_cells(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
     """Map columns to the cells of a row.
 
     Raises `CellError` for a wrong number of cells, or for a text that's broken.
