@@ -217,6 +217,7 @@ class AgreementTally:
         if promise.first is None or promise.rate is None:
             return
         is_strict = row.mode == "strict"
+        # Whether the row is in the group of accepted rows.
         is_apart = is_strict and promise.first == "accept"
         level = agreement.level_of(is_strict=is_strict, is_apart=is_apart)
         group = self._groups.setdefault(is_apart, _Group(level))

@@ -256,11 +256,11 @@ def _retry_while_busy(ask: Callable[[], Any], over: threading.Event) -> Any:  # 
     """
     from judgekit.providers import retrying  # noqa: PLC0415 - seldom needed
 
-    def may_pass(failure: Exception, _: int) -> bool:
+    def is_still_busy(failure: Exception, _: int) -> bool:
         return isinstance(failure, EngineBusy) and failure.retry_after > 0
 
     tries = retrying.Tries(inf, (_BUSY_PAUSE,), longest=_BUSY_PAUSE)
     over.wait(_BUSY_PAUSE)
     return retrying.call_in_thread(
-        ask, tries, passes=may_pass, seconds=_BUSY_SECONDS, sleep=over.wait
+        ask, tries, passes=is_still_busy, seconds=_BUSY_SECONDS, sleep=over.wait
     )

@@ -27,10 +27,10 @@ MOST_RSS = (
     800_000_000  # bytes; a fresh engine has a quarter of it. Above, it leaves as soon as it is idle
 )
 DRAIN_SECONDS = 300  # for running requests when it's told to go
-_SUCCEEDED = 30.0  # seconds without a request before an engine with a successor leaves
-_LONGEST = 86_400.0  # seconds; until the user's configuration has been read
+_SUCCEEDED_SECONDS = 30.0  # seconds without a request before an engine with a successor leaves
+_LONGEST_SECONDS = 86_400.0  # seconds; until the user's configuration has been read
 _KEEP_ALIVE = 75  # seconds that a client may keep a connection without asking
-_LATECOMERS = (
+_LATECOMER_SECONDS = (
     0.05  # seconds in which clients that connected just before the socket went are refused
 )
 _TICKS_BETWEEN_LOOKS = 10  # ticks of 0.1 s between two looks around
@@ -76,7 +76,7 @@ class Engine(uvicorn.Server):
         self._last_request_at = time.monotonic()
         self._requests_seen = 0
         self._reason = "stopped by a signal"
-        self._idle_limit_s = _LONGEST
+        self._idle_limit_s = _LONGEST_SECONDS
         self._admission: AdmissionMiddleware
 
     async def live(self) -> None:
@@ -98,7 +98,7 @@ class Engine(uvicorn.Server):
             self._log.add(f"not ready: {service.failure}")
             # Leave soon, since a new engine may succeed. Touching this file keeps the prompt hook from
             # starting a new engine at every prompt.
-            self._idle_limit_s = _SUCCEEDED
+            self._idle_limit_s = _SUCCEEDED_SECONDS
             await asyncio.to_thread(Path(self._engine_lock.place.tried).touch, 0o600)
             return
         self._log.add(f"ready, {rss_bytes() // 1_000_000} MB")
@@ -108,7 +108,7 @@ class Engine(uvicorn.Server):
         except JudgekitError:  # reported with each request
             minutes = configuration.EngineConfig().idle_minutes
         self._idle_limit_s = min(self._idle_limit_s, minutes * 60)
-        await asyncio.to_thread(process.dismiss, self._engine_lock.place, _SUCCEEDED)
+        await asyncio.to_thread(process.dismiss, self._engine_lock.place, _SUCCEEDED_SECONDS)
 
     async def on_tick(self, counter: int) -> bool:
         """Call `look_around` once a second; uvicorn calls this method ten times a second."""
@@ -143,7 +143,9 @@ class Engine(uvicorn.Server):
         self._log.add(f"stopping: {self._reason}; {requests} requests to finish")
         self._admission.leaving = True
         self._engine_lock.leave()
-        await asyncio.sleep(_LATECOMERS)  # a refusal tells late clients to ask the next engine
+        await asyncio.sleep(
+            _LATECOMER_SECONDS
+        )  # a refusal tells late clients to ask the next engine
         await super().shutdown(sockets)
 
     def leave(self, idle_seconds: float = 0) -> None:

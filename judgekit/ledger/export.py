@@ -55,7 +55,10 @@ def rows(records: Iterable[Record]) -> str:
     writer.writerow(COLUMNS)
     for verdict in verdicts:
         cells = _make_cells(verdict, word_by_id.get(verdict.id), overrides)
-        writer.writerow([defuse_cell(cell) if isinstance(cell, str) else cell for cell in cells])
+        for index, cell in enumerate(cells):
+            if isinstance(cell, str):
+                cells[index] = defuse_cell(cell)
+        writer.writerow(cells)
     return table.getvalue().removesuffix("\n")
 
 
@@ -179,9 +182,10 @@ def _group_lines(file: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
         if not is_at_end:
             end_of_lines = file.tell()
             size += len(line)
-            is_damaged = isinstance(store.parse(line.strip()), str)  # the text is the problem
+            raw = line.strip()
+            is_damaged = isinstance(store.parse(raw), str)  # then it returns the problem
             if not is_damaged:
-                lines.append(line.strip())
+                lines.append(raw)
         is_full = len(lines) >= MOST_LINES or size >= MOST_BYTES
         if lines and (is_full or is_at_end):
             yield lines, end_of_lines

@@ -42,18 +42,18 @@ _OUT_OF_RANGE = (
     "correct the line"
 )
 _WORDS = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
-# The keys of an older line that a verdict has fields for.
-_BOTH = {"timestamp", "scores", "average", "verdict", "previous_rounds"}
-_PUSH = {
-    *_BOTH - {"average"},
+# The keys of an older line that a verdict has fields for: both kinds of lines, then each kind.
+_SHARED_KEYS = {"timestamp", "scores", "average", "verdict", "previous_rounds"}
+_PUSH_KEYS = {
+    *_SHARED_KEYS - {"average"},
     *("commit", "author", "judge_model", "files_evaluated", "findings", "revision_suggestions"),
 }
-_TASK = {
-    *_BOTH,
+_TASK_KEYS = {
+    *_SHARED_KEYS,
     *("task_id", "model", "mode", "reasoning", "improvements", "round", "judge_tier", "consensus"),
     "human_override",
 }
-_OF_FINDING = ("dimension", "location", "issue", "suggestion")
+_FINDING_KEYS = ("dimension", "location", "issue", "suggestion")
 
 
 def verdict(older: Fields, *, text: bool = False) -> VerdictLine:
@@ -64,10 +64,10 @@ def verdict(older: Fields, *, text: bool = False) -> VerdictLine:
     """
     if "files_evaluated" in older or "judge_model" in older:
         fields = _convert_push(older)
-        known_keys = _PUSH
+        known_keys = _PUSH_KEYS
     elif "task_id" in older:
         fields = _convert_task(older, text=text)
-        known_keys = _TASK
+        known_keys = _TASK_KEYS
     else:
         raise ValueError("not a verdict: neither files_evaluated nor task_id")
     scores = _read_scores(older)
@@ -99,7 +99,7 @@ def _convert_push(older: Fields) -> Fields:
     for finding in _to_list(older.get("findings")):
         if not isinstance(finding, dict):
             finding = {"issue": finding}  # noqa: PLW2901 - an older form of the same
-        findings.append({key: _to_text(finding.get(key)) for key in _OF_FINDING})
+        findings.append({key: _to_text(finding.get(key)) for key in _FINDING_KEYS})
     findings += _read_suggestions(older.get("revision_suggestions"))
 
     author = older.get("author")

@@ -536,7 +536,7 @@ def readiness(
     recent_evidence = evidence(_select_recent(records, now), rubric)
     now = now or datetime.now(UTC)
     times = [verdict.timestamp for verdict in recent_evidence.verdicts]
-    covered_time = now - min([now, *times])
+    covered_time = now - min([now, *times])  # no time at all without verdicts
     unmet_needs = []
     if covered_time < CALIBRATION:
         days = counted(covered_time.days, "day", "days")

@@ -60,7 +60,7 @@ async def prepare(endpoint: Endpoint) -> None:
 
 @dataclass(eq=False)
 class Router:
-    _own: dict[str, Gateway] = field(default_factory=dict)
+    _own_gateways: dict[str, Gateway] = field(default_factory=dict)
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Ask a model through the gateway for its endpoint's kind, which is opened first if need be."""
@@ -84,17 +84,17 @@ class Router:
         from judgekit.providers.running import shared_gateways  # noqa: PLC0415 - asyncio, when used
 
         shared = shared_gateways()
-        kind = _kind_of(endpoint)
-        gateway: Gateway | None = self._own.get(kind) or shared.get(kind)
+        kind = _name_gateway_kind(endpoint)
+        gateway: Gateway | None = self._own_gateways.get(kind) or shared.get(kind)
         if gateway is not None:
             return gateway
         if kind == "replay":
-            gateway = self._own[kind] = replay.ReplayGateway()
+            gateway = self._own_gateways[kind] = replay.ReplayGateway()
             return gateway
         if kind == "embedded":
             from judgekit.providers.local import LocalGateway  # noqa: PLC0415 - the optional extra
 
-            gateway = self._own[kind] = LocalGateway(self)
+            gateway = self._own_gateways[kind] = LocalGateway(self)
             return gateway
         # This is one atomic operation, so all threads get the same gateway even if several made one.
         opened: Gateway = shared.setdefault(kind, _make_shared(kind))
@@ -102,12 +102,12 @@ class Router:
 
     async def aclose(self) -> None:
         """Close this router's own gateways; the shared ones stay open until the process ends."""
-        while self._own:
-            _, gateway = self._own.popitem()
+        while self._own_gateways:
+            _, gateway = self._own_gateways.popitem()
             await gateway.aclose()
 
 
-def _kind_of(endpoint: Endpoint) -> str:
+def _name_gateway_kind(endpoint: Endpoint) -> str:
     """Name the kind of gateway that reaches an endpoint: replay, embedded, command or litellm."""
     profile = endpoint.profile
     if profile.kind == "litellm" and profile.embedded:
