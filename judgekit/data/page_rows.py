@@ -129,10 +129,7 @@ class PageRows:
             if second_view is None:
                 flags.append(f"only in {self._name}")
             else:
-                (second_judged,) = second_view[
-                    "judged"
-                ]  # a stored view has the verdict of one file
-                verdict_words.append(second_judged["said"])
+                verdict_words.append(second_view["judged"][0]["said"])  # it has only one verdict
         flags += _describe_difference(verdict_words, label, is_binary=is_binary)
         rank = _rank_row(flags, verdict_words[-1], number(row.columns.get("average")))
         if not self._list.has_room(*rank):
