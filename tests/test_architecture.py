@@ -209,7 +209,7 @@ def test_lines_to_look_for_stand_in_the_files_that_the_guide_names() -> None:
 
 
 def _read_named_files(cell: str) -> Iterator[str]:
-    """Yield the texts of the files that a cell names: modules of judgekit, or files beside it by a pattern."""
+    """Yield the text of each file that a cell names: modules of judgekit, or files beside it by a pattern."""
     for pattern in re.findall(r"`([^`]+)`", cell):
         paths = [*(ROOT / "judgekit").glob(pattern), *ROOT.glob(pattern)]
         assert paths, f"{pattern} names no file"
