@@ -356,8 +356,10 @@ def _describe_actual(error: ErrorDetails) -> str:
     table = _faults()["got"]
     if error_type in table["never"] or error["msg"].startswith(_VALUE_ERROR):
         return ""
-    has_right_kind = error_type in table["of_another_kind"] and not isinstance(value, bool | None)
-    if has_right_kind or isinstance(value, bytes):
+    # For these errors the kind is only worth saying if it's plainly another one.
+    is_about_value = error_type in table["of_another_kind"]
+    has_expected_kind = is_about_value and not isinstance(value, bool | None)
+    if has_expected_kind or isinstance(value, bytes):
         return ""
     return f", got {kind_of(value)}"
 

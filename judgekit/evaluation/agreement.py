@@ -96,7 +96,10 @@ class Plan(NamedTuple):
     groups: tuple[Group, ...]
 
     def rates(self) -> dict[int, float]:
-        """Map each row whose first opinion may become final to its sampling rate."""
+        """Map each row in the plan's groups to the sampling rate of its group.
+
+        Rows without an opinion of the first tier have none.
+        """
         rates = {}
         for group in self.groups:
             for opinion in group.opinions:

@@ -205,8 +205,8 @@ def _read_as_preferences(numbers: Mapping[str, float], _most: int) -> dict[str, 
     return letters
 
 
-def _count_from_one(numbers: Mapping[str, float], most: int) -> dict[str, str]:
-    """Read numbers as positions of texts, counted from 1, with 0 for a tie."""
+def _read_as_counted_from_one(numbers: Mapping[str, float], most: int) -> dict[str, str]:
+    """Map each label that's the number of a text, counted from 1, to that text's letter; 0 is a tie."""
     letters = {}
     for key, number in numbers.items():
         letter = _find_letter_of_number(number, most)
@@ -215,8 +215,8 @@ def _count_from_one(numbers: Mapping[str, float], most: int) -> dict[str, str]:
     return letters
 
 
-def _count_from_zero(numbers: Mapping[str, float], most: int) -> dict[str, str]:
-    """Read numbers as positions of texts, counted from 0; {} unless both 0 and 1 occur."""
+def _read_as_counted_from_zero(numbers: Mapping[str, float], most: int) -> dict[str, str]:
+    """Map each label that's the number of a text, counted from 0, to its letter; {} unless 0 and 1 occur."""
     if not {0.0, 1.0} <= {*numbers.values()}:
         return {}
     letters = {}
@@ -241,8 +241,8 @@ def _read_as_first_is_better(numbers: Mapping[str, float], _most: int) -> dict[s
 
 _NUMBER_READINGS = (
     _read_as_preferences,
-    _count_from_one,
-    _count_from_zero,
+    _read_as_counted_from_one,
+    _read_as_counted_from_zero,
     _read_as_first_is_better,
 )
 

@@ -308,6 +308,7 @@ def _make_depth_chooser(
         for commit in (change.commit, *change.earlier):
             signatures.update(commit.people, commit.trailers)
         all_lines = sum(len(lines_of(file.text)) for file in document.files)
+        # A path that the count leaves out counts as changed in every line.
         changed_lines = count_lines_once().get(change.path, all_lines)
         return depth.choose(
             users_gate, settings.gate, change.path, changed_lines, sorted(signatures)

@@ -281,13 +281,13 @@ def _may_switch_off(source: str) -> bool:
     except OSError:
         return True
     if source == environment.SETTINGS.path() and _FOLDERS in text:
-        return True
-    words = re.findall(_KEY, text)
-    if source.endswith(".json"):  # another tool's, with other sections
+        return True  # this project may be one of those folders
+    switches = re.findall(_KEY, text)  # the values of all keys `enabled`
+    if source.endswith(".json"):  # another tool's file, in which other sections have that key, too
         try:
-            words = [str(quickjson.loads(text)["retrieval"]["enabled"])]
+            switches = [str(quickjson.loads(text)["retrieval"]["enabled"])]
         except (KeyError, TypeError):
-            words = []
+            switches = []
         except ValueError:  # can't tell which `enabled` is meant
             pass
-    return not all(word.lower() in _TRUE for word in words)
+    return not all(switch.lower() in _TRUE for switch in switches)

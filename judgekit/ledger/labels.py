@@ -78,7 +78,7 @@ def waiting(
 def _find_unlabelled(records: Iterable[Record], who: str) -> list[VerdictLine]:
     """List the verdicts whose content `who` hasn't labelled, or has withdrawn the label of.
 
-    Of several verdicts on the same content, it's the one that the rates are measured by.
+    Of several verdicts on the same content, only one is listed: the one that the error rates count.
     """
     labels = []
     verdicts = []
@@ -87,15 +87,17 @@ def _find_unlabelled(records: Iterable[Record], who: str) -> list[VerdictLine]:
             labels.append(record)
         elif isinstance(record, VerdictLine) and not record.of_task:
             verdicts.append(record)
-    word_by_id = kpi.agreed(labels)
-    # Sort the measured verdict behind others on the same content: the last one stays in the dictionary below.
+    label_by_id = kpi.agreed(labels)
+
+    # Of verdicts on the same content, the last one stays in the dictionary below. So sort the one that the
+    # rates count to the end: one for which models were asked, that has an answer, and is the newest.
     verdicts.sort(key=lambda line: (not kpi.used_again(line), line.answered, line.timestamp))
     verdict_by_content = {}
     labelled_contents = set()
     for verdict in verdicts:
         judged_content = kpi.content(verdict)
         verdict_by_content[judged_content] = verdict
-        label = word_by_id.get(verdict.id)
+        label = label_by_id.get(verdict.id)
         if label is not None and label != "withdrawn":
             labelled_contents.add(judged_content)
     for judged_content in labelled_contents:

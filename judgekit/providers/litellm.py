@@ -669,7 +669,7 @@ def _build_arguments(
     messages = with_schema(request.messages, request.schema, style.mode)
     if not style.system:
         messages = without_system(messages)
-    limit = style.reply_tokens(endpoint, request)
+    token_limit = style.reply_tokens(endpoint, request)
     arguments = {
         **_build_transport_arguments(endpoint, profile, end),
         # Given tools, litellm would import an MCP package that isn't among its requirements.
@@ -679,12 +679,15 @@ def _build_arguments(
     }
     if request.schema is not None:
         arguments |= _build_schema_arguments(request.schema, style.mode)
+    # `style.max_tokens` is the limit's name on the wire. The newer name goes into the raw body, since litellm
+    # would rename it to `max_tokens`, which the model has rejected.
     if style.max_tokens == NEWER_LIMIT:
-        # Put it into the raw body: litellm would rename it to `max_tokens`, which the model has rejected.
-        arguments["extra_body"] = {**arguments.get("extra_body", {}), NEWER_LIMIT: limit}
+        arguments["extra_body"] = {**arguments.get("extra_body", {}), NEWER_LIMIT: token_limit}
     else:
-        arguments["max_tokens"] = limit
-    if request.top_logprobs and (style.logprobs or request.schema is None):
+        arguments["max_tokens"] = token_limit
+    # The style only says that a model gives no log probabilities beside a schema.
+    may_give_logprobs = style.logprobs or request.schema is None
+    if request.top_logprobs and may_give_logprobs:
         arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     if style.temperature:  # litellm drops it for models known to refuse it
         # If one question is asked several times, the replies are meant to differ.

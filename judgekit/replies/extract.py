@@ -94,7 +94,7 @@ def _find_only_answer(raw: str, model: type[Model], *, nested: bool) -> Model:
 
     With `nested`, keys inside the answer's own object count as contradictions, too.
     """
-    answers = _read_answers(raw, model)
+    answers = _read_answers(raw, model)  # the last one in the text comes first
     last_object, answer = answers[0]
     if is_in_thoughts(find_thoughts(raw), last_object.start):
         raise InvalidReply("the only answer stands among the model's thoughts, which are none")
@@ -261,10 +261,11 @@ def _walk_entries(value: Object | Array) -> Iterator[tuple[str, object]]:
 def _is_other_value(
     mention: object, fields: list[tuple[BaseModel, str]], *, may_begin_object: bool
 ) -> bool:
-    """Whether a value is valid for one of the answer's fields with the same key, and equal to none of them.
+    """Whether a value that stands elsewhere in the reply contradicts the answer's `fields` of the same name.
 
-    A value that was cut off may be anything, so it counts as another one; but not in a text that may just be
-    the beginning of the answer's own object (`may_begin_object`).
+    It does if it's valid for one of them and equal to none. A value that was cut off may have been any, so it
+    contradicts them, too, unless its text may just be the beginning of the answer's own object
+    (`may_begin_object`).
     """
     is_cut = False
     is_valid = False
@@ -284,7 +285,7 @@ def _is_other_value(
 def _is_amount(value: object, fields: list[tuple[BaseModel, str]]) -> bool:
     """Whether a value says an amount that's invalid for its field, such as "90 %" or 7 of 5.
 
-    Such a value isn't the answer's, but it's an assessment all the same.
+    Such a value can't be the answer's own, but it may contradict the answer.
     """
     parts = value if isinstance(value, Array) else [value]
     amounts = []
@@ -295,9 +296,11 @@ def _is_amount(value: object, fields: list[tuple[BaseModel, str]]) -> bool:
         return False
     for holder, name in fields:
         annotation = _get_annotation(holder, name)
-        holds_several = fit.is_model(annotation) and not isinstance(value, (int, float))
-        takes_amounts = fit.is_number(annotation) or holds_several
-        if takes_amounts and _validate_value(value, holder, name) is None:
+        # A text such as "4, 3, 5" may stand for the numbers of a nested object.
+        has_numbers_within = fit.is_model(annotation) and not isinstance(value, (int, float))
+        takes_amounts = fit.is_number(annotation) or has_numbers_within
+        is_invalid = _validate_value(value, holder, name) is None
+        if takes_amounts and is_invalid:
             return True
     return False
 

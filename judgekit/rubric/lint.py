@@ -54,7 +54,7 @@ def list_remarks(
     remarks += _check_ids_and_inputs(name_file_of(loaded.path, "leniency"), loaded.rubric, wrong)
     if isinstance(loaded.rubric, ScoreRubric):
         remarks += _check_dimensions(loaded.path, loaded.rubric)
-    return sorted(remarks, key=lambda remark: not remark.wrong)
+    return sorted(remarks, key=lambda remark: not remark.wrong)  # `wrong`: an error, not advice
 
 
 def list_outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:

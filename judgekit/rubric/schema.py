@@ -381,7 +381,7 @@ class SelectRubric(_Rubric):
     modes: SelectModes
 
     def keeps(self, holds: Mapping[str, bool], mode: ModeName) -> bool:
-        """Whether `mode` keeps a candidate, given by criterion whether it holds for it."""
+        """Whether `mode` keeps a candidate. `holds` says whether it meets each criterion."""
         rule: SelectMode = getattr(self.modes, mode)
         answers = [holds[name] for name in self.criteria]
         if rule.keep == "all":
