@@ -41,12 +41,19 @@ MOST_TIMES = 50
 
 
 def _attempt(raw: str) -> None:
+    # Most take less than the loop would, which then isn't measured.
+    if _seconds_of_extracting(raw) < 0.1:
+        return
+    # Other work on the machine, and a collection of garbage, can only add to the time.
+    least_seconds = min(_seconds_of_extracting(raw) for _ in range(3))
+    assert least_seconds < MOST_TIMES * _seconds_of_a_loop(), raw[:60]
+
+
+def _seconds_of_extracting(raw: str) -> float:
     began = time.process_time()
     with suppress(InvalidReply):
         extract(raw, Relevance)
-    seconds = time.process_time() - began
-    # Most take less than the loop would, which then isn't measured.
-    assert seconds < 0.1 or seconds < MOST_TIMES * _seconds_of_a_loop(), raw[:60]
+    return time.process_time() - began
 
 
 def _seconds_of_a_loop() -> float:
