@@ -57,6 +57,7 @@ bench: $(READY) ## speed as ratios, quality as tables
 	  $(BIN)/python bench/retrieval.py --data "$$JUDGEKIT_TEST_DATA" --write docs/figures/retrieval.md; \
 	  $(BIN)/python bench/notes.py --data "$$JUDGEKIT_TEST_DATA" --write docs/figures/notes.md; \
 	  $(BIN)/python bench/confidence.py --data "$$JUDGEKIT_TEST_DATA/retrieval/locomo_obs" --talk "$$JUDGEKIT_TEST_DATA/retrieval/locomo_turns" --notes "$$JUDGEKIT_TEST_DATA/notes" --write docs/figures/confidence.md; \
+	  $(BIN)/python bench/prompts.py --data "$$JUDGEKIT_TEST_DATA/retrieval/locomo_obs" --write docs/figures/prompts.md; \
 	  $(BIN)/python bench/judging.py --data "$$JUDGEKIT_TEST_DATA" --write docs/figures/judging.md; \
 	  $(BIN)/python bench/report.py --data "$$JUDGEKIT_TEST_DATA" --write docs/figures/report.md; \
 	  $(BIN)/python bench/until.py --data "$$JUDGEKIT_TEST_DATA" --write docs/figures/until.md; \
