@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 hypothesis.settings.register_profile("judgekit", deadline=None)
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=25)
 hypothesis.settings.load_profile("judgekit")
+
+# A shell makes its background jobs ignore Ctrl-C, and the programs that tests interrupt would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 KEPT = {
     f"JUDGEKIT_TEST_{what}"
