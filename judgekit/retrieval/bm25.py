@@ -192,9 +192,11 @@ def _choose_entries(
     numbers_by_part: list[tuple[Part, set[int]]] = []
     for part in sorted(parts, key=count_rarest):
         occurrences = sum(map(len, postings.values()))  # of the terms looked up so far
-        is_frequent = max(occurrences, count_rarest(part)) > QUICK_POSTINGS
-        if quick and is_frequent and numbers_by_part:
-            break  # the remaining parts have frequent terms only
+        has_frequent_terms_only = count_rarest(part) > QUICK_POSTINGS
+        is_too_costly = has_frequent_terms_only or occurrences > QUICK_POSTINGS
+        # The first part is searched whatever it costs, so that a prompt of frequent words finds something.
+        if quick and is_too_costly and numbers_by_part:
+            break  # in each remaining part, every term is at least as frequent
         weight_by_entry = _weigh_entries(
             opened, part.terms, postings, enough_occurrences, most_occurrences
         )
