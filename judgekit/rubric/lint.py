@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
     from judgekit.rubric.schema import Case, Rubric
 
-FEW = 10  # cases; with fewer, a share of agreement means next to nothing
-LEAST_SHARE = 0.2  # of the cases should be on either side of acceptance
+MIN_CASES = 10  # with fewer, an agreement rate means next to nothing
+MIN_FRACTION_PER_SIDE = 0.2  # of the cases should be accepted, and as many should not be
 
-_MOST_COMBINATIONS = 100_000  # of scores that are gone through
+_MAX_COMBINATIONS = 100_000  # of scores that are tried
 
 
 class Remark(NamedTuple):
-    """A remark on a rubric: its place, its text, and whether it's an error (`wrong`) or only advice."""
+    """A remark on a rubric: an error if `wrong`, otherwise advice."""
 
     path: Path
     key: str
@@ -48,32 +48,32 @@ class Remark(NamedTuple):
 def list_remarks(
     loaded: LoadedRubric, cases: Sequence[Case], wrong: Sequence[WrongCase] = ()
 ) -> list[Remark]:
-    """Collect the remarks on a loaded rubric, its cases and its `wrong` texts, errors first."""
+    """Check a rubric, its cases and its `wrong` texts, and list the remarks, errors first."""
     remarks = [*_check_modes(loaded), *_check_cases(loaded, cases)]
     remarks += _check_ids_and_inputs(name_file_of(loaded.path, "cases"), loaded.rubric, cases)
     remarks += _check_ids_and_inputs(name_file_of(loaded.path, "leniency"), loaded.rubric, wrong)
     if isinstance(loaded.rubric, ScoreRubric):
         remarks += _check_dimensions(loaded.path, loaded.rubric)
-    return sorted(remarks, key=lambda remark: not remark.wrong)  # `wrong`: an error, not advice
+    return sorted(remarks, key=lambda remark: not remark.wrong)
 
 
 def list_outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
-    """Try every combination of whole scores, and collect the (strict, lenient) outcomes they lead to.
+    """Try every combination of integer scores and collect the resulting (strict, lenient) outcomes.
 
-    Returns None if there are too many combinations to try.
+    Returns None if there are too many combinations.
     """
-    points_by_dimension = []
+    possible_scores = []
     for dimension in rubric.dimensions.values():
-        is_binary = dimension.scale is not None  # "binary" is the only scale that can be named
-        if is_binary:  # only the points of yes and no
-            points_by_dimension.append(list(rubric.scale.answers.values()))
+        if dimension.scale == "binary":
+            possible_scores.append(list(rubric.scale.answers.values()))
         else:
-            points_by_dimension.append(list(rubric.scale.labels))
-    if prod(map(len, points_by_dimension)) > _MOST_COMBINATIONS:
+            possible_scores.append(list(rubric.scale.labels))
+    if prod(map(len, possible_scores)) > _MAX_COMBINATIONS:
         return None
+
     outcomes = set[tuple[str, str]]()
-    for values in product(*points_by_dimension):
-        scores = dict(zip(rubric.dimensions, values, strict=True))
+    for combination in product(*possible_scores):
+        scores = dict(zip(rubric.dimensions, combination, strict=True))
         outcomes.add((rubric.decide(scores, "strict"), rubric.decide(scores, "lenient")))
     return outcomes
 
@@ -84,40 +84,46 @@ def _check_modes(loaded: LoadedRubric) -> Iterator[Remark]:
     lenient = rubric.modes.lenient
     strict = rubric.modes.strict
     texts = []
+
     if strict.confirm == "reject" and lenient.confirm == "accept":
         texts.append(
             "strict confirms rejections and lenient confirms acceptances; is that reversed?"
         )
+
     if isinstance(rubric, SelectRubric):
         criteria = rubric.criteria.values()
-        has_own_wording = any(criterion.strict != criterion.lenient for criterion in criteria)
-        has_own_rule = rubric.modes.strict.keep != rubric.modes.lenient.keep
-        if not has_own_wording and not has_own_rule:
+        wording_differs = any(criterion.strict != criterion.lenient for criterion in criteria)
+        rule_differs = rubric.modes.strict.keep != rubric.modes.lenient.keep
+        if not wording_differs and not rule_differs:
             texts.append("strict and lenient are the same; make them differ")
     elif isinstance(rubric, ScoreRubric):
         texts += _compare_outcomes(rubric)
     elif strict.confirm == lenient.confirm:
         texts.append("strict and lenient confirm the same outcomes; make them differ")
+
     return (Remark(loaded.path, "modes", text) for text in texts)
 
 
 def _compare_outcomes(rubric: ScoreRubric) -> Iterator[str]:
-    """Yield a text if strict accepts more than lenient, and one if both decide the same."""
-    outcome_pairs = list_outcomes(rubric) or set()  # none if there are too many to try
+    """Warn if strict accepts something that lenient doesn't, or if both always decide the same."""
+    outcome_pairs = list_outcomes(rubric)
+    if outcome_pairs is None:  # too many combinations to try
+        return
     for strict, lenient in outcome_pairs:
         if strict == "accept" and lenient != "accept":
             text = f"some scores are {lenient} in lenient and accept in strict"
             yield f"{text}; lenient should accept whatever strict accepts"
             break
-    if outcome_pairs and all(strict == lenient for strict, lenient in outcome_pairs):
+    if all(strict == lenient for strict, lenient in outcome_pairs):
         yield "strict and lenient decide the same; make them differ"
 
 
 def _check_dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
-    """Check that each dimension says what to look for, and has terms that no other dimension has."""
+    """Check that each dimension has a `look_for` and terms, and shares no term with another one."""
     count_by_term = Counter[str]()
     for dimension in rubric.dimensions.values():
         count_by_term.update(map(str.lower, set(dimension.terms)))
+
     for name, dimension in rubric.dimensions.items():
         key = f"dimensions.{name}"
         if not dimension.look_for:
@@ -130,42 +136,49 @@ def _check_dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
 
 
 def _check_cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
-    """Check the labels of a rubric's cases: each by itself, then how they're spread over the outcomes."""
+    """Check the number of cases, the label of each case, and the balance of all labels."""
     path = name_file_of(loaded.path, "cases")
-    rubric = loaded.rubric
     if not cases:
         yield Remark(path, "", "no labelled cases; add some to show what the rubric does")
-    elif len(cases) < FEW:
+    elif len(cases) < MIN_CASES:
         count = counted(len(cases), "case", "cases")
-        yield Remark(path, "", f"{count}: agreement is not meaningful below {FEW}")
+        yield Remark(path, "", f"{count}: agreement is not meaningful below {MIN_CASES}")
 
     possible_outcomes = None
-    if isinstance(rubric, ScoreRubric):
-        possible_outcomes = list_outcomes(rubric)
-    for number, case in enumerate(cases, 1):
-        label = case.label
-        if isinstance(case, CompareCase) and case.a == case.b:
-            is_labelled_tie = label.strict == label.lenient == "tie"
-            if not is_labelled_tie:
-                text = f"{case.id}: a and b are the same text, which is always a tie; change one"
-                yield Remark(path, "label", text, wrong=True, line=number)
-        if isinstance(case, SelectCase):
-            only_strict_keeps = set(case.label.strict) - set(case.label.lenient)
-            if only_strict_keeps:
-                text = f"{case.id}: strict keeps what lenient drops; is that intended?"
-                yield Remark(path, "label", text, line=number)
-        if possible_outcomes is None:
-            continue
-        if (label.strict, label.lenient) not in possible_outcomes:
-            outcomes = f"{label.strict} in strict and {label.lenient} in lenient"
-            text = f"{case.id}: no scores give {outcomes}; change one label"
-            yield Remark(path, "label", text, wrong=True, line=number)
-    if len(cases) >= FEW:
-        yield from _check_balance(path, rubric, cases)
+    if isinstance(loaded.rubric, ScoreRubric):
+        possible_outcomes = list_outcomes(loaded.rubric)
+    for line, case in enumerate(cases, 1):
+        yield from _check_label(path, line, case, possible_outcomes)
+
+    if len(cases) >= MIN_CASES:
+        yield from _check_balance(path, loaded.rubric, cases)
+
+
+def _check_label(
+    path: Path, line: int, case: Case, possible_outcomes: set[tuple[str, str]] | None
+) -> Iterator[Remark]:
+    """Check that a case's label makes sense and, unless None, is one of the `possible_outcomes`."""
+    label = case.label
+    if isinstance(case, CompareCase) and case.a == case.b:
+        is_labelled_tie = label.strict == label.lenient == "tie"
+        if not is_labelled_tie:
+            text = f"{case.id}: a and b are the same text, which is always a tie; change one"
+            yield Remark(path, "label", text, wrong=True, line=line)
+
+    if isinstance(case, SelectCase):
+        only_strict_keeps = set(case.label.strict) - set(case.label.lenient)
+        if only_strict_keeps:
+            text = f"{case.id}: strict keeps what lenient drops; is that intended?"
+            yield Remark(path, "label", text, line=line)
+
+    if possible_outcomes is not None and (label.strict, label.lenient) not in possible_outcomes:
+        outcomes = f"{label.strict} in strict and {label.lenient} in lenient"
+        text = f"{case.id}: no scores give {outcomes}; change one label"
+        yield Remark(path, "label", text, wrong=True, line=line)
 
 
 def _check_balance(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark]:
-    """Check that labels aren't nearly all the same, since any constant judge would agree with them."""
+    """Check that the labels vary, because a judge that always answers the same could match uniform ones."""
     for mode in MODES:
         labels = [getattr(case.label, mode) for case in cases]
         if rubric.task == "compare":
@@ -175,43 +188,49 @@ def _check_balance(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterato
             if not wins or not _is_balanced(for_a / wins):
                 text = f"in {mode} {for_a} labels are A and {for_b} are B"
                 yield Remark(path, "label", f"{text}: swap some of the texts")
+
         if rubric.task == "score":
             accepted = labels.count("accept")
             if not _is_balanced(accepted / len(labels)):
                 text = f"{accepted} of {len(labels)} should be accepted in {mode}"
                 text += ": a judge that always gives the same verdict would look good"
                 yield Remark(path, "label", text)
+
     if rubric.task == "score" and all(case.label.strict == case.label.lenient for case in cases):
         text = "strict and lenient agree on every case; add a case where they differ"
         yield Remark(path, "label", text)
 
 
-def _is_balanced(share: float) -> bool:
-    return LEAST_SHARE <= share <= 1 - LEAST_SHARE
+def _is_balanced(fraction: float) -> bool:
+    return MIN_FRACTION_PER_SIDE <= fraction <= 1 - MIN_FRACTION_PER_SIDE
 
 
 def _check_ids_and_inputs(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark]:
-    """Check that each case, one a line, has an id of its own, and all inputs that the rubric needs."""
-    lines_by_id: dict[str, int] = {}
+    """Check that every case has a unique id and all inputs that the rubric needs.
+
+    The file at `path` contains one case per line.
+    """
+    first_line_by_id: dict[str, int] = {}
     for line, case in enumerate(cases, 1):
-        first_line = lines_by_id.setdefault(case.id, line)
+        first_line = first_line_by_id.setdefault(case.id, line)
         if first_line != line:
             text = f"line {first_line} has the id {case.id!r} already; give each case its own"
             yield Remark(path, "id", text, wrong=True, line=line)
+
         if isinstance(rubric, ScoreRubric) and isinstance(case, ScoreCase):
-            for need in _list_missing(rubric, case):
-                # A case's files are its sources, so no key is called that.
+            for need in _list_missing_inputs(rubric, case):
+                # A case gives its sources under the key `files`.
                 key = "files" if need == "sources" else need
                 text = f"{case.id}: {rubric.ref} needs {need}, and the case has none; add them"
                 yield Remark(path, key, text, wrong=True, line=line)
 
 
-def _list_missing(rubric: ScoreRubric, case: ScoreCase) -> list[str]:
-    """List the inputs that a rubric needs and a case doesn't have."""
+def _list_missing_inputs(rubric: ScoreRubric, case: ScoreCase) -> list[str]:
+    """List the inputs that the rubric needs but the case lacks."""
     missing: list[str] = []
     for need in rubric.given.needs:
         if need == "sources":
-            is_given = bool(case.files)  # a case's files are its sources
+            is_given = bool(case.files)  # a case gives its sources as files
         else:
             is_given = bool(getattr(case, need).strip())
         if not is_given:
@@ -220,41 +239,43 @@ def _list_missing(rubric: ScoreRubric, case: ScoreCase) -> list[str]:
 
 
 def list_changes(before: Rubric, after: Rubric) -> list[str]:
-    """List the differences between two rubrics, a line for each key, in the order of the file."""
-    return list(_list_changes("", before.model_dump(), after.model_dump()))
+    """List the differences between two rubrics, one line per key, in file order."""
+    return list(_compare_values("", before.model_dump(), after.model_dump()))
 
 
-def _list_changes(key: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN401 - any value of a data file
-    """Describe the difference between two values: of mappings key by key, of lists item by item."""
+def _compare_values(key: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN401 - any value of a data file
+    """Describe the difference between two values of `key`. Mappings are compared recursively."""
     if isinstance(before, dict) and isinstance(after, dict):
-        for name in dict.fromkeys((*before, *after)):  # each key once, in the order of the files
-            inner = f"{key}.{name}" if key else str(name)
-            yield from _list_changes(inner, before.get(name), after.get(name))
-    elif before != after and isinstance(before, list) and isinstance(after, list):
-        words = [f"without {_describe(item)}" for item in before if item not in after]
-        words += [f"with {_describe(item)}" for item in after if item not in before]
-        yield f"{key}: {'; '.join(words) or 'in another order'}"
-    elif before != after:
-        old = _describe(before)
-        new = _describe(after)
-        if before is None:
-            yield f"{key}: new, {new}"
-        elif after is None:
-            yield f"{key}: removed, was {old}"
-        else:
-            yield f"{key}: {old} -> {new}"
+        all_names = dict.fromkeys((*before, *after))  # unlike a set, this keeps the order
+        for name in all_names:
+            inner_key = f"{key}.{name}" if key else str(name)
+            yield from _compare_values(inner_key, before.get(name), after.get(name))
+        return
+    if before == after:
+        return
+
+    if isinstance(before, list) and isinstance(after, list):
+        changes = [f"without {_format_value(item)}" for item in before if item not in after]
+        changes += [f"with {_format_value(item)}" for item in after if item not in before]
+        yield f"{key}: {'; '.join(changes) or 'in another order'}"
+    elif before is None:
+        yield f"{key}: new, {_format_value(after)}"
+    elif after is None:
+        yield f"{key}: removed, was {_format_value(before)}"
+    else:
+        yield f"{key}: {_format_value(before)} -> {_format_value(after)}"
 
 
-def _describe(value: object) -> str:
-    """Describe a value of a rubric in a line. Texts aren't shortened: they are what a rubric consists of."""
+def _format_value(value: object) -> str:
+    """Format a rubric value in one line, without shortening it or showing empty fields."""
     if isinstance(value, dict):
         parts = []
         for name, part in value.items():
             if part not in (None, [], ""):
-                parts.append(f"{name} {_describe(part)}")
+                parts.append(f"{name} {_format_value(part)}")
         return f"({', '.join(parts)})"
     if isinstance(value, list):
-        return ", ".join(map(_describe, value))
+        return ", ".join(map(_format_value, value))
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, str):

@@ -53,12 +53,11 @@ class LoadedRubric(NamedTuple):
 
     @property
     def source(self) -> Literal["project", "user", "path"] | None:
-        """Where the rubric came from, if it replaces a bundled one of the same id; otherwise None."""
+        """The rubric's origin if it replaces a bundled rubric with the same id, otherwise None."""
         if self.origin == "bundled" or self.sha256 in read_published().values():
             return None
-        for reference in read_published():
-            has_same_id = reference.startswith(f"{self.rubric.rubric}@")
-            if has_same_id:
+        for published_ref in read_published():
+            if published_ref.startswith(f"{self.rubric.rubric}@"):
                 return self.origin
         return None
 
@@ -69,17 +68,17 @@ class LoadedRubric(NamedTuple):
 
 
 def rubrics(project: Path | None = None) -> Iterator[LoadedRubric]:
-    """Load every rubric that can be named here: the project's, the user's, then the bundled ones."""
+    """Load all available rubrics: the project's, the user's, then the bundled ones."""
     return (load_rubric(path, origin) for origin, path in rubric_files(project))
 
 
 def find_rubric(
     reference: str, project: Path | None = None, kinds: tuple[type[Rubric], ...] = ()
 ) -> LoadedRubric:
-    """Load the rubric named by `ID` (the newest version), `ID@VERSION` or the path of a YAML file.
+    """Load a rubric by `ID` (its newest version), `ID@VERSION` or the path of a YAML file.
 
-    `kinds` are the classes that the caller can use, all if empty. Raises `UsageError` for a name that fits no
-    rubric or one of another kind, and `ConfigError` for a file that's wrong.
+    If `kinds` isn't empty, the rubric must be of one of these classes. Raises `UsageError` if no such rubric
+    exists, and `ConfigError` if its file is invalid.
     """
     if not isinstance(reference, str):
         raise UsageError(
@@ -91,6 +90,7 @@ def find_rubric(
         loaded = _find_newest(reference, project)
     else:
         raise UsageError(f"{reference!r} is neither ID, ID@VERSION nor the path of a YAML file")
+
     if kinds and not isinstance(loaded.rubric, kinds):
         task_annotation = kinds[-1].model_fields["task"].annotation  # such as Literal["score"]
         (wanted,) = get_args(task_annotation)
@@ -100,50 +100,49 @@ def find_rubric(
 
 
 def _find_newest(reference: str, project: Path | None) -> LoadedRubric:
-    """Load the newest rubric for `ID` or `ID@VERSION` from the first folder that has one.
+    """Load the newest version of `ID`, or exactly `ID@VERSION`, from the first folder that has it.
 
-    Raises `UsageError` with the names that exist, and the nearest one.
+    Raises `UsageError` if no folder has it.
     """
     name, _, version = reference.partition("@")
     for origin, folder in folders("rubrics", project):
         paths_by_version = {}
         for path in folder.glob(f"{name}@{version or '*'}.yaml"):
+            # Some bundled versions are only found by their full name.
             is_hidden = origin == "bundled" and not version and path.stem in BY_FULL_NAME
             has_version = path.stem.partition("@")[2] != ""
             if has_version and not is_hidden:
-                paths_by_version[_read_version(path)] = path
+                paths_by_version[_parse_version(path)] = path
         if paths_by_version:
             newest = max(paths_by_version)
             return load_rubric(paths_by_version[newest], origin)
-    raise _explain_unknown(reference, project)
+    raise _build_unknown_error(reference, project)
 
 
-def _read_version(path: Path) -> tuple[float, ...]:
-    """Read the version in the name of a rubric's file, as numbers to compare.
-
-    A malformed version counts as the newest, so that reading its file tells the user about it.
-    """
+def _parse_version(path: Path) -> tuple[float, ...]:
+    """Parse the version in a rubric's file name, for comparison."""
     if not _REFERENCE.fullmatch(path.stem):
+        # Treat a malformed version as the newest: loading the file then reports the problem.
         return (inf,)
     version = path.stem.partition("@")[2]
     return tuple(map(int, version.split(".")))
 
 
-def _explain_unknown(reference: str, project: Path | None) -> UsageError:
-    """Build the error about a name that no rubric has, with the existing names and the nearest one."""
+def _build_unknown_error(reference: str, project: Path | None) -> UsageError:
+    """Build the error for an unknown rubric, listing the existing ones and suggesting the closest."""
     stems = sorted({path.stem for _, path in rubric_files(project)})
     ids = [stem.partition("@")[0] for stem in stems]
     problem = f"no rubric {reference!r}; there are: {', '.join(stems)}"
     problem += ", or give the path of a YAML file"
-    for near in difflib.get_close_matches(reference, [*stems, *ids], n=1):
-        problem += f"; did you mean {near}?"
+    for closest in difflib.get_close_matches(reference, [*stems, *ids], n=1):
+        problem += f"; did you mean {closest}?"
     return UsageError(problem)
 
 
 def configured_rubric(section: Section, reference: str, project: Path | None) -> LoadedRubric:
-    """Load the rubric that a section of the configuration names.
+    """Load the rubric that is configured in `section`.
 
-    Raises `ConfigError` with the configuration's file and key if there's no such rubric, or it's for another
+    Raises `ConfigError` with the configuration's file and key if that rubric doesn't exist or has the wrong
     task.
     """
     if reference.endswith(_YAML) and not Path(reference).is_file():
@@ -153,25 +152,29 @@ def configured_rubric(section: Section, reference: str, project: Path | None) ->
     try:
         return find_rubric(reference, project, (kind,))
     except UsageError as error:
-        # The value may come from a file of a clone, so it isn't repeated.
+        # Don't repeat the configured value, which can come from an untrusted clone.
         problem = str(error).replace(f" {reference!r}", " of that name")
         problem = problem.replace(repr(reference), "the value")
         raise settings.build_error(section, "rubric", problem, project) from None
 
 
 def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
-    """Read a rubric's file.
+    """Read and check a rubric file.
 
-    Raises `ConfigError` for a file that's wrong, one whose name doesn't match its id and version, and one
-    that has the id and version of a published rubric but other content.
+    Raises `ConfigError` if the file is invalid, has the wrong name, or differs from the published rubric with
+    the same id and version.
     """
     if origin == "project":
         yamlfile.check_own(path, path.parents[2])
     rubric = yamlfile.read_model(path, RubricFile, version_key="rubric").root
+
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    if read_published().get(rubric.ref, digest) != digest:
+    published_digest = read_published().get(rubric.ref)
+    if published_digest not in (None, digest):
         problem = f"{rubric.ref} is published with different content; give the changed rubric a new version"
         raise ConfigError(problem, path=path, key="version")
+
+    # A file given by its path may have any name.
     if origin != "path" and path.name != f"{rubric.ref}.yaml":
         raise ConfigError(
             f"holds {rubric.ref}; name the file {rubric.ref}.yaml", path=path, key="rubric"
@@ -180,15 +183,18 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
 
 
 def name_file_of(rubric_path: Path, what: Literal["cases", "leniency"]) -> Path:
-    """Return the path of a file that goes with a rubric: of `NAME.yaml` the cases are `NAME.cases.jsonl`.
+    """Return the path of a rubric's labelled cases, or of wrong texts to measure its leniency.
 
-    "cases" are its labelled examples, "leniency" the wrong texts that no mode should accept.
+    For `NAME.yaml`, that's `NAME.cases.jsonl` or `NAME.leniency.jsonl`.
     """
     return rubric_path.with_name(f"{rubric_path.stem}.{what}.jsonl")
 
 
 def read_cases(loaded: LoadedRubric) -> list[Case]:
-    """Read the labelled cases of a rubric, [] without a file; raises `ConfigError` with line and key."""
+    """Read a rubric's labelled cases; [] if there's no file.
+
+    Raises `ConfigError` with the line and key of an invalid case.
+    """
     path = name_file_of(loaded.path, "cases")
     if path.is_file():
         return yamlfile.read_lines(path, CASES[loaded.rubric.task])
@@ -196,7 +202,10 @@ def read_cases(loaded: LoadedRubric) -> list[Case]:
 
 
 def read_wrong(loaded: LoadedRubric) -> list[WrongCase]:
-    """Read the wrong texts of a rubric that scores, [] without a file; raises `ConfigError` as for cases."""
+    """Read the wrong texts that come with a scoring rubric; [] if there are none.
+
+    Raises `ConfigError` with the line and key of an invalid one.
+    """
     path = name_file_of(loaded.path, "leniency")
     if isinstance(loaded.rubric, ScoreRubric) and path.is_file():
         return yamlfile.read_lines(path, WrongCase)
@@ -206,11 +215,11 @@ def read_wrong(loaded: LoadedRubric) -> list[WrongCase]:
 def begin(
     name: str, to: Path, *, task: Starter = "score", like: LoadedRubric | None = None
 ) -> list[Path]:
-    """Create the files of a new rubric in the folder `to`, and return their paths.
+    """Create a new rubric called `name` (ID or ID@VERSION) in the folder `to`, and return the files' paths.
 
-    `name` is ID or ID@VERSION. The rubric is a copy of `like`, or else the commented starter for `task`; its
-    cases and the JSON schema of rubrics go with it. Raises `UsageError` for a name that's malformed or taken,
-    and `ConfigError` if a file can't be written.
+    The rubric and its cases are copied from `like` or, if that's None, from the starter for `task`. The JSON
+    schema for rubric files is added. Raises `UsageError` if the name is malformed or taken, and `ConfigError`
+    if a file can't be written.
     """
     ref = name if "@" in name else f"{name}@1.0.0"
     if not _REFERENCE.fullmatch(ref):
@@ -218,16 +227,18 @@ def begin(
         raise UsageError(f"{name!r} is neither ID nor ID@VERSION ({wanted})")
     if ref in read_published():
         raise UsageError(f"{ref} is published and cannot change; choose another id or version")
+
     source = like.path if like else files.folder("rubrics") / "starters" / f"{task}.yaml"
     cases_file = name_file_of(source, "cases")
-    # A rubric without cases gets an empty file, to add some.
+    # Without cases to copy, create an empty file that the user can fill.
     cases = cases_file.read_text(encoding="utf-8") if cases_file.is_file() else ""
-    contents = {to / f"{ref}.yaml": _rename(source, ref), to / f"{ref}.cases.jsonl": cases}
+    contents = {to / f"{ref}.yaml": _read_renamed(source, ref), to / f"{ref}.cases.jsonl": cases}
     for file in contents:
         if file.exists():
             raise UsageError(
                 f"{file} already exists; choose another id or version, or edit that file"
             )
+
     schema = to / _SCHEMA_FILE
     if not schema.exists():
         contents[schema] = json.dumps(RubricFile.model_json_schema(), indent=2) + "\n"
@@ -236,7 +247,7 @@ def begin(
 
 
 def _write_files(contents: Mapping[Path, str]) -> None:
-    """Write files, and create their folders; raises `ConfigError` for one that can't be written."""
+    """Write the files and any missing folders. Raises `ConfigError` if that fails."""
     for file, content in contents.items():
         try:
             outputs.make_folder(str(file.parent), mode=0o777)
@@ -245,26 +256,27 @@ def _write_files(contents: Mapping[Path, str]) -> None:
             raise ConfigError(f"cannot be written ({error.strerror})", path=file) from None
 
 
-def _rename(source: Path, ref: str) -> str:
-    """Read a rubric's file, and change the id and version in its text to those of `ref` (ID@VERSION).
+def _read_renamed(source: Path, ref: str) -> str:
+    """Read a rubric file and return its text with the id and version of `ref` (ID@VERSION).
 
-    The text is changed, not the data, so that comments and layout stay. Raises `ConfigError` for a layout in
-    which id and version aren't found.
+    Raises `ConfigError` if the id and version can't be replaced in the file's layout.
     """
     from judgekit.config import yaml_text  # noqa: PLC0415 - only needed to begin a rubric
 
+    # Edit the text rather than the parsed data, to keep comments and layout.
     text = source.read_text(encoding="utf-8")
-    if not re.search("^version:", text, re.MULTILINE):  # it may be left out
+    if not re.search("^version:", text, re.MULTILINE):  # the version is optional
         text = re.sub("^(rubric: .*)$", r"\1\nversion: 1.0.0", text, count=1, flags=re.MULTILINE)
     rubric_id, _, version = ref.partition("@")
     new_values = {"rubric": rubric_id, "version": version}
     for key, value in new_values.items():
-        line_of_key = re.compile(rf"^{key}: .*$", re.MULTILINE)
-        text = line_of_key.sub(f"{key}: {value}", text, count=1)
+        key_line = re.compile(rf"^{key}: .*$", re.MULTILINE)
+        text = key_line.sub(f"{key}: {value}", text, count=1)
     if not text.startswith(_MODELINE):
         text = _MODELINE + text
+
+    # The replaced line could have been part of a multi-line string, so parse the result to make sure.
     renamed = yaml_text.parse_yaml(text)
-    # For example, a line in a comment or in a block of text may have been replaced instead.
     if any(str(renamed.get(key)) != value for key, value in new_values.items()):
         raise ConfigError("cannot rename a rubric with this layout; copy it by hand", path=source)
     return text

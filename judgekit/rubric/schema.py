@@ -84,10 +84,8 @@ class Prompt(Strict):
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the templates, not of a rendered prompt.
-
-        Of a rubric that scores, defaults are left out, so that hashes from before examples existed stay.
-        """
+        """SHA-256 of the prompt templates, before anything is filled in."""
+        # Scoring prompts used to have no examples. Excluding defaults preserves the hashes from that time.
         templates = self.model_dump(exclude_defaults=isinstance(self, ScorePrompt))
         return hashlib.sha256(json.dumps(templates, sort_keys=True).encode()).hexdigest()
 
@@ -138,15 +136,15 @@ class Scale(Strict):
 
     @property
     def answers(self) -> dict[str, int]:
-        """The points for a binary dimension's answers."""
+        """The score for each answer to a binary dimension."""
         return {"yes": self.max, "no": self.min}
 
     @model_validator(mode="after")
     def _every_point_has_a_label(self) -> Scale:
         point_count = self.max - self.min + 1
-        # Counted first, since a set of all points could fill the memory: `max` may be any number.
-        has_a_label_each = point_count > 1 and len(self.labels) == point_count
-        if not has_a_label_each or set(self.labels) != set(range(self.min, self.max + 1)):
+        # Compare the counts first: `max` can be any number, and a set of all points could fill the memory.
+        counts_match = point_count > 1 and len(self.labels) == point_count
+        if not counts_match or set(self.labels) != set(range(self.min, self.max + 1)):
             raise ValueError(
                 "a scale needs min < max and one label for each whole number between them"
             )
@@ -240,7 +238,7 @@ class _Rubric(Strict):
     prompt: Prompt
     tiers: TierLimits = TierLimits()
 
-    _asked: ClassVar[str] = "criteria"
+    _questions_field: ClassVar[str] = "criteria"
 
     @property
     def ref(self) -> str:
@@ -249,19 +247,19 @@ class _Rubric(Strict):
 
     @property
     def questions(self) -> tuple[str, ...]:
-        """The names of the questions that models are asked: the rubric's dimensions or criteria."""
-        return tuple(getattr(self, self._asked))
+        """The names of the rubric's dimensions or criteria."""
+        return tuple(getattr(self, self._questions_field))
 
     def about(self, name: str) -> Self:
-        """Return a copy of the rubric that has only this dimension or criterion."""
-        question = getattr(self, self._asked)[name]
-        return self.model_copy(update={self._asked: {name: question}})
+        """Return a copy of the rubric with only this dimension or criterion."""
+        question = getattr(self, self._questions_field)[name]
+        return self.model_copy(update={self._questions_field: {name: question}})
 
 
 class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "dimensions"]}):
     """Rates a document on dimensions."""
 
-    _asked: ClassVar[str] = "dimensions"
+    _questions_field: ClassVar[str] = "dimensions"
     task: Literal["score"]
     prompt: ScorePrompt
     given: Given = Given()
@@ -287,14 +285,14 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
         return self
 
     def _check_needs(self) -> Iterator[Problem]:
-        """Check that every input that's needed has a heading under which models see it."""
+        """Check that every required input has a heading, under which models see it."""
         for need in self.given.needs:
             if getattr(self.given, need) is None:
                 text = f"needs lists {need}; give the heading in given.{need}"
                 yield Problem(("given", "needs"), text)
 
     def _check_thresholds(self) -> Iterator[Problem]:
-        """Check that thresholds are on the scale, and that no score could be accepted and rejected."""
+        """Check that thresholds are on the scale, and that no score can be both accepted and rejected."""
         low = self.scale.min
         high = self.scale.max
         for name, mode in (("strict", self.modes.strict), ("lenient", self.modes.lenient)):
@@ -305,49 +303,56 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
                             f"the threshold {threshold:g} is not on the scale from {low} to {high}"
                         )
                         yield Problem(("modes", name, part, key), text)
+
             if mode.reject.any_below > mode.accept.each:
                 yield Problem(("modes", name), "a score could be accepted and rejected at once")
 
     def _check_claims(self) -> Iterator[Problem]:
-        """Check that claims are checked for one dimension at most, and that there are sources for it."""
-        checked = [name for name, dimension in self.dimensions.items() if dimension.check]
-        if checked and "sources" not in self.given.needs:
+        """Check that at most one dimension has `check: claims`, and that it has sources to check against."""
+        claim_dimensions = [name for name, dimension in self.dimensions.items() if dimension.check]
+        if not claim_dimensions:
+            return
+        first = claim_dimensions[0]
+        if "sources" not in self.given.needs:
             needed = "give their heading in given.sources, and list sources in given.needs"
             text = f"claims are checked against sources; {needed}"
-            yield Problem(("dimensions", checked[0], "check"), text)
-        for name in checked[1:]:
-            text = f"claims are checked for one dimension, and {checked[0]} is that already"
+            yield Problem(("dimensions", first, "check"), text)
+        for name in claim_dimensions[1:]:
+            text = f"claims are checked for one dimension, and {first} is that already"
             yield Problem(("dimensions", name, "check"), text)
 
     def _check_examples(self) -> Iterator[Problem]:
         """Check that every example has a possible score for each dimension."""
         possible_scores: dict[str, Container[Any]] = {}
         for name, dimension in self.dimensions.items():
-            is_binary = dimension.scale is not None  # it names no other scale
+            is_binary = dimension.scale == "binary"
             possible_scores[name] = self.scale.answers if is_binary else self.scale.labels
+
         for number, example in enumerate(self.prompt.examples):
             scores = example.scores
             has_all = scores.keys() == possible_scores.keys()
             if not has_all or any(scores[name] not in possible_scores[name] for name in scores):
                 text = "needs a score on the scale for each dimension; of a binary one, yes or no"
                 yield Problem(("prompt", "examples", number), text)
+
         if self.prompt.few_shot and not self.prompt.examples:
             yield Problem(("prompt", "few_shot"), "there are no examples; add prompt.examples")
 
     def _check_weights(self) -> Iterator[Problem]:
-        """Check that weights have an effect: only a mean over several dimensions uses them."""
+        """Check that weights have an effect, which they only have on the mean of multiple dimensions."""
         weighted = []
         for name, dimension in self.dimensions.items():
             if "weight" in dimension.model_fields_set:
                 weighted.append(name)
-        means = {self.modes.strict.accept.mean, self.modes.lenient.accept.mean}
-        has_no_mean = means == {None}
-        if weighted and (has_no_mean or len(self.dimensions) == 1):
+
+        modes = (self.modes.strict, self.modes.lenient)
+        uses_mean = any(mode.accept.mean is not None for mode in modes)
+        if weighted and (not uses_mean or len(self.dimensions) == 1):
             text = "a weight counts in the mean of several dimensions alone; add accept.mean, or remove it"
             yield Problem(("dimensions", weighted[0], "weight"), text)
 
     def mean(self, scores: Mapping[str, float]) -> float:
-        """Return the weighted mean of one score per dimension."""
+        """Return the weighted mean of the scores, which must include every dimension."""
         values = []
         weights = []
         for name, dimension in self.dimensions.items():
@@ -356,18 +361,19 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
         return fmean(values, weights)
 
     def decide(self, scores: Mapping[str, float], mode: ModeName) -> Outcome:
-        """Turn one score per dimension, on the rubric's scale, into the outcome that `mode` gives it.
+        """Turn the scores of all dimensions into an outcome, by the thresholds of `mode`.
 
-        One low score rejects. Acceptance takes a high enough score in each dimension and, if the mode says
-        so, a high enough mean; anything between is "improve".
+        A single low score means "reject". If every score is high enough, and the mean too if it has a
+        threshold, the outcome is "accept". Otherwise it's "improve".
         """
         rule: ScoreMode = getattr(self.modes, mode)
         values = [scores[name] for name in self.dimensions]
         if any(value < rule.reject.any_below for value in values):
             return "reject"
+
         least_mean = rule.accept.mean
-        is_mean_enough = least_mean is None or self.mean(scores) >= least_mean
-        if is_mean_enough and all(value >= rule.accept.each for value in values):
+        is_mean_high_enough = least_mean is None or self.mean(scores) >= least_mean
+        if is_mean_high_enough and all(value >= rule.accept.each for value in values):
             return "accept"
         return "improve"
 
@@ -381,7 +387,7 @@ class SelectRubric(_Rubric):
     modes: SelectModes
 
     def keeps(self, holds: Mapping[str, bool], mode: ModeName) -> bool:
-        """Whether `mode` keeps a candidate. `holds` says whether it meets each criterion."""
+        """Whether `mode` keeps a candidate, where `holds` maps each criterion to whether it's met."""
         rule: SelectMode = getattr(self.modes, mode)
         answers = [holds[name] for name in self.criteria]
         if rule.keep == "all":
@@ -401,33 +407,33 @@ Rubric: TypeAlias = ScoreRubric | SelectRubric | CompareRubric
 
 
 def in_full(data: Any, validated: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever a file holds
-    """Validate a rubric's data. If a rubric that scores leaves fields out, fill in the defaults first.
+    """Validate a rubric's data, adding defaults to an incomplete rubric that scores.
 
-    Complete data, and rubrics for other tasks, are validated as they are. Raises `ValidationError`.
+    Raises `ValidationError`.
     """
     try:
         return validated(data)
     except ValidationError:
         is_score_rubric = isinstance(data, dict) and data.get("task", "score") == "score"
-        if not is_score_rubric or "criteria" in data:  # only the other tasks have criteria
+        if not is_score_rubric or "criteria" in data:  # criteria belong to the other tasks
             raise
     return validated(_add_defaults(data))
 
 
 def _add_defaults(data: dict[str, Any]) -> dict[str, Any]:
-    """Fill in the fields that the data of a rubric for scoring leaves out."""
+    """Return a scoring rubric's data with defaults for all omitted fields."""
     defaults = yamlfile.load_yaml(files.folder("rubrics") / "defaults" / "score.yaml")
     prompt = defaults["prompt"]
     prompt["system"] = prompt["system"].format(title=data.get("title"))
-    _move_to_scale(defaults, data)
-    # Down to the keys of a mode: its `accept` and `reject` replace the default ones as a whole.
-    full: dict[str, Any] = _fill_in(defaults, data, levels=3)
+    _convert_to_scale(defaults, data)
+    # Merge three levels deep. Below that, a mode's own `accept` or `reject` replaces the default entirely.
+    full: dict[str, Any] = _merge(defaults, data, levels=3)
 
     dimensions = data.get("dimensions")
     if isinstance(dimensions, dict):
         full["dimensions"] = {}
         for name, dimension in dimensions.items():
-            if isinstance(dimension, str):  # a question alone
+            if isinstance(dimension, str):  # the short form, which is only the question
                 full["dimensions"][name] = {"question": dimension}
             else:
                 full["dimensions"][name] = dimension
@@ -441,8 +447,8 @@ def _add_defaults(data: dict[str, Any]) -> dict[str, Any]:
     return full
 
 
-def _move_to_scale(defaults: dict[str, Any], data: dict[str, Any]) -> None:
-    """Change the scale in `defaults` to that of a rubric's data, and move the thresholds in proportion."""
+def _convert_to_scale(defaults: dict[str, Any], data: dict[str, Any]) -> None:
+    """Convert `defaults` to the scale in `data`, if any, adjusting the thresholds proportionally."""
     default_scale = defaults["scale"]
     defaults["scale"] = data.get("scale", default_scale)
     match data:
@@ -455,14 +461,14 @@ def _move_to_scale(defaults: dict[str, Any], data: dict[str, Any]) -> None:
                         thresholds[name] = low + (threshold - default_low) * ratio
 
 
-def _fill_in(defaults: Any, data: Any, levels: int) -> Any:  # noqa: ANN401 - whatever a file holds
-    """Add the keys that a mapping lacks from `defaults`, and so on in its mappings, `levels` deep."""
+def _merge(defaults: Any, data: Any, levels: int) -> Any:  # noqa: ANN401 - whatever a file holds
+    """Merge `data` over `defaults`, descending into nested mappings up to `levels` deep."""
     if not (levels and isinstance(defaults, dict) and isinstance(data, dict)):
         return data
-    full = dict(defaults)
+    merged = dict(defaults)
     for key, value in data.items():
-        full[key] = _fill_in(defaults.get(key), value, levels - 1)
-    return full
+        merged[key] = _merge(defaults.get(key), value, levels - 1)
+    return merged
 
 
 class RubricFile(RootModel[Annotated[Rubric, Field(discriminator="task"), WrapValidator(in_full)]]):
@@ -513,10 +519,10 @@ class SelectCase(Strict):
 
     @model_validator(mode="after")
     def _labels_name_candidates(self) -> SelectCase:
-        ids = {candidate.id for candidate in self.candidates}
-        strange = {*self.label.strict, *self.label.lenient} - ids
-        if strange:
-            names = ", ".join(sorted(strange))
+        candidate_ids = {candidate.id for candidate in self.candidates}
+        unknown_ids = {*self.label.strict, *self.label.lenient} - candidate_ids
+        if unknown_ids:
+            names = ", ".join(sorted(unknown_ids))
             raise ValueError(f"the label names {names}, which is not a candidate of this case")
         return self
 

@@ -33,7 +33,7 @@ class Head(NamedTuple):
 
 
 def folders(kind: str, project: Path | None) -> Iterator[tuple[Origin, Path]]:
-    """Yield the folders that may hold files of `kind` ("rubrics" or "retrieval"), by precedence."""
+    """Yield the folders for files of `kind` ("rubrics" or "retrieval"), highest precedence first."""
     if project is not None:
         yield "project", project / ".judgekit" / kind
     yield "user", Path(environment.config_home()) / kind
@@ -41,7 +41,7 @@ def folders(kind: str, project: Path | None) -> Iterator[tuple[Origin, Path]]:
 
 
 def rubric_files(project: Path | None = None) -> Iterator[tuple[Origin, Path]]:
-    """Yield the origin and path of every rubric's file, by precedence, without reading any."""
+    """Yield the origin and path of every rubric file, highest precedence first."""
     for origin, folder in folders("rubrics", project):
         for path in sorted(folder.glob("*.yaml")):
             yield origin, path
@@ -49,7 +49,7 @@ def rubric_files(project: Path | None = None) -> Iterator[tuple[Origin, Path]]:
 
 @lru_cache(maxsize=1)
 def read_published() -> dict[str, str]:
-    """Map `id@version` of every published rubric to the SHA-256 of its file."""
+    """Map every published `ID@VERSION` to the SHA-256 of its file."""
     lock_file = files.folder("rubrics") / "versions.lock"
     digests = {}
     for line in lines_of(lock_file.read_bytes().decode()):
@@ -61,9 +61,12 @@ def read_published() -> dict[str, str]:
 
 
 def read_head(path: Path) -> Head | None:
-    """Read the head of a published rubric as text; None for any other file, which must be parsed."""
+    """Read the head of a published rubric without parsing its YAML.
+
+    Returns None for any other file, which must be parsed.
+    """
     try:
-        if not path.is_file():  # a pipe may have no end
+        if not path.is_file():  # reading a pipe could block forever
             return None
         with path.open("rb") as file:
             data = file.read(1_000_000)  # bytes; published rubrics are far smaller
@@ -71,7 +74,8 @@ def read_head(path: Path) -> Head | None:
         return None
     if read_published().get(path.stem) != hashlib.sha256(data).hexdigest():
         return None
-    # Reversed, since the first of several lines with the same key counts, and a dict keeps the last.
+
+    # If a key appears on multiple lines, its first value counts. A dict keeps the last, hence the reversal.
     values = dict(reversed(_HEAD.findall(data.decode("utf-8"))))
     if "task" in values and "title" in values:
         return Head(path.stem, values["task"], values["title"])

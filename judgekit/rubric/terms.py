@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 _Line: TypeAlias = tuple[str, str, str]
 """The place a term was read from (for errors), the term, and the name of its dimension."""
 
-MOST = 1_000  # terms of one file
-MOST_LETTERS = 60  # of a term: remarks don't hold longer ones
+MAX_TERMS = 1_000  # per file
+MAX_TERM_LENGTH = 60  # characters; longer terms don't occur in remarks
 _THESAURUS = 'expected a thesaurus, {"name": ..., "data": {TERM: {"id": ..., "nterm": DIMENSION}}}'
 
 
 def read_terms(path: Path) -> list[tuple[str, str]]:
-    """Read (term, name of its dimension) pairs from a list, a thesaurus in JSON or a folder of Markdown.
+    """Read (term, dimension name) pairs from a list, a JSON thesaurus or a folder of Markdown files.
 
-    Raises `InputError` for a file that can't be read, a folder without terms, and a line that isn't a term.
+    Raises `InputError` for an unreadable file, a folder without terms, or an invalid term.
     """
     if not path.is_dir():
         return parse(_read_text(path), str(path))
     lines = []
     for file in sorted(path.rglob("*.md")):
-        if not file.is_symlink():  # a clone's link could lead anywhere
+        if not file.is_symlink():  # in an untrusted clone, a link could point anywhere
             lines += _parse_page(_read_text(file), file)
     if not lines:
         expected = "expected Markdown files, one a dimension, with lines `synonyms:: TERM, TERM`"
@@ -53,27 +53,27 @@ def _read_text(path: Path) -> str:
 
 
 def _parse_page(text: str, path: Path) -> list[_Line]:
-    """Parse a page of a Markdown thesaurus, whose file name is the dimension of the terms it lists.
+    """Parse a page of a Markdown thesaurus. Its file name is the dimension of all its terms.
 
-    Terms stand in lines such as `synonyms:: TERM, TERM`, which may be items of a list.
+    Terms appear in lines such as `synonyms:: TERM, TERM`, with or without a list bullet.
     """
     lines = []
     for number, line in enumerate(lines_of(text), 1):
         without_bullet = line.strip().lstrip("-* ")
-        key, separator, words = without_bullet.partition("::")
-        is_list_of_terms = separator and key.strip().casefold() == "synonyms"
-        if not is_list_of_terms:
+        key, separator, terms = without_bullet.partition("::")
+        is_synonyms_line = separator and key.strip().casefold() == "synonyms"
+        if not is_synonyms_line:
             continue
-        for term in words.split(","):
+        for term in terms.split(","):
             if term.strip():
                 lines.append((f"{path}:{number}", term.strip(), path.stem))
     return lines
 
 
 def parse(text: str, name: str) -> list[tuple[str, str]]:
-    """Parse (term, name of its dimension) pairs from JSON, or from lines `TERM: DIMENSION`.
+    """Parse (term, dimension name) pairs from a JSON thesaurus or from lines like `TERM: DIMENSION`.
 
-    `name` is the file's, for errors. Raises `InputError`.
+    `name` is the file name to use in errors. Raises `InputError` if the text is invalid.
     """
     lines = []
     is_json = text.lstrip().startswith("{")
@@ -93,33 +93,36 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
 
 
 def _check_terms(lines: Sequence[_Line], name: str) -> list[tuple[str, str]]:
-    """Check that every line has a short term and a dimension, and return these pairs.
+    """Check that every line has a short term and a dimension, and return them as pairs.
 
-    Raises `InputError` for the first line that doesn't, and for too many lines.
+    Raises `InputError` for the first invalid line, or if there are too many.
     """
-    if len(lines) > MOST:
-        raise InputError(f"{name}: more than {MOST:,} terms; choose those that name a dimension")
+    if len(lines) > MAX_TERMS:
+        raise InputError(
+            f"{name}: more than {MAX_TERMS:,} terms; choose those that name a dimension"
+        )
     pairs = []
     for source, term, dimension in lines:
-        visible_term = short_line(term, MOST_LETTERS + 1)  # one more shows that it's too long
-        name_of_dimension = str(dimension).strip()
+        # Keep one extra character, so that a term that is too long is still recognised.
+        visible_term = short_line(term, MAX_TERM_LENGTH + 1)
+        dimension_name = str(dimension).strip()
         has_letters = any(map(str.isalnum, visible_term))
-        is_term = has_letters and len(visible_term) <= MOST_LETTERS
-        if not is_term or not name_of_dimension:
-            wanted = f"expected TERM: DIMENSION, the term of at most {MOST_LETTERS} characters"
+        is_term = has_letters and len(visible_term) <= MAX_TERM_LENGTH
+        if not is_term or not dimension_name:
+            wanted = f"expected TERM: DIMENSION, the term of at most {MAX_TERM_LENGTH} characters"
             got = short_line(f"{term}: {dimension}", 100)
             raise InputError(f"{source}: {wanted}, got {got!r}")
-        pairs.append((visible_term, name_of_dimension))
+        pairs.append((visible_term, dimension_name))
     return pairs
 
 
 def add(
     loaded: LoadedRubric, pairs: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, list[str]], Counter[str]]:
-    """Add terms to a rubric's file.
+    """Add (term, dimension name) pairs to a rubric's file.
 
-    Returns the terms that were new, by dimension, and how many terms named each dimension that the rubric
-    doesn't have. Raises `UsageError` for a published rubric, and for one that doesn't score.
+    Returns the new terms by dimension and, for each unknown dimension, the number of terms given for it.
+    Raises `UsageError` for a published rubric or one that doesn't score.
     """
     rubric = loaded.rubric
     if loaded.sha256 in read_published().values():
@@ -129,52 +132,55 @@ def add(
         raise UsageError(
             f"{rubric.ref} is for the task {rubric.task!r}; terms are of rubrics that score"
         )
-    added, unknown = _sort_terms(rubric, pairs)
+    added, unknown = _group_new_terms(rubric, pairs)
 
     def add_to_file(data: dict[str, Any]) -> None:
         for name, terms in added.items():
-            _put_terms(data["dimensions"], name, terms)
+            _insert_terms(data["dimensions"], name, terms)
 
     if added:
         yaml_text.change(loaded.path, add_to_file, "add the terms by hand", "dimensions")
     return added, unknown
 
 
-def _sort_terms(
+def _group_new_terms(
     rubric: ScoreRubric, pairs: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, list[str]], Counter[str]]:
-    """List the terms that a rubric doesn't have yet by dimension, and count those of unknown dimensions.
+    """Group the terms that the rubric doesn't have yet by dimension, ignoring case.
 
-    Names and terms are compared without their case.
+    Also returns the number of terms given for each unknown dimension.
     """
     names_by_folded = {}
     known_terms = {}
     for name, dimension in rubric.dimensions.items():
         names_by_folded[name.casefold()] = name
         known_terms[name] = {name.casefold(), *map(str.casefold, dimension.terms)}
+
     new_terms: dict[str, list[str]] = {}
     unknown = Counter[str]()
-    for term, dimension_name in pairs:
-        name_in_rubric = names_by_folded.get(dimension_name.casefold())
-        if name_in_rubric is None:
-            unknown[dimension_name] += 1
-        elif term.casefold() not in known_terms[name_in_rubric]:
-            known_terms[name_in_rubric].add(term.casefold())
-            new_terms.setdefault(name_in_rubric, []).append(term)
+    for term, given_name in pairs:
+        name = names_by_folded.get(given_name.casefold(), "")
+        if not name:
+            unknown[given_name] += 1
+        elif term.casefold() not in known_terms[name]:
+            known_terms[name].add(term.casefold())
+            new_terms.setdefault(name, []).append(term)
     return new_terms, unknown
 
 
-def _put_terms(dimensions: Any, name: str, terms: Sequence[str]) -> None:  # noqa: ANN401 - the parser's mapping
-    """Add terms to a dimension in the data of a rubric's file, so that comments stay in their places."""
-    if isinstance(dimensions[name], str):  # written in short, as its question alone
+def _insert_terms(dimensions: Any, name: str, terms: Sequence[str]) -> None:  # noqa: ANN401 - the parser's mapping
+    """Insert terms into a dimension of a parsed rubric file without displacing comments."""
+    if isinstance(dimensions[name], str):  # the short form, which is only the question
         dimensions[name] = type(dimensions)({"question": dimensions[name]})
     dimension = dimensions[name]
+
     if not dimension.get("terms"):
-        dimension.pop("terms", None)  # an empty list, or no value
-        # Second, or first if there's only one other key, but never last: to the parser a comment above the
-        # next dimension belongs to the last key of this one.
+        dimension.pop("terms", None)  # remove an empty list or null
+        # Don't insert the terms last: the parser attaches a comment above the next dimension to the last key
+        # of this one, and would leave it in the middle.
         position = 1 if len(dimension) > 1 else 0
         dimension.insert(position, "terms", [])
-    # At the front: a comment behind the last item of a list belongs to the next key.
+
+    # Insert at the front, because the parser attaches a comment after the list to the list's last item.
     for term in reversed(terms):
         dimension["terms"].insert(0, term)
