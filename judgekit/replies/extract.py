@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound="BaseModel")
 
 MAX_MENTIONS = 250  # a reply that names keys of its answer more often is refused
-_MAX_READ = 200_000  # characters that are read of the values of all mentions together
-_LEAST_READ = 4_000  # and of each
-_LEAST_SCORES = 2  # to treat numbers in prose as an assessment: a single one could be anything
+_TOTAL_CHARS = 200_000  # characters of mentioned values to read, in total
+_MIN_CHARS_PER_MENTION = 4_000  # even if the total is exceeded
+_MIN_SCORES = 2  # to treat numbers in prose as an assessment: a single one could mean anything
 _FENCE = re.compile(r"```(?:json)?[^\S\n]*+\n(.*)```", re.DOTALL)
 # A key before a colon: in quotes that no backslash escapes, or bare behind a brace or comma.
 _MENTION = re.compile(
@@ -44,19 +44,18 @@ _AMOUNT = re.compile(fit.WORDS["amount"])
 
 
 def extract(raw: str, model: type[Model]) -> Model:
-    """Read the answer in a reply: the last object in `raw` that fits `model`, if nothing contradicts it.
+    """Extract the answer from a reply: the last object in `raw` that fits `model`, if nothing contradicts it.
 
-    A value that was cut off doesn't count; a field with a default then keeps it. Keys match exactly, or else
-    ignoring case, spaces, underscores and hyphens if only one key matches that way. An object inside another
-    one isn't an answer, except under a key such as `result` or `answer`. Thoughts aren't answers, whatever
-    they hold: an object in `<think>` or before a lone `</think>`. Answers that agree in the fields which
-    `model` requires are one answer.
+    A truncated value is ignored, so the field gets its default. Keys match exactly, or else ignoring case,
+    spaces, underscores and hyphens if only one key matches that way. A nested object only counts as an answer
+    under a key such as `result` or `answer`. Anything inside `<think>`, or before a lone `</think>`, doesn't
+    count. Answers are considered the same if they agree in all fields that `model` requires.
 
-    Raises `AmbiguousReply` if `raw` gives two answers that differ, and `InvalidReply` if it gives none; the
-    message says what the last object lacked. `UsageError` says that an argument is of another type.
+    Raises `AmbiguousReply` if `raw` contains two different answers, and `InvalidReply` if it contains none;
+    the message says what the last object lacked. Raises `UsageError` if an argument has the wrong type.
     """
     require("extract", raw=raw)
-    kind: object = model  # a caller in Python may pass anything
+    kind: object = model  # an untyped caller can pass anything
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
         wanted = "a subclass of pydantic's BaseModel"
         raise UsageError(f"extract: model must be {wanted}, got {type(model).__name__}")
@@ -64,13 +63,13 @@ def extract(raw: str, model: type[Model]) -> Model:
 
 
 def read_answer(raw: str, model: type[Model], *, schema_enforced: bool = False) -> Model:
-    """Read the answer from a reply.
+    """Read the answer from a reply, which must be the entire reply if the provider enforced a schema.
 
-    If the provider enforced a schema, the whole reply must be the answer; otherwise it's looked for in the
-    text. Raises `InvalidReply` without an answer, and `AmbiguousReply` for two that differ.
+    Raises `InvalidReply` if there's no answer, and `AmbiguousReply` if there are two different ones.
     """
     if not schema_enforced:
         return _find_only_answer(cut_off_thoughts(raw), model, nested=True)
+
     text = cut_off_thoughts(raw).strip("\ufeff \t\r\n")
     fence = _FENCE.fullmatch(text)
     if fence:
@@ -78,8 +77,9 @@ def read_answer(raw: str, model: type[Model], *, schema_enforced: bool = False) 
     is_one_object = text.startswith("{") and find_exact_end(text, 0) == len(text)
     if not is_one_object:
         raise InvalidReply(f"the reply is not one JSON object: {_quote(raw)}")
-    # Strictly first: that's faster, and most replies are sound. The scanner below refuses a reply with too
-    # many entries; a text this short can't have them.
+
+    # Most replies are valid, so try the fast, strict parser first. Leave long replies to the scanner, which
+    # refuses those with too many entries.
     if len(text) <= MAX_ENTRIES:
         with suppress(ValidationError):
             return model.model_validate_json(text, strict=True, extra="forbid")
@@ -92,9 +92,9 @@ def read_answer(raw: str, model: type[Model], *, schema_enforced: bool = False) 
 def _find_only_answer(raw: str, model: type[Model], *, nested: bool) -> Model:
     """Find the last object that fits `model`, and check that nothing in `raw` contradicts it.
 
-    With `nested`, keys inside the answer's own object count as contradictions, too.
+    If `nested`, also look for contradicting keys inside the answer itself.
     """
-    answers = _read_answers(raw, model)  # the last one in the text comes first
+    answers = _read_answers(raw, model)  # in reverse order
     last_object, answer = answers[0]
     if is_in_thoughts(find_thoughts(raw), last_object.start):
         raise InvalidReply("the only answer stands among the model's thoughts, which are none")
@@ -102,11 +102,13 @@ def _find_only_answer(raw: str, model: type[Model], *, nested: bool) -> Model:
         raise AmbiguousReply(
             "an answer within a string of another object: which one is meant is not certain"
         )
+
     decisive_fields = _list_decisive_fields(model)
     for _, other_answer in answers:
         for name in decisive_fields:
             if getattr(other_answer, name) != getattr(answer, name):
                 raise AmbiguousReply("two answers that differ: which one is meant is not certain")
+
     objects = [item for item, _ in answers]
     key = _find_contradiction(raw, objects, answer, nested=nested)
     if key is not None:
@@ -117,28 +119,28 @@ def _find_only_answer(raw: str, model: type[Model], *, nested: bool) -> Model:
 
 
 def _read_answers(raw: str, model: type[Model]) -> list[tuple[Object, Model]]:
-    """Read every object that fits `model`, the last one first; raises `InvalidReply` if none does."""
-    why_last_misfits = ""
+    """Read all objects that fit `model`, last one first. Raises `InvalidReply` if none fits."""
+    last_misfit = ""
     answers = []
     for item in reversed(scan(raw)):
         try:
             answers.append((item, fit.fit(item, model)))
         except fit.Misfit as misfit:
-            why_last_misfits = why_last_misfits or str(misfit)
+            last_misfit = last_misfit or str(misfit)
     if not answers:
-        raise InvalidReply(why_last_misfits or f"no object in the reply: {_quote(raw)}")
+        raise InvalidReply(last_misfit or f"no object in the reply: {_quote(raw)}")
     return answers
 
 
 def _quote(raw: str) -> str:
     """Quote the beginning of a reply for a message."""
-    # `shorten` keeps whole words, so it leaves nothing of a reply that begins with a very long one.
+    # `shorten` only cuts between words, so the result is empty if the first word is too long.
     text = shorten(raw[:200], 60, placeholder="…") or raw[:59].strip()
     return repr(text) if text else "it is empty"
 
 
 def _list_decisive_fields(model: type[BaseModel]) -> list[str]:
-    """List the fields by which answers are compared: the required ones, or all if none is required."""
+    """List the fields to compare between answers: the required ones, or all if none is required."""
     fields = model.model_fields
     required = [name for name, field in fields.items() if field.is_required()]
     return required or list(fields)
@@ -147,42 +149,44 @@ def _list_decisive_fields(model: type[BaseModel]) -> list[str]:
 # Finding a key of the answer that's given again with another value
 
 _FieldsByKey = dict[str, list[tuple[BaseModel, str]]]
-"""Maps a normalised key to the fields it names: pairs of the answer, or a model in it, and a field's name."""
+"""Maps a normalised key to (model, field name) pairs, where the model is the answer or nested in it."""
 
 
 def _find_contradiction(
     raw: str, objects: Sequence[Object], answer: BaseModel, *, nested: bool
 ) -> str | None:
-    """Find a key of `answer` that `raw` gives again with another value; None if there's none.
+    """Find a key of `answer` that appears elsewhere in `raw` with a different value, or return None.
 
-    `objects` are those that give the answer, the last one first. With `nested`, keys inside that one count.
+    `objects` are all objects that give this answer, last one first. If `nested`, also search inside the last.
     """
     fields_by_key = _map_decisive_fields(answer)
-    texts_around = _list_texts_around(raw, objects)
+    surroundings = _split_at_objects(raw, objects)
     last_object = objects[0]
     end = find_exact_end(raw, last_object.start)
-    if end is None:  # it isn't exact JSON, so its own text is read as well
+    if end is None:
+        # Without exact JSON, the scanner may have misjudged where the object ends, so search everything.
         texts = [raw]
     else:
-        texts = [raw[: last_object.start], raw[end:], *_unescape_objects(texts_around)]
+        texts = [raw[: last_object.start], raw[end:], *_unescape_objects(surroundings)]
     for text in texts:
         for key, value, may_begin_object in _find_mentions(text, fields_by_key):
             fields = fields_by_key[key]
-            if _is_other_value(value, fields, may_begin_object=may_begin_object):
+            if _contradicts(value, fields, may_begin_object=may_begin_object):
                 return key
-            if _is_amount(value, fields):
+            if _is_invalid_amount(value, fields):
                 return key
 
     if nested and end is not None:
         for key, value in _walk_entries(last_object):
             fields = fields_by_key.get(key, [])
-            if fields and _is_other_value(value, fields, may_begin_object=False):
+            if fields and _contradicts(value, fields, may_begin_object=False):
                 return key
-    return _find_difference_in_prose(texts_around, fields_by_key)
+
+    return _find_difference_in_prose(surroundings, fields_by_key)
 
 
 def _unescape_objects(texts: Sequence[str]) -> list[str]:
-    """Find objects that are written as strings; returns the text from there on, without its backslashes."""
+    """Remove backslashes from each text that contains a JSON object in a string, starting at that object."""
     unescaped = []
     for text in texts:
         escaped_object = _STRING.search(text)
@@ -192,61 +196,64 @@ def _unescape_objects(texts: Sequence[str]) -> list[str]:
 
 
 def _map_decisive_fields(answer: BaseModel) -> _FieldsByKey:
-    """Map the normalised keys of an answer's decisive fields, and of the models in it, to these fields."""
-    holders = [answer]
+    """Map normalised keys to the decisive fields of the answer and of the models nested in it."""
+    models = [answer]
     for name in _list_decisive_fields(type(answer)):
         value = getattr(answer, name)
         if isinstance(value, BaseModel):
-            holders.append(value)
+            models.append(value)
+
     fields_by_key: _FieldsByKey = {}
-    for holder in holders:
-        for name in _list_decisive_fields(type(holder)):
-            key = fit.normalise_key(fit.key_of(name, type(holder)))
-            fields_by_key.setdefault(key, []).append((holder, name))
+    for model in models:
+        for name in _list_decisive_fields(type(model)):
+            key = fit.normalise_key(fit.key_of(name, type(model)))
+            fields_by_key.setdefault(key, []).append((model, name))
     return fields_by_key
 
 
-def _list_texts_around(raw: str, objects: Sequence[Object]) -> list[str]:
-    """List the texts between the objects that are exact JSON; the one behind the last object comes first.
+def _split_at_objects(raw: str, objects: Sequence[Object]) -> list[str]:
+    """List the parts of `raw` before, between and after the exact JSON objects, last part first.
 
-    `objects` go from the last to the first. One that isn't exact JSON stays part of the text around it.
+    `objects` are in reverse order, too.
     """
-    texts = []
-    until = len(raw)
+    parts = []
+    part_end = len(raw)
     for item in objects:
-        end = find_exact_end(raw, item.start)
-        if end is not None and end <= until:
-            texts.append(raw[end:until])
-            until = item.start
-    texts.append(raw[:until])
-    return texts
+        object_end = find_exact_end(raw, item.start)
+        if object_end is not None and object_end <= part_end:
+            parts.append(raw[object_end:part_end])
+            part_end = item.start
+    parts.append(raw[:part_end])
+    return parts
 
 
 def _find_mentions(text: str, fields_by_key: _FieldsByKey) -> Iterator[tuple[str, object, bool]]:
-    """Yield each key of the answer in a text, the value behind its colon, and whether it may open an object.
+    """Find the answer's keys in a text.
 
-    If there are too many, yields only one, with the value `CUT`, which contradicts any answer.
+    Yields the key, the value after its colon, and whether the key may be the first in an object. If there are
+    too many mentions, yields a single one with the value `CUT`, which contradicts any answer.
     """
     mentions = []
     for match in _MENTION.finditer(text):
-        key = fit.normalise_key(match["quoted"] or match["bare"])  # one of the two has matched
+        key = fit.normalise_key(match["quoted"] or match["bare"])
         if key in fields_by_key:
             mentions.append((key, match))
         if len(mentions) > MAX_MENTIONS:
             yield key, CUT, False
             return
-    # Many mentions share the limit, so that a reply full of them isn't read over and over.
-    most_characters = max(_LEAST_READ, _MAX_READ // (len(mentions) or 1))
+
+    # Divide the total among all mentions, so that a reply full of them doesn't take quadratic time.
+    max_chars = max(_MIN_CHARS_PER_MENTION, _TOTAL_CHARS // (len(mentions) or 1))
     for key, match in mentions:
         start = match.start()
         follows_brace = _FIRST.search(text, max(0, start - 80), start) is not None
-        value = read_value_at(text[match.end() : match.end() + most_characters])
-        # The match of a bare key begins at its own brace or comma, so there's no brace before it.
+        value = read_value_at(text[match.end() : match.end() + max_chars])
+        # For a bare key, the brace or comma is part of the match.
         yield key, value, follows_brace or bool(match["bare"])
 
 
 def _walk_entries(value: Object | Array) -> Iterator[tuple[str, object]]:
-    """Yield every key (normalised) and value at any depth; items of a list have the key ""."""
+    """Yield every normalised key with its value, at any depth. List items have the key ""."""
     pairs: list[tuple[str, object]]
     if isinstance(value, Object):
         pairs = list(value.items())
@@ -258,34 +265,35 @@ def _walk_entries(value: Object | Array) -> Iterator[tuple[str, object]]:
             yield from _walk_entries(item)
 
 
-def _is_other_value(
-    mention: object, fields: list[tuple[BaseModel, str]], *, may_begin_object: bool
+def _contradicts(
+    mentioned: object, fields: list[tuple[BaseModel, str]], *, may_begin_object: bool
 ) -> bool:
-    """Whether a value that stands elsewhere in the reply contradicts the answer's `fields` of the same name.
+    """Whether a value elsewhere in the reply contradicts the answer's `fields`, which have the same key.
 
-    It does if it's valid for one of them and equal to none. A value that was cut off may have been any, so it
-    contradicts them, too, unless its text may just be the beginning of the answer's own object
-    (`may_begin_object`).
+    It does if it's valid for one of them but equal to none.
     """
     is_cut = False
     is_valid = False
-    for holder, name in fields:
-        value = _validate_value(mention, holder, name)
+    for model, name in fields:
+        value = _validate_value(mentioned, model, name)
         if value is CUT:
             is_cut = True
-        elif value is not None and value == getattr(holder, name):
+        elif value is not None and value == getattr(model, name):
             return False
         elif value is not None:
             is_valid = True
     if is_valid:
         return True
+
+    # A truncated value might have been anything. After an opening brace, it may just be the first key of the
+    # answer's own object.
     return is_cut and not may_begin_object
 
 
-def _is_amount(value: object, fields: list[tuple[BaseModel, str]]) -> bool:
-    """Whether a value says an amount that's invalid for its field, such as "90 %" or 7 of 5.
+def _is_invalid_amount(value: object, fields: list[tuple[BaseModel, str]]) -> bool:
+    """Whether `value` is an amount that one of the numeric `fields` can't accept, such as "90 %" or "7/5".
 
-    Such a value can't be the answer's own, but it may contradict the answer.
+    The model may have meant it as a different score.
     """
     parts = value if isinstance(value, Array) else [value]
     amounts = []
@@ -294,33 +302,34 @@ def _is_amount(value: object, fields: list[tuple[BaseModel, str]]) -> bool:
             amounts += re.split(r"[/,;]\s?", str(part).strip())
     if not amounts or not all(map(_AMOUNT.fullmatch, amounts)):
         return False
-    for holder, name in fields:
-        annotation = _get_annotation(holder, name)
-        # A text such as "4, 3, 5" may stand for the numbers of a nested object.
-        has_numbers_within = fit.is_model(annotation) and not isinstance(value, (int, float))
-        takes_amounts = fit.is_number(annotation) or has_numbers_within
-        is_invalid = _validate_value(value, holder, name) is None
+
+    for model, name in fields:
+        annotation = _get_annotation(model, name)
+        # A list such as "4, 3, 5" may stand for the numbers in a nested model.
+        may_be_nested_numbers = fit.is_model(annotation) and not isinstance(value, (int, float))
+        takes_amounts = fit.is_number(annotation) or may_be_nested_numbers
+        is_invalid = _validate_value(value, model, name) is None
         if takes_amounts and is_invalid:
             return True
     return False
 
 
-def _get_annotation(holder: BaseModel, name: str) -> object:
-    """Return the type that a field is annotated with, without `Annotated` and `| None`."""
-    return fit.unwrap_annotation(type(holder).model_fields[name].annotation)
+def _get_annotation(model: BaseModel, name: str) -> object:
+    """Return a field's type, without `Annotated` and `| None`."""
+    return fit.unwrap_annotation(type(model).model_fields[name].annotation)
 
 
-def _validate_value(value: object, holder: BaseModel, name: str) -> object:
-    """Validate a value for a field of `holder`, whose other fields keep their values.
+def _validate_value(value: object, instance: BaseModel, name: str) -> object:
+    """Validate `value` as a replacement for one field of `instance`.
 
-    Returns the value as the field would hold it; `CUT` if it was cut off, and None if it isn't valid.
+    Returns the converted value, `CUT` if it was truncated, or None if it's invalid.
     """
-    model = type(holder)
+    model = type(instance)
     values_by_key = {}
-    for other in model.model_fields:
-        values_by_key[fit.key_of(other, model)] = getattr(holder, other)
+    for field_name in model.model_fields:
+        values_by_key[fit.key_of(field_name, model)] = getattr(instance, field_name)
     try:
-        shaped = fit.shape(value, _get_annotation(holder, name), name)
+        shaped = fit.shape(value, _get_annotation(instance, name), name)
         values_by_key[fit.key_of(name, model)] = shaped
         return getattr(model.model_validate(values_by_key), name)
     except fit.CutOff:
@@ -330,41 +339,43 @@ def _validate_value(value: object, holder: BaseModel, name: str) -> object:
 
 
 def _find_difference_in_prose(texts: list[str], fields_by_key: _FieldsByKey) -> str | None:
-    """Find a score that prose or markup states differently, such as "Accuracy: 2" beside `"accuracy": 4`.
+    """Find the first score that prose or markup gives differently, such as "Accuracy: 2".
 
-    Finds nothing unless the texts together state every score, since a single number could mean anything.
-    Returns the key of the first score that differs, or None.
+    Returns its key; None if there's no such score.
     """
     scores = {}
-    spellings = {}  # patterns that match a key written with spaces, underscores, hyphens or nothing
+    patterns = {}  # these match a key written with spaces, underscores, hyphens or nothing
     for key, fields in fields_by_key.items():
-        for holder, name in fields:
-            if fit.is_number(_get_annotation(holder, name)):
-                words = re.split(r"[\s_-]+", fit.key_of(name, type(holder)))
-                spellings[key] = r"[\s_-]?".join(map(re.escape, words))
-                scores[key] = getattr(holder, name)
-    if len(scores) < _LEAST_SCORES:
+        for model, name in fields:
+            if fit.is_number(_get_annotation(model, name)):
+                words = re.split(r"[\s_-]+", fit.key_of(name, type(model)))
+                patterns[key] = r"[\s_-]?".join(map(re.escape, words))
+                scores[key] = getattr(model, name)
+    if len(scores) < _MIN_SCORES:
         return None
-    mentions = _find_numbers_in_prose(texts, list(spellings.values()))
+
+    mentions = _find_numbers_in_prose(texts, list(patterns.values()))
     mentioned_keys = {key for key, _ in mentions}
-    if mentioned_keys != scores.keys():
+    if (
+        mentioned_keys != scores.keys()
+    ):  # a few numbers could mean anything, unlike one for every score
         return None
     for key, number in mentions:
-        if number != abs(scores[key]):  # a dash before a number may be its sign
+        if number != abs(scores[key]):  # the pattern takes a minus sign for a dash
             return key
     return None
 
 
 def _find_numbers_in_prose(
-    texts: Sequence[str], spellings: Sequence[str]
+    texts: Sequence[str], key_patterns: Sequence[str]
 ) -> list[tuple[str, float]]:
-    """List the keys (normalised) and numbers that prose states; `spellings` are the patterns of the keys."""
-    names = "|".join(spellings)
+    """Find keys with numbers in prose, such as "Accuracy: 2", and list the normalised keys and numbers."""
+    names = "|".join(key_patterns)
     pattern = re.compile(fit.WORDS["said"].replace("(?&NAMES)", names))
     mentions = []
     for text in texts:
         for match in pattern.finditer(text):
-            # In "Accuracy:\n1. The answer is …" the 1 numbers the item of a list, and isn't a score.
+            # In "Accuracy:\n1. The answer is …", the 1 is a list number rather than a score.
             next_mark = match["after"].strip()[:1]
             is_item_number = "\n" in match["between"] and next_mark in (".", ")", ":", "-")
             if not is_item_number:

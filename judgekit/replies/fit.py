@@ -40,30 +40,30 @@ class CutOff(Misfit):
 
 @lru_cache(maxsize=1024)
 def normalise_key(key: str) -> str:
-    """Normalise a key for tolerant comparison: no case, spaces, underscores, hyphens."""
+    """Remove spaces, underscores, hyphens and case from a key, for tolerant comparison."""
     return re.sub(r"[\s_-]+", "", key).casefold()
 
 
-def _find_keys_like(value: Object, keys: Collection[str]) -> list[str]:
-    """List the keys of an object that are one of `keys` (normalised) in any spelling."""
-    return [key for key in value if normalise_key(key) in keys]
+def _find_keys_like(value: Object, normalised_keys: Collection[str]) -> list[str]:
+    """List the object's keys that equal one of `normalised_keys` when normalised."""
+    return [key for key in value if normalise_key(key) in normalised_keys]
 
 
 def key_of(name: str, model: type[BaseModel]) -> str:
-    """Return the key of a field in JSON: its alias, or its name."""
+    """Return a field's key in JSON: its alias, or else its name."""
     alias = model.model_fields[name].validation_alias
     return alias if isinstance(alias, str) else name
 
 
 def _list_inner_models(model: type[BaseModel]) -> list[type[BaseModel]]:
-    """List the models that fields of `model` hold."""
+    """List the models that are types of fields in `model`."""
     annotations = [unwrap_annotation(field.annotation) for field in model.model_fields.values()]
     return list(filter(is_model, annotations))
 
 
-@lru_cache(maxsize=64)  # few, since some models are made for a single reply
+@lru_cache(maxsize=64)  # small, because some models are created for a single reply
 def _list_keys(model: type[BaseModel]) -> frozenset[str]:
-    """List the keys (normalised) of a model's fields, and of the models in them."""
+    """Collect the normalised keys of a model and of the models directly in it."""
     keys = set()
     for part in (model, *_list_inner_models(model)):
         for name in part.model_fields:
@@ -72,7 +72,7 @@ def _list_keys(model: type[BaseModel]) -> frozenset[str]:
 
 
 def _find_maximum(model: type[BaseModel]) -> float | None:
-    """Find the highest number that a field of `model`, or of a model in it, may be; None without a limit."""
+    """Find the highest upper limit of any field in `model` or its inner models; None if there's no limit."""
     limits = []
     for inner_model in _list_inner_models(model):
         limits.append(_find_maximum(inner_model))
@@ -84,15 +84,16 @@ def _find_maximum(model: type[BaseModel]) -> float | None:
 
 
 def unwrap_annotation(annotation: Any) -> Any:  # noqa: ANN401 - an annotation can be any object
-    """Remove `Annotated` and `| None` from an annotation, however they're nested."""
+    """Remove `Annotated` and `| None` from an annotation, however deeply they're nested."""
     while True:
         if get_origin(annotation) is Annotated:
-            annotation = get_args(annotation)[0]  # the others describe it
+            annotation = get_args(annotation)[0]
             continue
-        types_besides_none = _list_union_types(annotation)
-        if len(types_besides_none) != 1:  # no union, or one of several types, which stays
+        types_except_none = _list_union_types(annotation)
+        is_optional = len(types_except_none) == 1
+        if not is_optional:
             return annotation
-        annotation = types_besides_none[0]
+        annotation = types_except_none[0]
 
 
 def _list_union_types(annotation: object) -> list[Any]:
@@ -107,7 +108,7 @@ def is_model(kind: object) -> TypeGuard[type[BaseModel]]:
 
 
 def is_number(kind: object) -> bool:
-    """Whether an annotation accepts numbers only: int, float, or either of them."""
+    """Whether an annotation is `int`, `float` or `int | float`."""
     return kind in (int, float) or set(_list_union_types(kind)) == {int, float}
 
 
@@ -115,14 +116,14 @@ def is_number(kind: object) -> bool:
 
 
 def fit(item: Object, model: type[Model]) -> Model:
-    """Turn an object of a reply into a `model`; raises `Misfit` with the first problem."""
+    """Convert a reply object to a `model`. Raises `Misfit` with the first problem."""
     try:
         return model.model_validate(shape(item, model, ""))
     except ValidationError as invalid:
         error = invalid.errors(include_url=False)[0]
         field_path = ".".join(map(str, error["loc"]))
         message = error["msg"]
-        problem = message[:1].lower() + message[1:]  # it stands in the middle of a sentence
+        problem = message[:1].lower() + message[1:]  # the message goes in mid-sentence
         if error["type"] == "missing":
             problem = f"an object without `{field_path}`"
         elif field_path:
@@ -131,7 +132,7 @@ def fit(item: Object, model: type[Model]) -> Model:
 
 
 def _quote(value: object) -> str:
-    """Quote a value for a message, in few characters."""
+    """Quote a value briefly for a message."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
@@ -143,13 +144,12 @@ def _quote(value: object) -> str:
 
 
 def shape(value: object, annotation: object, field_path: str) -> object:
-    """Bring a value of a reply into the form that pydantic takes for an annotation.
+    """Convert a reply value so that pydantic accepts it for `annotation`.
 
-    Numbers may be quoted, choices may be in another case, and models wrapped. A value that can't be read in
-    such a way stays as it is, and pydantic refuses it. `field_path` names the field in messages.
+    For example, unquote numbers, correct the case of choices, and unwrap objects. A value that can't be
+    converted is returned unchanged, for pydantic to refuse. `field_path` names the field in messages.
 
-    Raises `CutOff` for a value that the reply didn't finish, and `Misfit` for one that pydantic would accept
-    but mustn't, such as true for 1.
+    Raises `CutOff` for a truncated value, and `Misfit` for a wrong value that pydantic would accept.
     """
     kind = unwrap_annotation(annotation)
     if value is CUT:
@@ -158,22 +158,22 @@ def shape(value: object, annotation: object, field_path: str) -> object:
         return _shape_model(value, kind, field_path)
     if is_number(kind):
         return _shape_number(value, field_path)
-    # Pydantic would accept true for 1: in Python they're equal.
+
+    # Pydantic would accept true for 1, because they're equal in Python.
     if isinstance(value, bool) and not _may_be_bool(kind):
         raise Misfit(f"`{field_path}` is {str(value).lower()}, which was not asked for")
     if isinstance(value, (Object, Array)) and not value.closed:
         raise CutOff(f"`{field_path}` is cut off")
+
     if kind is str:
-        if type(value) is int:
-            return str(value)
-        return value
+        return str(value) if type(value) is int else value
     if get_origin(kind) is Literal:
         return _shape_choice(value, get_args(kind), field_path)
     return _shape_container(value, kind, field_path)
 
 
 def _may_be_bool(kind: object) -> bool:
-    """Whether pydantic may decide about a true or false for this type: not for a choice, nor for a number."""
+    """Whether to let pydantic validate true or false for this type, rather than refuse them first."""
     if get_origin(kind) is Literal:
         return False
     types = _list_union_types(kind)
@@ -182,24 +182,26 @@ def _may_be_bool(kind: object) -> bool:
 
 
 def _shape_choice(value: object, choices: Sequence[object], field_path: str) -> object:
-    """Find the choice that a value means, in another case or as a number in quotes; else return the value."""
+    """Find the choice that equals `value` except for case or quotes, or return `value` unchanged."""
     if any(type(choice) is int for choice in choices):
         with suppress(Misfit):
             value = _shape_number(value, field_path)
     if value in choices or not isinstance(value, str):
         return value
+
     text = value.strip().casefold()
-    alike = []
+    similar_choices = []
     for choice in choices:
         if isinstance(choice, str) and choice.casefold() == text:
-            alike.append(choice)
-    return alike[0] if len(alike) == 1 else value
+            similar_choices.append(choice)
+    return similar_choices[0] if len(similar_choices) == 1 else value
 
 
 def _shape_number(value: object, field_path: str) -> object:
-    """Read a number that is bare, in quotes, or in an object under a key such as "score".
+    """Read a number that is bare, quoted, or in an object under a key such as "score".
 
-    Raises `Misfit` for a bool and for any other text or object, and `CutOff` for an unfinished one.
+    Raises `Misfit` for a bool, a non-numeric string or an unsuitable object, and `CutOff` if the number is
+    truncated.
     """
     if isinstance(value, Object):
         return _shape_number(_find_number_in(value, field_path), field_path)
@@ -215,7 +217,10 @@ def _shape_number(value: object, field_path: str) -> object:
 
 
 def _find_number_in(value: Object, field_path: str) -> object:
-    """Find the value of an object's only key such as "score"; raises `Misfit` and `CutOff`."""
+    """Return the value of the object's only key like "score".
+
+    Raises `Misfit` if there's not exactly one such key, and `CutOff` if its value is truncated.
+    """
     if _find_keys_like(value, _MAXIMUM_KEYS):
         raise Misfit(f"`{field_path}` is on a scale of its own")
     keys = _find_keys_like(value, _VALUE_KEYS)
@@ -228,23 +233,24 @@ def _find_number_in(value: Object, field_path: str) -> object:
 
 
 def _shape_container(value: object, kind: object, field_path: str) -> object:
-    """Shape the values of a mapping, or the items of a list; any other value stays as it is."""
+    """Shape the values of a mapping or the items of a list. Other values are returned unchanged."""
     origin = get_origin(kind)
     arguments = get_args(kind)
     if origin in (dict, Mapping):
-        keyed = _key_objects(value) or value
-        if isinstance(keyed, Object):
+        mapping = _key_by_name(value) or value
+        if isinstance(mapping, Object):
             _, value_kind = arguments
-            return _shape_mapping(keyed, value_kind, field_path)
+            return _shape_mapping(mapping, value_kind, field_path)
     if not isinstance(value, Array):
         return value
-    # Where no list is asked for, items are shaped all the same, to notice any that are cut off.
+
+    # Even if no list is expected, shape the items, because that raises `CutOff` for truncated ones.
     item_kind = arguments[0] if origin in (list, Sequence) else Any
     return [shape(item, item_kind, _join(field_path, number)) for number, item in enumerate(value)]
 
 
 def _shape_mapping(value: Object, kind: object, field_path: str) -> dict[str, object]:
-    """Shape the values of a mapping; raises `Misfit` if a key is repeated."""
+    """Shape the values of a mapping. Raises `Misfit` if a key is repeated."""
     shaped = {}
     for key, item in value.items():
         if key in value.repeated:
@@ -254,58 +260,65 @@ def _shape_mapping(value: Object, kind: object, field_path: str) -> dict[str, ob
 
 
 def _join(field_path: str, part: object) -> str:
-    """Join the path of a field, "" at the top, and a key or index in it."""
+    """Append a key or index to a field path, which is "" at the top."""
     return f"{field_path}.{part}" if field_path else str(part)
 
 
 def _shape_model(value: object, model: type[BaseModel], field_path: str) -> object:
-    """Shape an object for `model`, also if it's wrapped, or its fields are nested more or less deeply.
+    """Shape an object for `model`, even if it's wrapped or its fields are nested differently.
 
-    Keys that `model` doesn't have are kept.
+    Unknown keys are preserved.
     """
-    keyed = _key_objects(value)  # the fields may come as a list of objects with names
-    if keyed and _find_keys_like(keyed, _list_keys(model)):
-        value = keyed
+    # The fields may come as a list of objects that each have a name.
+    by_name = _key_by_name(value)
+    if by_name and _find_keys_like(by_name, _list_keys(model)):
+        value = by_name
     if isinstance(value, Array) and len(value) == 1:
         value = value[0]
     if not isinstance(value, Object):
         return shape(value, Any, field_path)
-    _refuse_other_scale(value, model)  # that the outer object names
+
+    # Either the wrapper or the answer inside it can name a scale.
+    _refuse_other_scale(value, model)
     value = _unwrap(value, model)
-    _refuse_other_scale(value, model)  # that the answer itself names
-    keys_by_name = {}
+    _refuse_other_scale(value, model)
+
+    keys_by_field = {}
     for name in model.model_fields:
         matching_key = _match_key(value, name, model, field_path)
         if matching_key is not None:
-            keys_by_name[name] = matching_key
-    shaped = _shape_fields(value, model, keys_by_name, field_path)
-    others = {}
+            keys_by_field[name] = matching_key
+    shaped = _shape_fields(value, model, keys_by_field, field_path)
+
+    unknown = {}
     for key, item in value.items():
-        if key not in keys_by_name.values() and item is not CUT:
-            others[key] = item
-    return others | shaped
+        if key not in keys_by_field.values() and item is not CUT:
+            unknown[key] = item
+    return unknown | shaped
 
 
 def _shape_fields(
-    value: Object, model: type[BaseModel], keys_by_name: Mapping[str, str], field_path: str
+    value: Object, model: type[BaseModel], keys_by_field: Mapping[str, str], field_path: str
 ) -> dict[str, object]:
-    """Shape the value of each field that an object has; `keys_by_name` are its keys of fields.
+    """Shape the model's fields that `value` contains, under the keys in `keys_by_field` or elsewhere.
 
-    An optional field is left out if its value is cut off, or is null and the field can't be.
+    Omits an optional field if its value is truncated, or null but not nullable. Raises `CutOff` for a
+    required field.
     """
     shaped = {}
     for name, field in model.model_fields.items():
-        if name in keys_by_name:
-            item = value[keys_by_name[name]]
+        if name in keys_by_field:
+            item = value[keys_by_field[name]]
         else:
             item = _find_elsewhere(value, name, model)
         if item is _MISSING:
             continue
+
         is_required = field.is_required()
         kind = field.annotation
-        takes_none = kind in (Any, None, object) or NoneType in get_args(kind)
-        if item is None and not is_required and not takes_none:
-            continue  # null means the default
+        is_nullable = kind in (Any, None, object) or NoneType in get_args(kind)
+        if item is None and not is_required and not is_nullable:
+            continue
         key = key_of(name, model)
         try:
             shaped[key] = shape(item, kind, _join(field_path, key))
@@ -321,9 +334,9 @@ def _shape_fields(
 def _match_key(
     value: Object, name: str, model: type[BaseModel], field_path: str = ""
 ) -> str | None:
-    """Find the key of `value` for the field `name`: the exact one, or the only one like it; else None.
+    """Find the object's key for the field `name`: the exact key, or else the only similar one.
 
-    Raises `Misfit` if several keys are like it, or if the key is repeated.
+    Returns None if there's neither. Raises `Misfit` if multiple keys are similar, or if the key is repeated.
     """
     exact_key = key_of(name, model)
     key = exact_key if exact_key in value else _find_similar_key(value, name, model)
@@ -333,24 +346,24 @@ def _match_key(
 
 
 def _find_similar_key(value: Object, name: str, model: type[BaseModel]) -> str | None:
-    """Find the key of `value` that's like that of the field `name`, and like no other field's; else None.
+    """Find the object's key that is similar to this field's key but to no other field's.
 
-    Raises `Misfit` for several such keys.
+    Returns None if there's none. Raises `Misfit` if there are multiple.
     """
     exact_key = key_of(name, model)
-    keys_of_others = set()
+    other_keys = set()
     for other in model.model_fields:
         if other != name:
-            keys_of_others.add(normalise_key(key_of(other, model)))
-    alike = _find_keys_like(value, {normalise_key(exact_key)} - keys_of_others)
-    if len(alike) > 1:
-        first, second = alike[:2]
+            other_keys.add(normalise_key(key_of(other, model)))
+    similar_keys = _find_keys_like(value, {normalise_key(exact_key)} - other_keys)
+    if len(similar_keys) > 1:
+        first, second = similar_keys[:2]
         raise Misfit(f"`{exact_key}` is given as {first!r} and {second!r}")
-    return alike[0] if alike else None
+    return similar_keys[0] if similar_keys else None
 
 
-def _key_objects(value: object) -> Object | None:
-    """Turn `[{"name": "accuracy", "score": 4}, …]` into `{"accuracy": {…}, …}`; None for anything else."""
+def _key_by_name(value: object) -> Object | None:
+    """Convert `[{"name": "accuracy", "score": 4}, …]` to `{"accuracy": {…}, …}`, or return None."""
     if not isinstance(value, Array):
         return None
     by_name = Object()
@@ -366,13 +379,13 @@ def _key_objects(value: object) -> Object | None:
 
 
 def _find_wrapped(value: Object) -> Iterator[Object]:
-    """Yield the objects that `value` has under keys such as "result": they may be the answer."""
+    """Yield the objects under keys such as "result", each of which may be the answer."""
     for key, item in value.items():
-        # Of a repeated key it isn't known which value is meant.
+        # A repeated key is ambiguous.
         may_wrap = normalise_key(key) in _WRAPPERS and key not in value.repeated
         if not may_wrap:
             continue
-        answer = _key_objects(item) or item  # a list of objects with names counts as one object
+        answer = _key_by_name(item) or item
         if isinstance(answer, Array) and len(answer) == 1:
             answer = answer[0]
         if isinstance(answer, Object):
@@ -380,18 +393,18 @@ def _find_wrapped(value: Object) -> Iterator[Object]:
 
 
 def _unwrap(value: Object, model: type[BaseModel]) -> Object:
-    """Unwrap the object in `value` that has keys of `model`.
+    """Descend through wrappers such as "result" to the object that has keys of `model`.
 
-    Returns `value` itself if it has some, or if it isn't clear which object is meant.
+    Returns `value` itself if there's no such object, or more than one.
     """
     keys = _list_keys(model)
     candidate = value
-    for _ in range(_MAX_WRAPPERS + 1):  # `value` itself, and then each wrapped object
+    for _ in range(_MAX_WRAPPERS + 1):  # one more for `value` itself
         if _find_keys_like(candidate, keys):
             return candidate
         wrapped = list(_find_wrapped(candidate))
-        with_keys = [inner for inner in wrapped if _find_keys_like(inner, keys)]
-        candidates = with_keys or wrapped
+        wrapped_with_keys = [inner for inner in wrapped if _find_keys_like(inner, keys)]
+        candidates = wrapped_with_keys or wrapped
         if len(candidates) != 1:
             break
         candidate = candidates[0]
@@ -399,14 +412,14 @@ def _unwrap(value: Object, model: type[BaseModel]) -> Object:
 
 
 def _find_elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
-    """Find the value of a required field of which `value` has no key.
+    """Find a required field that isn't a key of `value`: in a wrapped object, or flattened into `value`.
 
-    It may be in a wrapped object, or, if it's a model itself, its fields may stand in `value` directly.
-    Returns `_MISSING` if it's nowhere, and for an optional field; raises `Misfit` if it's in several places.
+    Returns `_MISSING` if it isn't found or is optional. Raises `Misfit` if it's found in multiple places.
     """
     field = model.model_fields[name]
     if not field.is_required():
         return _MISSING
+
     wrapped = list(_find_wrapped(value))
     values = []
     for inner in wrapped:
@@ -421,17 +434,18 @@ def _find_elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
             flat_model = _collect_flat_model(container, kind)
             if flat_model is not None:
                 flat_models.append(flat_model)
-        if flat_models:
-            values = flat_models  # rather than the wrapped ones
+        if flat_models:  # these take precedence
+            values = flat_models
+
     if len(values) > 1:
         raise Misfit(f"`{name}` is given in {len(values)} places")
     return values[0] if values else _MISSING
 
 
 def _collect_flat_model(value: Object, model: type[BaseModel]) -> Object | None:
-    """Collect the fields of `model` that stand in `value` itself, without an object of their own.
+    """Collect the fields of `model` that are keys of `value` itself instead of a nested object.
 
-    Returns None if there are none, or if a required one is missing.
+    Returns None if there are none, or if a required field is missing.
     """
     collected = Object()
     for name, field in model.model_fields.items():
@@ -441,12 +455,12 @@ def _collect_flat_model(value: Object, model: type[BaseModel]) -> Object | None:
         elif field.is_required():
             return None
     collected.closed = value.closed
-    return collected or None  # an empty `Object` is false
+    return collected or None  # None rather than an empty object
 
 
 def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
-    """Raise `Misfit` if an object names a maximum ("scale": "0-10") other than that of the model's scores."""
-    # A total beside several scores is their sum, not a maximum; a field of the model holds its own value.
+    """Raise `Misfit` if an object names another maximum ("scale": "0-10") than the model's scores have."""
+    # "total" is usually the sum of the scores, and a key of the model is a field.
     keys = _find_keys_like(value, _MAXIMUM_KEYS - {"total"} - _list_keys(model))
     if not keys:
         return
@@ -454,30 +468,32 @@ def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
     if maximum is None:
         return
     for key in keys:
-        figures = _FIGURE.findall(str(value[key])[:_SHORT])  # both, if it names a range
+        figures = _FIGURE.findall(str(value[key])[:_SHORT])  # a range has two
         if figures and max(map(float, figures)) != maximum:
             raise Misfit(f"`{key}` names another scale than the one up to {maximum:g}")
 
 
 def is_quoted(item: Object, model: type[BaseModel]) -> bool:
-    """Whether an object was quoted in a string of another one, so that it needn't be the answer.
+    """Whether an object is only quoted in a string of another object, so that it may not be the answer.
 
-    A model may also break off within a string and begin its answer anew. Then nothing closes the string or
-    the outer object, and the outer one has none of the answer's keys with a complete value.
+    It's not quoted if the model broke off in the middle of that string and started its answer again.
     """
     outer = item.outer
     if outer is None:
         return False
+
+    # If the model broke off, nothing closes the string or the outer object.
     text_after = item.tail.strip()
     is_string_closed = text_after.startswith(tuple(QUOTES))
     is_outer_closed = "}" in text_after or "]" in text_after
     if is_string_closed or is_outer_closed:
         return True
-    # The model broke off, unless an outer object has given a key of this answer before.
-    keys_of_answer = _list_keys(model).intersection(map(normalise_key, _walk_keys(item)))
+
+    # If an outer object already has a value for one of these keys, it could be the answer.
+    answer_keys = _list_keys(model).intersection(map(normalise_key, _walk_keys(item)))
     while outer is not None:
         complete_keys = map(normalise_key, _walk_keys(outer, only_complete=True))
-        if not keys_of_answer.isdisjoint(complete_keys):
+        if not answer_keys.isdisjoint(complete_keys):
             return True
         outer = outer.outer
     return False
@@ -486,7 +502,7 @@ def is_quoted(item: Object, model: type[BaseModel]) -> bool:
 def _walk_keys(item: Object, *, only_complete: bool = False) -> Iterator[str]:
     """Yield the keys of an object and of the objects directly in it.
 
-    With `only_complete`, keys whose value is cut off are left out.
+    If `only_complete`, skip keys with truncated values.
     """
     for container in (item, *item.values()):
         if not isinstance(container, Object):

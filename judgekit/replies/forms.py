@@ -34,7 +34,7 @@ _NO_WINNER = (TIE, "both", "neither", "equal", "none")
 
 
 def _join_text(value: object, most: int) -> str:
-    """Join a model's text, which may be a list or an object, into one of `most` characters at most."""
+    """Convert a reply value, which may be a list or an object, to text of at most `most` characters."""
     if isinstance(value, dict):
         lines = [f"{key}: {_join_text(item, most)}" for key, item in value.items()]
         value = "\n".join(lines)
@@ -46,9 +46,9 @@ def _join_text(value: object, most: int) -> str:
 
 
 def _list_findings(value: object) -> object:
-    """Turn findings into a list of objects; models also give them as texts, as one object, or by dimension.
+    """Convert findings to a list of objects. Models also give strings, a single object, or a mapping.
 
-    Anything else stays as it is, for pydantic to refuse.
+    Returns any other value unchanged, for pydantic to refuse.
     """
     if isinstance(value, str):
         if value.strip().casefold() in ("", "none", "n/a"):
@@ -57,11 +57,12 @@ def _list_findings(value: object) -> object:
             value = [value]
     elif isinstance(value, dict):
         is_one_finding = "issue" in value
-        value = [value] if is_one_finding else _list_findings_by_dimension(value)
+        value = [value] if is_one_finding else _flatten_findings(value)
     elif value is None:
         value = []
     if not isinstance(value, list):
         return value
+
     findings = []
     for item in value:
         if isinstance(item, str):
@@ -71,31 +72,31 @@ def _list_findings(value: object) -> object:
     return findings
 
 
-def _list_findings_by_dimension(value: dict[str, Any]) -> list[dict[str, Any]]:
-    """List the findings of an object keyed by dimension; each gets its dimension, unless it names one."""
+def _flatten_findings(findings_by_dimension: dict[str, Any]) -> list[dict[str, Any]]:
+    """List findings that are grouped by dimension, and add the dimension to those that don't have one."""
     findings = []
-    for name, item_or_items in value.items():
+    for dimension, item_or_items in findings_by_dimension.items():
         items = item_or_items if isinstance(item_or_items, list) else [item_or_items]
         for item in items:
             finding = item if isinstance(item, dict) else {"issue": item}
-            findings.append({"dimension": name, **finding})
+            findings.append({"dimension": dimension, **finding})
     return findings
 
 
 def _normalise_label(text: str) -> str:
-    """Remove the brackets that a label is shown in, and ignore its case."""
+    """Remove the brackets around a label, and fold its case."""
     return text.strip().removeprefix("[").removesuffix("]").strip().casefold()
 
 
 def _wrap_label(value: object) -> object:
-    """Put a single label, given without a list, into one."""
+    """Wrap a single label in a list."""
     if isinstance(value, str) and value.strip():
         return [value]
     return value
 
 
 def _build_object_schema(properties: dict[str, Any]) -> dict[str, Any]:
-    """Build the JSON Schema of an object: all keys required, and no others, as strict providers demand."""
+    """Build the JSON Schema of an object with exactly these keys, as strict providers demand."""
     required = list(properties)
     return {
         "type": "object",
@@ -169,23 +170,24 @@ class ReviewReply(ReplyForm):
 def score_reply_model(
     dimensions: tuple[str, ...], least: int, most: int, binary: frozenset[str] = frozenset()
 ) -> type[ScoreReply]:
-    """Create the model of a reply with `reasoning`, `findings` and `scores`, one for each dimension.
+    """Create the model for a reply with `reasoning`, `findings` and a score for each dimension.
 
-    A score is a whole number from `least` to `most`, or yes or no for the dimensions in `binary`.
+    A score is an integer from `least` to `most`, or yes or no for the dimensions in `binary`.
     """
     score = Annotated[int, Field(strict=True, ge=least, le=most)]
     score_schema = {"type": "integer", "enum": list(range(least, most + 1))}
     yes_no_schema = {"type": "string", "enum": list(get_args(YesNo))}
-    # Fields have names of their own: a dimension may be called `copy` or `json`, as methods of pydantic are.
     score_fields: dict[str, Any] = {}
     sent_scores: dict[str, Any] = {}
     for number, name in enumerate(dimensions):
+        # Number the fields, because a dimension's name, such as `copy`, can be that of a pydantic method.
         if name in binary:
             score_fields[f"dimension_{number}"] = (YesNo, Field(alias=name))
             sent_scores[name] = yes_no_schema
         else:
             score_fields[f"dimension_{number}"] = (score, Field(alias=name))
             sent_scores[name] = score_schema
+
     scores = create_model("Scores", __config__=ConfigDict(serialize_by_alias=True), **score_fields)
     findings = Annotated[list[FindingReply], BeforeValidator(_list_findings)]
     reply_fields: dict[str, Any] = {"scores": (scores, ...), "findings": (findings, [])}
@@ -204,22 +206,22 @@ def score_reply_model(
 
 
 def select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> type[ReplyForm]:
-    """Create the model of a reply that lists, for each criterion, the labels for which it holds.
+    """Create the model for a reply that lists, for each criterion, the labels that fulfil it.
 
-    Labels that weren't offered are left out; a list of nothing else is invalid, since an empty one would say
-    that the criterion holds for none.
+    Labels other than `labels` are dropped from a list. A list of nothing but other labels is invalid.
     """
-    offered = {_normalise_label(label): label for label in labels}
+    labels_by_normalised = {_normalise_label(label): label for label in labels}
 
-    def keep_offered(words: list[str]) -> list[str]:
-        offered_labels: dict[str, None] = {}  # in their order, each once
-        for word in words:
-            label = offered.get(_normalise_label(word))
+    def keep_offered(replied: list[str]) -> list[str]:
+        offered: dict[str, None] = {}  # an ordered set
+        for text in replied:
+            label = labels_by_normalised.get(_normalise_label(text))
             if label:
-                offered_labels[label] = None
-        if words and not offered_labels:
+                offered[label] = None
+        # Don't make this an empty list, which would mean that no candidate fulfils the criterion.
+        if replied and not offered:
             raise ValueError("none of the labels was offered")
-        return list(offered_labels)
+        return list(offered)
 
     kept_labels = Annotated[list[str], BeforeValidator(_wrap_label), AfterValidator(keep_offered)]
     keys = [KEEP] if len(criteria) == 1 else list(criteria)
@@ -227,24 +229,25 @@ def select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> type[R
     for number, key in enumerate(keys):
         fields[f"list_{number}"] = (kept_labels, Field(alias=key))
     model = create_model("SelectReply", __base__=ReplyForm, **fields)
+
     sent_list = {"type": "array", "items": {"type": "string", "enum": list(labels)}}
     model.sent = _build_object_schema(dict.fromkeys(keys, sent_list))
     return model
 
 
 def compare_reply_model(labels: Sequence[str]) -> type[CompareReply]:
-    """Create the model of a reply about two texts: the label of the better one, or a tie."""
-    answer_by_word = dict.fromkeys(_NO_WINNER, TIE)  # models name a tie in several words
+    """Create the model for a reply that gives the label of the better text, or a tie."""
+    answers_by_normalised = dict.fromkeys(_NO_WINNER, TIE)
     for label in labels:
-        answer_by_word[_normalise_label(label)] = label
+        answers_by_normalised[_normalise_label(label)] = label
 
-    def read_label(word: str) -> str:
-        answer = answer_by_word.get(_normalise_label(word))
+    def parse_answer(text: str) -> str:
+        answer = answers_by_normalised.get(_normalise_label(text))
         if answer is None:
             raise ValueError(f"expected {', '.join(labels)} or {TIE}")
         return answer
 
-    better = Annotated[str, AfterValidator(read_label)]
+    better = Annotated[str, AfterValidator(parse_answer)]
     model = create_model("CompareReply", __base__=CompareReply, better=(better, ...))
     sent_answer = {"type": "string", "enum": [*labels, TIE]}
     model.sent = _build_object_schema({"reasoning": _STRING, "better": sent_answer})

@@ -23,7 +23,7 @@ _ENDING = frozenset(_TABLE["ending"].split())
 _NEUTRAL = frozenset(_TABLE["neutral"].split())
 _SIDE = re.compile(
     r"(?P<closes>/|end[_\u2581 -](?:of[_\u2581 -])?)?(?P<opens>(?:begin|start)[_\u2581 -](?:of[_\u2581 -])?)?"
-    r"(?P<name>.*?)(?P<closes_behind>[_\u2581]end)?(?P<opens_behind>[_\u2581](?:begin|start))?"
+    r"(?P<name>.*?)(?P<closes_after>[_\u2581]end)?(?P<opens_after>[_\u2581](?:begin|start))?"
 )
 _MARK = re.compile(
     r"<(?P<tag>/?[A-Za-z][\w:.-]{0,60})(?:\s[^<>\n]{0,200})?/?>"
@@ -44,10 +44,10 @@ _WORDLESS = {  # marks that begin thoughts without a name
 _CHANNEL = (
     "channel "  # before its name: a turn in harmony's form has several, and `final` is the answer
 )
-_BEHIND_CHANNEL = re.compile(r"\s*+(?P<name>\w{0,40})")
-_LINE = 80  # characters before a mark, if all are blank, that keep it at the start of its line
-_MOST_MARKS = 1000  # a reply with more is a flood
-_MOST_OBJECTS = 64  # to skip; in a text with more objects, marks count anywhere
+_AFTER_CHANNEL = re.compile(r"\s*+(?P<name>\w{0,40})")
+_MAX_INDENT = 80  # characters to look back for the start of a line
+_MAX_MARKS = 1000  # a reply with more is a flood
+_MAX_OBJECTS = 64  # JSON objects in which marks are ignored; after that many, marks count anywhere
 
 
 class Mark(NamedTuple):
@@ -68,55 +68,57 @@ class Span(NamedTuple):
 
 
 def find_thoughts(raw: str) -> list[Span]:
-    """Find the parts of a reply that are no answer, in their order."""
+    """Find the parts of a reply that aren't the answer, in text order."""
     marks = _find_marks(raw)
-    if len(marks) > _MOST_MARKS:
+    if len(marks) > _MAX_MARKS:
         return [Span(0, len(raw), "")]
+
     spans: list[Span] = []
-    opened: list[Mark] = []  # marks that nothing has ended yet, the innermost last
+    open_marks: list[Mark] = []  # a stack, innermost last
     for mark in marks:
-        in_channel = bool(opened) and opened[-1].name.startswith(_CHANNEL)
+        in_channel = bool(open_marks) and open_marks[-1].name.startswith(_CHANNEL)
         ends_channel = mark.opens is None or mark.name.startswith(_CHANNEL)
         if in_channel and ends_channel:
-            _end_innermost(raw, spans, opened, mark)
+            _close_innermost(raw, spans, open_marks, mark)
+
         if mark.opens:
-            opened.append(mark)
-        elif mark.name in [other.name for other in opened]:
-            while opened[-1].name != mark.name:  # marks inside it that nothing ended
-                opened.pop()
-            _end_innermost(raw, spans, opened, mark)
+            open_marks.append(mark)
+        elif mark.name in [open_mark.name for open_mark in open_marks]:
+            while open_marks[-1].name != mark.name:  # discard inner marks that were never closed
+                open_marks.pop()
+            _close_innermost(raw, spans, open_marks, mark)
         elif mark.opens is False and _THOUGHT.search(mark.name):
-            # The thoughts that it ends began before the reply did.
+            # Without an opening mark, everything up to here is thoughts: the prompt ended with that mark.
             spans = [Span(0, mark.end, raw[mark.start : mark.end])]
-            opened.clear()
-    # Thoughts that nothing ends go on to the end of the reply.
-    for mark in opened:
-        if not _is_transparent(mark.name):
+            open_marks.clear()
+
+    # Unclosed thoughts continue to the end of the reply.
+    for mark in open_marks:
+        if not _is_ignored(mark.name):
             spans.append(Span(mark.start, len(raw), ""))
             break
     return sorted(spans)
 
 
-def _end_innermost(raw: str, spans: list[Span], opened: list[Mark], mark: Mark) -> None:
-    """End the innermost opened part at `mark`, and add it to `spans` unless its text counts as the answer."""
-    opening = opened.pop()
-    if _is_transparent(opening.name):
+def _close_innermost(raw: str, spans: list[Span], open_marks: list[Mark], mark: Mark) -> None:
+    """Close the innermost open mark at `mark`, and add its span unless its name is ignored."""
+    opening = open_marks.pop()
+    if _is_ignored(opening.name):
         return
-    # A mark that begins a channel also ends the previous one, and isn't part of it.
+    # A mark that opens the next channel isn't part of this one.
     end = mark.start if mark.opens else mark.end
     spans.append(Span(opening.start, end, raw[mark.start : mark.end]))
 
 
-def _is_transparent(name: str) -> bool:
-    """Whether marks of this name are ignored, and the text between them is read normally."""
+def _is_ignored(name: str) -> bool:
+    """Whether the text between marks of this name is read as if they weren't there."""
     return name in _ANSWERING or name in _PROSE or name == f"{_CHANNEL}final"
 
 
 def cut_off_thoughts(raw: str) -> str:
-    """Cut off the thoughts that a reply begins with.
+    """Remove the thoughts at the beginning of a reply, if it's certain where they end.
 
-    The whole reply is returned if something stands before them, if they don't end, or if it isn't certain
-    where they end: the same mark occurs again, so that one of the two may be a quote.
+    Otherwise, or if other text precedes them, return the entire reply.
     """
     thoughts = find_thoughts(raw)
     if not thoughts:
@@ -125,47 +127,49 @@ def cut_off_thoughts(raw: str) -> str:
     has_text_before = raw[: first.start].strip() != ""
     if has_text_before or not first.ended_by:
         return raw
+
     mark = _MARK.match(raw, first.start)
     if mark is None:
         return raw
-    # A special token is hardly ever quoted.
+    # If the closing mark appears more than once, one of them may be a quote. Special tokens are hardly ever
+    # quoted.
     is_certain = mark["special"] or raw.count(first.ended_by) == 1
     return raw[first.end :] if is_certain else raw
 
 
 def is_in_thoughts(spans: list[Span], position: int) -> bool:
-    """Whether a position in a reply is in a part that isn't the answer."""
+    """Whether a position in a reply is in one of these spans."""
     return any(span.start <= position < span.end for span in spans)
 
 
 def _find_marks(raw: str) -> list[Mark]:
-    """Find the marks outside of exact JSON objects, whose texts may quote any mark."""
+    """Find the marks outside of valid JSON objects, whose strings can quote marks."""
     marks = []
-    quoted_until = 0  # the end of the last exact object
-    objects = 0
+    object_end = 0
+    object_count = 0
     next_brace = raw.find("{")
     for match in _MARK.finditer(raw):
-        while 0 <= next_brace < match.start() and objects < _MOST_OBJECTS:
-            objects += 1
+        # Catch up with the objects before this mark, to find out if it's inside one.
+        while 0 <= next_brace < match.start() and object_count < _MAX_OBJECTS:
+            object_count += 1
             end = find_exact_end(raw, next_brace)
-            quoted_until = max(quoted_until, end or 0)
+            object_end = max(object_end, end or 0)
             next_brace = raw.find("{", end or next_brace + 1)
-        if match.start() < quoted_until:
+        if match.start() < object_end:
             continue
-        mark = _read_mark(raw, match)
+        mark = _parse_mark(raw, match)
         if mark is not None:
             marks.append(mark)
     return marks
 
 
-def _read_mark(raw: str, match: re.Match[str]) -> Mark | None:
-    """Interpret a mark; None if it's only a word of the prose, or says nothing about thoughts and answers."""
+def _parse_mark(raw: str, match: re.Match[str]) -> Mark | None:
+    """Parse a match of `_MARK`; returns None if it has nothing to do with thoughts or answers."""
     start, end = match.span()
-    # Each form of a mark is a group of `_MARK`, and only one of them has matched.
-    text = next(filter(None, match.groups()), "").lower()
+    text = next(filter(None, match.groups()), "").lower()  # exactly one group has matched
     is_special = bool(match["special"])
     if is_special and text.strip() == "channel":
-        name_after = _BEHIND_CHANNEL.match(raw, end)
+        name_after = _AFTER_CHANNEL.match(raw, end)
         channel = name_after["name"].lower() if name_after else ""
         return Mark(f"{_CHANNEL}{channel}", start, end, opens=True)
     if match["spoken"] or match["unnamed"]:
@@ -175,35 +179,36 @@ def _read_mark(raw: str, match: re.Match[str]) -> Mark | None:
 
     parts = _SIDE.fullmatch(text.strip())
     name = _normalise_name(parts["name"] if parts else text)
-    whole_name = _normalise_name(text)  # with the word that opens or closes
-    if name in _NEUTRAL or whole_name in _NEUTRAL:
+    full_name = _normalise_name(text)  # including a prefix or suffix such as "end of"
+    if name in _NEUTRAL or full_name in _NEUTRAL:
         return None
-    if whole_name in _ENDING:
+    if full_name in _ENDING:
         return Mark(name, start, end, opens=None) if is_special else None
 
     has_known_name = name in _ANSWERING or _THOUGHT.search(name) is not None
     is_certain = has_known_name or is_special or match["opened"]
     if not is_certain:
-        # Prose names tags, too, so an unknown one only counts at the start of a line.
-        line_before = raw[max(0, start - _LINE) : start].rpartition("\n")[2]
+        # Prose mentions tags, so an unknown tag only counts at the start of a line.
+        line_before = raw[max(0, start - _MAX_INDENT) : start].rpartition("\n")[2]
         is_tag = match["tag"] and name not in _PROSE
         if not is_tag or line_before.strip():
             return None
-    closes = parts is not None and bool(parts["closes"] or parts["closes_behind"])
+
+    closes = parts is not None and bool(parts["closes"] or parts["closes_after"])
     return Mark(name, start, end, opens=not closes)
 
 
 def _normalise_name(name: str) -> str:
-    """Reduce a mark's name to its letters and digits, in lower case."""
+    """Reduce a mark's name to lower-case letters and digits."""
     return re.sub(r"[\W_]", "", name.lower())
 
 
 def find_exact_end(raw: str, start: int) -> int | None:
-    """Find the end of the JSON object that begins at `start`; None if it isn't strictly JSON."""
+    """Find the end of the JSON object that starts at `start`. Returns None if it isn't valid JSON."""
     with suppress(ValueError, RecursionError):
         return _DECODER.raw_decode(raw, start)[1]
     return None
 
 
-# NaN and infinities aren't JSON, and aren't whole numbers either: `int` raises.
+# NaN and infinity aren't valid JSON; `int` raises for them.
 _DECODER = json.JSONDecoder(object_pairs_hook=with_different_keys, parse_constant=int)

@@ -27,43 +27,45 @@ ALTERNATIVES = 8
 LEAST_MASS = 0.8
 # An expectation nearer than this to the number is the number: whole thresholds are not missed by a hair.
 SURE = 0.05
-_MOST_PLACES = 32  # with more candidate numbers in a text, none is examined
-_SLACK = 0.01  # how far rounding may push a sum of probabilities above 1
-_BEFORE = " \t\r\n\"'“”:"
-_BEHIND = " \t\r\n\"'“”,}]"
+_MAX_CANDIDATES = 32  # with more candidate numbers in a reply, none is examined
+_TOLERANCE = 0.01  # rounding can raise the sum of probabilities above 1 by this much
+_LEADING = " \t\r\n\"'“”:"  # what a number's token may also contain
+_TRAILING = " \t\r\n\"'“”,}]"
 _NUMBER = re.compile(r""":\s*+["'“]?(\d{1,4})(?=["'”]?\s*+(?:[,}\n]|\Z))""")
 
 
 def compute_expectations(reply: Reply, answer: ScoreReply, points: range) -> dict[str, float]:
-    """Calculate scores by the probabilities of tokens: the mean of `points`, weighted by these.
+    """Calculate each dimension's expected score, the mean of `points` weighted by token probabilities.
 
-    Returns them by dimension. A score whose token, or whose probabilities, can't be told for certain is left
-    out; without tokens that's all of them.
+    Omits a score if its token or probabilities are uncertain. Returns {} if the reply has no tokens.
     """
     if not reply.tokens or len(reply.tokens) != len(reply.logprobs):
         return {}
-    shift = _find_shift(reply)
-    if shift is None:
+    offset = _find_token_offset(reply)
+    if offset is None:
         return {}
+
     token_ends = list(accumulate(map(len, reply.tokens)))
     scores: dict[str, int] = answer.model_dump()["scores"]
     expected = {}
     for name, (start, end) in locate_scores(reply.text, answer, points).items():
-        token = bisect_right(token_ends, shift + start)
-        if shift + end > token_ends[token]:
-            continue  # a number of several tokens has no probability of its own
+        token_index = bisect_right(token_ends, offset + start)
+        spans_multiple_tokens = offset + end > token_ends[token_index]
+        if spans_multiple_tokens:  # the provider gives no probability for the number
+            continue
+        token = reply.tokens[token_index]
         score = scores[name]
-        mean = compute_expectation(reply.tokens[token], reply.logprobs[token], score, points)
+        mean = compute_expectation(token, reply.logprobs[token_index], score, points)
         if mean is not None:
             expected[name] = float(score) if abs(mean - score) < SURE else mean
     return expected
 
 
-def _find_shift(reply: Reply) -> int | None:
-    """Find by how many characters the text of a reply's tokens is ahead of the reply's text.
+def _find_token_offset(reply: Reply) -> int | None:
+    """Find the offset from positions in the reply text to positions in its joined tokens.
 
-    The two may differ: servers strip blanks, leading thoughts and trailing marks from one of them. So their
-    common part is aligned. None if there's no such part.
+    The two can differ, because servers remove whitespace, thoughts or trailing marks from one of them.
+    Returns None if the tokens don't contain the text.
     """
     core = reply.text.strip()
     core_in_tokens = "".join(reply.tokens).rfind(core)
@@ -73,16 +75,18 @@ def _find_shift(reply: Reply) -> int | None:
 
 
 def locate_scores(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int, int]]:
-    """Locate the scores in the text of a reply, as (start, end) by dimension.
+    """Locate the scores in a reply's text, as (start, end) by dimension.
 
-    A number is a score if another point in its place would change this score, and nothing else, of the answer
-    that is read. Scores that aren't found that way are left out.
+    Omits a score that can't be located with certainty.
     """
     scores: dict[str, int] = answer.model_dump()["scores"]
     candidates = [match for match in _NUMBER.finditer(text) if int(match[1]) in scores.values()]
-    has_negative_points = points.start < 0  # `_NUMBER` reads no sign
-    if has_negative_points or len(candidates) > _MOST_PLACES:
+    has_negative_points = points.start < 0  # `_NUMBER` doesn't match a sign
+    if has_negative_points or len(candidates) > _MAX_CANDIDATES:
         return {}
+
+    # Replace one number at a time, and extract the answer again. If exactly one score changes to the new
+    # value, the number is that score.
     spans = {}
     for match in candidates:
         start, end = match.span(1)
@@ -105,21 +109,23 @@ def locate_scores(text: str, answer: ScoreReply, points: range) -> dict[str, tup
 def compute_expectation(
     token: str, alternatives: Mapping[str, float], value: int, points: range
 ) -> float | None:
-    """Calculate the expected point by the log probabilities of a token's alternatives, itself among them.
+    """Calculate the expected point from the log probabilities of a token's `alternatives`, including itself.
 
-    Returns None if `token` doesn't spell `value`, if too little probability is on `points`, or if a point may
-    be the beginning of a longer number.
+    Returns None if `token` doesn't spell `value`, if the total probability of `points` is too low, or if a
+    point may be the beginning of a longer number.
     """
-    if token.lstrip(_BEFORE).rstrip(_BEHIND) != str(value) or token not in alternatives:
+    if token.lstrip(_LEADING).rstrip(_TRAILING) != str(value) or token not in alternatives:
         return None
+
     probabilities = dict.fromkeys(points, 0.0)
     points_by_text = {str(point): point for point in points}
     for text, logprob in alternatives.items():
-        point = points_by_text.get(text.lstrip(_BEFORE).rstrip(_BEHIND))
-        if point is not None and logprob <= _SLACK:  # one above 0 is no log probability
+        point = points_by_text.get(text.lstrip(_LEADING).rstrip(_TRAILING))
+        if point is not None and logprob <= _TOLERANCE:  # a positive logarithm is invalid
             probabilities[point] += math.exp(logprob)
+
     total = sum(probabilities.values())
-    if not LEAST_MASS <= total <= 1 + _SLACK:
+    if not LEAST_MASS <= total <= 1 + _TOLERANCE:
         return None
     if _may_begin_longer_number(probabilities):
         return None
@@ -127,16 +133,16 @@ def compute_expectation(
 
 
 def _may_begin_longer_number(probabilities: Mapping[int, float]) -> bool:
-    """Whether a likely point may be the start of a longer number, as 1 is of 10.
-
-    It can't if a longer number is among the alternatives, too: then numbers are single tokens.
-    """
+    """Whether a likely point, such as 1, may be only the first token of a longer number, such as 10."""
     doubtful_probability = 0.0
     for point, probability in probabilities.items():
-        longer = [other for other in probabilities if str(other).startswith(str(point))]
-        longer.remove(point)  # each number begins with itself
+        longer = []
+        for other in probabilities:
+            if other != point and str(other).startswith(str(point)):
+                longer.append(other)
+        # If the longer number is an alternative itself, it's a single token.
         if any(probabilities[other] for other in longer):
             return False
         if longer:
             doubtful_probability += probability
-    return doubtful_probability > _SLACK * sum(probabilities.values())
+    return doubtful_probability > _TOLERANCE * sum(probabilities.values())

@@ -18,40 +18,39 @@ if TYPE_CHECKING:
 Form = TypeVar("Form", bound=ReplyForm)
 
 _REFUSING = re.compile(WORDS["refusing"])
-_REFUSAL_CHARS = 400  # characters at the start in which a refusal is recognised
+_REFUSAL_CHARS = 400  # characters to search for a refusal
 
 
 def read_reply(reply: Reply, form: type[Form]) -> Form:
-    """Read the answer from a reply: all of it if a schema was enforced, else the one it contains.
-
-    A reply that breaks the schema shows that its provider doesn't enforce it. Raises `InvalidReply`.
-    """
+    """Read the answer from a reply. Raises `InvalidReply` if there isn't exactly one."""
     if reply.schema_enforced:
         try:
             return read_answer(reply.text, form, schema_enforced=True)
         except InvalidReply:
             if classify_failure(reply.text) is FailureKind.TRUNCATED:
                 raise
+        # The reply violates the schema, so its provider doesn't really enforce it.
         reply.distrust()
     return read_answer(reply.text, form)
 
 
 def classify_failure(raw: str) -> FailureKind:
-    """Find out why a reply couldn't be read: it refuses, was cut off in its last object, or is invalid."""
+    """Classify a reply that couldn't be read as a refusal, truncated, or invalid."""
     raw = cut_off_thoughts(raw)
     try:
         objects = scan(raw)
-    except InvalidReply:  # a flood
+    except InvalidReply:  # too many entries
         return FailureKind.INVALID_REPLY
+
     if not objects:
         thoughts = find_thoughts(raw)
-        start = thoughts[-1].end if thoughts else 0  # a model may refuse after thinking about it
+        start = thoughts[-1].end if thoughts else 0  # a model can refuse after thinking about it
         beginning = raw[start:][:_REFUSAL_CHARS].replace("\u2019", "'").lower()
         return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY
 
     last = objects[-1]
     tail = last.tail.strip()
-    # If the reply ended in the middle of a string, that string is all that follows the unclosed object.
+    # If the reply ends in the middle of a string, the unclosed object's tail is that string.
     ends_in_string = tail[:1] in QUOTES and "}" not in tail and "```" not in tail
     is_cut = not last.closed and (not tail or ends_in_string)
     return FailureKind.TRUNCATED if is_cut else FailureKind.INVALID_REPLY

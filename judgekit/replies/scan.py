@@ -54,14 +54,14 @@ _AFTER_WORD = {  # what may end a number or word, in an object (True) and in an 
 }
 
 
-# The text behind a quote that ends a string, unlike one inside it: in an object, and if keys may be bare.
-def _ends_in_object(next_key: str) -> str:
-    behind_comma = rf"{_COMMA}(?:\Z|\}}|{_COMMENT}|{next_key})"
-    return rf"\s*+(?:\}}|//|/\*|{behind_comma}|(?<=\s)(?:{_QUOTED})\s*+:)"
+# These patterns match the text after a quote that ends a string, rather than a quote inside the string.
+def _build_end_in_object(next_key: str) -> str:
+    after_comma = rf"{_COMMA}(?:\Z|\}}|{_COMMENT}|{next_key})"
+    return rf"\s*+(?:\}}|//|/\*|{after_comma}|(?<=\s)(?:{_QUOTED})\s*+:)"
 
 
 _ENDS_IN_ARRAY = rf"\s*+(?:\]|//|/\*|{_COMMA}(?:\Z|{_COMMENT}|{_NEXT_ITEM}))|\s*?\n\s*+[{QUOTES}]"
-_ENDS_WITH_BARE_KEYS = _ends_in_object(rf"{_NEXT_KEY}|{_BARE}\s*+:")
+_ENDS_WITH_BARE_KEYS = _build_end_in_object(rf"{_NEXT_KEY}|{_BARE}\s*+:")
 _AFTER_STRING = {True: re.compile(_ENDS_WITH_BARE_KEYS), False: re.compile(_ENDS_IN_ARRAY)}
 
 
@@ -79,13 +79,15 @@ _FIRST_QUOTE = {
 
 
 @cache
-def _make_last_quote_pattern(opening: str, *, in_object: bool, bare_keys: bool) -> re.Pattern[str]:
-    """Build the pattern of a string's text up to the first quote followed by an end of a string."""
+def _make_closing_quote_pattern(
+    opening: str, *, in_object: bool, bare_keys: bool
+) -> re.Pattern[str]:
+    """Build a pattern for a string up to the first quote that is followed by what can follow a string."""
     quotes = _DOUBLE if opening in _DOUBLE else _SINGLE
-    ends = _ENDS_IN_ARRAY
+    after_string = _ENDS_IN_ARRAY
     if in_object:
-        ends = _ENDS_WITH_BARE_KEYS if bare_keys else _ends_in_object(_NEXT_KEY)
-    return re.compile(rf"(?:{_BODY.format(quotes)}|[{quotes}](?!{ends}))*+[{quotes}]")
+        after_string = _ENDS_WITH_BARE_KEYS if bare_keys else _build_end_in_object(_NEXT_KEY)
+    return re.compile(rf"(?:{_BODY.format(quotes)}|[{quotes}](?!{after_string}))*+[{quotes}]")
 
 
 # As JSON writes a number, of a size that a score may have.
@@ -103,14 +105,14 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def read_number(text: str) -> float:
-    """Convert a text that `SPELT_NUMBER` matches: to an int if it's written as one."""
+    """Convert text that `SPELT_NUMBER` matches to an int or a float."""
     if text.lstrip("+-").isdigit():
         return int(text)
     return float(text)
 
 
 def _unescape(escape: re.Match[str]) -> str:
-    """Return the character that an escape stands for; an unknown escape stays as it is."""
+    """Return the character for an escape sequence, or an unknown sequence unchanged."""
     code, char = escape.groups()
     if code:
         return chr(int(code, 16))
@@ -120,7 +122,7 @@ def _unescape(escape: re.Match[str]) -> str:
 
 
 def _decode(text: str) -> str:
-    """Replace the escapes in a string. Surrogate pairs become one character, lone ones U+FFFD."""
+    """Replace the escape sequences in a string. A surrogate pair becomes one character, a lone one U+FFFD."""
     text = _ESCAPE.sub(_unescape, text)
     if _SURROGATE.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -150,11 +152,12 @@ class Object(dict[str, Any]):
         self.repeated = set[str]()
 
     def put(self, key: str, value: object) -> None:
-        """Set `key`; if it's there already with another value, or with any object or array, note that."""
+        """Set `key`, and add it to `repeated` if it already has a different value."""
         if key in self:
             before = self[key]
-            # The types differ if the values are 1 and true, or 1 and 1.0, which are equal in Python.
+            # Compare types, too, because 1 equals true and 1.0 in Python.
             is_same = type(before) is type(value) and before == value
+            # A container hasn't been filled yet, so it counts as different.
             if isinstance(value, (Object, Array)) or not is_same:
                 self.repeated.add(key)
         self[key] = value
@@ -167,48 +170,48 @@ class Array(list[Any]):
 
 
 def scan(raw: str) -> deque[Object]:
-    """Read the outermost objects in a text, the last `MAX_OBJECTS` of them, as far as each goes.
+    """Read the last `MAX_OBJECTS` outermost objects in a text, each as far as it's readable.
 
-    Raises `InvalidReply` for a text with too many entries.
+    Raises `InvalidReply` if the text has too many entries.
     """
     objects: deque[Object] = deque(maxlen=MAX_OBJECTS)
     reader = _Reader(raw)
-    end = 0  # of the object before
+    previous_end = 0
     match = _START.search(raw, reader.pos)
     while match:
         start = match.start()
         outer = None
         if objects:
             previous = objects[-1]
-            previous.tail = raw[end:start]
+            previous.tail = raw[previous_end:start]
             outer = _find_outer(previous, is_rescued=start == reader.rescued)
         item = reader.read(start)
         item.outer = outer
         item.start = start
         objects.append(item)
-        end = reader.end
+        previous_end = reader.end
         match = _START.search(raw, reader.pos)
     if objects:
-        objects[-1].tail = raw[end:]
+        objects[-1].tail = raw[previous_end:]
     return objects
 
 
 def _find_outer(previous: Object, *, is_rescued: bool) -> Object | None:
-    """Find the object in a string of which the next object stands; None if it stands in none.
+    """Find the object that contains the next object in one of its strings.
 
-    The next object `is_rescued` if a string of `previous` had swallowed it.
+    `is_rescued` means that the next object was found inside an unclosed string of `previous`.
     """
     if is_rescued:
         return previous
     has_quote_between = not set(QUOTES).isdisjoint(previous.tail)
-    if has_quote_between:  # so both may be in the same string
+    if has_quote_between:  # both objects may be in the same string
         return previous.outer
     return None
 
 
 def read_value_at(text: str) -> object:
-    """Read the value at the start of `text`, which follows a key; `CUT` if its end isn't seen."""
-    object_with_value = f'{{"":{text}'  # it needn't be closed to be read
+    """Read the value at the start of `text`, or return `CUT` if it's incomplete."""
+    object_with_value = f'{{"":{text}'  # the reader doesn't need a closing brace
     return _Reader(object_with_value).read(0).get("", CUT)
 
 
@@ -221,23 +224,23 @@ class _Reader:
         self.end = 0  # of the last object's text
         self.entries = 0
         self.rescues_left = MAX_RESCUES
-        self.rescued = -1  # the start of the last object that a string had swallowed
-        self.unread = -1  # the start of a string that was never closed, if the object has one
+        self.rescued = -1  # the start of the last object found inside an unclosed string
+        self.unclosed = -1  # the start of the object's unclosed string, if any
         self.broken = False  # the object can't be read any further
-        self.bare_key = False  # the last key was without quotes
+        self.bare_key = False  # the last key had no quotes
 
     def read(self, start: int) -> Object:
-        """Read the object that begins at `start`, as far as it can be read.
+        """Read the object that starts at `start`, as far as possible.
 
-        Afterwards, `pos` is where the search for the next object goes on, and `end` is where the text of this
-        one ends. They only differ after a string that's never closed: then `end` is the start of that string.
+        Afterwards, `end` is the end of this object, and `pos` is the position to search for the next one.
         """
         top = Object()
         open_containers: list[Object | Array] = [top]
         self.pos = start + 1
         self.broken = False
-        self.unread = -1
+        self.unclosed = -1
         self.entries += 1
+
         while open_containers and not self.broken:
             container = open_containers[-1]
             self._skip(_BETWEEN_ENTRIES)
@@ -250,33 +253,34 @@ class _Reader:
                 value = self._read_entry(container)
                 self.entries += 1
                 if value is CUT:
-                    for (
-                        outer
-                    ) in open_containers:  # what contains an incomplete value is incomplete itself
-                        outer.cut = True
+                    # A container with an incomplete value is incomplete itself.
+                    for open_container in open_containers:
+                        open_container.cut = True
                 elif isinstance(value, (Object, Array)):
                     open_containers.append(value)
                     self.broken = len(open_containers) > MAX_DEPTH
             if self.entries > MAX_ENTRIES:
                 raise InvalidReply(f"more than {MAX_ENTRIES} objects, keys and items: no reply")
-        self.end = self.pos if self.unread < 0 else self.unread
+
+        # After an unclosed string, `pos` can be inside it, at the next object.
+        self.end = self.pos if self.unclosed < 0 else self.unclosed
         return top
 
-    def _skip(self, gap: re.Pattern[str]) -> None:
-        """Move behind a match of `gap`, if there is one here."""
-        if match := gap.match(self.raw, self.pos):
+    def _skip(self, pattern: re.Pattern[str]) -> None:
+        """Move past a match of `pattern` at the current position, if there is one."""
+        if match := pattern.match(self.raw, self.pos):
             self.pos = match.end()
 
     def _read_entry(self, container: Object | Array) -> object:
         """Read an object's key and value, or an array's item, and add it to `container`.
 
-        Returns the value, of which only the opening bracket is read if it's an object or array. Without an
-        entry, sets `broken`.
+        Returns the value. If it's an object or array, only its opening bracket has been read. Sets `broken`
+        if there's no entry.
         """
         if isinstance(container, Array):
             start = self.pos
             value = self._read_value(in_object=False)
-            if self.pos == start:  # there's no item
+            if self.pos == start:  # nothing was read
                 self.broken = True
             else:
                 container.append(value)
@@ -295,18 +299,23 @@ class _Reader:
         return value
 
     def _read_value(self, *, in_object: bool) -> object:
-        """Read a value; of an object or array only its bracket."""
+        """Read a string, number, literal or bare words, or only the opening bracket of an object or array.
+
+        Returns `CUT` if the value is incomplete.
+        """
         first = self.raw[self.pos : self.pos + 1]
         if first == "{" or first == "[":  # noqa: PLR1714 - `in "{["` would hold for the empty string
             self.pos += 1
             return Object() if first == "{" else Array()
         if first and first in QUOTES:
             return self._read_string(first, in_object=in_object)
-        match = _WORD.match(self.raw, self.pos)  # a number, a literal or bare words
+
+        match = _WORD.match(self.raw, self.pos)
         if not match:
             return CUT
         self.pos = match.end()
-        if not _AFTER_WORD[in_object].match(self.raw, match.start() + len(match[0].rstrip())):
+        word_end = match.start() + len(match[0].rstrip())
+        if not _AFTER_WORD[in_object].match(self.raw, word_end):
             return CUT
         word = match[0].strip()
         if _NUMBER.fullmatch(word):
@@ -314,35 +323,38 @@ class _Reader:
         return _LITERALS.get(word.lower(), word)
 
     def _read_string(self, opening: str, *, in_object: bool) -> object:
-        """Read a string up to its closing quote; returns `CUT`, and sets `broken`, if there's none.
+        """Read a string up to its closing quote.
 
-        That is the first quote, as in JSON, if what follows it can follow a string; or else the first quote
-        of which that's true. A string that seems to contain the beginning of an object was never closed: the
-        model broke off and began again, so reading goes on at that object.
+        If it's never closed, sets `broken` and returns `CUT`.
         """
+        # As in JSON, the first quote closes the string, if what comes next can follow a string.
         start = self.pos + 1
-        until_first = _FIRST_QUOTE[opening].match(self.raw, start)
-        if until_first and _AFTER_STRING[in_object].match(self.raw, until_first.end()):
-            self.pos = until_first.end()
+        first_quote = _FIRST_QUOTE[opening].match(self.raw, start)
+        if first_quote and _AFTER_STRING[in_object].match(self.raw, first_quote.end()):
+            self.pos = first_quote.end()
             return _decode(self.raw[start : self.pos - 1])
 
-        pattern = _make_last_quote_pattern(opening, in_object=in_object, bare_keys=self.bare_key)
-        until_fitting = pattern.match(self.raw, start)
-        end = until_fitting.end() if until_fitting else len(self.raw)
-        inner = None  # an object that begins in the string
+        # Otherwise that quote is an unescaped one inside the string, and the first suitable quote closes it.
+        pattern = _make_closing_quote_pattern(opening, in_object=in_object, bare_keys=self.bare_key)
+        closing_quote = pattern.match(self.raw, start)
+        end = closing_quote.end() if closing_quote else len(self.raw)
+
+        # If only the beginning of an object appears in the string, the model broke off and started again.
+        inner = None
         if self.rescues_left:
             inner = _START.search(self.raw, start, end)
-        if inner and until_fitting:
+        if inner and closing_quote:
             inside = self.raw[inner.start() : end]
-            is_whole_object = inside.count("{") <= inside.count("}")
-            if is_whole_object:  # then it's a quote
+            is_complete_object = inside.count("{") <= inside.count("}")
+            if is_complete_object:  # the string quotes it
                 inner = None
-        if until_fitting and not inner:
+        if closing_quote and not inner:
             self.pos = end
             return _decode(self.raw[start : end - 1])
 
+        # The string is never closed. Continue at the object inside it, or after the string.
         self.broken = True
-        self.unread = self.pos
+        self.unclosed = self.pos
         if inner:
             self.rescues_left -= 1
             self.rescued = inner.start()
