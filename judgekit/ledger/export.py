@@ -35,9 +35,9 @@ HAND_ON_SECONDS = 3.0
 
 
 def rows(records: Iterable[Record]) -> str:
-    """Build a CSV table of the verdicts, with a heading.
+    """Build a CSV table of the verdicts, with a header row.
 
-    Texts are changed so that a spreadsheet doesn't run them as formulas.
+    Strings are escaped so that spreadsheets don't run them as formulas.
     """
     verdicts = []
     labels = []
@@ -49,12 +49,13 @@ def rows(records: Iterable[Record]) -> str:
             labels.append(record)
         elif isinstance(record, OverrideLine):
             overrides.append(record)
-    word_by_id = kpi.agreed(labels)
+    label_by_id = kpi.agreed(labels)
+
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(COLUMNS)
     for verdict in verdicts:
-        cells = _make_cells(verdict, word_by_id.get(verdict.id), overrides)
+        cells = _make_cells(verdict, label_by_id.get(verdict.id), overrides)
         for index, cell in enumerate(cells):
             if isinstance(cell, str):
                 cells[index] = defuse_cell(cell)
@@ -65,7 +66,7 @@ def rows(records: Iterable[Record]) -> str:
 def _make_cells(
     verdict: VerdictLine, label: str | None, overrides: Sequence[OverrideLine]
 ) -> list[object]:
-    """Return a verdict's cells, one for each of `COLUMNS`."""
+    """Return a verdict's cells in the order of `COLUMNS`."""
     override = newest_override(overrides, verdict.task_id, verdict.hashes, without_terminal=True)
     decision = None
     if override is not None:
@@ -102,9 +103,8 @@ def forward(
 ) -> tuple[int, list[str]]:
     """Pass the lines of a ledger that weren't sent before to `send`, in batches.
 
-    No new batch begins after `seconds`. Returns the number of lines sent, and the remarks that `send`
-    returned. After a power failure, a line may be sent twice, but it's never lost. If `send` raises, that
-    ends the run. If another process is sending the lines, nothing is sent here.
+    No new batch begins after `seconds`. Returns the number of lines sent and the remarks that `send`
+    returned. If `send` raises, the error ends the run.
     """
     deadline = time.monotonic() + seconds
     sent_lines = 0
@@ -116,12 +116,12 @@ def forward(
                 sent_lines += len(lines)
                 if remark:
                     remarks.append(remark)
-                # Save the progress after sending: if the power fails before, the lines are sent again.
+                # Save the progress only after sending: a power failure can repeat lines, but not lose any.
                 outputs.write_atomically(str(ledger.folder / PLACES), progress, private=True)
                 if time.monotonic() > deadline:
                     break
     except TimeoutError:
-        pass  # another process is sending them
+        pass  # another process is sending this ledger
     except FileNotFoundError:
         pass  # there's no ledger yet
     except OSError as error:
@@ -132,15 +132,12 @@ def forward(
 
 
 def hand_on(settings: Config, ledger: store.Ledger) -> list[str]:
-    """Send the lines of a ledger that the team's server lacks.
-
-    Returns messages about lines that couldn't be sent; none if no server is configured.
-    """
+    """Send the team's server any ledger lines that it lacks, and return messages about problems."""
     from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
 
     try:
         server = shared.configured(settings)
-        if server is None:
+        if server is None:  # the settings don't name a team's server
             return []
         _, remarks = forward(ledger, server.send, HAND_ON_SECONDS)
     except JudgekitError as error:
@@ -149,54 +146,53 @@ def hand_on(settings: Config, ledger: store.Ledger) -> list[str]:
 
 
 def _read_batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
-    """Yield batches of unsent lines, each with the progress to save as JSON once the batch is sent.
-
-    A last line without a newline is still being written, so it's left to the next run.
-    """
+    """Yield batches of unsent lines, each with the progress (as JSON) to save once it's sent."""
     positions = _read_progress(ledger)
     for path in store.files([ledger.folder]):
         with path.open("rb") as file:
             state = os.fstat(file.fileno())
             inode, offset = positions.get(path.name, (0, 0))
-            # Go on behind the lines that were sent. If another file has this name now (another inode), or the
-            # file was cut, send all of it.
+            # Skip the lines sent earlier. But if the file was replaced (its inode differs) or truncated, send
+            # all of it.
             if inode == state.st_ino and offset <= state.st_size:
                 file.seek(offset)
-            for lines, end_of_lines in _group_lines(file):
-                positions[path.name] = (state.st_ino, end_of_lines)
+            for lines, end_offset in _group_lines(file):
+                positions[path.name] = (state.st_ino, end_offset)
                 yield lines, json.dumps(positions)
 
 
 def _group_lines(file: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
-    """Yield the remaining lines of a file in batches, each with the position of its end in the file.
+    """Yield the rest of a file in batches, each with the offset at which it ends.
 
-    Damaged lines are left out.
+    Damaged lines are skipped.
     """
     lines = []
     size = 0
     is_at_end = False
     while not is_at_end:
-        end_of_lines = file.tell()
+        end_offset = file.tell()
         line = file.readline()
+        # A last line without a newline is still being written: leave it for the next run.
         is_at_end = not line.endswith(b"\n")
         if not is_at_end:
-            end_of_lines = file.tell()
+            end_offset = file.tell()
             size += len(line)
             raw = line.strip()
-            is_damaged = isinstance(store.parse(raw), str)  # then it returns the problem
+            is_damaged = isinstance(store.parse(raw), str)  # then `parse` returns the problem
             if not is_damaged:
                 lines.append(raw)
+
         is_full = len(lines) >= MOST_LINES or size >= MOST_BYTES
         if lines and (is_full or is_at_end):
-            yield lines, end_of_lines
+            yield lines, end_offset
             lines = []
             size = 0
 
 
 def _read_progress(ledger: store.Ledger) -> dict[str, tuple[int, int]]:
-    """Map each file's name to its inode and the offset up to which it was sent.
+    """Return each file's inode and the offset up to which it was sent, by file name.
 
-    {} if no progress was saved, or it can't be read.
+    Without readable progress, this is {}.
     """
     positions = {}
     try:

@@ -57,10 +57,9 @@ _FINDING_KEYS = ("dimension", "location", "issue", "suggestion")
 
 
 def verdict(older: Fields, *, text: bool = False) -> VerdictLine:
-    """Convert a line of an older judge to a verdict. Its reasoning is kept only with `text`.
+    """Convert an older judge's line to a verdict. If `text`, keep its reasoning.
 
-    The verdict's id is a hash of the line, so the same line always gets the same id. Raises `ValueError` if
-    the line isn't a verdict, or has an invalid value.
+    Raises `ValueError` if the line isn't a verdict or has an invalid value.
     """
     if "files_evaluated" in older or "judge_model" in older:
         fields = _convert_push(older)
@@ -70,27 +69,30 @@ def verdict(older: Fields, *, text: bool = False) -> VerdictLine:
         known_keys = _TASK_KEYS
     else:
         raise ValueError("not a verdict: neither files_evaluated nor task_id")
+
     scores = _read_scores(older)
     average = _read_number(older.get("average"))
     if not average:
         average = round(fmean(scores.values()), 2) if scores else None
-    further_fields = {key: value for key, value in older.items() if key not in known_keys}
-    text_of_line = json.dumps(older, sort_keys=True, ensure_ascii=True)
+    other_fields = {key: value for key, value in older.items() if key not in known_keys}
+
+    # Make the id a hash of the line, so that importing the line again gives the same id.
+    canonical_json = json.dumps(older, sort_keys=True, ensure_ascii=True)
     fields |= {
-        "id": hashlib.sha256(text_of_line.encode()).hexdigest()[:32],
+        "id": hashlib.sha256(canonical_json.encode()).hexdigest()[:32],
         "rubric": {"id": "kls", "version": "", "sha256": ""},
         "prompt_sha256": "",
         "timestamp": _read_time(older.get("timestamp")),
         "scores": scores,
         "average": average,
         "duration_ms": 0,
-        "imported": json.loads(encodable(json.dumps(further_fields, ensure_ascii=False))),
+        "imported": json.loads(encodable(json.dumps(other_fields, ensure_ascii=False))),
     }
     return VerdictLine.model_validate(fields)
 
 
 def _convert_push(older: Fields) -> Fields:
-    """Convert an older line about the files of a push to the fields of a verdict."""
+    """Convert an older line about a push to verdict fields."""
     paths = [_to_text(path) for path in _to_list(older.get("files_evaluated"))]
     commit = _to_text(older.get("commit"))
     word = _translate_word(_WORDS, older, str(older.get("verdict")).upper())
@@ -98,7 +100,7 @@ def _convert_push(older: Fields) -> Fields:
     findings = []
     for finding in _to_list(older.get("findings")):
         if not isinstance(finding, dict):
-            finding = {"issue": finding}  # noqa: PLW2901 - an older form of the same
+            finding = {"issue": finding}  # noqa: PLW2901 - the oldest lines have only the issue
         findings.append({key: _to_text(finding.get(key)) for key in _FINDING_KEYS})
     findings += _read_suggestions(older.get("revision_suggestions"))
 
@@ -106,6 +108,7 @@ def _convert_push(older: Fields) -> Fields:
     if isinstance(author, dict):
         author = author.get("name")
     names = [name for name in (", ".join(paths), commit) if name]
+
     return {
         "task_id": "@".join(names) or "a push",
         "subjects": [{"path": path, "sha256": ""} for path in paths],
@@ -120,20 +123,22 @@ def _convert_push(older: Fields) -> Fields:
 
 
 def _convert_task(older: Fields, *, text: bool) -> Fields:
-    """Convert an older line about a task of an agent to the fields of a verdict."""
-    # The line itself holds the last round.
+    """Convert an older line about an agent's task to verdict fields."""
+    # The line's own fields describe the last round.
     older_rounds = [*_to_list(older.get("previous_rounds")), older]
     rounds = []
     for number, older_round in enumerate(older_rounds, 1):
         if isinstance(older_round, dict):
             rounds.append(_convert_round(number, older_round))
+
     consensus = older.get("consensus")
     if consensus not in get_args(Consensus):
         consensus = "none"
     reasoning = ""
     if text:
         reasoning = _to_text(older.get("reasoning"))
-    words = {word: word for word in get_args(VerdictWord)}
+    words = {word: word for word in get_args(VerdictWord)}  # these lines use our own words
+
     return {
         "task_id": _to_text(older["task_id"]),
         "subjects": [],
@@ -151,7 +156,7 @@ def _convert_task(older: Fields, *, text: bool) -> Fields:
 
 
 def _convert_round(number: int, older: Fields) -> Fields:
-    """Convert a round of an older line to our fields. A round without scores has no opinion."""
+    """Convert a round of an older line to our fields."""
     scores = _read_scores(older)
     opinion = None
     if scores:
@@ -166,7 +171,7 @@ def _convert_round(number: int, older: Fields) -> Fields:
 
 
 def _read_tier(older: Fields) -> TierName | None:
-    """Return the tier that gave an older line's verdict; None if the line doesn't name one of our tiers."""
+    """Return the tier that an older line names; None if it isn't one of ours."""
     name = older.get("judge_tier") or older.get("mode")
     for tier in TIERS:
         if tier == name:
@@ -175,11 +180,9 @@ def _read_tier(older: Fields) -> TierName | None:
 
 
 def _read_override(older: Fields) -> Fields | None:
-    """Read a person's decision from an older line; None if there's none.
-
-    Older lines hold it as a word, or as an object with the word under `decision`.
-    """
+    """Read a person's decision from an older line; None if there isn't one."""
     override = older.get("human_override")
+    # In some lines, the decision is a plain string instead of an object.
     if not isinstance(override, dict):
         override = {"decision": override}
     decision = override.get("decision")
@@ -195,10 +198,7 @@ def _read_override(older: Fields) -> Fields | None:
 
 
 def _translate_word(words: dict[str, str], older: Fields, word: object) -> str:
-    """Translate the `word` of an older line's verdict to ours by `words`.
-
-    Raises `ValueError` if `words` doesn't have it.
-    """
+    """Translate an older line's verdict `word` to ours; raises `ValueError` if `words` lacks it."""
     if not isinstance(word, str) or word not in words:
         got = short_line(repr(older.get("verdict")), _SHOWN)
         raise ValueError(f"verdict: expected one of {', '.join(words)}, got {got}")
@@ -206,10 +206,7 @@ def _translate_word(words: dict[str, str], older: Fields, word: object) -> str:
 
 
 def _read_time(value: object, key: str = "timestamp") -> datetime:
-    """Parse a time in ISO format. Without a time zone it's taken to be in UTC.
-
-    Raises `ValueError` if it can't be parsed; the message names the `key` at which it stands.
-    """
+    """Parse an ISO time, by default in UTC; raises `ValueError` with the value's `key` if that fails."""
     with suppress(ValueError):
         if isinstance(value, str):
             return store.aware(datetime.fromisoformat(value.strip()))
@@ -219,7 +216,7 @@ def _read_time(value: object, key: str = "timestamp") -> datetime:
 
 
 def _read_scores(older: Fields) -> dict[str, float] | None:
-    """Read an older line's scores by dimension, without those that aren't numbers; None if none is left."""
+    """Read an older line's numeric scores by dimension; None if it has none."""
     scores = older.get("scores")
     if not isinstance(scores, dict):
         return None
@@ -232,7 +229,7 @@ def _read_scores(older: Fields) -> dict[str, float] | None:
 
 
 def _read_number(value: object) -> float | None:
-    """Read a finite number, which may be written as text; None for any other value."""
+    """Convert a number or numeric string to a finite float; None for anything else."""
     if not isinstance(value, int | float | str):
         return None
     with suppress(ValueError, OverflowError):
@@ -243,12 +240,12 @@ def _read_number(value: object) -> float | None:
 
 
 def _read_suggestions(values: object) -> list[Fields]:
-    """Convert suggestions to findings with a suggestion and no issue."""
+    """Convert suggestions to findings without an issue."""
     return [{"issue": "", "suggestion": _to_text(value)} for value in _to_list(values)]
 
 
 def _to_list(value: object) -> list[Any]:
-    """Return a list as it is, a single value as a list of one, and None or "" as an empty list."""
+    """Wrap a value in a list, unless it's a list already. None and "" become an empty list."""
     if isinstance(value, list):
         return value
     if value in (None, ""):
@@ -257,10 +254,7 @@ def _to_list(value: object) -> list[Any]:
 
 
 def _to_text(value: object) -> str:
-    """Return a value as text that can be encoded as UTF-8.
-
-    None gives "", a string itself, and any other value its JSON.
-    """
+    """Convert a value to a string that UTF-8 can encode: a string to itself, None to "", others to JSON."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -275,9 +269,9 @@ class Imported(NamedTuple):
 
 
 def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Imported:
-    """Add to a ledger every line of some files and folders that it doesn't have yet; raises `LedgerError`.
+    """Add the lines in some files and folders to a ledger, skipping those it already has.
 
-    Returns the numbers of lines added and of lines known before, and the damaged lines.
+    Raises `LedgerError`.
     """
     old_ids = {record.id for record in ledger.records()}
     ids = set(old_ids)
@@ -287,7 +281,7 @@ def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) 
     for path in store.files(places, damaged_lines.append):
         for number, raw in store.raw_lines(path, damaged_lines.append):
             record = _read_record(raw, text=text)
-            if isinstance(record, str):  # the problem
+            if isinstance(record, str):  # the line can't be read, and this is the problem
                 damaged_lines.append(Damage(path, number, record))
                 continue
             if record.id in ids:

@@ -526,7 +526,7 @@ def test_a_ledger_that_cannot_be_read_is_an_error_and_half_of_one_ends_early(
     team: Team, model: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with app(team, tmp_path) as one:
-        monkeypatch.setattr(database, "_PAGE", 1)
+        monkeypatch.setattr(database, "_LINES_PER_PAGE", 1)
         with Database(team.server.url(team.name, OWNER)).transaction() as connection:
             connection.execute("ALTER TABLE judgekit.line RENAME TO gone")
         answer = one.get("/v1/ledger")

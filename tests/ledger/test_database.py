@@ -235,7 +235,7 @@ def test_each_line_is_there_once_however_often_and_by_how_many_it_is_sent(
 def test_lines_come_oldest_first_page_by_page_of_one_project_or_all(
     shared: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "_PAGE", 3)
+    monkeypatch.setattr(database, "_LINES_PER_PAGE", 3)
     lines = [skip(f"{n:02}", timestamp=NOW - timedelta(hours=n // 2)) for n in range(11)]
     shared.add([*lines, skip("other", project="team-0123456789ab")])
     found = records(shared, project="docs")
