@@ -423,8 +423,8 @@ def _lift(ours: Sequence[bool], theirs: Sequence[bool]) -> str:
 
 def lift(first: int, second: int, total: int) -> Interval:
     """Return by how much one share of `total` is above another one, with Newcombe's interval."""
-    here = rates.share_interval(first, total)
-    there = rates.share_interval(second, total)
+    here = rates.wilson_interval(first, total)
+    there = rates.wilson_interval(second, total)
     if here is None or there is None:
         raise ValueError("expected at least one pair")
     value = here.value - there.value
@@ -441,7 +441,7 @@ def _labelled(name: str, trials: Sequence[Trial]) -> str:
 
 
 def _share(hits: int, total: int) -> str:
-    bounds = rates.share_interval(hits, total)
+    bounds = rates.wilson_interval(hits, total)
     within = f" ({bounds.low:.0%} to {bounds.high:.0%})" if bounds else ""
     return f"{hits} of {total}{within}"
 

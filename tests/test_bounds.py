@@ -370,7 +370,7 @@ BEHIND: dict[str, tuple[Any, ...]] = {
     "hooks.entries.parse_settings": ("settings.json",),
     "replies.extract.extract": (Answer,),
     "judging.findings.mentions": (RUBRIC,),
-    "ledger.records.quote_hash": (b"key",),
+    "ledger.records.hash_quote": (b"key",),
     "rubric.terms.parse": ("words.txt",),
     "providers.command.explained": (SimpleNamespace(reply="json", reply_key="result"),),
     "providers.base.without_values": (["sk-abcdefgh"],),

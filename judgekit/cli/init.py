@@ -73,9 +73,9 @@ def init(
 
 
 def _require_terminal(missing: list[str]) -> None:
-    from judgekit.ledger.labels import at_terminal
+    from judgekit.ledger.labels import is_at_terminal
 
-    if missing and not at_terminal():
+    if missing and not is_at_terminal():
         raise UsageError(f"no terminal to ask questions at; give {', '.join(missing)}")
 
 

@@ -69,7 +69,7 @@ def label(
     from judgekit.ledger import LineFilter, labels, store
 
     ledger = TeamLedger() if team else find_ledger()
-    who = labels.who()
+    who = labels.identify_user()
 
     if isinstance(ledger, TeamLedger) and dismiss is not None:
         raise UsageError(
@@ -84,15 +84,15 @@ def label(
     if from_ is not None:
         return _add_labels_of_file(ledger, from_, who)
 
-    if not labels.at_terminal():
+    if not labels.is_at_terminal():
         raise UsageError("labelling needs a terminal; use --from FILE to read labels from a file")
-    line_filter = LineFilter(since=store.point(since) if since else None)
+    line_filter = LineFilter(since=store.parse_time(since) if since else None)
     warn_once = functools.cache(warn_damaged)  # the same files are read twice
     readiness = None
     if not team:
         readiness, _ = measure_readiness(project_path(), on_damage=warn_once)
     records = ledger.records(line_filter, warn_once)
-    open_verdicts = labels.waiting(records, who, readiness)[:limit]
+    open_verdicts = labels.list_waiting(records, who, readiness)[:limit]
     count = _ask_for_labels(ledger, open_verdicts, who, blind=blind)
     say(f"{count} labelled, {len(open_verdicts) - count} left")
     return 0
@@ -184,9 +184,9 @@ def _ask_about(verdict: VerdictLine, count: str, *, blind: bool) -> str:
 
 def _print_texts(verdict: VerdictLine, most: int | None) -> None:
     """Print the texts that a verdict is about, at most `most` lines of each."""
-    from judgekit.ledger.labels import texts
+    from judgekit.ledger.labels import read_judged_files
 
-    for path, text in texts(verdict, Path.cwd()).items():
+    for path, text in read_judged_files(verdict, Path.cwd()).items():
         lines = ["(no longer in this repository)"] if text is None else lines_of(text)
         first_lines = lines[:most]
         say(f"--- {path}")
@@ -309,8 +309,8 @@ def override(
         task_id=task_id,
         decision=decision,
         why=why,
-        who=labels.who(),
-        terminal=labels.at_terminal(),
+        who=labels.identify_user(),
+        terminal=labels.is_at_terminal(),
         subjects=subjects,
         project=project,
     )

@@ -82,11 +82,11 @@ def export(
     _out: OutOption = None,
 ) -> None:
     """Print the ledger, oldest day first; as CSV, the verdicts with their labels."""
-    from judgekit.ledger.export import rows
+    from judgekit.ledger.export import make_csv
 
     ledger_lines = read_lines(ledger, project or "all", since, of_team=team)
     if format_ == "csv" and not jsonl:
-        emit(rows(line.record for line in ledger_lines), disarmed)
+        emit(make_csv(line.record for line in ledger_lines), disarmed)
         return
     for line in ledger_lines:
         emit(line.raw.decode())
@@ -105,8 +105,8 @@ def import_(
     from judgekit.config import settings
     from judgekit.ledger import importing, store
 
-    if not store.files(choose_places(sources)):
-        store.files(sources, on_damage=warn_damaged)  # again, to print the problems
+    if not store.list_files(choose_places(sources)):
+        store.list_files(sources, on_damage=warn_damaged)  # again, to print the problems
         names = ", ".join(map(str, sources))
         raise InputError(f"{names}: no *.jsonl file there; name one or its folder")
     set_kept("ledger", "the added lines stay; run the import again for the rest")
@@ -140,7 +140,7 @@ def remove_lines(
     has_day = before is not None
     if has_day == all_:  # neither, or both
         raise UsageError("say what to remove: --before WHEN, or --all")
-    day = date.max if before is None else store.point(before).date()
+    day = date.max if before is None else store.parse_time(before).date()
     purges = _prepare_team_purge(day, project) if team else _prepare_purges(day, project)
 
     counts = {}  # of the lines to remove by kind, by ledger
@@ -203,7 +203,7 @@ def send_lines(
 ) -> None:
     """Send new lines of this project's ledger to the shared judge."""
     from judgekit.ledger import Ledger
-    from judgekit.ledger.export import forward
+    from judgekit.ledger.export import send_unsent
 
     if all_:
         ledgers = [Ledger(folder, folder.name) for folder in _list_folders()]
@@ -211,7 +211,7 @@ def send_lines(
         ledgers = [find_ledger()]
     total = 0
     for ledger in ledgers:
-        count, remarks = forward(ledger, connect_team().send)
+        count, remarks = send_unsent(ledger, connect_team().send)
         total += count
         warn(*remarks)
     say(f"{counted(total, 'line', 'lines')} sent")
@@ -252,11 +252,11 @@ class TeamLedger:
 
     def add(self, *records: Record) -> None:
         """Add records, each of which names its ledger; raises `UsageError` if any is refused."""
-        from judgekit.ledger.records import line
+        from judgekit.ledger.records import serialize_record
 
         if not records:
             return
-        refusal = connect_team().send([line(record).rstrip() for record in records])
+        refusal = connect_team().send([serialize_record(record).rstrip() for record in records])
         if refusal:
             raise UsageError(refusal)
 
@@ -264,11 +264,11 @@ class TeamLedger:
 def add_to_ledger(ledger: Ledger | TeamLedger, record: Record) -> None:
     """Add a person's record to a ledger; the shared judge gets it at once or with the next lines sent."""
     from judgekit.config import settings
-    from judgekit.ledger.export import hand_on
+    from judgekit.ledger.export import send_to_team
 
     ledger.add(record)
     if not isinstance(ledger, TeamLedger):
-        warn(*hand_on(settings.load(None), ledger))
+        warn(*send_to_team(settings.load(None), ledger))
 
 
 def _fetch_from_team(line_filter: LineFilter, on_damage: OnDamage) -> Iterator[ReadLine]:
@@ -279,7 +279,7 @@ def _fetch_from_team(line_filter: LineFilter, on_damage: OnDamage) -> Iterator[R
         file = Path(folder) / "fetched.jsonl"
         since = _EVER if line_filter.since is None else line_filter.since.isoformat()
         connect_team().fetch(since, line_filter.project or "all", file)
-        yield from store.entries([file], line_filter, on_damage)
+        yield from store.read_entries([file], line_filter, on_damage)
 
 
 def _fetch_from_host(line_filter: LineFilter, host: str) -> Iterator[ReadLine]:
@@ -289,8 +289,8 @@ def _fetch_from_host(line_filter: LineFilter, host: str) -> Iterator[ReadLine]:
     damages: list[Damage] = []
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         file = Path(folder) / "fetched.jsonl"
-        complaint = importing.fetch(host, line_filter.since, file)
-        yield from store.entries([file], line_filter, damages.append)
+        complaint = importing.fetch_lines(host, line_filter.since, file)
+        yield from store.read_entries([file], line_filter, damages.append)
     if damages:
         count = counted(len(damages), "line", "lines")
         first_damage = damages[0]
@@ -314,7 +314,7 @@ def read_lines(
     from judgekit.ledger import LineFilter, store
 
     name = None if project == "all" else project
-    since_time = store.point(since) if since else None
+    since_time = store.parse_time(since) if since else None
     line_filter = LineFilter(since=since_time, until=until, project=name)
     named_sources = [bool(ledgers), of_team, host is not None]
     if named_sources.count(True) > 1:
@@ -324,7 +324,7 @@ def read_lines(
     elif host is not None:
         yield from _fetch_from_host(line_filter, host)
     else:
-        yield from store.entries(choose_places(ledgers, project), line_filter, warn_damaged)
+        yield from store.read_entries(choose_places(ledgers, project), line_filter, warn_damaged)
 
 
 def choose_places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path]:
@@ -385,12 +385,12 @@ def print_kpis(
             "--plot: no such option any more; --html FILE.html writes a page that has the charts"
         )
     ledger_lines = read_lines(ledger, project, since, datetime.now(UTC), of_team=team)
-    evidence = kpi.evidence(line.record for line in ledger_lines)
+    evidence = kpi.collect_evidence(line.record for line in ledger_lines)
     if html is not None:
         from judgekit.evaluation import pages
 
         write_file(html, pages.kpi_page(evidence, build_foot()))
-    rubrics, models = kpi.by_rubric_and_model(evidence)
+    rubrics, models = kpi.split_by_rubric_and_model(evidence)
     if as_json:
         record = {
             "all": _build_kpi_record(evidence),
@@ -408,26 +408,26 @@ def print_kpis(
 
 def _say_kpis(name: str, evidence: Evidence) -> None:
     """Print the KPIs of a part of the ledger for people, under its name."""
-    from judgekit.ledger.kpi import measure, reliance, sum_up_cost
+    from judgekit.ledger.kpi import measure_kpis, measure_reliance, sum_up_cost
 
     count = counted(len(evidence.verdicts), "verdict", "verdicts")
-    labelled = sum(map(evidence.sure, evidence.verdicts))
+    labelled = sum(map(evidence.has_clear_label, evidence.verdicts))
     say(f"{name}: {count}, {labelled} of them labelled")
-    for kpi in measure(evidence):
+    for kpi in measure_kpis(evidence):
         mark = _MARKS.get(kpi.state, kpi.state)
         say(f"  {mark:<7} {kpi}")
     no_mark = " " * 7  # the others have no limits to keep
-    for kpi in reliance(evidence):
+    for kpi in measure_reliance(evidence):
         say(f"  {no_mark} {kpi}")
     say(f"  {no_mark} {sum_up_cost(evidence.verdicts)}")
 
 
 def _build_kpi_record(evidence: Evidence) -> dict[str, Any]:
     """Build the record of a ledger's part for programs: its verdicts, KPIs by name, and cost."""
-    from judgekit.ledger.kpi import measure, reliance, sum_up_cost
+    from judgekit.ledger.kpi import measure_kpis, measure_reliance, sum_up_cost
 
     kpis: dict[str, Any] = {}
-    for kpi in [*measure(evidence), *reliance(evidence)]:
+    for kpi in [*measure_kpis(evidence), *measure_reliance(evidence)]:
         bounds = kpi.interval.bounds if kpi.interval else None
         if kpi.limit.rate:
             lower_bound, upper_bound = bounds or (None, None)
@@ -448,7 +448,7 @@ def _build_kpi_record(evidence: Evidence) -> dict[str, Any]:
                 "high": kpi.limit.high,
                 "state": kpi.state,
             }
-    labelled = sum(map(evidence.sure, evidence.verdicts))
+    labelled = sum(map(evidence.has_clear_label, evidence.verdicts))
     cost = sum_up_cost(evidence.verdicts)
     return {
         "verdicts": len(evidence.verdicts),
@@ -500,7 +500,7 @@ def promote(
     say(f"{path}: gate.mode is now blocking; commit the file to apply it to the team")
     promotion = ModeChange(
         mode="blocking",
-        who=labels.who(project),
+        who=labels.identify_user(project),
         forced=bool(missing),
         why=missing,
         dependent=is_dependent,
@@ -545,15 +545,15 @@ def measure_readiness(
 
     name = settings.load(project).gate.rubric
     rubric = loader.configured_rubric("gate", name, project).rubric.ref
-    line_filter = kpi.window()
+    line_filter = kpi.make_window_filter()
     if of_team:
         if ledger:
             raise UsageError("--team and --ledger cannot be combined")
         of_project = line_filter._replace(project=find_ledger().name)
         ledger_lines = _fetch_from_team(of_project, on_damage)
     else:
-        ledger_lines = store.entries(choose_places(ledger, None), line_filter, on_damage)
-    return kpi.readiness((line.record for line in ledger_lines), rubric), rubric
+        ledger_lines = store.read_entries(choose_places(ledger, None), line_filter, on_damage)
+    return kpi.assess_readiness((line.record for line in ledger_lines), rubric), rubric
 
 
 def print_triage(
@@ -569,13 +569,13 @@ def print_triage(
     _out: OutOption = None,
 ) -> None:
     """List what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
-    from judgekit.ledger.labels import triage
+    from judgekit.ledger.labels import triage_records
 
     if not since and not files:
         since = "7d"
     paths = [*(files or []), *(ledger or [])]
     ledger_lines = read_lines(paths, project or "all", since, of_team=team, host=host)
-    report = triage(line.record for line in ledger_lines)
+    report = triage_records(line.record for line in ledger_lines)
     if as_json:
         emit(json.dumps(_build_triage_record(report), indent=2, ensure_ascii=False))
     else:

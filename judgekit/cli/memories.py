@@ -54,7 +54,7 @@ def measure_memories(
     Exit code 1 when less than 80% of what is injected is relevant, 2 with fewer than 20 labelled injections.
     """
     from judgekit.hooks import relevance, settings, trial
-    from judgekit.ledger.labels import at_terminal
+    from judgekit.ledger.labels import is_at_terminal
 
     project = environment.project_root()
     configured, notes = settings.load(project)
@@ -68,7 +68,7 @@ def measure_memories(
     # Thresholds are also fitted to mentions, and to the memories that a model is surest of.
     surest = configured["max_inject"] if fit else 0
     pairs = trial.collect_pairs(trials, mentions=fit, surest=surest)
-    if labels is None and at_terminal():
+    if labels is None and is_at_terminal():
         _ask_about(_leave_out_answered(pairs, answers), answers, answers_path)  # adds to `answers`
 
     hook_alone = trial.hook_report(trials, answers)
@@ -145,13 +145,13 @@ def _read_answers(
     Returns {} if there's neither. Raises `UsageError` if in that case nobody can be asked, either.
     """
     from judgekit.hooks import relevance
-    from judgekit.ledger.labels import at_terminal
+    from judgekit.ledger.labels import is_at_terminal
 
     if labels is None and answers_path.exists():
         labels = answers_path
     if labels is not None:
         return relevance.read_answers(labels, project)
-    if not (as_json or at_terminal()):
+    if not (as_json or is_at_terminal()):
         remedy = "run this in a terminal, or read labels with --labels FILE (--json prints what to label)"
         raise UsageError(f"no terminal to ask at, and no answers are kept; {remedy}")
     return {}

@@ -155,9 +155,9 @@ def project_path() -> Path:
 
 def confirm(question: str, to_do: str) -> None:
     """Ask a person, and abort on a no; without a terminal, raises a `UsageError` that mentions --yes."""
-    from judgekit.ledger.labels import at_terminal
+    from judgekit.ledger.labels import is_at_terminal
 
-    if not at_terminal():
+    if not is_at_terminal():
         raise UsageError(f"no terminal to ask for confirmation; add --yes to {to_do}")
     typer.confirm(question, abort=True, err=True)
 

@@ -28,7 +28,7 @@ from judgekit.errors import (
 )
 from judgekit.judging.cache import ReplyCache
 from judgekit.ledger.database import CONNECTIONS, Attempt, Budget, Database
-from judgekit.ledger.records import verdict_line
+from judgekit.ledger.records import make_verdict_line
 from judgekit.providers import retrying, running
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class Replica:
     def _make_ending(self, attempt: Attempt, usd: float, verdict: Verdict) -> Callable[[], str]:
         """Build the call that stores an attempt's verdict and its line in the ledger."""
         # Recorded as a task's verdict, not a gate's, until its client says so.
-        ledger_line = verdict_line(verdict, text=self._text, of_task=True)
+        ledger_line = make_verdict_line(verdict, text=self._text, of_task=True)
         ledger_line = ledger_line.model_copy(update={"project": SERVED})
         answer = verdict.model_dump_json(by_alias=True)
         return partial(self.database.finish_attempt, attempt, usd, answer, ledger_line)

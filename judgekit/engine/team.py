@@ -273,8 +273,8 @@ def keep(request: Request, body: LinesBody) -> Kept:
     holder = request.scope[HOLDER]
     raw_lines = [json.dumps(line).encode() for line in body.lines]
     # PostgreSQL refuses more than files do, such as long ids.
-    find_problem = store.misplaced if replica is None else refusal
-    accepted, reasons = store.sort_out(raw_lines, find_problem)
+    find_problem = store.explain_misplaced if replica is None else refusal
+    accepted, reasons = store.parse_accepted(raw_lines, find_problem)
     signed_records = [sign_record(record, holder) for record in accepted]
     if replica is not None:
         replica.database.add(signed_records, holder)
@@ -309,7 +309,7 @@ def lines(
 ) -> StreamingResponse:
     """Return the lines of the team's ledger, one JSON object a line."""
     line_filter = LineFilter(
-        since=store.point(since), project=None if project == "all" else project
+        since=store.parse_time(since), project=None if project == "all" else project
     )
     # Lines aren't parsed here. A line of the wanted kind has this text in it. The text is b"" for all kinds,
     # since every line contains that.
@@ -318,7 +318,7 @@ def lines(
     if replica is not None:
         raw_lines = replica.database.lines(line_filter.since, line_filter.project)
     else:
-        raw_lines = (entry.raw for entry in store.entries([store.home()], line_filter))
+        raw_lines = (entry.raw for entry in store.read_entries([store.home()], line_filter))
     lines_of_kind = (raw for raw in raw_lines if text_of_kind in raw)
     parts = _join_lines(lines_of_kind)
     # Read the first part before answering: if that fails, the client gets a proper error. If a later part

@@ -242,13 +242,13 @@ def kpi_page(evidence: Evidence, foot: Foot = NO_FOOT) -> str:
     """Write the page about the gate's KPIs: over all verdicts, day by day, by rubric and by model."""
     over_time = Section(_TEXTS["days"], [kpi_charts(evidence)])
     sections = [Section("All verdicts", [_build_kpi_table(evidence)]), over_time]
-    for evidence_by_name in kpi.by_rubric_and_model(evidence):
+    for evidence_by_name in kpi.split_by_rubric_and_model(evidence):
         if len(evidence_by_name) > 1:  # else the part is the whole
             for name, evidence_part in evidence_by_name.items():
                 sections.append(Section(name, [_build_kpi_table(evidence_part)]))
-    labelled = sum(map(evidence.sure, evidence.verdicts))
+    labelled = sum(map(evidence.has_clear_label, evidence.verdicts))
     about = _TEXTS["kpis"].format(verdicts=len(evidence.verdicts), labelled=labelled)
-    headline = _describe_kpis(kpi.measure(evidence))
+    headline = _describe_kpis(kpi.measure_kpis(evidence))
     return page("The gate's KPIs", about, sections, headline=headline, foot=foot)
 
 
@@ -265,7 +265,7 @@ def _describe_kpis(kpis: Sequence[Kpi]) -> str:
 def _build_kpi_table(evidence: Evidence) -> Table:
     """Build the table of KPIs with their values, intervals and limits."""
     rows = []
-    for measure in [*kpi.measure(evidence), *kpi.reliance(evidence)]:
+    for measure in [*kpi.measure_kpis(evidence), *kpi.measure_reliance(evidence)]:
         limit = measure.limit
         span = limit.range_text(measure.interval) if measure.interval else None
         value = None if measure.value is None else limit.text(measure.value)
@@ -291,7 +291,7 @@ def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
         verdicts_of_week = [
             verdict for verdict in evidence.verdicts if start <= verdict.timestamp < end
         ]
-        days[day] = kpi.measure(evidence.only(verdicts_of_week))
+        days[day] = kpi.measure_kpis(evidence.restrict_to(verdicts_of_week))
         day = tomorrow
     return days
 

@@ -308,7 +308,7 @@ def agreement(tried: Iterable[Tried]) -> Agreement:
         decided += 1
         if answer.agrees:
             right += 1
-    return Agreement(right, decided, undecided, share=rates.share_interval(right, decided))
+    return Agreement(right, decided, undecided, share=rates.wilson_interval(right, decided))
 
 
 def leniency(
@@ -352,7 +352,7 @@ def _count_accepted(words: Sequence[str | None]) -> Agreement:
         accepted,
         readable_count,
         unreadable_count,
-        share=rates.share_interval(accepted, readable_count),
+        share=rates.wilson_interval(accepted, readable_count),
     )
 
 

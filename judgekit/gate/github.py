@@ -18,7 +18,7 @@ from judgekit.errors import Exit, JudgekitError, problem_of
 from judgekit.gate import issues
 from judgekit.git import GitError, Repository
 from judgekit.ledger import Ledger, LineFilter, Record, VerdictLine
-from judgekit.ledger.labels import triage
+from judgekit.ledger.labels import triage_records
 from judgekit.task_ids import task_name
 from judgekit.text import short_line
 
@@ -425,7 +425,7 @@ def list_unsettled(records: Iterable[Record], *, with_rejects: bool) -> list[Ver
     """
     records = list(records)
     verdict_lines = _select_verdict_lines(records)
-    triaged = triage(records)
+    triaged = triage_records(records)
     unsettled = []
     for line in (
         *triaged.unclear,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.evaluation import page
-from judgekit.ledger import VerdictLine, verdict_line
+from judgekit.ledger import VerdictLine, make_verdict_line
 from judgekit.markdown import NOTHING, format_block, format_inline, wrap
 from judgekit.redaction.redact import redact
 from judgekit.task_ids import task_name
@@ -70,7 +70,7 @@ def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
     hashes = sorted(subject.sha256 for subject in verdict.subjects)
     verdict_and_contents = "\n".join([verdict.verdict, *hashes])
     fingerprint = hashlib.sha256(verdict_and_contents.encode()).hexdigest()[:16]
-    ledger_line = verdict_line(verdict, text=with_text)
+    ledger_line = make_verdict_line(verdict, text=with_text)
     fits_into_command = verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK
     task = shlex.quote(verdict.task_id if fits_into_command else verdict.id)
     rubric = ledger_line.rubric

@@ -37,9 +37,9 @@ from judgekit.judging import documents, noise, panel, service
 from judgekit.judging.documents import Author, Document, File
 from judgekit.judging.request import JudgeRequest
 from judgekit.ledger import Ledger, LedgerError, ModeChange, OverrideLine, PushRecord
-from judgekit.ledger.export import hand_on
-from judgekit.ledger.kpi import standing, window
-from judgekit.ledger.records import newest_override, word_of
+from judgekit.ledger.export import send_to_team
+from judgekit.ledger.kpi import find_missed_rates, make_window_filter
+from judgekit.ledger.records import convert_to_gate_word, find_newest_override
 from judgekit.ledger.store import DECISIONS
 from judgekit.providers import running
 from judgekit.providers.concurrency import map_concurrently
@@ -365,7 +365,7 @@ def _judge_changes(
     running.run(gatekeeper.judge(files, deadline=time.monotonic() + budget))
 
     if settings.server.url is not None:
-        notes += hand_on(settings, ledger)
+        notes += send_to_team(settings, ledger)
     reviewer_names: list[str] | None = None
     if reviewed is not None:
         notes += reviewed.notes
@@ -399,7 +399,7 @@ def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) ->
     In that case the reasons are added to `notes`, and the change of mode goes to the ledger, unless it's
     there.
     """
-    reasons, is_recorded = standing(ledger.records(window()), rubric)
+    reasons, is_recorded = find_missed_rates(ledger.records(make_window_filter()), rubric)
     if not reasons:
         return "blocking"
     for reason in reasons:
@@ -512,7 +512,7 @@ class _Gatekeeper:
         without_terminal = self.settings.gate.override_without_terminal
         if self.reviewed is not None:
             return self.reviewed.find(document, change, without_terminal=without_terminal)
-        return newest_override(
+        return find_newest_override(
             decisions,
             document.task_id,
             [file.sha256 for file in document.files],
@@ -589,7 +589,7 @@ class _Gatekeeper:
         author, _, _ = change.commit.people[0].partition(" <")  # the name without the address
         row = Row(
             path=encodable(change.path),
-            word=word_of(verdict.verdict),
+            word=convert_to_gate_word(verdict.verdict),
             commit=change.commit.oid,
             author=author,
             lost=is_lost,

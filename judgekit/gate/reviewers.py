@@ -19,7 +19,7 @@ from judgekit.errors import JudgekitError
 from judgekit.gate import policy, remotes
 from judgekit.judging import shared
 from judgekit.ledger import OverrideLine, store
-from judgekit.ledger.records import is_override_of, newest_override
+from judgekit.ledger.records import find_newest_override, is_override_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -82,7 +82,7 @@ class ReviewedOverrides:
                 continue
             description = f"{override.decision} by {override.who} ({override.why})"
             self.notes.append(f"{document.task_id}: {description} doesn't count here: {reason}")
-        return newest_override(
+        return find_newest_override(
             counting,
             document.task_id,
             hashes,
@@ -166,7 +166,7 @@ def _fetch_overrides(server: shared.Shared, project: str) -> Iterable[OverrideLi
         file = Path(folder) / "fetched.jsonl"
         server.fetch(_EVER, project, file, kind="override")
         line_filter = store.LineFilter(project=project, kinds=[OverrideLine])
-        for entry in store.entries([file], line_filter):
+        for entry in store.read_entries([file], line_filter):
             if isinstance(entry.record, OverrideLine):
                 yield entry.record
 

@@ -23,7 +23,7 @@ from judgekit.judging.reservations import Reservation, ReservationKind, with_res
 from judgekit.judging.verdict import JudgedFile, Override, Verdict, rubric_ref
 from judgekit.judging.wordless import is_wordless
 from judgekit.ledger import Ledger, LedgerError, OverrideLine
-from judgekit.ledger.records import newest_override
+from judgekit.ledger.records import find_newest_override
 from judgekit.ledger.store import DECISIONS
 from judgekit.providers import running
 from judgekit.redaction import redact
@@ -71,7 +71,7 @@ def judge_task(
     ledger = Ledger.of(project)
     task = document.task_id
     decisions = list(ledger.records(DECISIONS))
-    override = newest_override(
+    override = find_newest_override(
         decisions,
         redact.redact(task).text,  # the ledger has names without secrets
         [file.sha256 for file in document.files],

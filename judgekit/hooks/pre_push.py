@@ -314,12 +314,12 @@ def _add_to_ledger(record: Record) -> str:
     """
     from judgekit.config import settings  # noqa: PLC0415 - pydantic
     from judgekit.ledger import Ledger  # noqa: PLC0415 - pydantic
-    from judgekit.ledger.export import hand_on  # noqa: PLC0415 - pydantic
+    from judgekit.ledger.export import send_to_team  # noqa: PLC0415 - pydantic
 
     try:
         ledger = Ledger.of(Path.cwd())
         ledger.add(record)
-        remarks = hand_on(settings.load(None), ledger)
+        remarks = send_to_team(settings.load(None), ledger)
     except (JudgekitError, OSError) as error:
         return f"not recorded: {error}"
     return "; ".join([_RECORDED, *remarks])

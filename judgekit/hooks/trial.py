@@ -14,7 +14,7 @@ from judgekit.evaluation.stats import ReportPart
 from judgekit.hooks import claude_code, context, explain, judged
 from judgekit.hooks.relevance import digest_prompt
 from judgekit.judging import search
-from judgekit.ledger.rates import exact
+from judgekit.ledger.rates import exact_interval
 from judgekit.retrieval import transcript
 from judgekit.retrieval.confidence import SAME_EVIDENCE, SEVERAL_TERMS
 
@@ -300,7 +300,7 @@ def measure_share(count: int, of: int) -> Share | None:
     """
     if not of:
         return None
-    interval = exact(count, of)
+    interval = exact_interval(count, of)
     return Share(count=count, of=of, value=interval.value, low=interval.low, high=interval.high)
 
 

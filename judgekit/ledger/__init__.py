@@ -9,7 +9,7 @@ from judgekit.ledger.records import PushRecord as PushRecord
 from judgekit.ledger.records import Record as Record
 from judgekit.ledger.records import Skip as Skip
 from judgekit.ledger.records import VerdictLine as VerdictLine
-from judgekit.ledger.records import verdict_line as verdict_line
+from judgekit.ledger.records import make_verdict_line as make_verdict_line
 from judgekit.ledger.store import Damage as Damage
 from judgekit.ledger.store import Ledger as Ledger
 from judgekit.ledger.store import LedgerError as LedgerError

@@ -19,7 +19,14 @@ from judgekit.config import files
 from judgekit.errors import ConfigError, JudgekitError, StoreError, UsageError
 from judgekit.judging.cache import MAX_DAYS, KeptText
 from judgekit.ledger import store
-from judgekit.ledger.records import SCHEMAS, Label, Record, VerdictLine, kind_in, line
+from judgekit.ledger.records import (
+    SCHEMAS,
+    Label,
+    Record,
+    VerdictLine,
+    parse_kind,
+    serialize_record,
+)
 from judgekit.text import counted, find_unstorable, short_line
 
 if TYPE_CHECKING:
@@ -257,7 +264,7 @@ class Database:
 
         Raises `StoreError` if the store can't be used now.
         """
-        records, refusals = store.sort_out(lines, refusal)
+        records, refusals = store.parse_accepted(lines, refusal)
         self.add(records)
         if not refusals:
             return None
@@ -287,7 +294,7 @@ class Database:
         """
         only_project = None if project == "all" else project
         with into.open("wb") as file:
-            for raw in self.lines(store.point(since), only_project):
+            for raw in self.lines(store.parse_time(since), only_project):
                 file.write(raw + b"\n")
 
     def purge(
@@ -305,7 +312,7 @@ class Database:
         }
         statement = "count" if preview else "purge"
         rows = self._execute(statement, values)
-        return Counter({kind_in(schema): number for schema, number in rows})
+        return Counter({parse_kind(schema): number for schema, number in rows})
 
     def tokens(self) -> list[dict[str, str]]:
         """Return each token's name, SHA-256 and time of creation."""
@@ -442,14 +449,14 @@ def refusal(record: Record) -> str:
     problem = find_unstorable(record.model_dump(mode="python", by_alias=True))
     if problem:
         return problem
-    return store.misplaced(record)
+    return store.explain_misplaced(record)
 
 
 def _make_row(record: Record, holder: str, *, provisional: bool) -> tuple[str, ...]:
     """Return a record's values in the order of the table's columns."""
     author = getattr(record, "who", "")  # only some kinds of records have an author
     who = author.replace("\0", "")[:_MAX_ID_LENGTH]  # PostgreSQL can't store a NUL
-    text = line(record).rstrip(b"\n").decode()
+    text = serialize_record(record).rstrip(b"\n").decode()
     at = record.timestamp.isoformat()
     return record.id, who, record.project, record.schema_, at, holder, str(provisional), text
 

@@ -14,7 +14,7 @@ from judgekit import outputs
 from judgekit.config.locks import file_lock
 from judgekit.errors import JudgekitError
 from judgekit.ledger import kpi, store
-from judgekit.ledger.records import Label, OverrideLine, Record, VerdictLine, newest_override
+from judgekit.ledger.records import Label, OverrideLine, Record, VerdictLine, find_newest_override
 from judgekit.text import defuse_cell
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ MOST_BYTES = 4_000_000
 HAND_ON_SECONDS = 3.0
 
 
-def rows(records: Iterable[Record]) -> str:
+def make_csv(records: Iterable[Record]) -> str:
     """Build a CSV table of the verdicts, with a header row.
 
     Strings are escaped so that spreadsheets don't run them as formulas.
@@ -49,7 +49,7 @@ def rows(records: Iterable[Record]) -> str:
             labels.append(record)
         elif isinstance(record, OverrideLine):
             overrides.append(record)
-    label_by_id = kpi.agreed(labels)
+    label_by_id = kpi.find_majority_labels(labels)
 
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
@@ -67,7 +67,9 @@ def _make_cells(
     verdict: VerdictLine, label: str | None, overrides: Sequence[OverrideLine]
 ) -> list[object]:
     """Return a verdict's cells in the order of `COLUMNS`."""
-    override = newest_override(overrides, verdict.task_id, verdict.hashes, without_terminal=True)
+    override = find_newest_override(
+        overrides, verdict.task_id, verdict.hashes, without_terminal=True
+    )
     decision = None
     if override is not None:
         decision = override.decision
@@ -98,7 +100,7 @@ def _make_cells(
     ]
 
 
-def forward(
+def send_unsent(
     ledger: store.Ledger, send: Callable[[Sequence[bytes]], str | None], seconds: float = inf
 ) -> tuple[int, list[str]]:
     """Pass the lines of a ledger that weren't sent before to `send`, in batches.
@@ -131,7 +133,7 @@ def forward(
     return sent_lines, remarks
 
 
-def hand_on(settings: Config, ledger: store.Ledger) -> list[str]:
+def send_to_team(settings: Config, ledger: store.Ledger) -> list[str]:
     """Send the team's server any ledger lines that it lacks, and return messages about problems."""
     from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
 
@@ -139,7 +141,7 @@ def hand_on(settings: Config, ledger: store.Ledger) -> list[str]:
         server = shared.configured(settings)
         if server is None:  # the settings don't name a team's server
             return []
-        _, remarks = forward(ledger, server.send, HAND_ON_SECONDS)
+        _, remarks = send_unsent(ledger, server.send, HAND_ON_SECONDS)
     except JudgekitError as error:
         return [f"{error}; these lines are sent next time"]
     return remarks
@@ -148,7 +150,7 @@ def hand_on(settings: Config, ledger: store.Ledger) -> list[str]:
 def _read_batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
     """Yield batches of unsent lines, each with the progress (as JSON) to save once it's sent."""
     positions = _read_progress(ledger)
-    for path in store.files([ledger.folder]):
+    for path in store.list_files([ledger.folder]):
         with path.open("rb") as file:
             state = os.fstat(file.fileno())
             inode, offset = positions.get(path.name, (0, 0))

@@ -56,7 +56,7 @@ _TASK_KEYS = {
 _FINDING_KEYS = ("dimension", "location", "issue", "suggestion")
 
 
-def verdict(older: Fields, *, text: bool = False) -> VerdictLine:
+def convert_verdict(older: Fields, *, text: bool = False) -> VerdictLine:
     """Convert an older judge's line to a verdict. If `text`, keep its reasoning.
 
     Raises `ValueError` if the line isn't a verdict or has an invalid value.
@@ -158,7 +158,7 @@ def _convert_task(older: Fields, *, text: bool) -> Fields:
 def _convert_round(number: int, older: Fields) -> Fields:
     """Convert a round of an older line to our fields."""
     scores = _read_scores(older)
-    opinion = None
+    opinion = None  # without scores, no model has answered
     if scores:
         opinion = {"outcome": older.get("verdict"), "scores": scores}
     tier = _read_tier(older) or "quick"
@@ -209,7 +209,7 @@ def _read_time(value: object, key: str = "timestamp") -> datetime:
     """Parse an ISO time, by default in UTC; raises `ValueError` with the value's `key` if that fails."""
     with suppress(ValueError):
         if isinstance(value, str):
-            return store.aware(datetime.fromisoformat(value.strip()))
+            return store.convert_to_utc(datetime.fromisoformat(value.strip()))
     expected = "expected a time as 2026-02-01T08:00:00Z"
     got = short_line(repr(value), _SHOWN)
     raise ValueError(f"{key}: {expected}, got {got}; correct the line")
@@ -278,8 +278,8 @@ def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) 
     known_lines = 0
     damaged_lines: list[Damage] = []
     new_records = []
-    for path in store.files(places, damaged_lines.append):
-        for number, raw in store.raw_lines(path, damaged_lines.append):
+    for path in store.list_files(places, damaged_lines.append):
+        for number, raw in store.read_raw_lines(path, damaged_lines.append):
             record = _read_record(raw, text=text)
             if isinstance(record, str):  # the line can't be read, and this is the problem
                 damaged_lines.append(Damage(path, number, record))
@@ -288,7 +288,7 @@ def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) 
                 known_lines += 1
                 continue
             ids.add(record.id)
-            # An imported override wasn't typed at a terminal of this machine.
+            # Don't trust an imported override as if someone had typed it on this machine.
             if isinstance(record, OverrideLine):
                 record = record.model_copy(update={"terminal": False})
             new_records.append(record)
@@ -300,25 +300,25 @@ def import_lines(ledger: Ledger, places: Iterable[Path], *, text: bool = False) 
 
 
 def _read_record(raw: bytes, *, text: bool) -> Record | str:
-    """Parse a line of our ledger or of an older judge. Returns the problem as text if that fails.
-
-    A record that couldn't be written and read again is a problem, too.
-    """
+    """Parse a line by our ledger or an older judge. If that fails, return the problem as a string."""
     try:
         fields = json.loads(raw)
     except (ValueError, RecursionError):
         return "not JSON"
     if not isinstance(fields, dict):
         return "not an object"
+
     try:
         if "schema" in fields:
             record = store.parse(raw)
         else:
-            record = verdict(fields, text=text)
+            record = convert_verdict(fields, text=text)
         if isinstance(record, str):
             return record
+
+        # Make sure that the record can be written and read again.
         record.timestamp.astimezone(UTC)  # fails for times near the years 1 and 9999
-        copy = store.parse(records.line(record))
+        copy = store.parse(records.serialize_record(record))
     except ValidationError as error:
         return str(problem(error.errors(include_url=False), fields))
     except (OverflowError, RecursionError, PydanticSerializationError):
@@ -330,17 +330,18 @@ def _read_record(raw: bytes, *, text: bool) -> Record | str:
     return record
 
 
-def fetch(host: str, since: datetime | None, to: Path) -> str:
-    """Fetch the ledger lines of a host over ssh, and write them to the file `to`.
+def fetch_lines(host: str, since: datetime | None, to: Path) -> str:
+    """Fetch a host's ledger lines over ssh, and write them to the file `to`.
 
-    Returns the last line that ssh wrote to its errors, or "". Raises `UsageError` if the host's name is
-    invalid or ssh isn't installed, and `InputError` if ssh fails.
+    Returns the last line that ssh wrote to stderr, or "". Raises `UsageError` if the host name is invalid or
+    ssh isn't installed, and `InputError` if ssh fails.
     """
     if not host.strip() or host.startswith("-"):
         raise UsageError(f"--host {host}: expected the name of a host, as ssh takes it")
     program = programs.find("ssh", environment.environ())
     if program is None:
         raise UsageError("--host: ssh is not installed")
+
     command = [program, *_SSH, host, "judgekit", "ledger", "export", "--jsonl"]
     if since:
         command += ["--since", since.isoformat()]
@@ -358,7 +359,7 @@ def fetch(host: str, since: datetime | None, to: Path) -> str:
 
 
 def _run_ssh(command: list[str], host: str) -> tuple[int, bytes, str]:
-    """Run ssh; returns its exit code, its output and its errors.
+    """Run ssh and return its exit code, stdout and stderr.
 
     Raises `InputError` if it can't be started, takes too long or sends too much.
     """

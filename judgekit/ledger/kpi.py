@@ -51,7 +51,7 @@ class Limit(NamedTuple):
     unit: Literal["share", "seconds"] = "share"
 
     def holds(self, value: float) -> bool:
-        """Whether a value is in the range between `low` and `high`; the ends are in it only if `closed`."""
+        """Whether a value is between `low` and `high`. The bounds themselves count only if `closed`."""
         if self.closed and value in (self.low, self.high):
             return True
         if self.low is not None and value <= self.low:
@@ -59,7 +59,7 @@ class Limit(NamedTuple):
         return self.high is None or value < self.high
 
     def text(self, value: float) -> str:
-        """Write a value with its unit: `12.5 s`, `90.0 %`."""
+        """Format a value with its unit: `12.5 s`, `90.0 %`."""
         if self.unit == "seconds":
             return f"{value:.1f} s"
         return f"{100 * value:.1f} %"
@@ -68,15 +68,16 @@ class Limit(NamedTuple):
         return f"{self.text(interval.low)} to {self.text(interval.high)}"
 
     def __str__(self) -> str:
-        """Write the range as a phrase: `wanted 70.0 % to 90.0 %`."""
+        """Describe the range: `wanted 70.0 % to 90.0 %`."""
         high = self.high or 0.0
         if self.low is not None:
             low_text = self.text(self.low)
             if high:
                 return f"wanted {low_text} to {self.text(high)}"
             return f"wanted above {low_text}"
+
         if self.rate:
-            # For a rate, the interval must also end within twice the limit.
+            # A rate's interval must end within twice the limit.
             return f"wanted below {self.text(high)}, the interval up to {self.text(2 * high)}"
         return f"wanted below {self.text(high)}"
 
@@ -112,44 +113,44 @@ class Kpi(NamedTuple):
 
     @property
     def state(self) -> State:
-        """Whether the measure meets its limit.
+        """Whether the measure meets its limit: "holds", "missed" or "open".
 
-        "holds" means that it does. "missed" means that it doesn't: the whole interval is out of range. "open"
-        means that the evidence isn't sufficient for either.
+        "missed" means that the whole interval is out of range, and "open" that the evidence isn't sufficient.
         """
         limit = self.limit
         interval = self.interval
         if self.total < LEAST:
             return "open"
+
         if interval is not None:
             is_below = interval.high < (limit.low or 0.0)
             is_above = interval.low > (limit.high or inf)
             if is_below or is_above:
                 return "missed"
+
         if self.value is None or not limit.holds(self.value):
             return "open"
-        if limit.labelled and not self._is_sure():
+        # Labels cover only a sample, so the interval must confirm the value.
+        if limit.labelled and not self._is_interval_within_limit():
             return "open"
         return "holds"
 
-    def _is_sure(self) -> bool:
-        """Whether the interval of a value in range is narrow enough to say that the measure holds.
-
-        It's asked only of measures that rest on labels, since these are only a sample.
-        """
+    def _is_interval_within_limit(self) -> bool:
         interval = self.interval
         limit = self.limit
         if interval is None:
             return False
+        # A rate may have an interval up to twice its limit.
         if limit.rate:
             return interval.high <= 2 * (limit.high or 0)
         return limit.holds(interval.low) and limit.holds(interval.high)
 
     def __str__(self) -> str:
-        """Write the measure as a line: its title, value, sample size, interval and limit."""
+        """Format the measure as a line: its title, value, sample size, interval and limit."""
         limit = self.limit
         if self.value is None and self.interval is None:
             return f"{limit.title}: nothing measured yet ({limit})"
+
         value = "unknown" if self.value is None else limit.text(self.value)
         interval = ""
         if self.interval is not None:
@@ -168,26 +169,25 @@ class Evidence(NamedTuple):
     faults: int = 0
     decided: Collection[str] = frozenset()
 
-    def only(self, verdicts: Sequence[VerdictLine]) -> Evidence:
-        """Return the evidence about some of the verdicts only.
-
-        It has no faults, since a fault doesn't belong to a rubric or a model.
-        """
+    def restrict_to(self, verdicts: Sequence[VerdictLine]) -> Evidence:
+        """Return the evidence about these verdicts only, without faults."""
+        # A fault doesn't belong to any rubric or model, by which callers select verdicts.
         return Evidence(verdicts, self.labels, decided=self.decided)
 
-    def sure(self, verdict: VerdictLine) -> bool:
-        """Whether people labelled a verdict's content good or bad, and most of them agreed."""
+    def has_clear_label(self, verdict: VerdictLine) -> bool:
+        """Whether most people who labelled a verdict agreed that its content is good, or that it's bad."""
         return self.labels.get(verdict.id) in ("go", "no-go")
 
-    def strata(self) -> list[Stratum]:
-        """Group the verdicts by their word, and count each group's labels.
+    def count_strata(self) -> list[Stratum]:
+        """Group the verdicts by word, and count the labels in each group.
 
-        Verdicts that people decided about (by an override) form groups of their own.
+        Verdicts that people overrode form their own groups.
         """
         groups: dict[tuple[GateWord, bool], list[VerdictLine]] = defaultdict(list)
         for verdict in self.verdicts:
-            is_decided = verdict.id in self.decided and self.sure(verdict)
+            is_decided = verdict.id in self.decided and self.has_clear_label(verdict)
             groups[verdict.word, is_decided].append(verdict)
+
         strata = []
         for (word, is_decided), verdicts in sorted(groups.items()):
             counts = Counter(self.labels.get(verdict.id) for verdict in verdicts)
@@ -197,12 +197,11 @@ class Evidence(NamedTuple):
         return strata
 
 
-def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
-    """Collect from a ledger's records the verdicts to measure, and people's labels of them.
+def collect_evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
+    """Collect a ledger's verdicts to measure, and people's labels for them.
 
-    The verdicts are those of the gate for which models were asked. Of several verdicts on the same content,
-    the last one counts, but one that models answered comes before others. With a `rubric`, as `id@version`,
-    only verdicts under that rubric are measured; an imported verdict without a version counts for all.
+    Only the gate's own verdicts count, and only the best one for each content. If given, `rubric`
+    (`id@version`) restricts them to that rubric.
     """
     records = list(records)
     measured: dict[str, VerdictLine] = {}  # by content
@@ -211,15 +210,15 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
     for record in records:
         if not isinstance(record, VerdictLine) or record.of_task:
             continue
-        judged_content = content(record)
+        judged_content = identify_content(record)
         content_by_id[record.id] = judged_content
         content_by_task[record.task_id] = judged_content
-        if used_again(record) or not _is_under_rubric(record, rubric):
+        if is_reused(record) or not _is_under_rubric(record, rubric):
             continue
         if _outranks(record, measured.get(judged_content)):
             measured[judged_content] = record
 
-    # Labels of contents: a label and an override may be about a verdict that isn't measured itself.
+    # Assign labels by content, since people may have labelled another verdict on the same content.
     labels = []
     labels_of_overrides = []
     overridden_ids = set()
@@ -232,19 +231,20 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
                 labels_of_overrides.append(label)
                 if label.of in measured:
                     overridden_ids.add(measured[label.of].id)
-    word_by_id = {}
-    for labelled_content, word in agreed([*labels, *labels_of_overrides]).items():
+
+    label_by_id = {}
+    for labelled_content, word in find_majority_labels([*labels, *labels_of_overrides]).items():
         if labelled_content in measured:
-            word_by_id[measured[labelled_content].id] = word
+            label_by_id[measured[labelled_content].id] = word
 
     verdicts = list(measured.values())
-    return Evidence(verdicts, word_by_id, _count_unjudged_files(records), overridden_ids)
+    return Evidence(verdicts, label_by_id, _count_unjudged_files(records), overridden_ids)
 
 
 def _outranks(verdict: VerdictLine, other: VerdictLine | None) -> bool:
-    """Whether a verdict is measured in place of `other`, one on the same content; True if there's none.
+    """Whether to measure a verdict in place of `other`, which is on the same content.
 
-    A verdict that models answered comes before others, then a newer one before older ones.
+    An answered verdict outranks an unanswered one, then the newer outranks the older.
     """
     if other is None:
         return True
@@ -252,33 +252,31 @@ def _outranks(verdict: VerdictLine, other: VerdictLine | None) -> bool:
 
 
 def _count_unjudged_files(records: Iterable[Record]) -> int:
-    """Count the files that couldn't be judged because of faults, each once."""
+    """Count the distinct files that couldn't be judged because of faults."""
     paths = set()
     for record in records:
         if isinstance(record, Fault):
-            # A fault without paths counts as one file of its own; no path begins with a NUL.
+            # A fault without paths counts as one file. A NUL in its name keeps it distinct from any path.
             paths.update(record.paths or [f"\0{record.id}"])
     return len(paths)
 
 
 def _is_under_rubric(verdict: VerdictLine, rubric: str | None) -> bool:
-    """Whether a verdict was given under this rubric, as `id@version`; None stands for any rubric.
-
-    An imported verdict without a version counts as one under every version.
-    """
+    """Whether a verdict was given under a rubric (`id@version`). None matches any rubric."""
     if rubric is None:
         return True
     version = verdict.rubric.version
+    # Imported verdicts often lack the version: they match all versions.
     if verdict.imported is not None and not version:
         _, _, version = rubric.rpartition("@")
     return rubric == f"{verdict.rubric.id}@{version}"
 
 
 def _make_label(override: OverrideLine, tasks: Mapping[str, str]) -> Label | None:
-    """Convert an override to a label of its content: to accept content says that it should be a GO.
+    """Convert an override to a label for the overridden content.
 
-    The content is known by the override's files, or else by its task in `tasks`, which maps tasks to their
-    content. None if neither tells it.
+    `tasks` maps task ids to content, for overrides without file hashes. Returns None if the content is
+    unknown.
     """
     content = _join_hashes(override.subjects)
     if not content:
@@ -290,41 +288,38 @@ def _make_label(override: OverrideLine, tasks: Mapping[str, str]) -> Label | Non
     return Label(of=content, label=word, who=override.who, timestamp=override.timestamp)
 
 
-def used_again(verdict: VerdictLine) -> bool:
-    """Whether the gate reused an earlier verdict, so that no model was asked."""
+def is_reused(verdict: VerdictLine) -> bool:
+    """Whether the gate reused an earlier verdict instead of asking a model."""
     return verdict.gate is not None and verdict.gate.cached
 
 
-def content(verdict: VerdictLine) -> str:
-    """Return a text that identifies a verdict's judged content.
-
-    It's the hashes of its files, or the id of its task if a hash is missing.
-    """
+def identify_content(verdict: VerdictLine) -> str:
+    """Return a key for the content that was judged: the file hashes, or else the task id."""
     return _join_hashes(verdict.hashes) or verdict.task_id
 
 
 def _join_hashes(hashes: Sequence[str]) -> str:
-    """Join hashes to one text, which doesn't depend on their order; "" if there are none or one is ""."""
+    """Join hashes in sorted order; "" if there are none or any is missing."""
     if not all(hashes):
         return ""
     return "\n".join(sorted(hashes))
 
 
-def agreed(labels: Iterable[Label]) -> dict[str, LabelWord]:
-    """Map the id of each labelled verdict to the label that most people gave it, or to `unsure` on a tie.
+def find_majority_labels(labels: Iterable[Label]) -> dict[str, LabelWord]:
+    """Return the majority label of each labelled verdict, by verdict id; `unsure` on a tie.
 
-    If a person labelled a verdict several times, only their last label counts.
+    Each person's last label counts.
     """
-    word_by_person: dict[str, dict[str, LabelWord]] = defaultdict(dict)  # for each verdict
+    label_by_person: dict[str, dict[str, LabelWord]] = defaultdict(dict)  # for each verdict id
     for label in sorted(labels, key=lambda label: label.timestamp):
-        word_by_person[label.of][label.who] = label.label
-    return {of: _choose_majority(words.values()) for of, words in word_by_person.items()}
+        label_by_person[label.of][label.who] = label.label
+    return {of: _choose_majority(words.values()) for of, words in label_by_person.items()}
 
 
 def _choose_majority(words: Iterable[LabelWord]) -> LabelWord:
-    """Return the most frequent word, not counting `withdrawn`.
+    """Return the most frequent label, ignoring withdrawn ones; `unsure` on a tie.
 
-    It's `unsure` on a tie, and `withdrawn` if every label was withdrawn.
+    If all were withdrawn, returns `withdrawn`.
     """
     counts = Counter(words)
     del counts["withdrawn"]
@@ -335,28 +330,31 @@ def _choose_majority(words: Iterable[LabelWord]) -> LabelWord:
     return winners[0] if len(winners) == 1 else "unsure"
 
 
-def measure(evidence: Evidence) -> list[Kpi]:
+def measure_kpis(evidence: Evidence) -> list[Kpi]:
     """Measure each KPI over the evidence."""
-    strata = evidence.strata()
+    # Error rates are estimated from labels.
+    strata = evidence.count_strata()
     kpis = []
     for name, limit in LIMITS.items():
         if limit.rate:
             word, quality = limit.rate
-            rate = rates.rate(strata, word, quality)
+            rate = rates.estimate_rate(strata, word, quality)
             kpis.append(Kpi(name, rate.estimate, rate.interval, rate.labels))
+
+    # The other KPIs are measured over all verdicts.
     words = Counter(verdict.word for verdict in evidence.verdicts)
     answered = sum(verdict.answered for verdict in evidence.verdicts)
     # A file that couldn't be judged counts as an UNDETERMINED verdict that no model answered.
     total = len(evidence.verdicts) + evidence.faults
-    kpis.append(share("go", words["GO"], total))
-    kpis.append(share("undetermined", words["UNDETERMINED"] + evidence.faults, total))
-    kpis.append(share("availability", answered, total))
+    kpis.append(make_share_kpi("go", words["GO"], total))
+    kpis.append(make_share_kpi("undetermined", words["UNDETERMINED"] + evidence.faults, total))
+    kpis.append(make_share_kpi("availability", answered, total))
     kpis.append(_measure_latency(evidence))
     return kpis
 
 
 def _measure_latency(evidence: Evidence) -> Kpi:
-    """Measure the median duration of the verdicts, without imported ones, whose duration is unknown."""
+    """Measure the median duration of the verdicts, except imported ones, which lack a duration."""
     durations = []
     for verdict in evidence.verdicts:
         if verdict.imported is None:
@@ -366,8 +364,8 @@ def _measure_latency(evidence: Evidence) -> Kpi:
     return Kpi("latency", median_seconds, rates.median_interval(durations), total=len(durations))
 
 
-def reliance(evidence: Evidence) -> list[Kpi]:
-    """Measure the share of wrong verdicts among labelled NO-GO verdicts, and among labelled GO verdicts."""
+def measure_reliance(evidence: Evidence) -> list[Kpi]:
+    """Measure the rates of wrong NO-GOs and wrong GOs among the labelled verdicts."""
     counts = Counter(
         (verdict.word, evidence.labels.get(verdict.id)) for verdict in evidence.verdicts
     )
@@ -376,8 +374,8 @@ def reliance(evidence: Evidence) -> list[Kpi]:
     wrong_go = counts["GO", "no-go"]
     right_go = counts["GO", "go"]
     return [
-        share("wrong_nogo", wrong_nogo, wrong_nogo + right_nogo),
-        share("wrong_go", wrong_go, wrong_go + right_go),
+        make_share_kpi("wrong_nogo", wrong_nogo, wrong_nogo + right_nogo),
+        make_share_kpi("wrong_go", wrong_go, wrong_go + right_go),
     ]
 
 
@@ -397,7 +395,7 @@ class Cost(NamedTuple):
 
 
 def sum_up_cost(verdicts: Iterable[VerdictLine]) -> Cost:
-    """Add up the cost of verdicts. A verdict for which no model was asked costs nothing."""
+    """Add up the cost of verdicts. It's incomplete if the cost of any model call is unknown."""
     usd = 0.0
     is_complete = True
     for verdict in verdicts:
@@ -409,19 +407,19 @@ def sum_up_cost(verdicts: Iterable[VerdictLine]) -> Cost:
     return Cost(usd, is_complete)
 
 
-def share(name: KpiName, hits: int, total: int) -> Kpi:
-    """Build the measure for a share of `hits` in `total`; its value is None if `total` is 0."""
-    interval = rates.share_interval(hits, total)
+def make_share_kpi(name: KpiName, hits: int, total: int) -> Kpi:
+    """Build the KPI for `hits` in `total`; its value is None if `total` is 0."""
+    interval = rates.wilson_interval(hits, total)
     if interval is None:
         return Kpi(name, None, None, total, hits=hits)
     return Kpi(name, interval.value, interval, total, hits=hits)
 
 
-def by_rubric_and_model(evidence: Evidence) -> tuple[dict[str, Evidence], dict[str, Evidence]]:
-    """Split the evidence twice: by rubric and version, and by model. The newest comes first in both.
-
-    Models are known by their configured names, since a reply may name its model differently.
-    """
+def split_by_rubric_and_model(
+    evidence: Evidence,
+) -> tuple[dict[str, Evidence], dict[str, Evidence]]:
+    """Split the evidence by versioned rubric, and separately by model, both newest first."""
+    # Use the models' configured names, since replies can name the same model differently.
     configured_names = _find_configured_names(evidence.verdicts)
     verdicts_by_rubric = defaultdict[str, list[VerdictLine]](list)
     verdicts_by_model = defaultdict[str, list[VerdictLine]](list)
@@ -430,15 +428,20 @@ def by_rubric_and_model(evidence: Evidence) -> tuple[dict[str, Evidence], dict[s
         rubric = rubric_name(versioned_id, verdict.rubric.source)
         verdicts_by_rubric[rubric].append(verdict)
         verdicts_by_model[_name_models(verdict, configured_names)].append(verdict)
-    by_rubric = {name: evidence.only(verdicts) for name, verdicts in verdicts_by_rubric.items()}
-    by_model = {name: evidence.only(verdicts) for name, verdicts in verdicts_by_model.items()}
+
+    by_rubric = {
+        name: evidence.restrict_to(verdicts) for name, verdicts in verdicts_by_rubric.items()
+    }
+    by_model = {
+        name: evidence.restrict_to(verdicts) for name, verdicts in verdicts_by_model.items()
+    }
     return by_rubric, by_model
 
 
 def _name_models(verdict: VerdictLine, configured_names: Mapping[str, str]) -> str:
-    """Return the configured names of the models that gave a verdict, separated by commas.
+    """Return the comma-separated configured names of the models that gave a verdict.
 
-    If no model gave it, they're those of the models asked first, or "no model" if none was asked.
+    Without a verdict, name the models of the first round, or return "no model" if there was none.
     """
     if verdict.model:
         models = verdict.model.split(", ")
@@ -451,12 +454,12 @@ def _name_models(verdict: VerdictLine, configured_names: Mapping[str, str]) -> s
 
 
 def _find_configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
-    """Map each model's name in replies to its configured name, if only one is possible.
+    """Map model names in replies to configured names, leaving out ambiguous ones.
 
-    A verdict's `configured` tells it. Lines of older versions and of a shared judge lack that. For them, it's
-    a configured name from other verdicts that's the same but for a provider in front or a date at the end.
+    Lines by older versions or a shared judge don't contain the configured name. For these, match configured
+    names in other lines, ignoring a provider prefix or a date suffix.
     """
-    candidates = defaultdict[str, set[str]](set)  # configured names, by name in replies
+    candidates = defaultdict[str, set[str]](set)  # possible configured names, by name in replies
     configured_names = set()
     names_in_replies = set()
     for verdict in verdicts:
@@ -497,22 +500,19 @@ class Readiness(NamedTuple):
     labels: Mapping[GateWord, int]
 
 
-def window() -> LineFilter:
-    """Return the filter for the lines that `standing` and `readiness` need.
-
-    With it, files of older days aren't read.
-    """
+def make_window_filter() -> LineFilter:
+    """Return a filter for the recent records that `find_missed_rates` and `assess_readiness` use."""
     kinds = (VerdictLine, Label, OverrideLine, ModeChange, Fault)
     return LineFilter(since=datetime.now(UTC) - WINDOW, kinds=kinds)
 
 
-def standing(
+def find_missed_rates(
     records: Iterable[Record], rubric: str | None = None, now: datetime | None = None
 ) -> tuple[list[str], bool]:
-    """Return the reasons why a blocking gate must be advisory, and whether the ledger records that already.
+    """Return the reasons to make a blocking gate advisory, and whether the ledger already records that.
 
-    The reasons are missed rates, measured over the records since the last promotion. Only rates that rest on
-    people's labels count, since whoever pushes can influence the other measures.
+    The reasons are rates missed since the last promotion. Only rates based on people's labels count, since
+    whoever pushes can influence the other measures.
     """
     is_recorded = False
     since_promotion: list[Record] = []
@@ -522,36 +522,38 @@ def standing(
             if record.mode == "blocking":
                 since_promotion = []
         since_promotion.append(record)
+
     reasons = []
-    for kpi in measure(evidence(since_promotion, rubric)):
+    for kpi in measure_kpis(collect_evidence(since_promotion, rubric)):
         if kpi.limit.rate and kpi.state == "missed":
             reasons.append(str(kpi))
     return reasons, is_recorded
 
 
-def readiness(
+def assess_readiness(
     records: Iterable[Record], rubric: str | None = None, now: datetime | None = None
 ) -> Readiness:
-    """Compare the evidence of the last weeks with everything that a promotion needs."""
-    recent_evidence = evidence(_select_recent(records, now), rubric)
+    """Compare the evidence of the last weeks with the requirements for promotion."""
+    recent_evidence = collect_evidence(_select_recent(records, now), rubric)
     now = now or datetime.now(UTC)
     times = [verdict.timestamp for verdict in recent_evidence.verdicts]
-    covered_time = now - min([now, *times])  # no time at all without verdicts
+    covered_time = now - min([now, *times])  # zero if there are no verdicts
+
     unmet_needs = []
     if covered_time < CALIBRATION:
         days = counted(covered_time.days, "day", "days")
         unmet_needs.append(f"time: verdicts cover {days}; {CALIBRATION.days} are needed")
 
-    strata = recent_evidence.strata()
+    strata = recent_evidence.count_strata()
     labels: dict[GateWord, int] = {}
-    kpis = measure(recent_evidence)
+    kpis = measure_kpis(recent_evidence)
     for kpi in kpis:
         remedy = _ask_for_verdicts(kpi)
         if kpi.limit.rate:
             word, quality = kpi.limit.rate
-            wanted_labels = rates.wanted(strata, word, quality, kpi.limit.high or 0)
+            wanted_labels = rates.count_wanted_labels(strata, word, quality, kpi.limit.high or 0)
             remedy = _ask_for_labels(kpi, wanted_labels)
-            # One label can help several rates, so the counts aren't added up.
+            # The same labels can help two rates, so take the larger count instead of adding them up.
             for word_to_label, count in (wanted_labels or {}).items():
                 labels[word_to_label] = max(count, labels.get(word_to_label, 0))
         if kpi.state != "holds":
@@ -560,21 +562,23 @@ def readiness(
 
 
 def _ask_for_verdicts(kpi: Kpi) -> str:
-    """Say how many verdicts a measure needs; "" if it has enough, or if it has no value yet."""
+    """Request more verdicts if a measured KPI has too few; else return ""."""
     if kpi.value is None or kpi.total >= LEAST:
         return ""
     return f": at least {LEAST} verdicts are needed"
 
 
 def _ask_for_labels(kpi: Kpi, wanted: rates.Wanted | None) -> str:
-    """Say which labels would settle whether a rate holds. `wanted` is None if no labels would settle it."""
+    """Describe the labels that would decide whether a rate meets its limit. None if none would."""
     if kpi.state == "missed":
         return ": the labels show a miss; change the rubric or the models"
     if wanted is None:
         return ": labelling all these verdicts would not settle it; more verdicts are needed"
+
     reason = "not enough labels to be sure"
     if kpi.value is not None and not kpi.limit.holds(kpi.value):
         reason = "the estimate misses it, perhaps by chance; to decide"
+
     phrases = []
     for word, count in sorted(wanted.items()):
         phrases.append(counted(count, f"more {word} verdict", f"more {word} verdicts"))
@@ -583,7 +587,7 @@ def _ask_for_labels(kpi: Kpi, wanted: rates.Wanted | None) -> str:
 
 
 def _select_recent(records: Iterable[Record], now: datetime | None) -> list[Record]:
-    """Return the records of the last `WINDOW` before `now`. Records dated in the future are left out."""
+    """Return the records of the last `WINDOW` before `now`, without any dated in the future."""
     now = now or datetime.now(UTC)
     oldest = now - WINDOW
     return [record for record in records if oldest <= record.timestamp <= now]

@@ -21,7 +21,7 @@ from judgekit.ledger.records import (
     OverrideLine,
     Skip,
     VerdictLine,
-    newest_override,
+    find_newest_override,
 )
 from judgekit.task_ids import task_name
 from judgekit.text import visible
@@ -35,24 +35,24 @@ _SHOWN_BYTES = 4_000_000  # bytes; larger files aren't shown
 _WORDS: tuple[GateWord, ...] = ("GO", "NO-GO", "UNDETERMINED")
 
 
-def waiting(
+def list_waiting(
     records: Iterable[Record], who: str, lacking: kpi.Readiness | None = None
 ) -> list[VerdictLine]:
-    """List the verdicts that wait for a label of `who`: one for each content that they haven't labelled yet.
+    """List the verdicts that `who` should label, one per content, most important first.
 
-    If a gate lacks labels to be promoted (`lacking`), the verdicts that it needs come first, then GO and
-    NO-GO verdicts in turn. The order is drawn from hashes of ids, so it's always the same, and the first ones
-    with a word are a random sample of all verdicts with that word.
+    If a gate lacks labels for its promotion (`lacking`), the verdicts that it needs come first. The others
+    follow, alternating between GO and NO-GO.
     """
+    # A repeatable random order, so that the first verdicts with a word are a fair sample of them all.
     unlabelled = sorted(_find_unlabelled(records, who), key=_draw_lot)
     needed_counts: Mapping[GateWord, int] = {}
     unsure_ids = set()
     if lacking:
         needed_counts = lacking.labels
         evidence = lacking.evidence
-        unsure_ids = {line.id for line in evidence.verdicts if not evidence.sure(line)}
+        unsure_ids = {line.id for line in evidence.verdicts if not evidence.has_clear_label(line)}
 
-    # Each verdict with its position in the queue.
+    # Verdicts with their positions in the queue.
     needed_queue: list[tuple[float, VerdictLine]] = []
     other_queue: list[tuple[float, VerdictLine]] = []
     for word in _WORDS:
@@ -60,25 +60,27 @@ def waiting(
         unsure_verdicts = [verdict for verdict in verdicts if verdict.id in unsure_ids]
         needed_verdicts = unsure_verdicts[: needed_counts.get(word, 0)]
         for rank, verdict in enumerate(needed_verdicts):
-            # From 0 to 1 for each word, so that the words are mixed evenly.
+            # Spread each word's verdicts over the range from 0 to 1, so that the words are mixed evenly.
             position = (rank + _draw_fraction(verdict)) / len(needed_verdicts)
             needed_queue.append((position, verdict))
-        if word == "UNDETERMINED":  # only those that are needed are labelled
+
+        if word == "UNDETERMINED":  # labels for these help only if the gate needs them
             continue
         needed_ids = {verdict.id for verdict in needed_verdicts}
         other_verdicts = [verdict for verdict in verdicts if verdict.id not in needed_ids]
         for rank, verdict in enumerate(other_verdicts):
-            # One from each whole number to the next, so that GO and NO-GO take turns.
+            # Put one GO and one NO-GO between each two whole numbers, so that they alternate.
             other_queue.append((rank + _draw_fraction(verdict), verdict))
+
     needed_queue.sort(key=lambda entry: entry[0])
     other_queue.sort(key=lambda entry: entry[0])
     return [verdict for _, verdict in [*needed_queue, *other_queue]]
 
 
 def _find_unlabelled(records: Iterable[Record], who: str) -> list[VerdictLine]:
-    """List the verdicts whose content `who` hasn't labelled, or has withdrawn the label of.
+    """List the verdicts on content that `who` hasn't labelled, or whose label they withdrew.
 
-    Of several verdicts on the same content, only one is listed: the one that the error rates count.
+    For each content, the verdict is the one that error rates are measured by.
     """
     labels = []
     verdicts = []
@@ -87,37 +89,38 @@ def _find_unlabelled(records: Iterable[Record], who: str) -> list[VerdictLine]:
             labels.append(record)
         elif isinstance(record, VerdictLine) and not record.of_task:
             verdicts.append(record)
-    label_by_id = kpi.agreed(labels)
+    label_by_id = kpi.find_majority_labels(labels)
 
-    # Of verdicts on the same content, the last one stays in the dictionary below. So sort the one that the
-    # rates count to the end: one for which models were asked, that has an answer, and is the newest.
-    verdicts.sort(key=lambda line: (not kpi.used_again(line), line.answered, line.timestamp))
+    # The last verdict on each content wins below. So sort the one that error rates use to the end: prefer
+    # verdicts that weren't reused, then answered ones, then the newest.
+    verdicts.sort(key=lambda line: (not kpi.is_reused(line), line.answered, line.timestamp))
     verdict_by_content = {}
     labelled_contents = set()
     for verdict in verdicts:
-        judged_content = kpi.content(verdict)
+        judged_content = kpi.identify_content(verdict)
         verdict_by_content[judged_content] = verdict
         label = label_by_id.get(verdict.id)
         if label is not None and label != "withdrawn":
             labelled_contents.add(judged_content)
+
     for judged_content in labelled_contents:
         del verdict_by_content[judged_content]
     return list(verdict_by_content.values())
 
 
 def _draw_lot(verdict: VerdictLine) -> str:
-    """Return a hash of a verdict's id. Sorting by it gives a random order that's always the same."""
+    """Return a hash of a verdict's id, for a random but repeatable order."""
     return hashlib.sha256(verdict.id.encode()).hexdigest()
 
 
 def _draw_fraction(verdict: VerdictLine) -> float:
-    """Return a random number from 0 to below 1, which is always the same for the same verdict."""
-    last_32_bits = _draw_lot(verdict)[-8:]
+    """Return a random but repeatable number for a verdict, from 0 to below 1."""
+    last_32_bits = _draw_lot(verdict)[-8:]  # in hexadecimal
     return int(last_32_bits, 16) / 2**32
 
 
-def who(folder: Path | None = None) -> str:
-    """Return the user's e-mail address from git's configuration in `folder`, or else `LOGIN@HOST`."""
+def identify_user(folder: Path | None = None) -> str:
+    """Return the user's e-mail address in git's configuration, or else `LOGIN@HOST`."""
     with suppress(GitError):
         raw_email = Repository(folder or Path.cwd()).ask("config", "user.email")
         email = raw_email.decode("utf-8", "replace").strip()
@@ -125,16 +128,15 @@ def who(folder: Path | None = None) -> str:
             return email
     try:
         login = getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a container's user without a name
+    except (OSError, KeyError, ImportError):  # e.g. a container's user without a name
         login = "unknown"
     return f"{login}@{socket.gethostname()}"
 
 
 def sign_record(record: Record, name: str) -> Record:
-    """Return a copy of a record from the network, with `name` as the person who wrote it.
+    """Return a copy of a record from the network with `name` as its author.
 
-    The sender has proved to be `name` by a token. Any other name in the record is replaced, also in a
-    verdict's override and dismissals.
+    The sender has proved by a token to be `name`, so any other author in the record is replaced.
     """
     if isinstance(record, VerdictLine):
         return _sign_verdict(record, name)
@@ -144,7 +146,7 @@ def sign_record(record: Record, name: str) -> Record:
 
 
 def _sign_verdict(verdict: VerdictLine, name: str) -> VerdictLine:
-    """Return a copy of a verdict with `name` as the person who overrode it and dismissed its findings."""
+    """Return a copy of a verdict with `name` as the author of its override and dismissals."""
     signature = {"who": name}
     override = verdict.human_override
     if override:
@@ -158,15 +160,15 @@ def _sign_verdict(verdict: VerdictLine, name: str) -> VerdictLine:
     return verdict.model_copy(update={"human_override": override, "findings": findings})
 
 
-def at_terminal() -> bool:
-    """Whether a person may be typing at a terminal. A program can pretend that, so this protects nothing."""
+def is_at_terminal() -> bool:
+    """Whether a person might be typing at a terminal. A program can fake that, so don't rely on it."""
     if sys.stdin is None or sys.stderr is None:  # closed before Python started
         return False
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
-    """Map the path of each judged file to the text that was judged, as a person may see it.
+def read_judged_files(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
+    """Return the judged content of each file by path, escaped for display.
 
     It's None if the file is gone or has changed since.
     """
@@ -175,19 +177,20 @@ def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
         text_by_path[subject.path] = None
         for data in _read_contents(subject.path, verdict.commit, project):
             is_judged_content = hashlib.sha256(data).hexdigest() == subject.sha256
-            if is_judged_content or not subject.sha256:  # an imported verdict has no hashes
+            # Imported verdicts have no hashes: show the first content found.
+            if is_judged_content or not subject.sha256:
                 text_by_path[subject.path] = visible(data.decode("utf-8", "replace"))
                 break
     return text_by_path
 
 
 def _read_contents(path: str, commit: str | None, project: Path) -> Iterator[bytes]:
-    """Yield the content of a file in the commit, and then in the working tree, if it exists there.
+    """Yield a file's content in the commit and in the working tree, if it exists there.
 
-    Of a large file, only the beginning is yielded.
+    Large files are truncated.
     """
     with suppress(GitError, ValueError):  # ValueError: a NUL in the path
-        # If the commit began with a dash, git would take it for an option.
+        # git would take a commit that starts with a dash for an option.
         if commit and not commit.startswith("-"):
             blob = Repository(project).ask("cat-file", "blob", f"{commit}:{path}")
             yield blob[:_SHOWN_BYTES]
@@ -224,8 +227,8 @@ def _is_unjudged_push(verdict: VerdictLine) -> bool:
     return is_push and not verdict.answered
 
 
-def triage(records: Iterable[Record]) -> Triage:
-    """Sort out the lines that need a person's attention; only a task's newest verdict counts."""
+def triage_records(records: Iterable[Record]) -> Triage:
+    """Collect the records that need a person's attention. Only a task's newest verdict counts."""
     lines = sorted(records, key=lambda record: record.timestamp)
     sorted_out = Triage()
     newest_verdicts: dict[tuple[str, str], VerdictLine] = {}  # by project and task
@@ -243,15 +246,16 @@ def triage(records: Iterable[Record]) -> Triage:
             sorted_out.verdicts.append(line)
             _count_failures(sorted_out.failures, line)
             task = (line.project, task_name(line.task_id))
-            newest_verdicts.pop(task, None)  # so that the newest task comes last
+            newest_verdicts.pop(task, None)  # so that the newest comes last in the dictionary
             newest_verdicts[task] = line
             if line.word != "GO":
                 once_unsettled_tasks.add(task)
 
     for task, verdict in reversed(newest_verdicts.items()):
         overrides = [line for line in sorted_out.overrides if line.project == verdict.project]
-        override = newest_override(overrides, verdict.task_id, verdict.hashes)
+        override = find_newest_override(overrides, verdict.task_id, verdict.hashes)
         if verdict.word == "GO" or override is not None:
+            # Count the task as settled only if there was something to settle.
             if task in once_unsettled_tasks:
                 sorted_out.settled += 1
         elif verdict.word == "NO-GO":

@@ -48,13 +48,14 @@ _NOTHING = Interval(0.0, 0.0, 0.0)
 _EVERYTHING = Interval(1.0, 1.0, 1.0)
 
 
-def share_interval(hits: int, total: int) -> Interval | None:
-    """Return the share of `hits` in `total` with its Wilson score interval; None if `total` is 0.
+def wilson_interval(hits: int, total: int) -> Interval | None:
+    """Return `hits / total` with its Wilson score interval; None if `total` is 0.
 
-    Brown, Cai and DasGupta, "Interval Estimation for a Binomial Proportion" (2001).
+    See Brown, Cai and DasGupta, "Interval Estimation for a Binomial Proportion" (2001).
     """
     if total == 0:
         return None
+
     mean = hits / total
     square = _Z**2
     shrinkage = 1 + square / total
@@ -65,44 +66,42 @@ def share_interval(hits: int, total: int) -> Interval | None:
 
 
 def median_interval(ordered: Sequence[float]) -> Interval | None:
-    """Return the median of sorted values, with its interval; None for fewer than six values.
+    """Return the median of sorted values with its interval; None for fewer than six values.
 
-    The interval's ends are two of the values. Their ranks are those of the normal approximation to the
-    binomial, rounded outwards (Conover, "Practical Nonparametric Statistics", 3.2). With five values, even
-    the interval from the lowest to the highest covers the median only 94 % of the time.
+    The interval's bounds are two of the values, at the ranks that the normal approximation to the binomial
+    gives, rounded outwards (Conover, "Practical Nonparametric Statistics", 3.2).
     """
     total = len(ordered)
+    # The range of five values covers the median only 94 % of the time.
     if total < 6:  # noqa: PLR2004 - explained above
         return None
-    # The lower end is the value with this rank, from 1, counted from the lowest value. The upper end is the
-    # one with the same rank counted from the highest.
+    # The lower bound has this rank from the bottom (from 1), and the upper bound has it from the top.
     rank = max(1, floor(total / 2 - _Z * sqrt(total) / 2))
     return Interval(median(ordered), low=ordered[rank - 1], high=ordered[-rank])
 
 
 @lru_cache(maxsize=4096)
-def exact(hits: int, total: int) -> Interval:
-    """Return the share of `hits` in a non-zero `total`, with the exact interval of Clopper and Pearson."""
+def exact_interval(hits: int, total: int) -> Interval:
+    """Return `hits / total` with its exact Clopper-Pearson interval. `total` can't be 0."""
     tail_probability = (1 - LEVEL) / 2
     low = binomial.lower(hits, total, tail_probability)
     high = binomial.upper(hits, total, tail_probability)
     return Interval(hits / total, low, high)
 
 
-def weighted(parts: Sequence[tuple[float, Interval]]) -> Interval:
-    """Return the weighted sum of independent non-negative figures, given as (weight, figure).
+def add_weighted(parts: Sequence[tuple[float, Interval]]) -> Interval:
+    """Add up independent non-negative figures, given as (weight, figure).
 
-    Zou and Donner, Statistics in Medicine 27 (2008): MOVER.
+    The interval is computed by MOVER (Zou and Donner, Statistics in Medicine 27, 2008).
     """
     value = sum(weight * figure.value for weight, figure in parts)
     return _make_interval(value, parts)
 
 
 def _make_interval(value: float, parts: Sequence[tuple[float, Interval]]) -> Interval:
-    """Return a value with an interval that's combined from the intervals of weighted `parts`.
+    """Return a value with an interval combined from the intervals of its weighted parts.
 
-    The distance of an end from the value is the root of the sum of the squares of the parts' distances, as
-    for independent errors.
+    As for independent errors, the parts' distances to their bounds are added as squares.
     """
     distances_below = []
     distances_above = []
@@ -114,17 +113,16 @@ def _make_interval(value: float, parts: Sequence[tuple[float, Interval]]) -> Int
     return Interval(value, low=max(0.0, low), high=high)
 
 
-def ratio_bounds(top: Interval, bottom: Interval) -> tuple[float, float]:
-    """Return the lower and the upper bound of the ratio of two independent non-negative figures.
+def bound_ratio(top: Interval, bottom: Interval) -> tuple[float, float]:
+    """Return the lower and upper bound of the ratio of two independent non-negative figures.
 
-    The upper bound is `inf` if there's none.
-
-    Donner and Zou, Statistical Methods in Medical Research 21 (2012), equation 9 (MOVER-R).
+    Without an upper bound, it's `inf`. Computed by MOVER-R (Donner and Zou, Statistical Methods in Medical
+    Research 21, 2012, equation 9).
     """
     product = top.value * bottom.value
 
     def solve(top_end: float, bottom_end: float) -> tuple[float, float, float]:
-        """Return the equation's three terms for one end of each figure's interval."""
+        """Return the equation's three terms for one bound of each figure."""
         top_term = top_end * (2 * top.value - top_end)
         bottom_term = bottom_end * (2 * bottom.value - bottom_end)
         root = sqrt(max(0.0, product**2 - top_term * bottom_term))
@@ -133,7 +131,8 @@ def ratio_bounds(top: Interval, bottom: Interval) -> tuple[float, float]:
     low = 0.0
     top_term, _, root = solve(top.low, bottom.high)
     if product + root > 0:
-        low = top_term / (product + root)  # the same as (product - root) / bottom_term
+        low = top_term / (product + root)  # equal to (product - root) / bottom_term
+
     high = inf
     _, bottom_term, root = solve(top.high, bottom.low)
     if bottom_term > 0:
@@ -152,21 +151,18 @@ class Stratum:
     decided: bool = False
 
     def share(self, quality: Quality) -> Interval | None:
-        """Return the share of verdicts with this quality, estimated from the labels; None without labels.
-
-        If the stratum is `decided`, people chose these verdicts themselves, so they're no sample. Then the
-        share is exact, without an interval around it.
-        """
+        """Return the share of verdicts with this quality, estimated from labels; None without labels."""
         if not self.labels:
             return None
         if quality == "good":
             hits = self.good
         else:
             hits = self.labels - self.good
+        # People chose the decided verdicts, so these are no random sample: the share has no interval.
         if self.decided:
             share = hits / self.labels
             return Interval(share, low=share, high=share)
-        return exact(hits, self.labels)
+        return exact_interval(hits, self.labels)
 
 
 class Rate(NamedTuple):
@@ -181,13 +177,12 @@ class Rate(NamedTuple):
     labels: int
 
 
-def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
-    """Estimate how much of all good (or bad) content got `word`, with a 95 % interval.
+def estimate_rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
+    """Estimate the share of all good (or bad) content that got `word`, with a 95 % interval.
 
-    Each stratum's labelled share is scaled to the stratum's size: a post-stratified ratio estimate (Cochran,
-    "Sampling Techniques", 1977, chapters 5 and 6). MOVER combines the Clopper-Pearson interval of each share
-    with that of the word's share of all verdicts. If another word has no labels, the lower end of the
-    interval assumes that all of its content has this quality, and the upper end that none of it has.
+    This is a post-stratified ratio estimate (Cochran, "Sampling Techniques", 1977, chapters 5 and 6) with
+    intervals combined by MOVER. If another word has no labels, the lower bound assumes that all of its
+    content has this quality, and the upper bound that none has.
     """
     strata = [stratum for stratum in strata if stratum.verdicts]
     same_word = [stratum for stratum in strata if stratum.word == word]
@@ -205,11 +200,12 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
     if not shares:
         return nothing_known
 
-    # Content of this quality, under the word and under the other words, both per verdict with the word. The
-    # rate is the first amount divided by the sum of the two.
-    under_word = weighted(shares)
-    share_of_word = exact(verdicts_with_word, _count_verdicts(strata))
+    # Compute the amount of content with this quality under the word, and under other words, both per verdict
+    # with the word. The rate is the first amount divided by their sum.
+    under_word = add_weighted(shares)
+    share_of_word = exact_interval(verdicts_with_word, _count_verdicts(strata))
     others_per_verdict = _convert_to_odds(share_of_word)
+    # The bounds for labelled strata are the same in both. Only unlabelled strata make the difference.
     least_under_others = _estimate_others(others, quality, others_per_verdict, unlabelled=_NOTHING)
     most_under_others = _estimate_others(
         others, quality, others_per_verdict, unlabelled=_EVERYTHING
@@ -218,12 +214,12 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
     if total == 0:
         return nothing_known
 
-    lowest_ratio, _ = ratio_bounds(under_word, most_under_others)
-    _, highest_ratio = ratio_bounds(under_word, least_under_others)
+    lowest_ratio, _ = bound_ratio(under_word, most_under_others)
+    _, highest_ratio = bound_ratio(under_word, least_under_others)
     low = _convert_from_odds(lowest_ratio)
     high = _convert_from_odds(highest_ratio)
     interval = Interval(under_word.value / total, low, high)
-    # UNDETERMINED verdicts aren't labelled, so they don't count here.
+    # UNDETERMINED verdicts are rarely labelled, so the estimate doesn't need labels for them.
     are_labelled = all(stratum.labels or stratum.word == "UNDETERMINED" for stratum in others)
     estimate = interval.value if are_labelled else None
     return Rate(estimate, interval, labels)
@@ -234,19 +230,17 @@ def _count_verdicts(strata: Sequence[Stratum]) -> int:
 
 
 def _convert_to_odds(share: Interval) -> Interval:
-    """Convert a share to the odds against it, such as a quarter to 3.0.
-
-    The interval's bounds change places, since a larger share has smaller odds against it.
-    """
+    """Convert a share to the odds against it, such as 0.25 to 3.0."""
 
     def convert(share: float) -> float:
         return (1 - share) / share
 
+    # A larger share has smaller odds against it, so the bounds swap.
     return Interval(convert(share.value), low=convert(share.high), high=convert(share.low))
 
 
 def _convert_from_odds(odds: float) -> float:
-    """Convert odds to the share that has them, such as 3.0 to 0.75. Infinite odds give 1.0."""
+    """Convert odds to a share, such as 3.0 to 0.75, and `inf` to 1.0."""
     if odds == inf:
         return 1.0
     return odds / (1 + odds)
@@ -255,34 +249,34 @@ def _convert_from_odds(odds: float) -> float:
 def _estimate_others(
     others: Sequence[Stratum], quality: Quality, odds: Interval, unlabelled: Interval
 ) -> Interval:
-    """Estimate how much good (or bad) content has other words than the word in question.
+    """Estimate the amount of good (or bad) content under other words, per verdict with the word in question.
 
-    The amount is per verdict with the word in question. `odds` is the number of verdicts with other words for
-    each of those. `unlabelled` is the share that's assumed for strata without labels.
+    `odds` is the number of other verdicts per verdict with that word. `unlabelled` is the share to assume for
+    strata without labels.
     """
     count = _count_verdicts(others)
     shares = []
     for stratum in others:
         share = stratum.share(quality) or unlabelled
         shares.append((stratum.verdicts / count, share))
-    total_share = weighted(shares) if shares else unlabelled
-    # A product's interval is formed like a sum's, with each factor weighted by the other.
+    total_share = add_weighted(shares) if shares else unlabelled
+    # Combine the intervals of the two factors as for a sum, with each factor weighted by the other.
     parts = [(total_share.value, odds), (odds.value, total_share)]
     return _make_interval(odds.value * total_share.value, parts)
 
 
-def wanted(
+def count_wanted_labels(
     strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: float
 ) -> Wanted | None:
-    """Estimate how many more labels of each word are needed to decide whether a rate is below its `bar`.
+    """Estimate the number of extra labels for each word that would settle whether a rate is below `bar`.
 
-    To find out, labels are added step by step, each time to the stratum in which they help most. None if
-    labelling all verdicts wouldn't decide it.
+    None if labelling all verdicts wouldn't settle it.
     """
 
     def measure_gap(with_labels: Sequence[Stratum]) -> float:
-        return _measure_gap(rate(with_labels, word, quality), bar)
+        return _measure_gap(estimate_rate(with_labels, word, quality), bar)
 
+    # Add labels step by step, each time to the stratum where they help most.
     enlarged = list(strata)
     while measure_gap(enlarged) > 0:
         best_index = _find_best_stratum(enlarged, strata, measure_gap)
@@ -302,9 +296,9 @@ def _find_best_stratum(
     real: Sequence[Stratum],
     measure_gap: Callable[[Sequence[Stratum]], float],
 ) -> int | None:
-    """Find the index of the stratum in which some more labels make the gap smallest.
+    """Find the index of the stratum where extra labels reduce the gap most; None if all are labelled.
 
-    `enlarged` are the `real` strata with the labels added so far. None if everything is labelled.
+    `enlarged` are the `real` strata with the labels added so far.
     """
     best_rank = None
     best_index = None
@@ -314,8 +308,8 @@ def _find_best_stratum(
         trial_strata = [*enlarged]
         trial_strata[index] = _add_labels(stratum, real[index])
         gap = measure_gap(trial_strata)
-        # If the gap is the same for all strata, as it is without any labels, take the one with the fewest
-        # labels. UNDETERMINED comes last.
+        # On a tie, as before the first labels, choose the stratum with the fewest labels, and UNDETERMINED
+        # last.
         rank = (gap, stratum.word == "UNDETERMINED", stratum.labels)
         if best_rank is None or rank < best_rank:
             best_rank = rank
@@ -324,9 +318,9 @@ def _find_best_stratum(
 
 
 def _add_labels(stratum: Stratum, start: Stratum) -> Stratum:
-    """Return a stratum with some more labels, as if more people had labelled.
+    """Return a stratum with some more labels, of which as many are good as among its real ones.
 
-    The share of good ones is that of its real labels, which the stratum `start` has.
+    `start` is the stratum with only its real labels.
     """
     added_labels = max(1, stratum.labels // _STEP)
     labels = min(stratum.verdicts, stratum.labels + added_labels)
@@ -338,9 +332,9 @@ def _add_labels(stratum: Stratum, start: Stratum) -> Stratum:
 
 
 def _measure_gap(measured: Rate, bar: float) -> float:
-    """Measure how far a rate's interval is from showing that the rate is below the bar, or that it isn't.
+    """Measure the distance between a rate's interval and one that shows whether the rate is below the bar.
 
-    0 or less means that it shows one of these. `inf` means that there are too few labels to tell.
+    It's 0 or less if the interval shows that already, and `inf` if there are too few labels.
     """
     interval = measured.interval
     if interval is None or measured.labels < LEAST:
@@ -349,5 +343,5 @@ def _measure_gap(measured: Rate, bar: float) -> float:
         is_missed = interval.low > bar
         return 0.0 if is_missed else inf
     if measured.estimate < bar:
-        return interval.high - 2 * bar  # a rate that holds may have an interval up to twice the bar
+        return interval.high - 2 * bar  # the interval may extend to twice the bar
     return bar - interval.low

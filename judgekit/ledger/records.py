@@ -52,16 +52,13 @@ _QUOTING = {
 }
 
 
-def word_of(verdict: VerdictWord) -> GateWord:
-    """Translate a verdict's word to the gate's.
-
-    `accept` gives GO, `reject` and `improve` give NO-GO, and any other word gives UNDETERMINED.
-    """
+def convert_to_gate_word(verdict: VerdictWord) -> GateWord:
+    """Translate a verdict's word to the gate's."""
     return _WORDS.get(verdict, "UNDETERMINED")
 
 
 def _encodable(value: object) -> object:
-    """Make a string encodable as UTF-8. Any other value stays as it is: pydantic refuses it."""
+    """Make a string encodable as UTF-8. Other values are left for pydantic to refuse."""
     if isinstance(value, str):
         return encodable(value)
     return value
@@ -100,7 +97,7 @@ class VerdictLine(Verdict):
 
     @property
     def word(self) -> GateWord:
-        return word_of(self.verdict)
+        return convert_to_gate_word(self.verdict)
 
     @property
     def hashes(self) -> list[str]:
@@ -108,7 +105,7 @@ class VerdictLine(Verdict):
 
     @property
     def answered(self) -> bool:
-        """Whether some model gave an opinion; for an imported verdict, whether it has scores."""
+        """Whether any model gave an opinion. An imported verdict counts if it has scores."""
         if any(round_.opinion for round_ in self.rounds):
             return True
         return self.imported is not None and bool(self.scores)
@@ -197,17 +194,17 @@ SCHEMAS: dict[type[Record], str] = {
 """The value of `schema` in the lines of each kind, such as `judgekit/label@1`."""
 
 
-def kind_in(schema: str) -> str:
-    """Return the kind of line that a `schema` names, such as `label` for `judgekit/label@1`."""
+def parse_kind(schema: str) -> str:
+    """Extract the kind of line from its schema, such as `label` from `judgekit/label@1`."""
     _, _, kind_and_version = schema.partition("/")
     kind, _, _ = kind_and_version.partition("@")
     return kind
 
 
-def quote_hash(quote: str, key: bytes) -> str:
-    """Hash a quote with a secret key. Differences in blanks, capitals and accents don't change the hash.
+def hash_quote(quote: str, key: bytes) -> str:
+    """Hash a quote with a secret key, ignoring whitespace, case and accents.
 
-    "" if the quote has nothing but blanks and accents.
+    Returns "" if nothing else is left.
     """
     folded = " ".join(fold(quote).split())
     if not folded:
@@ -215,19 +212,21 @@ def quote_hash(quote: str, key: bytes) -> str:
     return hmac.digest(key, folded.encode("utf-8", "replace"), "sha256").hex()
 
 
-def with_dismissals(verdict: Verdict, hashes: Sequence[str], said: Iterable[Record]) -> Verdict:
-    """Return a verdict in which the findings that people dismissed earlier are marked as dismissed.
+def mark_dismissed(verdict: Verdict, hashes: Sequence[str], said: Iterable[Record]) -> Verdict:
+    """Return a copy of a verdict with the findings marked that people dismissed earlier.
 
-    `said` are lines of the ledger, with the dismissals among them. A dismissal names its finding by the hash
-    of the finding's quote. `hashes` are the hashes for this verdict's findings, in their order.
+    `said` contains the ledger's dismissals. `hashes` are the quote hashes for the verdict's findings, by
+    which dismissals refer to them.
     """
     dismissals = []
     for line in said:
         if isinstance(line, DismissalLine) and line.rubric == verdict.rubric.id:
             dismissals.append(line)
+
     newest_by_hash = {}
     for line in sorted(dismissals, key=lambda line: line.timestamp):
         newest_by_hash[line.quote_hash] = line
+
     findings = list(verdict.findings)
     for index, quote_hash in enumerate(hashes):
         dismissal = newest_by_hash.get(quote_hash)
@@ -237,7 +236,7 @@ def with_dismissals(verdict: Verdict, hashes: Sequence[str], said: Iterable[Reco
     return verdict.model_copy(update={"findings": findings})
 
 
-def verdict_line(
+def make_verdict_line(
     verdict: Verdict,
     hashes: Sequence[str] = (),
     *,
@@ -245,7 +244,7 @@ def verdict_line(
     gate: PushRecord | None = None,
     of_task: bool = False,
 ) -> VerdictLine:
-    """Build the ledger line. Unless `text`, quoted input is dropped and only its `hashes` kept."""
+    """Build the ledger line of a verdict. Unless `text`, drop quoted input and store only its `hashes`."""
     fields = verdict.model_dump(by_alias=True, include=set(Verdict.model_fields))
     for finding, quote_hash in zip(fields["findings"], hashes, strict=False):
         finding["quote_hash"] = quote_hash
@@ -256,7 +255,7 @@ def verdict_line(
 
 
 def _drop_quoted_input(fields: dict[str, Any]) -> None:
-    """Remove everything from a verdict's fields that may quote the input or the model's output."""
+    """Remove everything that can quote the input or a model's output."""
     fields["reasoning"] = ""
     findings = [*fields["findings"], *fields.get("review", ())]
     for round_ in fields["rounds"]:
@@ -267,7 +266,7 @@ def _drop_quoted_input(fields: dict[str, Any]) -> None:
             findings += opinion.get("findings") or []
         may_quote = failure and failure["kind"] in _QUOTING
         if may_quote and failure["message"]:
-            # `degraded` explains the verdict, and may repeat the failure's message: remove it there, too.
+            # `degraded` can repeat the message of a failure, so remove it there as well.
             if fields["degraded"]:
                 quoted_message = f" ({failure['message']})"
                 fields["degraded"] = fields["degraded"].replace(quoted_message, "")
@@ -277,9 +276,9 @@ def _drop_quoted_input(fields: dict[str, Any]) -> None:
         finding.pop("evidence", None)
 
 
-def line(record: Record) -> bytes:
+def serialize_record(record: Record) -> bytes:
     """Serialise a record as a line of JSON with a newline, without any secrets."""
-    # The reasoning is empty if no text may be kept (see `verdict_line`); then the line doesn't have the key.
+    # Skip an empty reasoning: it was dropped when the line was made (see `make_verdict_line`).
     excluded = set()
     if isinstance(record, VerdictLine) and not record.reasoning:
         excluded.add("reasoning")
@@ -291,16 +290,16 @@ def line(record: Record) -> bytes:
     return text.encode() + b"\n"
 
 
-def newest_override(
+def find_newest_override(
     records: Iterable[Record],
     task_id: str,
     subjects: Collection[str] = (),
     *,
     without_terminal: bool = False,
 ) -> OverrideLine | None:
-    """Return the newest override for a task, or None. `subjects` are the SHA-256 hashes of the task's files.
+    """Return the newest override for a task, or None. `subjects` are the SHA-256 hashes of its files.
 
-    Only overrides that were typed at a terminal count, unless `without_terminal`.
+    Only overrides typed at a terminal count, unless `without_terminal`.
     """
     newest_line = None
     for record in records:
@@ -316,14 +315,11 @@ def newest_override(
 
 
 def is_override_of(override: OverrideLine, task_id: str, subjects: Collection[str] = ()) -> bool:
-    """Whether an override is for this task with this content, no matter who gave it and where.
-
-    `subjects` are the SHA-256 hashes of the task's files.
-    """
+    """Whether an override is for this task and content. `subjects` are the files' SHA-256 hashes."""
     if not same_blob(override.task_id, task_id):
         return False
     if override.subjects and subjects:
         return set(override.subjects) == set(subjects)
-    # If one side has no hashes of files, only the ids tell the content, so both must be full hashes. Any
-    # other id may stay the same when the content changes, and a short hash may be another file's, too.
+    # Without file hashes on both sides, only full blob hashes as ids prove that the content is the same. Any
+    # other id can survive a change of content, and a short hash can match another file.
     return is_blob(override.task_id, DIGITS) and is_blob(task_id, DIGITS)

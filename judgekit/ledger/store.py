@@ -34,8 +34,8 @@ from judgekit.ledger.records import (
     OverrideLine,
     Record,
     VerdictLine,
-    kind_in,
-    line,
+    parse_kind,
+    serialize_record,
 )
 from judgekit.text import short_line
 
@@ -69,9 +69,9 @@ def home() -> Path:
     return Path(environment.LEDGER.path())
 
 
-def misplaced(record: Record) -> str:
-    """Explain why a line from elsewhere can't go into a ledger here; "" if it can."""
-    # The project becomes the name of a folder, which mustn't lead outside the folder of the ledgers.
+def explain_misplaced(record: Record) -> str:
+    """Explain why a record from elsewhere can't be stored here; "" if it can."""
+    # The project becomes a folder's name, so it mustn't lead out of the ledgers' folder.
     if not _NAME.fullmatch(record.project):
         return "project: expected the name of a ledger"
     if not _FIRST <= record.timestamp.year <= _LAST:
@@ -80,13 +80,13 @@ def misplaced(record: Record) -> str:
 
 
 def same_project(project: str, wanted: str) -> bool:
-    """Whether `wanted` names a project: in full (`shop-3f9a02c1b7de`), or without the hash (`shop`)."""
+    """Whether `wanted` is the project's name, with or without its hash: `shop-3f9a02c1b7de`, `shop`."""
     name_without_hash = project[: -_HASH - 1]
     return wanted in (project, name_without_hash)
 
 
-def point(text: str, now: datetime | None = None) -> datetime:
-    """Parse a time, a date (its beginning in UTC), or a time before `now` such as `14d`, `36h` or `2w`.
+def parse_time(text: str, now: datetime | None = None) -> datetime:
+    """Parse an ISO time or date (by default in UTC), or a time before `now`: `14d`, `36h` or `2w`.
 
     Raises `UsageError` if it's none of these.
     """
@@ -96,7 +96,7 @@ def point(text: str, now: datetime | None = None) -> datetime:
         if match:
             number, unit = match.groups()
             return (now or datetime.now(UTC)) - int(number) * _UNITS[unit]
-        return aware(datetime.fromisoformat(stripped))
+        return convert_to_utc(datetime.fromisoformat(stripped))
     except (ValueError, OverflowError):
         expected = "expected 14d, 36h, 2w, a date as 2026-02-01 or a time as 2026-02-01T08:00:00Z"
         raise UsageError(f"{text[:60]!r} is not a time: {expected}") from None
@@ -107,7 +107,7 @@ def _read_line(path: Path) -> str:
     return os.fsdecode(path.read_bytes()).rstrip("\r\n")
 
 
-def aware(when: datetime) -> datetime:
+def convert_to_utc(when: datetime) -> datetime:
     """Convert a time to UTC. A time without a time zone is taken to be in UTC already."""
     if when.tzinfo is None:
         return when.replace(tzinfo=UTC)
@@ -162,45 +162,46 @@ class ReadLine(NamedTuple):
     raw: bytes
 
 
-def entries(
+def read_entries(
     places: Iterable[Path], wanted: LineFilter = EVERYTHING, on_damage: OnDamage = lambda _: None
 ) -> Iterator[ReadLine]:
-    """Yield the wanted lines of some files and folders, day by day.
+    """Yield the wanted lines in some files and folders, day by day.
 
-    `on_damage` is called for each line or file that can't be read. Of several lines with the same id and
-    author, only the first is yielded.
+    Each id and author is yielded only once. `on_damage` is called for each unreadable line or file.
     """
-    # Compare the author, too: otherwise a member of a team could hide another's line by a line with its id.
-    seen_ids = set()
+    # Ids alone aren't enough: a team member could hide another's line by sending one with the same id.
+    seen_ids_and_authors = set()
     first_day = None
     if wanted.since is not None:
         first_day = wanted.since.astimezone(UTC).date()
     schemas = [SCHEMAS[kind].encode() for kind in wanted.kinds or ()]
-    for path, day in files(places, on_damage).items():
+
+    for path, day in list_files(places, on_damage).items():
         is_too_old = first_day is not None and day is not None and day < first_day
         if is_too_old:
             continue
-        for number, raw in raw_lines(path, on_damage):
-            # Most lines are of other kinds: skip them without parsing. But parse a line that's cut off, so
-            # that it's reported as damaged.
+        for number, raw in read_raw_lines(path, on_damage):
+            # Skip lines of other kinds without parsing, as they're the most. But parse any line that's cut
+            # off, so that it's reported as damaged.
             may_be_wanted = wanted.kinds is None or any(schema in raw for schema in schemas)
             is_cut_off = not raw.endswith(b"}")
             if not may_be_wanted and not is_cut_off:
                 continue
+
             record = parse(raw)
-            if isinstance(record, str):  # the problem
+            if isinstance(record, str):  # the line can't be read, and this is the problem
                 on_damage(Damage(path, number, record))
                 continue
             id_and_author = (record.id, getattr(record, "who", ""))
-            if id_and_author not in seen_ids and wanted.takes(record):
-                seen_ids.add(id_and_author)
+            if id_and_author not in seen_ids_and_authors and wanted.takes(record):
+                seen_ids_and_authors.add(id_and_author)
                 yield ReadLine(record, raw)
 
 
-def raw_lines(path: Path, on_damage: OnDamage) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and the bytes of each line of a file that isn't empty.
+def read_raw_lines(path: Path, on_damage: OnDamage) -> Iterator[tuple[int, bytes]]:
+    """Yield the number and content of each line, except empty ones.
 
-    A line that's too long isn't yielded: `on_damage` is called for it, as it is for an unreadable file.
+    `on_damage` is called for a line that's too long, or if the file can't be read.
     """
     try:
         with path.open("rb") as file:
@@ -222,7 +223,7 @@ def raw_lines(path: Path, on_damage: OnDamage) -> Iterator[tuple[int, bytes]]:
 
 
 def parse(raw: bytes) -> Record | str:
-    """Parse a line of a ledger. Returns the problem as text if it's damaged, or of an unknown kind."""
+    """Parse a ledger line. If it's damaged or of an unknown kind, return the problem as a string."""
     try:
         return records.Line.model_validate_json(raw).root
     except ValidationError as error:
@@ -230,7 +231,7 @@ def parse(raw: bytes) -> Record | str:
 
 
 def _describe_problem(raw: bytes, error: ValidationError) -> str:
-    """Describe the problem of a line that isn't valid."""
+    """Describe why a line is invalid."""
     first_error = error.errors(include_url=False)[0]
     if first_error["type"] == "json_invalid":
         return "not JSON (cut off when the writer was killed, or edited)"
@@ -245,19 +246,18 @@ def _describe_problem(raw: bytes, error: ValidationError) -> str:
     return short_line(str(problem_in(raw, error)), _MOST_SHOWN)
 
 
-def sort_out(
+def parse_accepted(
     lines: Iterable[bytes], why_not: Callable[[Record], str]
 ) -> tuple[list[Record], dict[int, str]]:
-    """Parse lines from elsewhere, and separate those that are accepted from the others.
+    """Parse lines from elsewhere, and return the accepted records and the reasons against other lines.
 
-    `why_not` returns a reason against a record, or "" to accept it. Returns the accepted records, and the
-    reasons against the other lines by their index in `lines`.
+    The reasons are mapped by the line's index. `why_not` returns a reason against a record, or "".
     """
     accepted = []
     reasons = {}
     for index, raw in enumerate(lines):
         record = parse(raw)
-        if isinstance(record, str):
+        if isinstance(record, str):  # it can't be parsed, and this is the reason
             reasons[index] = record
             continue
         reason = why_not(record)
@@ -268,15 +268,16 @@ def sort_out(
     return accepted, reasons
 
 
-def files(places: Iterable[Path], on_damage: OnDamage = lambda _: None) -> dict[Path, date | None]:
-    """Map each ledger file in some files and folders to the day in its name, the oldest first.
+def list_files(
+    places: Iterable[Path], on_damage: OnDamage = lambda _: None
+) -> dict[Path, date | None]:
+    """Return the ledger files in some files and folders with the days in their names, oldest first.
 
-    A file without a day in its name has None, and comes first. `on_damage` is called for each folder or file
-    that can't be read.
+    Files without a day come first, with None. `on_damage` is called for each unreadable file or folder.
     """
     paths: set[Path] = set()
     for place in places:
-        # Not `Path.is_dir`, which raises an error if a folder above can't be entered.
+        # Unlike `Path.is_dir`, this doesn't raise an error if a parent folder can't be entered.
         if os.path.isdir(place):  # noqa: PTH112
             paths.update(_find_files(place, on_damage))
         elif _may_exist(place):
@@ -289,10 +290,7 @@ def files(places: Iterable[Path], on_damage: OnDamage = lambda _: None) -> dict[
 
 
 def _find_files(folder: Path, on_damage: OnDamage) -> Iterator[Path]:
-    """Yield the ledger files in a folder and its subfolders.
-
-    `on_damage` is called for each folder or file that can't be read.
-    """
+    """Yield the ledger files in a folder tree; `on_damage` is called for what can't be read."""
 
     def report_unreadable(error: OSError) -> None:
         problem = f"cannot be read ({error.strerror or error})"
@@ -313,62 +311,60 @@ def _find_files(folder: Path, on_damage: OnDamage) -> Iterator[Path]:
 
 
 def _may_exist(path: Path) -> bool:
-    """Whether a file exists, as far as can be told.
-
-    True also if the system doesn't let us look: then reading the file raises the reason.
-    """
+    """Whether a file exists; True if that can't be determined."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
-        return True
+        return True  # reading the file will report the reason
     return True
 
 
 def _parse_name(path: Path) -> tuple[date | None, int]:
-    """Return the day and the part in a file's name, such as 2026-02-01 and 3 for `2026-02-01.3.jsonl`.
+    """Extract the day and part number from a file's name, such as `2026-02-01.3.jsonl`.
 
-    The first file of a day has no part in its name: that's part 0. The day is None if the name has none.
+    The part is 0, and the day None, if the name doesn't contain them.
     """
     match = _DAY.fullmatch(path.name)
     if not match:
         return None, 0
     day_text, part_text = match.groups(default="0")
     day = None
-    with suppress(ValueError):  # such as 2026-02-31
+    with suppress(ValueError):  # e.g. 2026-02-31
         day = date.fromisoformat(day_text)
     return day, int(part_text)
 
 
 def _sort_key(path: Path) -> tuple[date, int, str]:
-    """Return a key that sorts files by day and part, with files without a day first."""
+    """Return a key that sorts files by day and part. Files without a day come first."""
     day, part = _parse_name(path)
     return day or date.min, part, str(path)
 
 
 def _append(path: Path, raw: bytes, *, durable: bool) -> None:
-    """Append a line to a file, whole or not at all; raises `OSError`.
+    """Append a line to a file, completely or not at all; raises `OSError`.
 
-    With `durable`, it returns once the line is on the disk. Otherwise a power failure soon after may lose it.
+    If `durable`, wait until the line is safely on the disk.
     """
     descriptor = outputs.open_to_append(str(path), private=True)
     end_before = os.lseek(descriptor, 0, os.SEEK_END)
     try:
-        # A writer that was killed may have left a line without a newline: then begin a new line.
+        # If a killed writer left an incomplete line, start a new one.
         os.lseek(descriptor, max(end_before - 1, 0), os.SEEK_SET)
         last_byte = os.read(descriptor, 1)
         if last_byte not in (b"", b"\n"):
             raw = b"\n" + raw
+
+        # On a full disk, `os.write` can write only a part. The next call then raises the actual error.
         unwritten = memoryview(raw)
-        # A write may write only a part, such as on a full disk. The next write then raises the actual error.
         while unwritten:
             written_bytes = os.write(descriptor, unwritten)
             unwritten = unwritten[written_bytes:]
         if durable:
             os.fsync(descriptor)
     except OSError:
-        os.ftruncate(descriptor, end_before)
+        os.ftruncate(descriptor, end_before)  # remove the incomplete line
         raise
     finally:
         os.close(descriptor)
@@ -389,10 +385,7 @@ class LedgerError(JudgekitError):
 
 
 def _make_name(path: str) -> str:
-    """Make a ledger's name from a path or an address, such as `shop-3f9a02c1b7de`.
-
-    It's the last part of the path in safe characters, and a hash of the whole path.
-    """
+    """Make a ledger's name from a path or URL: its last part and a hash, such as `shop-3f9a02c1b7de`."""
     digest = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()
     safe_name = re.sub(r"[^A-Za-z0-9._]", "-", Path(path).name)
     readable = safe_name.strip("-.")[:_READABLE]
@@ -400,9 +393,9 @@ def _make_name(path: str) -> str:
 
 
 def _find_address(top: Path) -> str:
-    """Find the address of a repository's remote, without credentials.
+    """Return the URL of a repository's remote `origin`, or else its only remote, without credentials.
 
-    It's the remote `origin`, or else the only remote. "" if there's neither.
+    Returns "" if there's neither.
     """
     addresses: dict[str, str] = {}
     with suppress(GitError):
@@ -413,8 +406,9 @@ def _find_address(top: Path) -> str:
                 continue
             key, _, address = entry.partition("\n")
             remote = key.removeprefix("remote.").removesuffix(".url")
-            if remote not in addresses:  # git fetches from the first of several addresses
+            if remote not in addresses:  # git fetches from a remote's first URL
                 addresses[remote] = address
+
     if "origin" in addresses:
         address = addresses["origin"]
     elif len(addresses) == 1:
@@ -425,16 +419,16 @@ def _find_address(top: Path) -> str:
 
 
 def _move_lines(former: Path, folder: Path) -> None:
-    """Move the lines of a ledger that's named by a checkout's path to the one that's named by its remote.
-
-    Lines that can't be moved stay in the folder `former`, and a later call tries again.
-    """
+    """Move a ledger's lines to another folder; any that can't be moved are left for a later call."""
     if not former.is_dir() or former.is_symlink():
         return
+
     with suppress(OSError):
         if not folder.exists():
             former.rename(folder)
             return
+
+    # The ledger has lines already, so append these to its files.
     with suppress(OSError), file_lock(folder / LOCK, timeout=SECONDS):
         for path in sorted(former.glob(f"*{_SUFFIX}")):
             if not _DAY.fullmatch(path.name):
@@ -445,10 +439,7 @@ def _move_lines(former: Path, folder: Path) -> None:
 
 
 def _find_checkout(start: Path) -> Path | None:
-    """Find the checkout that a folder is in; None if it's in none.
-
-    If that's a linked worktree, the main checkout is returned.
-    """
+    """Find the main checkout of the repository around a folder, or None."""
     for folder in (start, *start.parents):
         if (folder / ".git").exists():
             return _find_main_checkout(folder)
@@ -456,10 +447,10 @@ def _find_checkout(start: Path) -> Path | None:
 
 
 def _find_main_checkout(checkout: Path) -> Path:
-    """Return the main checkout of a linked worktree. A checkout that isn't a worktree is returned itself."""
+    """Return the main checkout of a linked worktree. Any other checkout is returned unchanged."""
     if not (checkout / ".git").is_file():
         return checkout
-    # In a worktree, .git is a file with the line `gitdir: PATH`, and PATH/commondir leads to the main .git.
+    # In a worktree, .git is a file that contains `gitdir: PATH`, and PATH/commondir leads to the main .git.
     with suppress(OSError, ValueError):
         key, _, git_path = _read_line(checkout / ".git").partition(": ")
         common_path = _read_line(checkout / git_path / "commondir")
@@ -479,8 +470,8 @@ class Ledger(NamedTuple):
     def of(cls, start: Path) -> Ledger:
         """Find the ledger of the project around a folder.
 
-        A repository is identified by the address of its remote, so all its clones and worktrees share one
-        ledger, and a checkout that's moved keeps its own. Without a remote, its path identifies it.
+        All clones and worktrees of a repository share a ledger, identified by the URL of the remote. Without
+        a remote, it's identified by the project's path.
         """
         start = start.absolute()
         top = _find_checkout(start)
@@ -494,31 +485,33 @@ class Ledger(NamedTuple):
         return cls(home() / name, name)
 
     def add(self, *records: Record) -> None:
-        """Append records to the ledger, each to the file of its day in UTC.
+        """Append records to the ledger, each to the file for its UTC day.
 
-        A record is written whole or not at all. Raises `LedgerError`, with the number of records written.
+        Raises `LedgerError` with the number of records written; none is written partly.
         """
         if not records:
             return
+
         dated_lines = []
         for record in records:
             day = record.timestamp.astimezone(UTC).date()
             own_record = record.model_copy(update={"project": self.name})
-            dated_lines.append((day, line(own_record)))
-        # Records that people typed must not be lost, so wait until they're on the disk.
-        must_last = any(isinstance(record, _BY_HAND) for record in records)
+            dated_lines.append((day, serialize_record(own_record)))
+
+        # Wait until records typed by people are on the disk, so that they can't be lost.
+        has_typed_records = any(isinstance(record, _BY_HAND) for record in records)
         written_lines = 0
         try:
             environment.private_folder(str(self.folder))
             with file_lock(self.folder / LOCK, timeout=SECONDS):
                 for day, raw in dated_lines:
-                    _append(self._file_with_room(day), raw, durable=must_last)
+                    _append(self._file_with_room(day), raw, durable=has_typed_records)
                     written_lines += 1
         except OSError as error:
             raise LedgerError(self.folder, error, written_lines) from None
 
     def _file_with_room(self, day: date) -> Path:
-        """Return the path of the first file of a day that isn't full. The file may not exist yet."""
+        """Return the path of a day's first file that isn't full. It may not exist yet."""
         path = self.folder / f"{day}{_SUFFIX}"
         part = 0
         while path.exists() and path.stat().st_size >= MAX_BYTES:
@@ -530,7 +523,7 @@ class Ledger(NamedTuple):
         self, wanted: LineFilter = EVERYTHING, on_damage: OnDamage = lambda _: None
     ) -> Iterator[Record]:
         """Yield the wanted records; call `on_damage` for each line or file that can't be read."""
-        for read_line in entries([self.folder], wanted, on_damage):
+        for read_line in read_entries([self.folder], wanted, on_damage):
             yield read_line.record
 
     def note(
@@ -541,33 +534,29 @@ class Ledger(NamedTuple):
         *,
         text: bool,
     ) -> Verdict:
-        """Append a verdict to the ledger, with the findings marked that people dismissed earlier.
+        """Append a verdict to the ledger, and return it with the dismissed findings marked.
 
-        `said` are ledger lines, with people's dismissals among them. `gate` describes the push; it's None for
-        the verdict on a task. Quoted input is only written with `text`. Returns the verdict with the marks.
-        Raises `LedgerError`.
+        `said` contains the ledger's dismissals. `gate` describes the push, or is None for a task. Quoted
+        input is only written if `text`. Raises `LedgerError`.
         """
         quotes = [finding.quote for finding in verdict.findings]
         key = self._read_key() if any(quotes) else b""  # without quotes, there's nothing to hash
-        hashes = [records.quote_hash(quote, key) for quote in quotes]
-        marked_verdict = records.with_dismissals(verdict, hashes, said)
+        hashes = [records.hash_quote(quote, key) for quote in quotes]
+        marked_verdict = records.mark_dismissed(verdict, hashes, said)
         is_task = gate is None
         self.add(
-            records.verdict_line(marked_verdict, hashes, text=text, gate=gate, of_task=is_task)
+            records.make_verdict_line(marked_verdict, hashes, text=text, gate=gate, of_task=is_task)
         )
         return marked_verdict
 
     def _read_key(self) -> bytes:
-        """Return the ledger's secret key for hashing quotes; raises `LedgerError`.
-
-        The key is created when it's first needed.
-        """
+        """Return the ledger's secret key for hashing quotes, creating it if needed; raises `LedgerError`."""
         path = self.folder / KEY
         try:
             if not path.exists():
                 environment.private_folder(str(self.folder))
                 with file_lock(self.folder / LOCK, timeout=SECONDS):
-                    # Another process may have created it while this one waited.
+                    # Another process may have created it while we waited for the lock.
                     if not path.exists():
                         secret = secrets.token_bytes(32)
                         outputs.write_atomically(str(path), secret, durable=True, private=True)
@@ -577,26 +566,27 @@ class Ledger(NamedTuple):
 
 
 def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
-    """Remove from a ledger's folder the files of days before `before` (UTC).
+    """Delete a ledger's files for days before `before` (UTC), and later labels of deleted verdicts.
 
-    Labels in later files are removed, too, if they're about a verdict in a removed file. Returns the number
-    of removed lines of each kind; damaged lines and unreadable files are counted as `damaged`. A `preview`
-    only counts them. Raises `LedgerError`.
+    Returns the number of lines by kind, with damaged ones as "damaged". If `preview`, nothing is deleted.
+    Raises `LedgerError`.
     """
     counts: Counter[str] = Counter()
     removed_verdicts: set[str] = set()
     try:
         with nullcontext() if preview else file_lock(folder / LOCK, timeout=SECONDS):
-            for path, day in files([folder]).items():
+            for path, day in list_files([folder]).items():
                 if day is None:
                     continue
+
                 lines = _read_lines(path)
                 if day < before:
                     _count_removed(lines, counts, removed_verdicts)
                     if not preview:
                         path.unlink()
                     continue
-                # Files come in the order of days, so all removed verdicts are known here.
+
+                # The files are sorted by day, so all removed verdicts are known by now.
                 kept_lines = [raw for raw in lines if not _is_label_of(raw, removed_verdicts)]
                 counts["label"] += len(lines) - len(kept_lines)
                 if len(kept_lines) < len(lines) and not preview:
@@ -605,35 +595,33 @@ def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
                     )
     except OSError as error:
         raise LedgerError(folder, error) from None
-    return +counts  # the `+` drops the kinds with a count of 0
+    return +counts  # `+` drops kinds with a count of 0
 
 
 def _count_removed(lines: Iterable[bytes], counts: Counter[str], verdict_ids: set[str]) -> None:
-    """Count the lines of a removed file by kind, and add the ids of its verdicts to `verdict_ids`."""
+    """Count removed lines by kind, and add the ids of removed verdicts to `verdict_ids`."""
     for record in map(parse, lines):
         if isinstance(record, VerdictLine):
             verdict_ids.add(record.id)
         if isinstance(record, str):
             counts["damaged"] += 1
         else:
-            counts[kind_in(record.schema_)] += 1
+            counts[parse_kind(record.schema_)] += 1
 
 
 def _read_lines(path: Path) -> list[bytes]:
-    """Return the lines of a file that aren't empty.
-
-    An unreadable file gives a single line that can't be parsed, and so counts as damaged.
-    """
+    """Return the non-empty lines of a file."""
     try:
         with path.open("rb") as file:
             return [raw for raw in file if raw.strip()]
     except OSError:
-        return [b"unreadable"]
+        return [b"unreadable"]  # this line can't be parsed, so it counts as damaged
 
 
 def _is_label_of(raw: bytes, verdict_ids: Collection[str]) -> bool:
-    """Whether a line of a ledger is a label of a verdict with one of these ids."""
-    if SCHEMAS[Label].encode() not in raw:  # most lines: don't parse them
+    """Whether a ledger line is a label of one of these verdicts."""
+    # Don't parse lines of other kinds, which are the most.
+    if SCHEMAS[Label].encode() not in raw:
         return False
     record = parse(raw)
     return isinstance(record, Label) and record.of in verdict_ids

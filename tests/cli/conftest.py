@@ -90,7 +90,7 @@ def ledger(project: Path) -> Ledger:
 
 @pytest.fixture
 def at_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    return lambda: monkeypatch.setattr(labels, "at_terminal", lambda: True)
+    return lambda: monkeypatch.setattr(labels, "is_at_terminal", lambda: True)
 
 
 @pytest.fixture

@@ -330,7 +330,7 @@ def test_an_interruption_says_what_was_kept(
     kept = "2 labels are saved; judgekit label continues there"
     assert (done.code, done.err) == (130, f"judgekit: interrupted; {kept}\n")
     assert len(labels(ledger)) == 2
-    monkeypatch.setattr("judgekit.ledger.store.entries", interrupts)
+    monkeypatch.setattr("judgekit.ledger.store.read_entries", interrupts)
     for command in ("kpi", "triage"):
         done = judgekit(command)
         assert (done.code, done.err) == (130, "judgekit: interrupted; the ledger is unchanged\n")
@@ -585,7 +585,9 @@ def test_the_ledger_of_a_host(judgekit: Run, project: Path, box: Callable[..., P
 def test_what_a_host_sends_is_not_trusted(
     judgekit: Run, project: Path, box: Callable[..., Path]
 ) -> None:
-    line = records.line(given("reject", path="a\x1b]0;x\x07.md", project="p\u202e\x9b31m")).decode()
+    line = records.serialize_record(
+        given("reject", path="a\x1b]0;x\x07.md", project="p\u202e\x9b31m")
+    ).decode()
     sent = [line, "{", "\x1b[2J", '{"schema": "judgekit/verdict@1"}', "[" * 100_000, "x" * 200_000]
     box(f"print({chr(10).join(sent)!r}); print('slow disk \\x1b[1m', file=sys.stderr); sys.exit(0)")
     done = judgekit("triage", "--host", "box.example")
@@ -651,7 +653,7 @@ def test_no_host(
 
 
 def test_files_of_days_copied_from_elsewhere(judgekit: Run, project: Path, tmp_path: Path) -> None:
-    old = records.line(given("reject", path="old.md", days=400)).decode()
+    old = records.serialize_record(given("reject", path="old.md", days=400)).decode()
     for name in ("2025-10-01.jsonl", "2025-10-02.jsonl"):
         (tmp_path / name).write_text(old + ("" if name.startswith("2025-10-01") else "{\n"))
     done = judgekit("triage", "2025-10-01.jsonl", "2025-10-02.jsonl")

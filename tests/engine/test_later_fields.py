@@ -14,7 +14,7 @@ from judgekit.cli.schema import json_schema
 from judgekit.judging import shared, verdict
 from judgekit.judging.verdict import READS_ON, READS_ON_HEADER, Verdict
 from judgekit.ledger import store
-from judgekit.ledger.records import verdict_line
+from judgekit.ledger.records import make_verdict_line
 
 if TYPE_CHECKING:
     from starlette.testclient import TestClient
@@ -92,7 +92,7 @@ def test_a_request_with_an_unknown_field_is_refused(client: TestClient) -> None:
 
 def test_an_unknown_field_is_not_written_back(client: TestClient) -> None:
     judged = Verdict.model_validate(add_unknown_fields(judge_there(client)))
-    assert "of_a_later_version" not in verdict_line(judged, text=True).model_dump_json()
+    assert "of_a_later_version" not in make_verdict_line(judged, text=True).model_dump_json()
 
 
 @pytest.mark.parametrize("field", ["independent", "rounds.latency_ms", "rubric.version"])

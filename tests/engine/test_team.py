@@ -31,7 +31,7 @@ from judgekit.judging import shared
 from judgekit.judging.request import JudgeRequest
 from judgekit.judging.verdict import Verdict
 from judgekit.ledger import Label, Ledger, LineFilter, Skip, store
-from judgekit.ledger.records import line
+from judgekit.ledger.records import serialize_record
 from judgekit.providers import pace
 from judgekit.providers.litellm import LitellmGateway
 
@@ -153,14 +153,19 @@ def lines(*ids: str, project: str = "docs-0123456789ab") -> list[dict[str, Any]]
         )
         for each in ids
     ]
-    return [json.loads(line(skip)) for skip in made]
+    return [json.loads(serialize_record(skip)) for skip in made]
 
 
 def test_the_ledger_takes_lines_and_gives_each_back_once(client: TestClient) -> None:
     label = Label(
         of="v1", label="go", who="ada", project="team-0123456789ab", timestamp=datetime.now(UTC)
     )
-    assert client.post("/v1/ledger", json={"lines": [json.loads(line(label))]}).json()["taken"] == 1
+    assert (
+        client.post("/v1/ledger", json={"lines": [json.loads(serialize_record(label))]}).json()[
+            "taken"
+        ]
+        == 1
+    )
     for _ in range(2):
         answer = client.post("/v1/ledger", json={"lines": lines("a", "b")})
         assert answer.json() == {"taken": 2, "refused": {}}
@@ -171,7 +176,7 @@ def test_the_ledger_takes_lines_and_gives_each_back_once(client: TestClient) -> 
     assert sorted(each["id"] for each in told) == ["a", "b"]
     assert client.get("/v1/ledger", params={"project": "other"}).text == ""
     assert client.get("/v1/ledger").text.count("\n") == 3
-    kept = [line.record for line in store.entries([store.home()], LineFilter())]
+    kept = [line.record for line in store.read_entries([store.home()], LineFilter())]
     assert {each.project for each in kept} == {"docs-0123456789ab", "team-0123456789ab"}
 
 
@@ -529,7 +534,9 @@ def test_what_is_no_token_is_never_shown(use: Callable[..., None]) -> None:
 def test_a_character_that_no_ledger_holds_is_refused_wherever_it_stands(
     client: TestClient, odd: str
 ) -> None:
-    label = json.loads(line(Label(of="HERE", label="go", who="ada", project="team-0123456789ab")))
+    label = json.loads(
+        serialize_record(Label(of="HERE", label="go", who="ada", project="team-0123456789ab"))
+    )
     lines_ = json.dumps({"lines": [*lines("a"), label]})
     nested = json.dumps({"lines": [{**lines("a")[0], "HERE": 1}]})
     text = json.dumps({"document": document("# HERE\n")})

@@ -118,7 +118,7 @@ def evidence() -> kpi.Evidence:
     lines = [
         verdict(word, days=n / 2, name=f"v{n}", **content(str(n))) for n, word in enumerate(words)
     ]
-    return kpi.evidence([*lines, *(label(line, "go") for line in lines[:8])])
+    return kpi.collect_evidence([*lines, *(label(line, "go") for line in lines[:8])])
 
 
 def test_a_page_loads_nothing_runs_only_its_own_script_and_keeps_names_names() -> None:
@@ -153,7 +153,7 @@ def test_the_pages_have_every_figure() -> None:
     assert pages.CHANGES_WHEN_ASKED_AGAIN not in shown
     html = pages.kpi_page(evidence())
     shown = texts(html)
-    for one in kpi.measure(evidence()):
+    for one in kpi.measure_kpis(evidence()):
         assert one.limit.title in shown
         assert str(one.limit) in shown
     assert "last " in shown
@@ -171,13 +171,13 @@ def test_the_picture_has_a_panel_a_kpi_and_a_point_a_day() -> None:
         for each in re.findall(r"<svg.*?</svg>", pages.kpi_page(found), re.DOTALL)
     ]
     shown = [each.text for root in roots for each in root.iter() if each.tag.endswith("text")]
-    assert {kpi.LIMITS[each.name].title for each in kpi.measure(found)} <= set(shown)
+    assert {kpi.LIMITS[each.name].title for each in kpi.measure_kpis(found)} <= set(shown)
     days = pages.kpi_days(found)
     assert [str(day) for day in days] == [f"2026-03-{day}" for day in range(11, 21)]
     dots = sum(each.tag.endswith("circle") for root in roots for each in root.iter())
     assert dots == sum(each.value is not None for kpis in days.values() for each in kpis)
     for little in ([], [verdict()]):
-        assert "nothing measured" in pages.kpi_page(kpi.evidence(little))
+        assert "nothing measured" in pages.kpi_page(kpi.collect_evidence(little))
 
 
 def test_a_point_lies_within_its_chart_and_a_gap_interrupts_the_line() -> None:

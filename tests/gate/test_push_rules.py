@@ -283,7 +283,7 @@ def test_whoever_pushes_suspends_nothing_by_pushing(world: World) -> None:
         for each in world.ledger()
         if each["schema"].startswith(("judgekit/label", "judgekit/mode"))
     ]
-    evidence = kpi.evidence(ledger.records())
+    evidence = kpi.collect_evidence(ledger.records())
     assert len(evidence.verdicts) == 24 + 1 + 1
 
 

@@ -22,7 +22,7 @@ from serving import Serving
 from judgekit.cli.app import run
 from judgekit.judging.shared import Shared
 from judgekit.ledger import Ledger, OverrideLine, labels, store
-from judgekit.ledger.records import line
+from judgekit.ledger.records import serialize_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,7 @@ class Team:
             project=Ledger.of(self.work.folder).name,
         )
         token = self.tokens[who]
-        assert Shared(self.serving.url, token).send([line(record).rstrip()]) is None
+        assert Shared(self.serving.url, token).send([serialize_record(record).rstrip()]) is None
 
     def check_in_ci(
         self, base: str = "origin/main", **environ: str
@@ -244,7 +244,7 @@ def test_what_a_person_decides_is_sent_at_once(team: Team, monkeypatch: pytest.M
     monkeypatch.chdir(team.work.folder)
     monkeypatch.setenv("JUDGEKIT_SERVER_URL", team.serving.url)
     monkeypatch.setenv("JUDGEKIT_SERVER_TOKEN", team.tokens["ada"])
-    monkeypatch.setattr(labels, "at_terminal", lambda: True)
+    monkeypatch.setattr(labels, "is_at_terminal", lambda: True)
     assert run(["override", TASK, "accept", "--why", "I read it"]) == 0
     assert team.check_in_ci().returncode == 0
 
@@ -384,7 +384,7 @@ def test_promote_reads_the_teams_ledger(
         timestamp=datetime.now(UTC) - timedelta(days=5),
         project=Ledger.of(Path.cwd()).name,
     )
-    Shared(team.serving.url, team.tokens["cy"]).send([line(verdict).rstrip()])
+    Shared(team.serving.url, team.tokens["cy"]).send([serialize_record(verdict).rstrip()])
     assert run(["promote", "--team"]) == 1
     assert "verdicts cover 5 days" in capfd.readouterr().err
 

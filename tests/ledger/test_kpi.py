@@ -48,8 +48,10 @@ def labelled(verdicts: list[VerdictLine], words: list[LabelWord]) -> list[Record
 
 
 def measured(*records: Record) -> dict[KpiName, Kpi]:
-    evidence = kpi.evidence(records)
-    return {each.name: each for each in [*kpi.measure(evidence), *kpi.reliance(evidence)]}
+    evidence = kpi.collect_evidence(records)
+    return {
+        each.name: each for each in [*kpi.measure_kpis(evidence), *kpi.measure_reliance(evidence)]
+    }
 
 
 def test_each_kpi_by_hand() -> None:
@@ -76,13 +78,15 @@ def test_a_label_of_a_verdict_that_was_used_again_counts_for_the_first() -> None
         verdict("reject", name="b", gate=PushRecord(cached=True)),
     )
     other = verdict("reject", name="c", path="b.md", gate=PushRecord(cached=True))
-    evidence = kpi.evidence([verdict_line, again, other, label(again, "go"), label(other, "go")])
+    evidence = kpi.collect_evidence(
+        [verdict_line, again, other, label(again, "go"), label(other, "go")]
+    )
     assert [line.id for line in evidence.verdicts] == ["a"]
     assert evidence.labels["a"] == "go"
-    (wrong, _) = kpi.reliance(evidence)
+    (wrong, _) = kpi.measure_reliance(evidence)
     assert (wrong.hits, wrong.total) == (1, 1)
     taken_back = [label(verdict_line, "go"), label(again, "withdrawn", after=60)]
-    assert kpi.evidence([verdict_line, again, *taken_back]).labels["a"] == "withdrawn"
+    assert kpi.collect_evidence([verdict_line, again, *taken_back]).labels["a"] == "withdrawn"
 
 
 SAID: dict[str, list[tuple[str, LabelWord]]] = {
@@ -112,12 +116,14 @@ def test_the_last_word_of_each_person_and_the_majority() -> None:
     line = verdict(name="a")
     for agreed, said in SAID.items():
         labels = [label(line, word, who, after=hour) for hour, (who, word) in enumerate(said)]
-        assert kpi.agreed(reversed(labels)) == {"a": agreed.strip()}, said
+        assert kpi.find_majority_labels(reversed(labels)) == {"a": agreed.strip()}, said
 
 
 def test_states() -> None:
     for name, cases in STATES.items():
-        found = [(hits, total, kpi.share(name, hits, total).state) for hits, total, _ in cases]
+        found = [
+            (hits, total, kpi.make_share_kpi(name, hits, total).state) for hits, total, _ in cases
+        ]
         assert found == cases, name
     for seconds, state in ((29, "holds"), (30, "open"), (31, "missed")):
         assert (
@@ -130,15 +136,15 @@ NOGO = [*several("reject", 20, days=3), *several("improve", 18, days=2)]
 
 
 def test_so_many_labels_more_as_a_line_asks_for_settle_it() -> None:
-    found = kpi.readiness([*GO, *NOGO], None, NOW)
+    found = kpi.assess_readiness([*GO, *NOGO], None, NOW)
     (line,) = [each for each in found.missing if "false-negative" in each]
     assert f"label {found.labels['GO']} more GO verdicts and 9 more NO-GO verdicts" in line
     said = [
         *labelled(GO, ["go"] * found.labels["GO"]),
         *labelled(NOGO, ["no-go"] * found.labels["NO-GO"]),
     ]
-    assert kpi.readiness([*GO, *NOGO, *said], None, NOW).missing == []
-    assert kpi.readiness([*GO, *NOGO, *said[8:]], None, NOW).missing != []
+    assert kpi.assess_readiness([*GO, *NOGO, *said], None, NOW).missing == []
+    assert kpi.assess_readiness([*GO, *NOGO, *said[8:]], None, NOW).missing != []
 
 
 BAD_NOGO = several("reject", 30, days=4)
@@ -162,21 +168,21 @@ NO_EVIDENCE: dict[str, list[Record]] = {
 def test_enough_wrong_verdicts_take_the_gate_back_to_advisory_and_a_lack_of_evidence_does_not() -> (
     None
 ):
-    (why,), told = kpi.standing([*FINE, *BAD], "kls@1.0.0", NOW)
+    (why,), told = kpi.find_missed_rates([*FINE, *BAD], "kls@1.0.0", NOW)
     assert not told
     assert why.startswith("false-positive rate ")
     for name, records in NO_EVIDENCE.items():
-        assert not kpi.standing(records, None, NOW)[0], name
-    assert not kpi.standing([*FINE, *BAD], "kls@2.0.0", NOW)[0], (
+        assert not kpi.find_missed_rates(records, None, NOW)[0], name
+    assert not kpi.find_missed_rates([*FINE, *BAD], "kls@2.0.0", NOW)[0], (
         "another rubric's errors do not count"
     )
     # Nor does evidence from before the last promotion.
     promoted = ModeChange(mode="blocking", forced=True, timestamp=NOW - timedelta(days=3))
     returned = ModeChange(mode="advisory", timestamp=NOW - timedelta(days=1))
-    assert not kpi.standing([*FINE, *BAD, promoted], None, NOW)[0]
+    assert not kpi.find_missed_rates([*FINE, *BAD, promoted], None, NOW)[0]
     early = promoted.model_copy(update={"timestamp": NOW - timedelta(days=10)})
-    assert kpi.standing([*FINE, *BAD, early], None, NOW)[0]
-    assert kpi.standing([returned, *FINE, *BAD, early], None, NOW)[1]
+    assert kpi.find_missed_rates([*FINE, *BAD, early], None, NOW)[0]
+    assert kpi.find_missed_rates([returned, *FINE, *BAD, early], None, NOW)[1]
 
 
 WORDS: tuple[GateWord, ...] = ("GO", "NO-GO", "UNDETERMINED")
@@ -224,8 +230,8 @@ def test_the_interval_covers_the_rate_as_often_as_it_promises(
             strata = drawn(bad, (refused, missed), count, labels, chance)
             for place, (true, rate) in enumerate(
                 [
-                    (missed, rates.rate(strata, "GO", "bad")),
-                    (refused, rates.rate(strata, "NO-GO", "good")),
+                    (missed, rates.estimate_rate(strata, "GO", "bad")),
+                    (refused, rates.estimate_rate(strata, "NO-GO", "good")),
                 ]
             ):
                 # None says that nothing is known.
@@ -237,49 +243,51 @@ def test_the_interval_covers_the_rate_as_often_as_it_promises(
 def test_the_estimate_is_scaled_to_the_strata() -> None:
     """By hand: 400 GO, a tenth of them labelled, 2 of 40 bad; all of 80 NO-GO labelled, 72 bad."""
     strata = [Stratum("GO", 400, 40, 38), Stratum("NO-GO", 80, 80, 8)]
-    assert rates.rate(strata, "GO", "bad").estimate == pytest.approx(20 / (20 + 72))
-    assert rates.rate(strata, "NO-GO", "good").estimate == pytest.approx(8 / (8 + 380))
-    assert rates.rate(strata, "GO", "bad").labels == 120
+    assert rates.estimate_rate(strata, "GO", "bad").estimate == pytest.approx(20 / (20 + 72))
+    assert rates.estimate_rate(strata, "NO-GO", "good").estimate == pytest.approx(8 / (8 + 380))
+    assert rates.estimate_rate(strata, "GO", "bad").labels == 120
     # Of 60 NO-GO people overrode 6, no sample; of a sample of 30 others all are right. The rate is that of 6.
     strata = [
         Stratum("GO", 300, 100, 100),
         Stratum("NO-GO", 54, 30, 0),
         Stratum("NO-GO", 6, 6, 6, decided=True),
     ]
-    assert rates.rate(strata, "NO-GO", "good").estimate == pytest.approx(6 / 306)
+    assert rates.estimate_rate(strata, "NO-GO", "good").estimate == pytest.approx(6 / 306)
     pooled = [strata[0], Stratum("NO-GO", 60, 36, 6)]
-    assert rates.rate(pooled, "NO-GO", "good").estimate == pytest.approx(10 / 310)
+    assert rates.estimate_rate(pooled, "NO-GO", "good").estimate == pytest.approx(10 / 310)
     # Undetermined content is content.
     strata = [
         Stratum("GO", 10, 10, 8),
         Stratum("NO-GO", 10, 10, 2),
         Stratum("UNDETERMINED", 20, 10, 5),
     ]
-    assert rates.rate(strata, "GO", "bad").estimate == pytest.approx(2 / (2 + 8 + 10))
+    assert rates.estimate_rate(strata, "GO", "bad").estimate == pytest.approx(2 / (2 + 8 + 10))
 
 
 def test_the_labels_that_are_wanted_settle_it() -> None:
     for missed in (0, 4, 8):
         given = [Stratum("GO", 900, 60, 60 - missed), Stratum("NO-GO", 200, 40, 0)]
-        more, settled = rates.wanted(given, "GO", "bad", 0.05), list[Stratum]()
+        more, settled = rates.count_wanted_labels(given, "GO", "bad", 0.05), list[Stratum]()
         assert more is not None
         for each in given:
             count = each.labels + more.get(each.word, 0)
             settled.append(replace(each, labels=count, good=round(each.good / each.labels * count)))
-        rate = rates.rate(settled, "GO", "bad")
+        rate = rates.estimate_rate(settled, "GO", "bad")
         assert rate.interval is not None
         assert rate.estimate is not None
         assert rate.interval.high <= 0.10 if rate.estimate < 0.05 else rate.interval.low >= 0.05, (
             missed
         )
-        assert rates.wanted(settled, "GO", "bad", 0.05) == {}
+        assert rates.count_wanted_labels(settled, "GO", "bad", 0.05) == {}
     # Of five bad pieces of content nothing is told to a tenth.
     assert (
-        rates.wanted([Stratum("GO", 100, 50, 50), Stratum("NO-GO", 5, 5, 0)], "GO", "bad", 0.05)
+        rates.count_wanted_labels(
+            [Stratum("GO", 100, 50, 50), Stratum("NO-GO", 5, 5, 0)], "GO", "bad", 0.05
+        )
         is None
     )
     close = [Stratum("GO", 900, 60, 59), Stratum("NO-GO", 200, 40, 0)]
-    assert rates.wanted(close, "GO", "bad", 0.05) is None
+    assert rates.count_wanted_labels(close, "GO", "bad", 0.05) is None
 
 
 # The first three as published: Newcombe, Statistics in Medicine 17 (1998), table I, method 3.
@@ -294,11 +302,11 @@ WILSON = {
 
 def test_the_intervals_of_a_share_and_of_a_median() -> None:
     for (hits, total), expected in WILSON.items():
-        interval = rates.share_interval(hits, total)
+        interval = rates.wilson_interval(hits, total)
         assert interval is not None
         assert interval.value == hits / total
         assert interval.bounds == pytest.approx(expected, abs=5e-5)
-    assert rates.share_interval(0, 0) is rates.median_interval([1, 2, 3, 4, 5]) is None
+    assert rates.wilson_interval(0, 0) is rates.median_interval([1, 2, 3, 4, 5]) is None
     # The exact coverage of the two order statistics is at least 93 %.
     for total in (6, 10, 25, 60, 101):
         interval = rates.median_interval(range(1, total + 1))
@@ -312,7 +320,7 @@ def test_the_intervals_of_a_share_and_of_a_median() -> None:
 
 
 def of_model(*lines: VerdictLine) -> dict[str, int]:
-    _, models = kpi.by_rubric_and_model(kpi.evidence(lines))
+    _, models = kpi.split_by_rubric_and_model(kpi.collect_evidence(lines))
     return {name: len(evidence.verdicts) for name, evidence in models.items()}
 
 

@@ -19,7 +19,7 @@ from judgekit.cli.schema import json_schema
 from judgekit.errors import FailureKind
 from judgekit.judging.verdict import Verdict
 from judgekit.ledger import Ledger, VerdictLine, export, importing, kpi, labels, records, store
-from judgekit.ledger.labels import triage
+from judgekit.ledger.labels import triage_records
 from judgekit.ledger.records import (
     Fault,
     Label,
@@ -27,7 +27,7 @@ from judgekit.ledger.records import (
     OverrideLine,
     PushRecord,
     Skip,
-    verdict_line,
+    make_verdict_line,
 )
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def judged(kind: str = "invalid_reply") -> Verdict:
 
 
 def test_a_verdict_is_kept_without_what_the_document_says_unless_the_user_wants_it() -> None:
-    line = verdict_line(judged(), gate=PushRecord(mode="blocking", remote="origin"))
-    raw = records.line(line)
+    line = make_verdict_line(judged(), gate=PushRecord(mode="blocking", remote="origin"))
+    raw = records.serialize_record(line)
     assert raw.startswith(b'{"schema":"judgekit/verdict@1","id":')
     assert raw.count(b"\n") == 1
     assert SECRET not in raw.decode()
@@ -74,7 +74,7 @@ def test_a_verdict_is_kept_without_what_the_document_says_unless_the_user_wants_
     assert "reasoning" not in kept
     assert kept["verdict"] == "reject"
     assert kept["gate"] == {"mode": "blocking", "remote": "origin", "ref": "", "cached": False}
-    whole = json.loads(records.line(verdict_line(judged(), text=True)))
+    whole = json.loads(records.serialize_record(make_verdict_line(judged(), text=True)))
     ours = {
         key: each for key, each in whole.items() if key in Verdict.model_fields or key == "schema"
     }
@@ -97,8 +97,8 @@ OWN_WORDS = {
 
 def test_no_failure_brings_the_text_or_the_reply_into_a_ledger() -> None:
     for kind in FailureKind:
-        line = verdict_line(judged(kind.value))
-        assert (SECRET in records.line(line).decode()) == (kind in OWN_WORDS)
+        line = make_verdict_line(judged(kind.value))
+        assert (SECRET in records.serialize_record(line).decode()) == (kind in OWN_WORDS)
         if kind not in OWN_WORDS:
             assert line.degraded == f"deep: {kind.value}"
 
@@ -128,15 +128,20 @@ def test_every_kind_is_read_back_and_signed_by_who_brought_it() -> None:
     assert {line.schema_ for line in lines} == {*records.SCHEMAS.values()}
     assert len({line.id for line in lines}) == len(lines)
     for name, record in KINDS.items():
-        raw, signed = records.line(record), labels.sign_record(record, "mal")
+        raw, signed = records.serialize_record(record), labels.sign_record(record, "mal")
         assert store.parse(raw) == record
         line, kind, count = json.loads(raw), *name.split()
         jsonschema.validate(line, schema)
         assert line["timestamp"].endswith("Z")
         assert kind == "verdict" or list(line)[:4] == ["schema", "id", "timestamp", "project"]
-        assert b"ann" not in records.line(signed)
-        assert (records.line(signed).count(b'"mal"'), signed.id) == (int(count), record.id)
-    raw = records.line(Fault(problem="x", paths=["a\nb.md", "\u2028\x85.md", "caf\udce9.md"]))
+        assert b"ann" not in records.serialize_record(signed)
+        assert (records.serialize_record(signed).count(b'"mal"'), signed.id) == (
+            int(count),
+            record.id,
+        )
+    raw = records.serialize_record(
+        Fault(problem="x", paths=["a\nb.md", "\u2028\x85.md", "caf\udce9.md"])
+    )
     assert raw.count(b"\n") == 1
     assert b"\r" not in raw
     with pytest.raises(ValidationError):  # a time must say its zone
@@ -159,7 +164,7 @@ def test_a_remote_keeps_neither_password_nor_token_and_a_path_no_secret() -> Non
     )
     secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
     subject = {"path": f"docs/{secret}.md", "sha256": "a" * 64}
-    kept = records.line(
+    kept = records.serialize_record(
         verdict("accept", task_id=f"docs/{secret}.md@{'a' * 16}", subjects=[subject])
     )
     assert secret not in kept.decode()
@@ -173,22 +178,29 @@ def test_what_was_mended_or_overridden_is_settled_and_what_is_one_thing() -> Non
         verdict("escalate", path="c.md"),
         override(task_id=verdict(path="c.md").task_id),
     ]
-    found = triage([*mended, *again, *decided])
+    found = triage_records([*mended, *again, *decided])
     assert [verdict_line.subjects[0].path for verdict_line in found.nogo] == ["b.md"]
     assert (found.unclear, found.settled, len(found.overrides)) == ([], 2, 1)
     assert (
-        len(triage([verdict("reject", project="one"), verdict(name="x", project="two")]).nogo) == 1
+        len(
+            triage_records(
+                [verdict("reject", project="one"), verdict(name="x", project="two")]
+            ).nogo
+        )
+        == 1
     )
-    assert len(triage([verdict("reject"), override(terminal=False)]).nogo) == 1
+    assert len(triage_records([verdict("reject"), override(terminal=False)]).nogo) == 1
     tasks = [verdict("reject", task_id=f"me@{place}") for place in ("home", "work")]
-    assert len(triage(tasks).nogo) == 2  # no hash stands behind the sign: these are two tasks
+    assert (
+        len(triage_records(tasks).nogo) == 2
+    )  # no hash stands behind the sign: these are two tasks
     lines = [verdict("undetermined", path=f"{number}.md") for number in range(5)]
     other = verdict("undetermined", path="x.md", rounds=[round_of(None, model="big")])
-    assert [count for _, count in triage([*lines, other]).failures.most_common()] == [5, 1]
+    assert [count for _, count in triage_records([*lines, other]).failures.most_common()] == [5, 1]
 
 
 def queue(*records: Record) -> list[str]:
-    return [line.id for line in labels.waiting(records, "ann")]
+    return [line.id for line in labels.list_waiting(records, "ann")]
 
 
 def test_the_queue_asks_this_person_about_each_content_once_by_the_verdict_that_is_measured() -> (
@@ -221,21 +233,23 @@ def test_the_content_comes_from_the_commit_or_from_the_folder(tmp_path: Path) ->
     commit = repository.commit()
     repository.write("docs/a.md", b"changed\n")
     pushed = verdict(**about(b"pushed \x1b[31m\n", commit=commit))
-    assert labels.texts(pushed, docs) == {"docs/a.md": "pushed [31m\n"}
+    assert labels.read_judged_files(pushed, docs) == {"docs/a.md": "pushed [31m\n"}
     present = verdict(**about(b"changed\n"))
-    assert labels.texts(present, top) == {"docs/a.md": "changed\n"}
+    assert labels.read_judged_files(present, top) == {"docs/a.md": "changed\n"}
     repository("config", "user.email", "ann@example.invalid")
-    assert labels.who(docs) == "ann@example.invalid"
+    assert labels.identify_user(docs) == "ann@example.invalid"
     for commit_ in (None, "0" * 40, "--help"):
         gone = verdict(**about(b"gone\n", commit=commit_))
-        assert labels.texts(gone, top) == {"docs/a.md": None}
+        assert labels.read_judged_files(gone, top) == {"docs/a.md": None}
 
 
 def test_verdicts_as_a_table() -> None:
     told = 'a "quoted", text\nof two lines'
     line = verdict("reject", path="=cmd.md", author={"name": "+ann"}, degraded=told)
     given = override(task_id=line.task_id, subjects=[line.subjects[0].sha256])
-    (row,) = csv.DictReader(io.StringIO(export.rows([line, label(line, "go"), given]), newline=""))
+    (row,) = csv.DictReader(
+        io.StringIO(export.make_csv([line, label(line, "go"), given]), newline="")
+    )
     names = ("verdict", "gate", "label", "override", "commit", "imported", "author", "degraded")
     assert [row[name] for name in names] == [
         "reject",
@@ -300,7 +314,7 @@ def write(path: Path, *lines: object) -> Path:
 
 
 def test_an_older_verdict_keeps_what_it_said() -> None:
-    push, task = importing.verdict(PUSH), importing.verdict(TASK)
+    push, task = importing.convert_verdict(PUSH), importing.convert_verdict(TASK)
     words = ("reject", "NO-GO", "some-model", "abc1234", "docs/a.md@abc1234")
     assert (push.verdict, push.word, push.model, push.commit, push.task_id) == words
     assert push.timestamp == datetime(2026, 2, 10, 10, tzinfo=UTC)
@@ -317,8 +331,8 @@ def test_an_older_verdict_keeps_what_it_said() -> None:
     assert rounds == [("quick", "quick-model"), ("deep", "deep-model")]
     assert task.timestamp == datetime(2026, 2, 11, 9, tzinfo=UTC)
     assert task.imported == {"cost": 0.1}
-    assert b"at length" not in records.line(task)
-    assert importing.verdict(TASK, text=True).reasoning == "said at length"
+    assert b"at length" not in records.serialize_record(task)
+    assert importing.convert_verdict(TASK, text=True).reasoning == "said at length"
 
 
 LOOSE: list[dict[str, Any]] = [
@@ -333,10 +347,11 @@ LOOSE: list[dict[str, Any]] = [
 def test_loose_lines_are_read_and_can_be_written() -> None:
     for changes in LOOSE:
         assert isinstance(
-            store.parse(records.line(importing.verdict(PUSH | changes))), VerdictLine
+            store.parse(records.serialize_record(importing.convert_verdict(PUSH | changes))),
+            VerdictLine,
         ), changes
     for given in ("reject", {"decision": "reject"}, None, "", {"x": 1}, 3):
-        override = importing.verdict(TASK | {"human_override": given}).human_override
+        override = importing.convert_verdict(TASK | {"human_override": given}).human_override
         decided = given in ("reject", {"decision": "reject"})
         assert (override.decision if override else None) == ("reject" if decided else None), given
 
@@ -348,12 +363,12 @@ def test_importing_twice_adds_nothing(ledger: Ledger, tmp_path: Path) -> None:
     assert (first.added, first.known, first.damaged) == (1203, 1, [])
     again = importing.import_lines(ledger, [source, tmp_path / "2026-02-10.jsonl"])
     assert (again.added, again.known) == (0, 1204)
-    assert [path.name for path in store.files([ledger.folder])] == [
+    assert [path.name for path in store.list_files([ledger.folder])] == [
         "2026-02-10.jsonl",
         "2026-02-11.jsonl",
     ]
     # Labels of tasks don't measure the gate.
-    assert {line.word for line in kpi.evidence(ledger.records()).verdicts} == {"NO-GO"}
+    assert {line.word for line in kpi.collect_evidence(ledger.records()).verdicts} == {"NO-GO"}
     assert len(list(ledger.records())) == 1203
 
 

@@ -33,8 +33,8 @@ from judgekit.ledger import (
     export,
     store,
 )
-from judgekit.ledger.export import forward
-from judgekit.ledger.records import Label, line
+from judgekit.ledger.export import send_unsent
+from judgekit.ledger.records import Label, serialize_record
 from judgekit.ledger.store import Damage, LedgerError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def ledger(tmp_path: Path) -> Ledger:
 def add(ledger: Ledger, ids: str, days: float = 0) -> Path:
     """Append a line for each letter, and return the newest file."""
     ledger.add(*(Fault(id=each, problem="x", timestamp=NOW - timedelta(days=days)) for each in ids))
-    return list(store.files([ledger.folder]))[-1]
+    return list(store.list_files([ledger.folder]))[-1]
 
 
 def read(ledger: Ledger, wanted: LineFilter = store.EVERYTHING) -> tuple[list[str], list[Damage]]:
@@ -107,7 +107,7 @@ def test_a_writer_that_is_killed_or_whose_disk_is_full_costs_no_other_line(
     """One dies after half its line; of a file of 1,000 bytes the kernel lets the other write no more."""
     command = [sys.executable, "-c", APPENDS, str(ledger.folder), how]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    (path,) = store.files([ledger.folder])
+    (path,) = store.list_files([ledger.folder])
     if how == "full":
         assert re.match(r"3 .*File too large\); free space there", done.stdout)
         assert (path.read_bytes().count(b"\n"), path.read_bytes()[-1:]) == (3, b"\n")
@@ -164,7 +164,7 @@ def test_a_thousand_appends_from_twenty_writers_some_of_them_killed(tmp_path: Pa
     finished = {name: _finished(tmp_path / name) for name in names}
     found: dict[str, list[int]] = {name: [] for name in names}
     torn = 0
-    for raw in b"".join(path.read_bytes() for path in store.files([tmp_path])).splitlines():
+    for raw in b"".join(path.read_bytes() for path in store.list_files([tmp_path])).splitlines():
         record = store.parse(raw)
         if isinstance(record, Fault):
             assert record.problem == ledger_writer.text(int(record.id))
@@ -187,7 +187,7 @@ def _finished(path: Path) -> int:
 
 def test_only_damaged_lines_are_not_read(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger.add(verdict(name="first"))
-    (path,) = store.files([ledger.folder])
+    (path,) = store.list_files([ledger.folder])
     first = path.read_bytes().strip()
     newer = json.loads(first) | {"id": "third", "new_field": 1}
     newer["rubric"]["new_field"] = newer["rounds"][0]["new_field"] = {"deep": []}
@@ -214,7 +214,7 @@ def test_only_damaged_lines_are_not_read(ledger: Ledger, monkeypatch: pytest.Mon
 @POSIX
 def test_only_damaged_files_are_not_read(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger.add(verdict(name="old", days=2), verdict(name="new"))
-    refused, opened = next(iter(store.files([ledger.folder]))), Path.open
+    refused, opened = next(iter(store.list_files([ledger.folder]))), Path.open
     (ledger.folder / "2026-01-01.jsonl").mkdir()
     (ledger.folder / "2026-01-02.jsonl").symlink_to("gone")
     os.mkfifo(ledger.folder / "2026-01-03.jsonl")
@@ -269,15 +269,15 @@ def test_what_is_wanted_of_several_ledgers_counts_once(ledger: Ledger, tmp_path:
     other = Ledger(tmp_path / "two", "two-0123456789ab")
     other.add(verdict(name="c"), verdict(name="d", days=2))
     exported = tmp_path / "exported.jsonl"
-    exported.write_bytes(line(early) + line(verdict(name="e")))
+    exported.write_bytes(serialize_record(early) + serialize_record(verdict(name="e")))
     places = [tmp_path / "one", exported, tmp_path / "two", tmp_path]
-    assert [each.record.id for each in store.entries(places)] == ["a", "e", "d", "b", "c", "l"]
+    assert [each.record.id for each in store.read_entries(places)] == ["a", "e", "d", "b", "c", "l"]
 
 
 def test_days_are_those_of_utc_and_earlier_ones_are_not_opened(ledger: Ledger) -> None:
     late = datetime.fromisoformat("2026-03-20T23:30:00-05:00")
     ledger.add(ModeChange(mode="blocking", timestamp=late, id="late"), verdict(name="old", days=9))
-    old, new = store.files([ledger.folder])
+    old, new = store.list_files([ledger.folder])
     assert (old.name, new.name) == ("2026-03-11.jsonl", "2026-03-21.jsonl")
     old.write_bytes(b"damaged\n")
     since = datetime(2026, 3, 21, 4, tzinfo=UTC)
@@ -291,7 +291,7 @@ def test_purging_removes_old_days_and_labels_of_their_verdicts(ledger: Ledger) -
         old, new, label(old, "go", after=230), label(new, "go"), label(old, "unsure", after=9999)
     )
     before = date(2026, 3, 15)
-    latest = list(store.files([ledger.folder]))[-1]
+    latest = list(store.list_files([ledger.folder]))[-1]
     latest.write_bytes(b"damaged\n" + latest.read_bytes())  # stays
     kept = {path: path.read_bytes() for path in ledger.folder.iterdir()}
     assert store.purge(ledger.folder, before, preview=True) == {"verdict": 1, "label": 2}
@@ -299,7 +299,7 @@ def test_purging_removes_old_days_and_labels_of_their_verdicts(ledger: Ledger) -
     assert store.purge(ledger.folder, before) == {"verdict": 1, "label": 2}
     assert [getattr(record, "of", record.id) for record in ledger.records()] == ["new", "new"]
     assert store.purge(ledger.folder, before) == {}
-    files = store.files([ledger.folder])
+    files = store.list_files([ledger.folder])
     assert all(path.stat().st_mode & 0o077 == 0 for path in files)
     assert sorted(path.name for path in ledger.folder.iterdir()) == [
         ".lock",
@@ -333,11 +333,11 @@ def test_a_name_is_readable_and_stands_for_one_place(tmp_path: Path, isolated: P
 
 def test_points_in_time() -> None:
     for text, days in {"14d": 14, "2w": 14, "36h": 1.5, "0d": 0, "2026-03-19": 1.5}.items():
-        assert store.point(text, NOW) == NOW - timedelta(days=days)
-    assert store.point("2026-03-20T13:00:00+01:00") == NOW
+        assert store.parse_time(text, NOW) == NOW - timedelta(days=days)
+    assert store.parse_time("2026-03-20T13:00:00+01:00") == NOW
     for text in ("", "14", "d", "14 days", "-1d", "999999w", "2026-02-30", "yesterday"):
         with pytest.raises(UsageError, match="is not a time"):
-            store.point(text, NOW)
+            store.parse_time(text, NOW)
 
 
 TASK = "docs/a b@c.md@3f2c3f2c3f2c3f2c"
@@ -403,7 +403,7 @@ class Team:
 
 def sent(ledger: Ledger) -> str:
     team = Team()
-    count, _ = forward(ledger, team)
+    count, _ = send_unsent(ledger, team)
     assert count == len(team.ids)
     return "".join(team.ids)
 
@@ -414,15 +414,15 @@ def test_each_line_is_handed_on_once_if_later(
     assert sent(ledger) == ""
     assert not ledger.folder.exists()
     add(ledger, "o")
-    assert forward(ledger, Team()) == (1, ["one of them is odd"])
+    assert send_unsent(ledger, Team()) == (1, ["one of them is odd"])
     assert sent(ledger) == ""
     add(ledger, "abcdefg")
     monkeypatch.setattr(export, "MOST_LINES", 2)
     away = Team(most=4)
     with pytest.raises(JudgekitError, match="away"):
-        forward(ledger, away)
+        send_unsent(ledger, away)
     assert away.ids == list("abcd")
-    assert forward(ledger, Team(), seconds=0)[0] == 2
+    assert send_unsent(ledger, Team(), seconds=0)[0] == 2
     with file_lock(ledger.folder / export.LOCK, timeout=1):  # of two at once one does it
         assert sent(ledger) == ""
     assert sent(ledger) == "g"

@@ -6,7 +6,7 @@ import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from judgekit.ledger.records import Label, OverrideLine, VerdictLine, newest_override
+from judgekit.ledger.records import Label, OverrideLine, VerdictLine, find_newest_override
 
 if TYPE_CHECKING:
     from judgekit.judging.verdict import VerdictWord
@@ -89,6 +89,6 @@ def several(word: VerdictWord, count: int, days: float) -> list[VerdictLine]:
 def override_for(
     ledger: Ledger, task: str, subjects: list[str] | None = None, *, without_terminal: bool = False
 ) -> OverrideLine | None:
-    return newest_override(
+    return find_newest_override(
         ledger.records(), task, subjects or [], without_terminal=without_terminal
     )
