@@ -189,8 +189,8 @@ def places(text: str) -> None:
     lower = text.lower()
     for each in (lower, f"kind: secret\n{lower}"):
         [
-            *of("redaction.blocks.blocks")(
-                each, [*of("redaction.secret_search._find_named_lines")(each)]
+            *of("redaction.blocks.find_block_secrets")(
+                each, [*of("redaction.secret_search._find_keyword_spans")(each)]
             )
         ]
 
@@ -310,9 +310,9 @@ GIVEN: dict[str, Callable[[str], object]] = {
     ),
     "hooks.repeats.is_named": named,
     "judging.writing.make_messages": asked_of_models,
-    "redaction.private_keys.private_keys": lambda text: of("redaction.private_keys.private_keys")(
-        HEADER + text, (HEADER + text).lower()
-    ),
+    "redaction.private_keys.find_private_keys": lambda text: of(
+        "redaction.private_keys.find_private_keys"
+    )(HEADER + text, (HEADER + text).lower()),
     "redaction.secret_search.find": lambda text: of("redaction.secret_search.find")(HEADER + text),
     "ledger.importing.import_lines": lambda text: of("ledger.importing._read_record")(
         as_bytes(text), text=True
@@ -340,7 +340,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
         as_bytes(text), whole=True
     ),
     "retrieval.sources.claude_memory.body_text": memory,
-    "redaction.blocks.blocks": places,
+    "redaction.blocks.find_block_secrets": places,
     "redaction.setting_lines.find_set_values": settings,
     "git.normalize_address": lambda text: of("git.normalize_address")(text[:4_000], "/"),
     **dict.fromkeys(

@@ -22,7 +22,7 @@ _GREEK = str.maketrans(*_ALIKE["greek"])
 _CAPITALS = str.maketrans(*_ALIKE["capitals"])
 _PUNCTUATION = str.maketrans(*_ALIKE["punctuation"])
 _SKELETON = _CYRILLIC | _ARMENIAN | _GREEK | _CAPITALS
-_CATEGORIES = {
+_ASCII_BY_CATEGORY = {
     "Mn": "\0",
     "Me": "\0",
     "Cf": "\0",
@@ -31,10 +31,12 @@ _CATEGORIES = {
     "Pi": '"',
     "Pf": '"',
 }
-_STYLED_LEAST = 2  # letters in a word: a single one is a symbol
-_CAPITALS_LEAST = 3
+_LEAST_STYLED_LETTERS = 2  # in a word; a single one is a mathematical symbol
+_LEAST_SMALL_CAPITALS = 3
+_LEAST_WITH_GREEK = 4  # letters of a word with Greek lookalikes; a shorter one may be a formula
 _CIRCLED = "\u24b6-\u24e9\U0001f130-\U0001f189"
-# It starts without a letter before it: a long ASCII word is read once, not once for each letter.
+# The lookbehind makes it start only at a word's beginning. Otherwise a long ASCII word would be scanned once
+# for each of its letters.
 _FOREIGN_WORD = re.compile(
     rf"(?<![A-Za-z0-9])[A-Za-z0-9]*+(?:[^\x00-\x7f\W]|[{_CIRCLED}])[\w{_CIRCLED}]*+"
 )
@@ -43,9 +45,9 @@ _STRUCK = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
 
 
 def plain(text: str) -> str:
-    """Rewrite disguised words in plain letters, such as Latin words written with Cyrillic lookalikes.
+    """Rewrite disguised words, such as Latin words with Cyrillic lookalikes, in plain letters.
 
-    Strokes through letters are dropped, too.
+    Also remove strokes through letters.
     """
     if text.isascii():
         return text
@@ -54,85 +56,86 @@ def plain(text: str) -> str:
 
 
 def skeleton(text: str) -> str:
-    """Replace each letter by the ASCII letter it looks like. The length stays, and so do all positions."""
+    """Replace each letter with the ASCII letter it looks like, without changing positions."""
     if text.isascii():
         return text
     return "".join(map(_strip_style, text)).translate(_SKELETON)
 
 
 def folded(text: str) -> str:
-    """Replace letters, blanks, dashes and quotes by the ASCII characters that they look like.
+    """Replace letters, blanks, dashes and quotes with their ASCII lookalikes, without changing positions.
 
-    Marks over letters and invisible characters become NUL. Each character gives exactly one, so all positions
-    stay the same.
+    Combining marks and invisible characters become NUL.
     """
     return _NOT_ASCII.sub(lambda match: "".join(map(_fold, match[0])), text)
 
 
 @functools.lru_cache(4096)
 def _strip_style(char: str) -> str:
-    """Return the plain ASCII letter or digit for a bold, circled or full-width one; others stay."""
-    plain = unicodedata.normalize("NFKC", char)
-    if len(plain) == 1 and plain.isascii() and plain.isalnum():
-        return plain
+    """Convert a bold, circled or full-width letter or digit to ASCII. Return other characters unchanged."""
+    normalized = unicodedata.normalize("NFKC", char)
+    if len(normalized) == 1 and normalized.isascii() and normalized.isalnum():
+        return normalized
     return char
 
 
 @functools.lru_cache(4096)
 def _fold(char: str) -> str:
-    """Fold a character to the ASCII character that it looks like. A mark or an invisible one becomes NUL.
+    """Convert a character to its ASCII lookalike, or return it unchanged if it has none.
 
-    A character that looks like none is returned itself.
+    Combining marks and invisible characters become NUL.
     """
     if char.isascii():
         return char
     category = unicodedata.category(char)
-    if category in _CATEGORIES:
-        return _CATEGORIES[category]
+    if category in _ASCII_BY_CATEGORY:
+        return _ASCII_BY_CATEGORY[category]
+
     decomposed = unicodedata.normalize("NFKD", char)
     base = decomposed[0]
-    marks = decomposed[1:]
+    rest = decomposed[1:]
     letter = base.translate(_SKELETON).translate(_PUNCTUATION)
-    # A character may decompose to a letter and accents, which are dropped. If it decomposes to more letters
-    # (a ligature), it stays, because one character mustn't become several.
-    if letter.isascii() and all(map(unicodedata.combining, marks)):
+    # Accents are dropped. But a ligature decomposes into more letters, and is left alone: one character must
+    # not become two.
+    has_only_accents = all(map(unicodedata.combining, rest))
+    if letter.isascii() and has_only_accents:
         return letter
     return char
 
 
 def _translate_word(word: str) -> str:
-    """Translate a word to the plain Latin word that it imitates.
+    """Translate a word written with lookalikes to Latin letters.
 
-    If it imitates none, the word is returned as it is, or only without its bold, circled or similar styles.
+    Any other word only loses styles such as bold or circled letters.
     """
     unstyled = "".join(map(_strip_style, word))
-    if _count_styled_letters(word, unstyled) >= _STYLED_LEAST:
+    if _count_styled_letters(word, unstyled) >= _LEAST_STYLED_LETTERS:
         word = unstyled
     small_capitals = [char for char in word if ord(char) in _CAPITALS]
-    if len(small_capitals) >= _CAPITALS_LEAST:
+    if len(small_capitals) >= _LEAST_SMALL_CAPITALS:
         word = word.translate(_CAPITALS)
 
     latin = word.translate(_CYRILLIC | _ARMENIAN)
     if latin.isascii():
         has_latin_letter = any(char.isascii() and char.isalpha() for char in word)
-        # Without a Latin letter, the word is from its own script, even if all its letters look like Latin.
+        # Without any Latin letter it's a real Cyrillic or Armenian word, even if each letter looks Latin.
         return latin if has_latin_letter else word
 
-    # Formulas combine Greek and Latin letters, too. So only a longer word in small letters, perhaps with a
-    # capital at its beginning, counts as an imitation.
+    # Formulas also mix Greek and Latin letters. So with Greek letters, only a longer lower-case word (perhaps
+    # capitalized) counts as an imitation.
     latin_part = "".join(char for char in latin if char.isascii())
-    is_in_small_letters = re.fullmatch("[A-Za-z]?[a-z]+", latin_part)
-    with_greek = latin.translate(_GREEK)
-    is_long = len(with_greek) > _CAPITALS_LEAST
-    if with_greek.isascii() and is_long and is_in_small_letters:
-        return with_greek
+    is_lower_or_capitalized = re.fullmatch("[A-Za-z]?[a-z]+", latin_part)
+    latin = latin.translate(_GREEK)
+    is_long = len(latin) >= _LEAST_WITH_GREEK
+    if latin.isascii() and is_long and is_lower_or_capitalized:
+        return latin
     return word
 
 
 def _count_styled_letters(word: str, unstyled: str) -> int:
-    """Count the letters of a word that have a style, so that they differ from the word in `unstyled`."""
+    """Count the letters that differ between a word and its unstyled form."""
     count = 0
-    for char, letter in zip(word, unstyled, strict=True):
-        if char != letter and letter.isalpha():
+    for char, unstyled_char in zip(word, unstyled, strict=True):
+        if char != unstyled_char and unstyled_char.isalpha():
             count += 1
     return count

@@ -26,28 +26,30 @@ from judgekit.redaction.values import (
 )
 
 _LONGEST_NAME = 60
-_LONGEST_WORD_BEFORE = 14  # with the blank behind it
+_LONGEST_WORD_BEFORE = 14  # including the blank after it
 _LEAST_SHORT = 6
-_SECTION_REACH = 300  # characters before a setting that may have its section's head
+_SECTION_REACH = 300  # characters before a setting that are searched for its section's header
 _DIGITS = "0123456789"
 _PUBLIC = frozenset(("public", "publishable"))
 _SHORT = frozenset(RULES["words"]["short"].split())
-_ENDINGS = frozenset(RULES["words"]["endings"].split())
+_SUFFIXES = frozenset(RULES["words"]["endings"].split())
 
 
 @functools.lru_cache(4096)
 def classify_name(name: str) -> str:
-    """Classify a setting's name by how surely its value is a secret.
+    """Classify a setting's name by how likely its value is a secret.
 
-    "strong" is the name of a password. "short" is a short name of a password, such as `pass` or `pw`.
-    "secret" is the name of a token or a key. "weak" is a name that other things may have, too, such as
-    `session`. Any other name gives "".
+    - "strong": a password's name
+    - "short": a password's short name, such as `pass` or `pw`
+    - "secret": the name of a token or key
+    - "weak": a name that can also have other meanings, such as `session`
+    - "": any other name
     """
-    # `dbPassword` and `DB-PASSWORD` are both the words "db" and "password".
-    in_snake_case = PATTERNS["hump"].sub(r"\1_\2", name)
-    words = [word for word in PATTERNS["separator"].split(in_snake_case.lower()) if word]
-    for _ in range(3):  # `api_key_prod_2` is classified as `api_key`
-        if len(words) > 1 and (words[-1] in _ENDINGS or words[-1].isdigit()):
+    # Both `dbPassword` and `DB-PASSWORD` become ["db", "password"].
+    snake_case = PATTERNS["hump"].sub(r"\1_\2", name)
+    words = [word for word in PATTERNS["separator"].split(snake_case.lower()) if word]
+    for _ in range(3):  # drop suffixes: `api_key_prod_2` is classified as `api_key`
+        if len(words) > 1 and (words[-1] in _SUFFIXES or words[-1].isdigit()):
             words.pop()
     if not words or not _PUBLIC.isdisjoint(words):
         return ""
@@ -62,16 +64,16 @@ def classify_name(name: str) -> str:
     if PATTERNS["secret"].search(last_three):
         return "secret"
     weak_match = PATTERNS["weak"].search(last_three)
+    # A word that only ends with the match is chance, except for words like "apikey" and "oauth".
     if weak_match and (last_word == weak_match[0] or last_word.endswith(("key", "auth"))):
         return "weak"
     return ""
 
 
 def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
-    """Find the secret behind a name, as in `password = "…"`; None if the value is no secret.
+    """Return the secret after a name, as in `password = "…"`, or None if the value isn't a secret.
 
-    `match` found the name and the value in the text in lower case. `text` has the original letters, at the
-    same positions.
+    `match` is a name and a value found in `text.lower()`, so its positions are also valid in `text`.
     """
     name_class = classify_name(_read_name(text, match))
     if not name_class:
@@ -81,14 +83,16 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
     is_password = name_class in ("strong", "short")
     if is_password and not value.is_quoted and is_reference(value.text):
         return None
+
+    # Passphrases and generated values are never mistaken for placeholders.
     is_passphrase = value.is_quoted and _is_passphrase(match, value.text, is_password=is_password)
-    may_stand_for_another = not is_passphrase and not is_generated(value.text)
-    if may_stand_for_another and _is_stand_in(text, value, is_password=is_password):
+    is_clearly_secret = is_passphrase or is_generated(value.text)
+    if not is_clearly_secret and _is_stand_in(text, value, is_password=is_password):
         return None
 
     if value.is_quoted:
-        is_hyphened_phrase = is_passphrase and "-" in value.text
-        is_secret = is_hyphened_phrase or _is_quoted_secret(text, match, value.text, name_class)
+        is_hyphenated_phrase = is_passphrase and "-" in value.text
+        is_secret = is_hyphenated_phrase or _is_quoted_secret(text, match, value.text, name_class)
     else:
         is_secret = _is_bare_secret(text, match, value.text, name_class)
     if not is_secret:
@@ -100,29 +104,26 @@ def find_named(text: str, match: re.Match[str]) -> SecretMatch | None:
         kind = {"key": "key", "secret": "secret"}.get(match["core"], "token")
     end = value.start + len(value.text)
     if not value.is_quoted:
-        end = _end_of_setting(text, match, end)
+        end = _find_bare_value_end(text, match, end)
     return SecretMatch(value.start, end, kind)
 
 
 def _is_stand_in(text: str, value: _Value, *, is_password: bool) -> bool:
-    """Whether a value isn't a secret itself but stands for one.
-
-    It may be the name of a setting, a placeholder, a reference such as a variable, or a regular expression.
-    """
+    """Whether a value only stands for a secret: a setting's name, placeholder, variable or regex."""
     if is_password and value.text.isupper() and not value.text.isalnum():  # such as DB_PASSWORD
         return True
     is_sentence = any(map(str.isspace, value.text))
     if value.is_quoted and is_password and not is_sentence:
-        # Nearly any word may be a password: only what clearly isn't one is left out. A letter `r` before the
-        # quote makes a raw string, as in Python.
+        # Nearly any word can be a password, so only regexes and references are ruled out. In Python, an `r`
+        # before the quote makes a raw string.
         is_raw = text[value.start - 2 : value.start - 1] in ("r", "R")
-        is_pattern = is_raw and bool(PATTERNS["expression"].search(value.text))
-        return is_pattern or is_reference(value.text)
+        is_regex = is_raw and bool(PATTERNS["expression"].search(value.text))
+        return is_regex or is_reference(value.text)
     return is_placeholder(value.text)
 
 
 class _Value(NamedTuple):
-    """A value behind a name, without its quotes and without a word such as `Bearer`."""
+    """A value after a name, without its quotes and without a word such as `Bearer`."""
 
     start: int
     text: str
@@ -130,7 +131,7 @@ class _Value(NamedTuple):
 
 
 def _read_value(text: str, match: re.Match[str]) -> _Value:
-    """Read the value that a match found, with the letters of the original text."""
+    """Read the value from the text, since the match only has it in lower case."""
     start, end = match.span("value")
     is_quoted = text[start] in "\"'`("
     if not is_quoted:
@@ -145,43 +146,40 @@ def _read_value(text: str, match: re.Match[str]) -> _Value:
 
 
 def _read_name(text: str, match: re.Match[str]) -> str:
-    """Read the whole name before a value, such as `db_password_2`.
+    """Read the full name before a value, such as `db_password_2`.
 
-    `match` only has the name's `core`, such as "password", and its `tail`, such as "_2". A separate word
-    before it belongs to the name, too: `API key` gives `API_key`.
+    `match` only has the name's `core` ("password") and its `tail` ("_2").
     """
     core_start = match.start("core")
     search_start = max(0, core_start - _LONGEST_NAME)
-    name_start = cast("re.Match[str]", PATTERNS["before"].search(text, search_start, core_start))[0]
-    if not name_start:
-        two_words = PATTERNS["two_words"].search(
-            text, max(0, core_start - _LONGEST_WORD_BEFORE), core_start
-        )
+    prefix = cast("re.Match[str]", PATTERNS["before"].search(text, search_start, core_start))[0]
+    if not prefix:
+        # The name can be two words: `API key` is read as `API_key`.
+        search_start = max(0, core_start - _LONGEST_WORD_BEFORE)
+        two_words = PATTERNS["two_words"].search(text, search_start, core_start)
         if two_words:
-            name_start = f"{two_words[1]}_"
-    return name_start + text[core_start : match.end("tail")]
+            prefix = f"{two_words[1]}_"
+    return prefix + text[core_start : match.end("tail")]
 
 
 def _is_passphrase(match: re.Match[str], value: str, *, is_password: bool) -> bool:
-    """Whether a quoted value is a passphrase: several words, as people choose them for a password."""
+    """Whether a quoted value is a passphrase: multiple words, as people choose for a password."""
     if is_password and PATTERNS["passphrase"].match(value):
         return True
-    return _is_hyphened_phrase(match, value)
+    return _is_hyphenated_phrase(match, value)
 
 
-def _is_hyphened_phrase(match: re.Match[str], value: str) -> bool:
-    """Whether a value is words with hyphens, like `maple-river-candle-orbit`, under the name of a secret."""
+def _is_hyphenated_phrase(match: re.Match[str], value: str) -> bool:
+    """Whether a secret's name is followed by hyphenated words, as in `maple-river-candle-orbit`."""
     if not value.islower() or "-" not in value or " " in value:
         return False
-    return is_phrase(value) and bool(PATTERNS["secret_name"].search(match["core"] + match["tail"]))
+    name = match["core"] + match["tail"]
+    return is_phrase(value) and bool(PATTERNS["secret_name"].search(name))
 
 
-def _end_of_setting(text: str, match: re.Match[str], end: int) -> int:
-    """Find the end of a value without quotes.
-
-    `end` is the end of what the pattern took for the value. In a line that only sets this value, as in a
-    settings file, the value goes on to the next blank.
-    """
+def _find_bare_value_end(text: str, match: re.Match[str], end: int) -> int:
+    """Return the end of an unquoted value, which may go beyond `end`, where the match ends."""
+    # If the line only sets this value, as in a settings file, the value extends to the next blank.
     if PATTERNS["setting"].fullmatch(_read_line_before(text, match.start())):
         remainder = PATTERNS["to_blank"].match(text, end)
         if remainder and any(map(str.isalnum, remainder[0])):
@@ -189,17 +187,17 @@ def _end_of_setting(text: str, match: re.Match[str], end: int) -> int:
     return end
 
 
-def _read_line_before(text: str, at: int) -> str:
-    """Return the part of a line that's before a position, but at most 120 characters."""
-    earliest = max(0, at - 2 * _LONGEST_NAME)
-    line_break = text.rfind("\n", earliest, at)
-    return text[max(earliest, line_break + 1) : at]
+def _read_line_before(text: str, position: int) -> str:
+    """Return the line up to a position, but at most the last 120 characters."""
+    earliest = max(0, position - 2 * _LONGEST_NAME)
+    line_break = text.rfind("\n", earliest, position)
+    return text[max(earliest, line_break + 1) : position]
 
 
 def _is_quoted_secret(text: str, match: re.Match[str], value: str, name_class: str) -> bool:
-    """Whether a value in quotes is a secret.
+    """Whether a quoted value is a secret.
 
-    The more surely its name is a secret's (`name_class`), the less the value must look like a secret.
+    The weaker the name's class, the more the value itself must look like a secret.
     """
     if name_class == "strong":
         is_path = value.startswith("/")
@@ -210,7 +208,7 @@ def _is_quoted_secret(text: str, match: re.Match[str], value: str, name_class: s
     if name_class == "weak":
         if is_weak_secret(value):
             return True
-        # A hexadecimal value may be a mere hash. It's a key only if the line has a word about encryption.
+        # A hexadecimal value may only be a hash. It's a key if the line has a word about encryption.
         line = _read_line_before(text, match.start())
         return bool(PATTERNS["hex_key"].match(value) and PATTERNS["secretive"].search(line))
     looks_random = is_mixed(value) or is_generated(value)
@@ -220,27 +218,28 @@ def _is_quoted_secret(text: str, match: re.Match[str], value: str, name_class: s
 
 
 def _is_bare_secret(text: str, match: re.Match[str], value: str, name_class: str) -> bool:
-    """Whether a value without quotes is a secret. In code, such a value is usually a name.
+    """Whether an unquoted value is a secret; in code, it's usually a variable.
 
-    The more surely its name is a secret's (`name_class`), the less the value must look like a secret. In a
-    file of settings, even a plain word counts as a password.
+    The weaker the name's class, the more the value itself must look like a secret.
     """
-    is_behind_colon = text[match.start() - 1 : match.start()] == ":"
-    if is_behind_colon or is_code(value) or PATTERNS["choice"].match(value):
+    is_after_colon = text[match.start() - 1 : match.start()] == ":"
+    if is_after_colon or is_code(value) or PATTERNS["choice"].match(value):
         return False
-    is_name_closed = bool(match["close"])  # `config["pin"] = 5`
-    if is_name_closed and value.isdigit():
+    is_subscript = bool(match["close"])  # `config["pin"] = 5` is code
+    if is_subscript and value.isdigit():
         return False
     if name_class == "weak":
         return is_weak_secret(value)
 
     text_before = _read_line_before(text, match.start())
     is_last = bool(PATTERNS["end_of_setting"].match(text, match.end()))
-    # Nothing else is in the line, as in a settings file.
+    # The line has nothing else, as in a settings file.
     is_alone = is_last and bool(PATTERNS["setting"].fullmatch(text_before))
     if name_class == "secret":
         return _is_secret_token(text, match, value, is_alone=is_alone)
-    core_as_written = text[match.start("core") : match.end("core")]  # `match` has it in lower case
+
+    # In lower case, "pin" is often a verb or a component.
+    core_as_written = text[match.start("core") : match.end("core")]
     if name_class == "short" and value.isdigit() and core_as_written == "PIN":
         return True
     if is_snake_case(value):  # it's a variable, unless the line is a setting
@@ -249,6 +248,7 @@ def _is_bare_secret(text: str, match: re.Match[str], value: str, name_class: str
         if not (is_setting and is_alone and is_mixed(value)):
             return False
 
+    # In a settings file, even a plain word is a password.
     if name_class == "short":
         if is_chosen(value):
             return True
@@ -260,9 +260,9 @@ def _is_bare_secret(text: str, match: re.Match[str], value: str, name_class: str
 
 
 def _is_secret_token(text: str, match: re.Match[str], value: str, *, is_alone: bool) -> bool:
-    """Whether a value without quotes, under a name such as `secret` or `token`, is a secret.
+    """Whether an unquoted value with a name such as `secret` or `token` is a secret.
 
-    `is_alone` tells whether the line has only the name and the value. Then a shorter value may do.
+    If the name and value are alone on their line (`is_alone`), a shorter value is enough.
     """
     if is_snake_case(value):
         return False
@@ -274,10 +274,9 @@ def _is_secret_token(text: str, match: re.Match[str], value: str, *, is_alone: b
 
 
 def _is_in_settings_file(text: str, match: re.Match[str]) -> bool:
-    """Whether a name and its value look like a setting in a file, where even a plain word is a password.
+    """Whether a name and its value look like a line of a settings file.
 
-    Settings are `DB_PASSWORD=x` and `Pwd=x;` anywhere. Alone in their line, `password: x` is one, and so is
-    `passwd = x` below the head of a section.
+    Examples are `DB_PASSWORD=x`, `Pwd=x;`, `password: x`, and `passwd = x` in an INI section.
     """
     operator = match["operator"]
     gap = text[match.end("operator") : match.start("value")]
@@ -286,19 +285,23 @@ def _is_in_settings_file(text: str, match: re.Match[str]) -> bool:
     is_last = next_char in ("", "\n") or bool(PATTERNS["end_of_setting"].match(text, match.end()))
     is_alone = is_last and bool(re.fullmatch(r"[\w.-]*", text_before))
 
-    if operator != "=":
+    if operator != "=":  # YAML
         value_start, value_end = match.span("value")
         is_yaml = operator == ":" and gap == " "
         return is_alone and is_yaml and text[value_start:value_end].islower()
 
+    # another setting in the same line: `passwd=x host=y`
     if not gap and PATTERNS["next_setting"].match(text, match.end()):
         return True
+    # a connection string's part or an environment variable
     name = text[match.start("core") : match.end("tail")]
     if next_char == ";" or name.isupper():
         return True
+    # a properties file, such as `db.password=x`
     if not gap and is_last and PATTERNS["property"].fullmatch(text_before):
         return match.end("tail") == match.start("operator")
+    # an INI file: `passwd = x` below a section header
     if not is_alone:
         return False
-    section_start = max(0, match.start() - _SECTION_REACH)
-    return bool(PATTERNS["section"].search(text, section_start, match.start()))
+    search_start = max(0, match.start() - _SECTION_REACH)
+    return bool(PATTERNS["section"].search(text, search_start, match.start()))

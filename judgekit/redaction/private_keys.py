@@ -10,16 +10,16 @@ from judgekit.redaction.values import is_mixed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_LEAST_OF_KEY = 16
-_LEAST_IN_FIELD = 40
+_LEAST_KEY_CHARS = 16
+_LEAST_KEY_CHARS_IN_FIELD = 40
 _MOST_LINES = 600
 _MOST_OTHER_LINES = 12  # lines without a part of the key
 _MOST_DASHES = 24  # characters before a header
 _LINE_PREFIX = " \t>#*|/\\+-\"';:.,0123456789"
 
 
-def private_keys(text: str, lower_text: str) -> Iterator[Span]:
-    """Yield the spans of private keys. If there's prose inside a key, the parts around it are yielded."""
+def find_private_keys(text: str, lower_text: str) -> Iterator[Span]:
+    """Yield the spans of private keys. A key that prose interrupts gives multiple spans."""
     if "begin" in lower_text or "private-lines" in lower_text:
         yield from _find_keys_with_header(text, lower_text)
     if "private" in lower_text:
@@ -27,25 +27,27 @@ def private_keys(text: str, lower_text: str) -> Iterator[Span]:
 
 
 def _find_keys_with_header(text: str, lower_text: str) -> Iterator[Span]:
-    """Yield the spans of private keys that begin with a header such as `-----BEGIN PRIVATE KEY-----`."""
+    """Yield the spans of private keys after a header such as `-----BEGIN PRIVATE KEY-----`."""
     search_start = 0
     line_end = -1
     while header := PATTERNS["header"].search(lower_text, search_start):
         if header.end() > line_end:
             line_end, _ = _find_line_break(text, header.end())
+        pieces, search_start = _find_key_pieces(text, header.end(), line_end)
+        if not any(_may_be_key(text[piece_start:piece_end]) for piece_start, piece_end in pieces):
+            continue
+
+        # The pattern starts at "begin", so include any dashes before it.
         dashes_start = max(0, header.start() - _MOST_DASHES)
         dashes = PATTERNS["dashes"].search(text, dashes_start, header.start())
-        pieces, search_start = _find_material(text, header.end(), line_end)
-        if any(_may_be_key(text[piece_start:piece_end]) for piece_start, piece_end in pieces):
-            start = dashes.start() if dashes else header.start()
-            yield from _join_pieces(text, start, header.end(), pieces)
+        start = dashes.start() if dashes else header.start()
+        yield from _join_pieces(text, start, header.end(), pieces)
 
 
 def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Iterator[Span]:
-    """Yield the span from `start` to `end`, and the spans of the `pieces` that follow it.
+    """Yield the header's span and the spans of the key's pieces, joined if they belong together.
 
-    If there's only the beginning of a line between two spans, such as `> ` or `# `, or a few header fields,
-    they're joined to one.
+    Two spans are joined across a line prefix such as `> ` or `# `, or across a few header fields.
     """
     for piece_start, piece_end in pieces:
         text_between = text[end:piece_start]
@@ -60,19 +62,20 @@ def _join_pieces(text: str, start: int, end: int, pieces: Iterable[Span]) -> Ite
 
 
 def _find_keys_before_tail(text: str, lower_text: str) -> Iterator[Span]:
-    """Yield the spans of keys found upwards from their end marker, since their header may be missing."""
+    """Search upwards from each end marker, because a key's header can be missing."""
     searched_until = 0
     for end_marker in PATTERNS["tail"].finditer(lower_text):
         line_break = text.rfind("\n", searched_until, end_marker.start())
-        # The key's lines are above the marker's; without a line break there are none.
+        # The key's lines are above the marker's line. Without a line break there are none.
         start = line_break + 1 if line_break >= 0 else end_marker.start()
+
+        # Extend the key by the line above, as long as that looks like part of a key.
         for _ in range(_MOST_LINES):
-            # The line above, without its line break, not before `searched_until`
-            end_of_line = max(start - 1, searched_until)
-            line_break = text.rfind("\n", searched_until, end_of_line)
+            line_end = max(start - 1, searched_until)
+            line_break = text.rfind("\n", searched_until, line_end)
             line_start = line_break + 1 if line_break >= 0 else searched_until
-            is_line_of_key = PATTERNS["line"].fullmatch(text, line_start, start)
-            if line_start == start or not is_line_of_key:
+            is_key_line = PATTERNS["line"].fullmatch(text, line_start, start)
+            if line_start == start or not is_key_line:
                 break
             start = line_start
 
@@ -83,13 +86,13 @@ def _find_keys_before_tail(text: str, lower_text: str) -> Iterator[Span]:
 
 def _may_be_key(text: str) -> bool:
     """Whether a text is long enough for a key, and has both letters and digits."""
-    return len(text) >= _LEAST_OF_KEY and is_mixed(text)
+    return len(text) >= _LEAST_KEY_CHARS and is_mixed(text)
 
 
 def _find_line_break(text: str, start: int) -> Span:
-    r"""Return the end of a line and the start of the next one: the span of the line break.
+    r"""Return the span of the next line break, which can also be an escaped `\n` or a `<br>`.
 
-    The break may also be an escape such as `\n`, or `<br>`. On the last line, both are the text's end.
+    On the last line, it's an empty span at the end of the text.
     """
     line_break = PATTERNS["break"].search(text, start)
     if line_break:
@@ -97,11 +100,11 @@ def _find_line_break(text: str, start: int) -> Span:
     return len(text), len(text)
 
 
-def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], int]:
-    """Find the parts of a key behind its header, which ends at `start`; its line ends at `line_end`.
+def _find_key_pieces(text: str, start: int, line_end: int) -> tuple[list[Span], int]:
+    """Find the pieces of a key whose header ends at `start`, in a line that ends at `line_end`.
 
-    Returns the spans of the parts, and the position from which to search for the next header. The key ends
-    with its end marker, with the next header, or when too many lines don't look like a key's.
+    Return their spans, and the position from which to search for the next header. The key ends with its end
+    marker, with the next header, or when too many lines don't look like a key's.
     """
     pieces: list[Span] = []
     other_lines = 0
@@ -111,18 +114,19 @@ def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], in
         if position >= len(text) or other_lines > _MOST_OTHER_LINES:
             break
 
+        # The key's part of this line ends before the next header or the end marker.
         next_header = PATTERNS["header"].search(text, position, line_end)
         search_end = next_header.start() if next_header else line_end
         end_marker = PATTERNS["end"].search(text, position, search_end)
         if end_marker:
             search_end = end_marker.start()
-        # The line is cut out of the text. Otherwise a pattern could see the character before it, which may be
-        # the `n` of an escaped line break.
+        # A slice, because in `text` a lookbehind would see the `n` of an escaped line break before the line.
         line = text[position:search_end]
         is_field = bool(PATTERNS["field"].match(line))
         spans = _find_key_spans(line, is_field=is_field)
         pieces += [(position + span_start, position + span_end) for span_start, span_end in spans]
 
+        # Is this the key's last line?
         if end_marker and not pieces:
             return [], end_marker.end()
         if end_marker:
@@ -138,6 +142,7 @@ def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], in
         position = next_line
         line_end, next_line = _find_line_break(text, position)
 
+    # There's no end marker, but there can be a short last line.
     if pieces:
         _, piece_end = pieces[-1]
         pieces += _find_last_line(text, piece_end, min(position, piece_end + 80))
@@ -145,35 +150,31 @@ def _find_material(text: str, start: int, line_end: int) -> tuple[list[Span], in
 
 
 def _find_key_spans(line: str, *, is_field: bool) -> list[Span]:
-    """Find the spans in a line that look like parts of a key.
-
-    A header field, such as `Comment: …`, has none, unless at least one of its spans is long.
-    """
+    """Find the spans in a line that look like parts of a key."""
     spans = [match.span() for match in PATTERNS["material"].finditer(line)]
     if is_field:
-        is_any_long = any(
-            span_end - span_start >= _LEAST_IN_FIELD for span_start, span_end in spans
-        )
+        # A header field such as `Comment: …` is ordinary text, unless it has a very long word.
+        is_any_long = any(end - start >= _LEAST_KEY_CHARS_IN_FIELD for start, end in spans)
         return spans if is_any_long else []
     if spans:
         return spans
-    # The key may have been written with blanks between its characters or groups of them.
+
+    # The key may be written with blanks between its characters or groups of characters.
     for match in PATTERNS["spaced"].finditer(line):
-        letters = match[0].replace(" ", "")
-        small_letters = sum(map(str.islower, letters))
-        other_characters = len(letters) - small_letters
-        has_digit = any(map(str.isdigit, letters))
-        # In a key, unlike in a sentence, many characters are digits or capitals.
-        if small_letters and has_digit and other_characters * 10 >= len(letters) * 4:
+        characters = match[0].replace(" ", "")
+        lower_count = sum(map(str.islower, characters))
+        other_count = len(characters) - lower_count
+        has_digit = any(map(str.isdigit, characters))
+        # Unlike in a sentence, at least 40 % of a key's characters are digits, capitals or symbols.
+        if lower_count and has_digit and other_count * 10 >= len(characters) * 4:
             spans.append(match.span())
     return spans
 
 
 def _find_last_line(text: str, start: int, end: int) -> list[Span]:
-    """Find the short last line of a key, between the rest of the key and its end marker.
+    """Find a key's short last line, between its other lines (up to `start`) and its end marker (at `end`).
 
-    `start` is the end of the rest of the key, and `end` the start of the marker. Returns a list with the
-    line's span, or an empty list if there's no such line.
+    Return a list with its span, or an empty list.
     """
     last_line = PATTERNS["last"].search(text, max(start, end - 60), end)
     if last_line and PATTERNS["between"].fullmatch(text, start, last_line.start()):

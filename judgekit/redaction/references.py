@@ -9,7 +9,7 @@ import functools
 import re
 
 from judgekit.redaction.secret_rules import PATTERNS, RULES
-from judgekit.redaction.values import is_mixed, share_of_changes
+from judgekit.redaction.values import change_rate, is_mixed
 
 _TYPES = frozenset(RULES["words"]["types"].split())
 _STATES = frozenset(RULES["words"]["states"].split())
@@ -17,16 +17,13 @@ _CODE_WORDS = frozenset(RULES["words"]["code_words"].split())
 _CODE_SEGMENTS = frozenset(RULES["words"]["code_segments"].split())
 _SEGMENT = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-_LEAST_LETTERS = 3  # of a word between `_`
-_SHUFFLED = 0.4  # share of changes between kinds of characters; names of code have less
+_LEAST_WORD_LETTERS = 3  # of a word in snake case
+_SHUFFLED = 0.4  # change rate between kinds of characters; names in code have less
 
 
 @functools.lru_cache(4096)
 def is_reference(value: str) -> bool:
-    """Whether a value isn't a secret, but refers to one or describes it.
-
-    Such a value is a variable, a call, a type, the path of a secret, or a placeholder.
-    """
+    """Whether a value only refers to a secret: a variable, call, type, path or placeholder."""
     text = value.strip().rstrip(".,;:").strip("\"'`")
     if not any(map(str.isalnum, text)):  # only marks, such as `***`
         return True
@@ -44,25 +41,23 @@ def is_reference(value: str) -> bool:
 
 
 def _is_expression(text: str) -> bool:
-    """Whether a value that looks like a call, an attribute or a type really is one.
-
-    It is if it begins with a name as code has it. A random text may look like code by chance.
-    """
+    """Whether a value that looks like a call, attribute or type isn't random characters instead."""
     text = text.lstrip("&*!-")
-    head = PATTERNS["bracket"].split(text, maxsplit=1)[0]  # "user.name" of "user.name(1)"
-    names = PATTERNS["member"].split(head)
+    callee = PATTERNS["bracket"].split(text, maxsplit=1)[0]  # "user.name" of "user.name(1)"
+    names = PATTERNS["member"].split(callee)
     if any(map(is_variable, names)):
         return True
-    behind_head = text[len(head) :]
-    if behind_head in ("(", "["):  # an open bracket: the arguments are on the next lines
+
+    after_callee = text[len(callee) :]
+    if after_callee in ("(", "["):  # an open bracket: the arguments are on the next lines
         return True
-    is_closed = text.count("(") == text.count(")")
-    is_shuffled = share_of_changes("".join(names)) >= _SHUFFLED
-    return is_closed and not is_shuffled and not is_mixed(head)
+    is_balanced = text.count("(") == text.count(")")
+    is_shuffled = change_rate("".join(names)) >= _SHUFFLED
+    return is_balanced and not is_shuffled and not is_mixed(callee)
 
 
 def _is_shell_variable(name: str) -> bool:
-    """Whether the text behind a `$` is a variable's name, as in `$DB_PASSWORD`, and not a random text."""
+    """Whether the text after a `$` is a variable's name, as in `$DB_PASSWORD`, and not random."""
     has_underscore_inside = "_" in name.strip("_")
     if has_underscore_inside or is_variable(name):
         return True
@@ -72,27 +67,25 @@ def _is_shell_variable(name: str) -> bool:
 
 @functools.lru_cache(4096)
 def is_variable(value: str) -> bool:
-    """Whether a word without quotes is a variable or an ordinary word, and so not a password.
-
-    It's enough that it contains a word of code, such as "config". A random text of twelve letters contains
-    such a word only once in 400 times.
-    """
+    """Whether an unquoted word is a variable or an ordinary word, rather than a password."""
     if not _IDENTIFIER.fullmatch(value):
         return False
+
     # `maxLen_2` has the segments "max", "len" and "2".
     segments = [segment.lower() for segment in _SEGMENT.findall(value)]
     if not _CODE_SEGMENTS.isdisjoint(segments):
         return True
     if _is_snake_case(value, segments):
         return True
+    # One word of code, such as "config", is enough: only one in 400 random strings of 12 letters has one.
     lower = value.lower()
     return any(word in lower for word in _CODE_WORDS)
 
 
 def _is_snake_case(value: str, segments: list[str]) -> bool:
-    """Whether a value is several words joined by `_`, all in upper or all in lower case, without digits."""
+    """Whether a value is multiple words joined by `_`, all in the same case and without digits."""
     if any(map(str.isdigit, value)):
         return False
-    words = [segment for segment in segments if len(segment) >= _LEAST_LETTERS]
+    words = [segment for segment in segments if len(segment) >= _LEAST_WORD_LETTERS]
     is_in_one_case = value in (value.lower(), value.upper())
     return "_" in value.strip("_") and len(words) > 1 and is_in_one_case

@@ -14,16 +14,16 @@ import re
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from judgekit.redaction.blocks import JWK_MEMBER, PHRASE, blocks
+from judgekit.redaction.blocks import JWK_MEMBER, PHRASE, find_block_secrets
 from judgekit.redaction.named_values import find_named
-from judgekit.redaction.private_keys import private_keys
+from judgekit.redaction.private_keys import find_private_keys
 from judgekit.redaction.secret_rules import (
     LANGUAGE_WORDS,
     PATTERNS,
     RULES,
     SecretMatch,
     Span,
-    line_end,
+    find_line_end,
     read_rows,
 )
 from judgekit.redaction.setting_lines import find_set_values
@@ -34,14 +34,14 @@ from judgekit.redaction.word_index import AnyWord, WordIndex
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    # A kind of secret, words of which every text with such a secret has one, and its form or place.
+    # A kind of secret, trigger words (every text with such a secret has one), and a pattern.
     Rule = tuple[str, tuple[str, ...], str | re.Pattern[str]]
 
 PRIVATE_KEY = "private key"
-# Kinds that are found behind a letter too: their beginning and length do not come about by chance.
+# These are also found after a letter, because their prefix and length never occur by chance.
 _UNMISTAKABLE = frozenset({"GitHub token", "Anthropic key"})
-_SHORTEST_FORM = 17  # characters of a secret with a form of its own
-_LINES_BEHIND = 3  # they may hold a value named on the line before
+_SHORTEST_FORM = 17  # characters of a secret with a recognizable form
+_LINES_AFTER_KEYWORD = 3  # they may contain the value that the keyword names
 _TO_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 _FORMS = read_rows("forms")
@@ -49,7 +49,7 @@ _PLACES = read_rows("places")
 _LANGUAGE_WORDS = AnyWord(LANGUAGE_WORDS)
 _LINE_WORDS = AnyWord([*RULES["lines"]["words"].split("|"), *LANGUAGE_WORDS])
 _LINE_PATTERNS = [re.compile(pattern) for pattern in RULES["lines"]["patterns"]]
-_compiled = functools.cache(re.compile)
+_compile = functools.cache(re.compile)
 # Parts of patterns that may match a blank.
 _WITH_BLANKS = (
     " ",
@@ -64,9 +64,9 @@ _WITH_BLANKS = (
 
 @functools.cache
 def load() -> list[Rule]:
-    """Load the rules for secrets with a form of their own, such as `ghp_…`: ours and detect-secrets'.
+    """Load the rules for secrets with a recognizable form, such as `ghp_…`: ours and detect-secrets'.
 
-    Importing the plugins of detect-secrets takes 0.1 s of CPU.
+    The first call takes 0.1 s of CPU, because it imports detect-secrets.
     """
     from detect_secrets import plugins  # noqa: PLC0415 - only needed before text is sent
 
@@ -82,49 +82,54 @@ def load() -> list[Rule]:
 
 @functools.cache
 def _build_form_index() -> WordIndex:
-    """Build the index that tells which of the rules of `load` to try on a text, by the words in it."""
+    """Index the form rules by trigger word, so that only relevant rules are tried on a text."""
     return WordIndex([words for _, words, _ in load()])
 
 
 @functools.cache
-def _build_place_index(*, in_languages: bool) -> WordIndex:
-    """Build the index that tells which of the rules for places to try on a text, by the words in it.
+def _build_place_index(*, include_foreign: bool) -> WordIndex:
+    """Index the place rules by trigger word, so that only relevant rules are tried on a text.
 
-    Without `in_languages`, it never names rules whose words are all from other languages than English.
+    Unless `include_foreign`, rules whose words are all from other languages are never tried.
     """
-    rows = [words for _, words, _ in _PLACES]
-    if not in_languages:
-        languages = set(LANGUAGE_WORDS)
-        # Such a rule gets no words, so it's never found. It stays in the list, since rules are known by
-        # their position there.
-        rows = [() if languages.issuperset(words) else words for words in rows]
-    return WordIndex(rows)
+    trigger_words = [words for _, words, _ in _PLACES]
+    if not include_foreign:
+        foreign_words = set(LANGUAGE_WORDS)
+        # A rule without trigger words is never found. Removing it would shift the other rules' indexes.
+        trigger_words = [
+            () if foreign_words.issuperset(words) else words for words in trigger_words
+        ]
+    return WordIndex(trigger_words)
 
 
 def find(text: str) -> Iterator[SecretMatch]:
-    """Yield the secrets in a text, in no order; they may overlap."""
+    """Yield the secrets in a text, unsorted and possibly overlapping."""
     lower_text = text.lower()
     if len(lower_text) != len(text):
-        # Some letter became two, which would shift positions. Names only have ASCII letters anyway.
+        # A letter became two, which would shift positions. So only lowercase the ASCII letters.
         lower_text = text.translate(_TO_LOWER)
-    yield from (SecretMatch(*span, PRIVATE_KEY) for span in private_keys(text, lower_text))
+    for start, end in find_private_keys(text, lower_text):
+        yield SecretMatch(start, end, PRIVATE_KEY)
     yield from _find_in_long_words(text)
-    lines = _find_named_lines(lower_text)
-    if lines:
-        yield from _find_by_place_or_name(text, lower_text, lines)
-    for start, end, kind in blocks(lower_text, lines):
+
+    keyword_spans = _find_keyword_spans(lower_text)
+    if keyword_spans:
+        yield from _find_by_place_or_name(text, lower_text, keyword_spans)
+    for start, end, kind in find_block_secrets(lower_text, keyword_spans):
         is_sure = kind in (PHRASE, JWK_MEMBER)
         if is_sure or not is_placeholder(text[start:end]):
             yield SecretMatch(start, end, kind)
 
 
-def _find_by_place_or_name(text: str, lower_text: str, lines: list[Span]) -> Iterator[SecretMatch]:
-    """Yield the values in `lines` that are secrets by their place, such as an option, or by their name."""
-    language_words = _LANGUAGE_WORDS.pattern_for(lower_text)
-    for start, end in lines:
-        in_languages = bool(language_words.search(lower_text, start, end))
-        yield from _find_by_place(text, lower_text, (start, end), in_languages=in_languages)
-        names = PATTERNS["pattern_of_languages"] if in_languages else PATTERNS["pattern"]
+def _find_by_place_or_name(
+    text: str, lower_text: str, keyword_spans: list[Span]
+) -> Iterator[SecretMatch]:
+    """Yield the values whose place (such as after an option) or name marks them as secrets."""
+    foreign_words = _LANGUAGE_WORDS.pattern_for(lower_text)
+    for start, end in keyword_spans:
+        has_foreign = bool(foreign_words.search(lower_text, start, end))
+        yield from _find_by_place(text, lower_text, (start, end), include_foreign=has_foreign)
+        names = PATTERNS["pattern_of_languages"] if has_foreign else PATTERNS["pattern"]
         for match in names.finditer(lower_text, start, end):
             secret = find_named(text, match)
             if secret:
@@ -133,21 +138,24 @@ def _find_by_place_or_name(text: str, lower_text: str, lines: list[Span]) -> Ite
 
 
 def _find_by_place(
-    text: str, lower_text: str, span: Span, *, in_languages: bool
+    text: str, lower_text: str, span: Span, *, include_foreign: bool
 ) -> Iterator[SecretMatch]:
-    """Yield the secrets in a span by their place, such as behind an option or in an address."""
+    """Yield the secrets in a span that follow an option, are part of an address, or the like."""
     start, end = span
-    index = _build_place_index(in_languages=in_languages)
-    for number in index.rules_of(lower_text[start:end]):
-        kind, _, pattern = _PLACES[number]
-        for match in _compiled(pattern).finditer(lower_text, start, end):
-            # The name of the group that matched says what the value must look like.
+    index = _build_place_index(include_foreign=include_foreign)
+    for rule in index.find_rules(lower_text[start:end]):
+        kind, _, pattern = _PLACES[rule]
+        for match in _compile(pattern).finditer(lower_text, start, end):
+            # The group's name defines what the value must look like. A pattern with several such groups
+            # numbers them, as in `secretword2`.
             group = cast("str", match.lastgroup)
+            demanded_look = group.rstrip("23")
             value_start, value_end = match.span(group)
             value = text[value_start:value_end].rstrip(".,:")
-            if not value or not fits(value, group.rstrip("23")):  # `secretword2` means the same
+            if not value or not fits(value, demanded_look):
                 continue
-            # A value at the beginning of the text has "" before it, and counts as quoted, too.
+
+            # At the start of the text, the slice is "". That counts as quoted.
             is_quoted = text[value_start - 1 : value_start] in ('"', "'", "")
             may_be_code = group != "sure" and not is_quoted
             if not (may_be_code and is_code(value)):
@@ -155,16 +163,16 @@ def _find_by_place(
 
 
 def _find_in_long_words(text: str) -> Iterator[SecretMatch]:
-    """Yield the secrets with a form of their own, such as a vendor's prefix. Each contains a long word.
-
-    Most texts have few long words. So the long words are searched first. The text itself is searched only if
-    a long word looks like a secret.
-    """
+    """Yield the secrets with a recognizable form, such as a vendor's prefix."""
+    # Each contains a long word, and most texts have few. So search these words first, and the text only if
+    # one of them looks like a secret.
     long_words = " ".join([word for word in text.split() if len(word) >= _SHORTEST_FORM])
     if not long_words:
         return
+
     forms = [*_find_forms(text, long_words)]
     yield from forms
+
     if any(find_vendor_tokens(long_words)):
         form_starts = {form.start for form in forms}
         for token in find_vendor_tokens(text):
@@ -174,60 +182,61 @@ def _find_in_long_words(text: str) -> Iterator[SecretMatch]:
 
 @functools.cache
 def _is_within_word(pattern: str | re.Pattern[str]) -> bool:
-    """Whether a pattern can't match a blank, so that it only matches inside a word."""
+    """Whether a pattern can't match a blank, and so only matches inside a word."""
     source = pattern if isinstance(pattern, str) else pattern.pattern
     return not any(part in source for part in _WITH_BLANKS)
 
 
 def _find_forms(text: str, long_words: str) -> Iterator[SecretMatch]:
-    """Yield the matches of the rules for secrets with a form of their own, such as `ghp_…`."""
+    """Yield the matches of the form rules, such as `ghp_…`."""
     rules = load()
-    for number in _build_form_index().rules_of(long_words):
-        kind, _, form_pattern = rules[number]
-        pattern = _compiled(form_pattern)
+    for rule in _build_form_index().find_rules(long_words):
+        kind, _, form_pattern = rules[rule]
+        pattern = _compile(form_pattern)
         # Searching the few long words first is faster than searching the text.
         if _is_within_word(form_pattern) and not pattern.search(long_words):
             continue
+
         end = 0
         while end <= len(text):
             match = pattern.search(text, end)
             if match is None:
                 break
             start, end = match.span()
-            # A form within a longer word is usually chance, except for forms that are unmistakable.
-            is_behind_letter = start > 0 and text[start - 1].isalnum() and text[start].isalnum()
+
+            # In the middle of a word, a match is usually chance.
+            is_after_letter = start > 0 and text[start - 1].isalnum() and text[start].isalnum()
             is_unmistakable = kind in _UNMISTAKABLE and is_mixed(match[0])
-            if is_behind_letter and not is_unmistakable:
+            if is_after_letter and not is_unmistakable:
                 continue
             if kind != PRIVATE_KEY:
-                # The pattern may match a fixed length only. Take the rest of the word for the secret, too.
+                # Some patterns match a fixed length, so add the rest of the word.
                 end = cast("re.Match[str]", PATTERNS["rest"].match(text, end)).end()
             yield SecretMatch(start, end, kind)
 
 
-def _find_named_lines(lower_text: str) -> list[Span]:
-    """Find the spans of lines with a word such as "password", which may hold a secret.
+def _find_keyword_spans(lower_text: str) -> list[Span]:
+    """Find the lines with a keyword such as "password", each with the three lines after it.
 
-    A span includes the three lines after such a line, which may hold the value. Spans that overlap are
-    joined.
+    Overlapping spans are merged.
     """
-    named_lines = set()
+    keyword_lines = set()
     for pattern in (_LINE_WORDS.pattern_for(lower_text), *_LINE_PATTERNS):
         end = 0
         while match := pattern.search(lower_text, end):
-            end = line_end(lower_text, match.end() - 1)
+            end = find_line_end(lower_text, match.end() - 1)
             start = lower_text.rfind("\n", 0, match.start()) + 1
-            named_lines.add((start, end))
+            keyword_lines.add((start, end))
 
-    lines: list[Span] = []
-    for start, line_stop in sorted(named_lines):
-        stop = line_stop
-        for _ in range(_LINES_BEHIND):
-            stop = line_end(lower_text, stop + 1)
-        overlaps_last = bool(lines) and start <= lines[-1][1]
+    spans: list[Span] = []
+    for start, line_end in sorted(keyword_lines):
+        end = line_end
+        for _ in range(_LINES_AFTER_KEYWORD):
+            end = find_line_end(lower_text, end + 1)
+        overlaps_last = bool(spans) and start <= spans[-1][1]
         if overlaps_last:
-            last_start, last_stop = lines.pop()
-            lines.append((last_start, max(last_stop, stop)))
+            last_start, last_end = spans.pop()
+            spans.append((last_start, max(last_end, end)))
         else:
-            lines.append((start, stop))
-    return lines
+            spans.append((start, end))
+    return spans

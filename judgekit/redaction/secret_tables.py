@@ -8,111 +8,103 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from judgekit.redaction.secret_rules import PATTERNS, SecretMatch, line_end
+from judgekit.redaction.secret_rules import PATTERNS, SecretMatch, find_line_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONGEST_ROW = 2000
 _CELL_EDGE = " \t*`\"'_"
-_LEAST_CELL = 4
-_LONGEST_HEAD = 60
+_LEAST_CELL_CHARS = 4
+_LONGEST_HEADER = 60
 _MOST_ROWS = 500
-_MOST_CHARACTERS = 40_000  # of a table whose cells have lines of their own
+_MOST_TABLE_CHARS = 40_000  # of a table that may have one cell per line
 
 
-def find_in_table(lower_text: str, start: int, stop: int) -> Iterator[SecretMatch]:
-    """Yield the passwords of a table whose first row is from `start` to `stop`.
+def find_in_table(lower_text: str, start: int, end: int) -> Iterator[SecretMatch]:
+    """Yield the passwords in a table whose first row is `lower_text[start:end]`.
 
-    The row may be the table's head, with the passwords in a column below a cell such as "Password". Or it's a
-    row of its own, with a name in one cell and the value in the next.
+    The first row is either a header row with a cell such as "Password", or a name and its value.
     """
-    line = lower_text[start:stop]
-    next_stop = line_end(lower_text, stop + 1)
-    next_line = lower_text[stop + 1 : next_stop][:LONGEST_ROW]
-    # Callers make sure that the line has one of these marks.
-    separator = next(mark for mark in "|,;\t" if mark in line)
+    line = lower_text[start:end]
+    next_end = find_line_end(lower_text, end + 1)
+    next_line = lower_text[end + 1 : next_end][:LONGEST_ROW]
+    separator = next(mark for mark in "|,;\t" if mark in line)  # callers ensure that there's one
     cells = line.split(separator)
     columns = _find_password_columns(cells)
     filled_columns = [column for column, cell in enumerate(cells) if cell.strip()]
     if not columns or len(filled_columns) < 2:  # noqa: PLR2004 - a table has another column
         return
 
-    # A row with a line of dashes below it is the head of a table.
-    is_head = bool(PATTERNS["rule"].fullmatch(next_line) or PATTERNS["frame"].fullmatch(next_line))
+    # A header row has a line of dashes below it.
+    is_header = bool(
+        PATTERNS["rule"].fullmatch(next_line) or PATTERNS["frame"].fullmatch(next_line)
+    )
     has_two_cells = len(filled_columns) == 2  # noqa: PLR2004 - a name and a value
     is_pair = has_two_cells and columns == filled_columns[:1]
     second_column = filled_columns[1]
-    if is_head and is_pair and PATTERNS["value_cell"].fullmatch(cells[second_column]):
+    # In a table of names and values without a header, the first pair is in the header's place.
+    if is_header and is_pair and PATTERNS["value_cell"].fullmatch(cells[second_column]):
         yield from _find_in_cells(line, start, separator, [second_column])
-    if separator == "|" and not is_head:
+
+    if separator == "|" and not is_header:
         yield from _find_in_next_cell(line, start, columns[0], filled_columns)
-    elif separator == "|" or _is_csv_head(line, next_line, separator):
-        yield from _find_in_later_rows(lower_text, stop, separator, columns)
+    elif separator == "|" or _is_csv_header(line, next_line, separator):
+        yield from _find_in_later_rows(lower_text, end, separator, columns)
 
 
 def _find_in_next_cell(
-    line: str, start: int, name_column: int, filled: list[int]
+    line: str, start: int, name_column: int, filled_columns: list[int]
 ) -> Iterator[SecretMatch]:
-    """Yield the password in the next cell that isn't empty behind a name, as in `| password | x |`."""
-    has_cell_behind = name_column in filled[:-1]
-    if has_cell_behind and line.lstrip().startswith("|"):
-        column_behind = filled[filled.index(name_column) + 1]
-        yield from _find_in_cells(line, start, "|", [column_behind])
+    """Yield the password in the first filled cell after the name, as in `| password | x |`."""
+    has_next_cell = name_column in filled_columns[:-1]
+    if has_next_cell and line.lstrip().startswith("|"):
+        next_column = filled_columns[filled_columns.index(name_column) + 1]
+        yield from _find_in_cells(line, start, "|", [next_column])
 
 
-def _is_csv_head(line: str, next_line: str, separator: str) -> bool:
-    """Whether a line is the head of CSV, going by the line after it.
-
-    Prose and code have commas, too. So neither line may be indented, both must have as many cells, and the
-    cells of the first must look like names.
-    """
+def _is_csv_header(line: str, next_line: str, separator: str) -> bool:
+    """Whether a line is a CSV header, rather than prose or code with commas."""
     cells = line.split(separator)
     is_indented = not (line[:1].strip() and next_line[:1].strip())
-    has_as_many_cells = next_line.count(separator) == len(cells) - 1
-    if is_indented or not has_as_many_cells:
+    has_same_cell_count = next_line.count(separator) == len(cells) - 1
+    if is_indented or not has_same_cell_count:
         return False
     return all(map(PATTERNS["name_cell"].fullmatch, cells))
 
 
-def _find_password_columns(heads: list[str]) -> list[int]:
-    """Return the indexes of the columns whose head is a name for passwords."""
+def _find_password_columns(headers: list[str]) -> list[int]:
+    """Return the indexes of the columns with a header such as "Password"."""
     columns = []
-    for column, head in enumerate(heads):
-        if PATTERNS["head_cell"].fullmatch(head[:_LONGEST_HEAD]):
+    for column, header in enumerate(headers):
+        if PATTERNS["head_cell"].fullmatch(header[:_LONGEST_HEADER]):
             columns.append(column)
     return columns
 
 
 def _find_in_later_rows(
-    lower_text: str, head_stop: int, separator: str, columns: list[int]
+    lower_text: str, header_end: int, separator: str, columns: list[int]
 ) -> Iterator[SecretMatch]:
-    """Yield the passwords in a table's rows below its head, in the columns with these indexes.
-
-    `head_stop` is the end of the head's line. The first line that isn't a row ends the table. A line of
-    dashes, or of a frame, has no cells and is skipped.
-    """
-    stop = head_stop
+    """Yield the passwords in the given columns, from all rows below the header."""
+    end = header_end
     for _ in range(_MOST_ROWS):
-        start = stop + 1
-        stop = line_end(lower_text, start)
-        row = lower_text[start : min(stop, start + LONGEST_ROW)]
+        start = end + 1
+        end = find_line_end(lower_text, start)
+        row = lower_text[start : min(end, start + LONGEST_ROW)]
         is_frame = bool(PATTERNS["frame"].fullmatch(row))
-        if start >= len(lower_text) or not (separator in row or is_frame):
+        is_table_line = separator in row or is_frame
+        if start >= len(lower_text) or not is_table_line:
             return
         is_rule = separator == "|" and bool(PATTERNS["rule"].fullmatch(row))
-        if not is_frame and not is_rule:
+        if not is_frame and not is_rule:  # these lines have no cells
             yield from _find_in_cells(row, start, separator, columns)
 
 
 def _find_in_cells(
-    line: str, start: int, separator: str, columns: list[int]
+    row: str, start: int, separator: str, columns: list[int]
 ) -> Iterator[SecretMatch]:
-    """Yield the passwords in the cells of a row, in the columns with these indexes.
-
-    `line` is the row, and `start` its position in the text.
-    """
-    for column, cell in enumerate(line.split(separator)):
+    """Yield the passwords in the given columns of a row that starts at `start` in the text."""
+    for column, cell in enumerate(row.split(separator)):
         value = cell.strip(_CELL_EDGE)
         if column in columns and _is_password_value(value):
             value_start = start + cell.index(value)
@@ -123,48 +115,48 @@ def _find_in_cells(
 def _is_password_value(value: str) -> bool:
     """Whether a cell's value can be a password: not too short, one word, with a letter or a digit."""
     has_letter_or_digit = any(map(str.isalnum, value))
-    return len(value) >= _LEAST_CELL and " " not in value and has_letter_or_digit
+    return len(value) >= _LEAST_CELL_CHARS and " " not in value and has_letter_or_digit
 
 
 # Tables of wikis
 
 
-def find_in_wiki_table(lower_text: str, start: int, stop: int) -> Iterator[SecretMatch]:
-    """Yield the passwords of a table in Jira, DokuWiki or Textile, as `||User||Password||` with rows below.
+def find_in_wiki_table(lower_text: str, start: int, end: int) -> Iterator[SecretMatch]:
+    """Yield the passwords in a Jira, DokuWiki or Textile table.
 
-    The row with the heads is from `start` to `stop`.
+    Its header row, such as `||User||Password||`, is `lower_text[start:end]`.
     """
-    columns = _find_password_columns(_split_wiki_heads(lower_text[start:stop]))
+    columns = _find_password_columns(_split_wiki_headers(lower_text[start:end]))
     if not columns:
         return
     for _ in range(_MOST_ROWS):
-        start = stop + 1
-        stop = line_end(lower_text, start)
-        row = lower_text[start : min(stop, start + LONGEST_ROW)]
+        start = end + 1
+        end = find_line_end(lower_text, start)
+        row = lower_text[start : min(end, start + LONGEST_ROW)]
         stripped = row.lstrip()
-        is_head = stripped.startswith(("||", "|_"))
-        if start >= len(lower_text) or not stripped.startswith("|") or is_head:
+        is_next_header = stripped.startswith(("||", "|_"))  # of the next table
+        if start >= len(lower_text) or not stripped.startswith("|") or is_next_header:
             return
         indent = len(row) - len(stripped)
         yield from _find_in_cells(stripped, start + indent, "|", columns)
 
 
-def _split_wiki_heads(line: str) -> list[str]:
-    """Split a wiki's row of heads: `||a||b||` in Jira, `^a^b^` in DokuWiki, `|_. a|_. b|` in Textile."""
+def _split_wiki_headers(line: str) -> list[str]:
+    """Split a wiki's header row: `||a||b||` in Jira, `^a^b^` in DokuWiki, `|_. a|_. b|` in Textile."""
     line = line.strip()
     if line.startswith("||"):
         return line.split("||")
     if line.startswith("^"):
         return line.replace("|", "^").split("^")
-    heads = []
+    headers = []
     for cell in line.split("|"):
-        _mark, _, head = cell.partition(".")
-        heads.append(head if cell.startswith("_") else cell)
-    return heads
+        _mark, _, header = cell.partition(".")
+        headers.append(header if cell.startswith("_") else cell)
+    return headers
 
 
 def find_wiki_pairs(lower_text: str, start: int, end: int) -> Iterator[SecretMatch]:
-    """Yield the cell behind each head that is a name for passwords, in rows such as `||Password|…|`."""
+    """Yield the value after each header such as "Password", in rows such as `||Password|…|`."""
     for pair in PATTERNS["wiki_pair"].finditer(lower_text, start, end):
         cell = pair["value"]
         value = cell.strip(_CELL_EDGE)
@@ -174,7 +166,7 @@ def find_wiki_pairs(lower_text: str, start: int, end: int) -> Iterator[SecretMat
 
 
 def find_in_marked_tables(lower_text: str) -> Iterator[SecretMatch]:
-    """Yield the passwords in tables of AsciiDoc and MediaWiki, whose cells may each be on its own line."""
+    """Yield the passwords in AsciiDoc and MediaWiki tables, which can have one cell per line."""
     if "===" in lower_text:
         yield from _find_in_asciidoc(lower_text)
     if "{|" in lower_text:
@@ -182,113 +174,105 @@ def find_in_marked_tables(lower_text: str) -> Iterator[SecretMatch]:
 
 
 def _find_in_asciidoc(lower_text: str) -> Iterator[SecretMatch]:
-    """Yield the passwords in tables of AsciiDoc, which stand between two lines such as `|===`.
-
-    The first character of these lines, here `|`, is also the one that separates cells.
-    """
+    """Yield the passwords in AsciiDoc tables, which are enclosed in two lines such as `|===`."""
     search_start = 0
     while opening := PATTERNS["asciidoc"].search(lower_text, search_start):
         fence = opening[0].strip()
         end = lower_text.find(f"\n{fence}", opening.end() - 1)
         if end < 0:
             end = len(lower_text)
-        separator = fence[0]
+        separator = fence[0]  # `|` in this example
         yield from _find_in_cell_sequence(lower_text, opening.end(), end, separator)
         search_start = end + len(fence) + 1
 
 
 def _find_in_mediawiki(lower_text: str) -> Iterator[SecretMatch]:
-    """Yield the passwords in tables of MediaWiki, which stand between the lines `{|` and `|}`."""
+    """Yield the passwords in MediaWiki tables, which are enclosed in the lines `{|` and `|}`."""
     position = 0
     while opening := PATTERNS["mediawiki"].search(lower_text, position):
         end = lower_text.find("\n|}", opening.end() - 1)
         if end < 0:
             end = len(lower_text)
-        position = min(end, opening.end() + _MOST_CHARACTERS)
+        position = min(end, opening.end() + _MOST_TABLE_CHARS)
         yield from _find_in_mediawiki_rows(lower_text, opening.end(), position)
 
 
 def _find_in_cell_sequence(
     lower_text: str, start: int, end: int, separator: str
 ) -> Iterator[SecretMatch]:
-    """Yield the passwords in a table of AsciiDoc from `start` to `end`, whose first cells are the heads.
-
-    The number of columns is the number of cells in the first line that has any. If that's one, each cell has
-    a line of its own, and the first row goes on to the first blank line.
-    """
-    end = min(end, start + _MOST_CHARACTERS)
-    cells: list[tuple[int, str]] = []  # the position in the text, and the content
-    columns = 0
-    line_start = start
-    # A comma or colon stands between two cells. Any other mark stands before each cell, so that there's no
-    # cell before the first mark.
+    """Yield the passwords in an AsciiDoc table from `start` to `end`, whose first row is the header row."""
+    end = min(end, start + _MOST_TABLE_CHARS)
+    cells: list[tuple[int, str]] = []  # position and content
+    column_count = 0
+    # Commas and colons are between cells. Other separators come before each cell, so whatever precedes a
+    # line's first separator isn't a cell.
     is_between_cells = separator in ",:"
+
+    line_start = start
     while line_start < end:
-        line_stop = min(line_end(lower_text, line_start), end)
+        line_end = min(find_line_end(lower_text, line_start), end)
         part_start = line_start
-        for number, part in enumerate(lower_text[line_start:line_stop].split(separator)):
-            if is_between_cells or number > 0:
+        for index, part in enumerate(lower_text[line_start:line_end].split(separator)):
+            if is_between_cells or index > 0:
                 cells.append((part_start, part))
-            part_start += len(part) + 1  # behind the separator
-        if not columns and cells:
-            columns = len(cells)
-        line_start = line_stop + 1
-    if columns == 1:  # one cell a line: blank lines separate rows
-        heads, _, _ = lower_text[start:end].strip().partition("\n\n")
-        columns = heads.count(separator)
-    yield from _find_in_positioned_cells(cells, columns)
+            part_start += len(part) + 1  # after the separator
+        if not column_count and cells:  # this is the first line with cells
+            column_count = len(cells)
+        line_start = line_end + 1
+
+    if column_count == 1:  # there's one cell per line, and a blank line ends the header row
+        header_lines, _, _ = lower_text[start:end].strip().partition("\n\n")
+        column_count = header_lines.count(separator)
+    yield from _find_in_positioned_cells(cells, column_count)
 
 
 def _find_in_mediawiki_rows(lower_text: str, start: int, end: int) -> Iterator[SecretMatch]:
-    """Yield the passwords in a table of MediaWiki from `start` to `end`.
-
-    A line that begins with `!` has heads, one with `|` has cells, and one with `|-` begins a new row.
-    """
-    heads: list[str] = []
-    row: list[tuple[int, str]] = []
+    """Yield the passwords in a MediaWiki table from `start` to `end`."""
+    headers: list[str] = []
+    row: list[tuple[int, str]] = []  # position and content of each cell
     line_start = start
     while line_start < end:
-        line_stop = min(line_end(lower_text, line_start), end)
-        line = lower_text[line_start:line_stop]
-        if line.startswith("|-"):
-            yield from _find_in_positioned_cells(row, len(heads), heads)
+        line_end = min(find_line_end(lower_text, line_start), end)
+        line = lower_text[line_start:line_end]
+        if line.startswith("|-"):  # the row's end
+            yield from _find_in_positioned_cells(row, len(headers), headers)
             row = []
-        elif line.startswith("!"):
-            for head in line[1:].split("!!"):
-                _attributes, _, title = head.rpartition("|")
-                heads.append(title)
-        elif line.startswith("|"):
+        elif line.startswith("!"):  # headers
+            for header in line[1:].split("!!"):
+                _attributes, _, title = header.rpartition("|")
+                headers.append(title)
+        elif line.startswith("|"):  # cells
             cell_start = line_start + 1
             for cell in line[1:].split("||"):
                 row.append((cell_start, cell))
-                cell_start += len(cell) + 2  # behind the `||`
-        line_start = line_stop + 1
-    yield from _find_in_positioned_cells(row, len(heads), heads)
+                cell_start += len(cell) + 2  # after the `||`
+        line_start = line_end + 1
+    yield from _find_in_positioned_cells(row, len(headers), headers)
 
 
 def _find_in_positioned_cells(
     cells: list[tuple[int, str]],
-    columns: int,
-    heads: list[str] | None = None,
+    column_count: int,
+    headers: list[str] | None = None,
 ) -> Iterator[SecretMatch]:
-    """Yield the passwords in the columns whose head is a name for passwords.
+    """Yield the passwords in columns with a header such as "Password".
 
-    `cells` are the cells of all rows, one row after the other, each with its position in the text. If `heads`
-    is None, the first row has the heads.
+    `cells` are the positions and contents of all cells, row by row. If `headers` is None, the first row has
+    the headers.
     """
-    if not columns:
+    if not column_count:
         return
-    if heads is None:
-        heads = [cell for _, cell in cells[:columns]]
-        cells = cells[columns:]
+    if headers is None:
+        headers = [cell for _, cell in cells[:column_count]]
+        cells = cells[column_count:]
 
-    is_secret = []  # for each column
-    for head in heads:
-        title = head.strip()[:_LONGEST_HEAD]
-        is_secret.append(bool(PATTERNS["head_cell"].fullmatch(title)))
+    is_password_column = []
+    for header in headers:
+        title = header.strip()[:_LONGEST_HEADER]
+        is_password_column.append(bool(PATTERNS["head_cell"].fullmatch(title)))
 
-    for number, (start, cell) in enumerate(cells):
+    for index, (start, cell) in enumerate(cells):
         value = cell.strip(_CELL_EDGE)
-        if is_secret[number % columns] and _is_password_value(value):
+        if is_password_column[index % column_count] and _is_password_value(value):
             value_start = start + cell.index(value)
             yield SecretMatch(value_start, value_start + len(value), "password")

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 def any_word(words: Iterable[str]) -> str:
-    """Build a pattern that matches any of some words. If several match at a place, it matches the longest."""
+    """Build a regex that matches any of the words, preferring the longest."""
     tree: dict[str, Any] = {}
     for word in words:
         node = tree
         for char in word:
-            node = node.setdefault(char, {})  # go down to the letter's node, and add it if it's new
+            node = node.setdefault(char, {})
         node[""] = {}  # "" marks a node at which a word ends
     return _build_pattern(tree)
 
 
 def _build_pattern(node: dict[str, Any]) -> str:
-    """Build a pattern for all ways to go on from a node of the tree of letters to the end of a word."""
+    """Build a regex for the rest of every word below a node in the letter tree."""
     branches = []
     for char, child in sorted(node.items()):
         if char:
@@ -42,32 +42,36 @@ def _build_pattern(node: dict[str, Any]) -> str:
 
 
 class WordIndex:
-    """The words of rules; `rules_of` returns the numbers of the rules with a word in a text."""
+    """Finds the rules to try on a text: those with a trigger word that occurs in it.
 
-    def __init__(self, words_of_rules: Sequence[tuple[str, ...]]) -> None:
+    Rules are identified by their index in `trigger_words`.
+    """
+
+    def __init__(self, trigger_words: Sequence[tuple[str, ...]]) -> None:
         self._rules_by_word: defaultdict[str, set[int]] = defaultdict(set)
-        for number, words in enumerate(words_of_rules):
+        for rule, words in enumerate(trigger_words):
             for word in words:
-                self._rules_by_word[word].add(number)
+                self._rules_by_word[word].add(rule)
+
         self._single_letters = [word for word in self._rules_by_word if len(word) == 1]
         longer_words = [word for word in self._rules_by_word if len(word) > 1]
-        self._rules_by_match = {word: self._find_rules_of_beginnings(word) for word in longer_words}
-        # A lookahead finds words that overlap, too.
+        self._rules_by_match = {word: self._find_rules_of_prefixes(word) for word in longer_words}
+        # The lookahead also finds words that overlap.
         self._pattern = re.compile(f"(?=({any_word(longer_words)}))")
 
-    def _find_rules_of_beginnings(self, word: str) -> set[int]:
-        """Return the rules of a word, and of all shorter words with which it begins.
+    def _find_rules_of_prefixes(self, word: str) -> set[int]:
+        """Return the rules of a word and of all its prefixes.
 
-        The pattern finds only the longest word at a place, so the shorter words' rules count for it, too.
+        The pattern only finds the longest word at a position, so it must stand for its prefixes as well.
         """
         rules: set[int] = set()
         for length in range(2, len(word) + 1):
-            beginning = word[:length]
-            rules |= self._rules_by_word.get(beginning, set())
+            prefix = word[:length]
+            rules |= self._rules_by_word.get(prefix, set())
         return rules
 
-    def rules_of(self, text: str) -> list[int]:
-        """Return the numbers of the rules that have a word which occurs in the text, in ascending order."""
+    def find_rules(self, text: str) -> list[int]:
+        """Return the rules with a trigger word in the text, in ascending order."""
         rules: set[int] = set()
         for word in set(self._pattern.findall(text)):
             rules |= self._rules_by_match[word]
@@ -82,52 +86,53 @@ _BY_FREQUENCY = " etaoinsrhldcumfpgwybvkxjqz"
 
 
 class AnyWord:
-    """Any of many words: its pattern matches if a text contains one."""
+    """A search for any of many words, with a pattern that's compiled when first needed."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
-        self._of_all: re.Pattern[str] | None = None
-        self._of_ascii: re.Pattern[str] | None = None
+        self._full_pattern: re.Pattern[str] | None = None
+        self._ascii_pattern: re.Pattern[str] | None = None
 
     def pattern_for(self, text: str) -> re.Pattern[str]:
-        """Return the pattern with which to search a text. It's compiled when it's first needed.
+        """Return a pattern that finds any of the words in this text.
 
-        A text in ASCII can't have words with other letters. It gets a pattern without them, which is faster.
+        It matches from a word's rarest letter, which isn't always the word's start.
         """
-        # Not a cached property: before Python 3.12 it holds a lock, and a child forked in the meantime would
-        # hang on it.
+        # Not a cached property: before Python 3.12 that takes a lock, and a child forked meanwhile would
+        # wait for it forever.
         if text.isascii():
-            if self._of_ascii is None:
+            # ASCII text can't contain the other words, and a pattern without them is faster.
+            if self._ascii_pattern is None:
                 ascii_words = [word for word in self._words if word.isascii()]
-                self._of_ascii = _compile_at_rarest_letter(ascii_words)
-            return self._of_ascii
-        if self._of_all is None:
-            self._of_all = _compile_at_rarest_letter(self._words)
-        return self._of_all
+                self._ascii_pattern = _compile_at_rarest_letter(ascii_words)
+            return self._ascii_pattern
+        if self._full_pattern is None:
+            self._full_pattern = _compile_at_rarest_letter(self._words)
+        return self._full_pattern
 
 
 def _compile_at_rarest_letter(words: Sequence[str]) -> re.Pattern[str]:
-    """Compile a pattern that finds any of some words by their rarest letters.
+    """Compile a fast pattern that finds any of the words, starting at a word's rarest letter.
 
-    `re` tries the rest of a word only at places with the word's rarest letter, of which a text has few. For
-    "key" that's `k(?:ey)`. If other letters come before the rarest, a lookbehind checks them. So a match
-    begins at the rarest letter, and not at the beginning of the word.
+    For example, "key" becomes `k(?:ey)`, and "token" becomes `k(?:en(?<=token))`.
     """
-    endings: defaultdict[str, list[str]] = defaultdict(list)  # by the rarest letter
+    # Few positions in a text have a rare letter, so `re` rarely has to try the rest.
+    rests: defaultdict[str, list[str]] = defaultdict(list)  # by the rarest letter
     for word in words:
-        letter = max(word, key=_rank_rarity)
-        beginning, _, letters_behind = word.partition(letter)
-        ending = re.escape(letters_behind)
-        if beginning:  # a lookbehind from the word's end checks the letters before
-            ending += f"(?<={re.escape(word)})"
-        endings[letter].append(ending)
+        letter = max(word, key=_rate_rarity)
+        letters_before, _, letters_after = word.partition(letter)
+        rest = re.escape(letters_after)
+        if letters_before:
+            rest += f"(?<={re.escape(word)})"
+        rests[letter].append(rest)
+
     branches = []
-    for letter, letter_endings in endings.items():
-        branches.append(f"{re.escape(letter)}(?:{'|'.join(letter_endings)})")
+    for letter, letter_rests in rests.items():
+        branches.append(f"{re.escape(letter)}(?:{'|'.join(letter_rests)})")
     return re.compile("|".join(branches))
 
 
-def _rank_rarity(letter: str) -> int:
+def _rate_rarity(letter: str) -> int:
     """Return a number that's higher for rarer letters, and highest for characters other than a to z."""
     rank = _BY_FREQUENCY.find(letter)
     return rank if rank >= 0 else len(_BY_FREQUENCY)
