@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from judgekit import outputs
 from judgekit.cli import output
-from judgekit.config.locks import HeldError, hold_beside
+from judgekit.config.locks import HeldError, hold_for_writing
 from judgekit.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def write_file(path: Path, text: str) -> None:
             path.write_text(text, encoding="utf-8")
         else:
             try:
-                with hold_beside(outputs.place_of(str(path))):
+                with hold_for_writing(outputs.place_of(str(path))):
                     outputs.write_atomically(str(path), text)
             except HeldError as error:
                 raise UsageError(f"{path}: {error}; wait for it, or name another file") from None

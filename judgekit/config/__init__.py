@@ -33,9 +33,9 @@ KEYS = {
 
 
 def check_arguments(call: str, **values: object) -> None:
-    """Check the arguments of a Python call by the table `EXPECTED`; an argument that's None is fine.
+    """Check a Python call's arguments against `EXPECTED`, ignoring those that are None.
 
-    Raises `UsageError` naming the call, the argument and the expected value.
+    Raises `UsageError` with the call, the argument and the expected value.
     """
     for name, value in values.items():
         if value is not None:
@@ -43,22 +43,19 @@ def check_arguments(call: str, **values: object) -> None:
 
 
 def require(call: str, **values: object) -> None:
-    """Check the arguments of a Python call, of which None is wrong, too; raises as `check_arguments` does."""
+    """Check a Python call's arguments like `check_arguments`, but don't allow None."""
     for name, value in values.items():
-        expected, is_valid = EXPECTED.get(name, _TEXT)  # an argument that isn't listed is a text
+        expected, is_valid = EXPECTED.get(name, _TEXT)
         if not is_valid(value):
             raise UsageError(f"{call}: {name} must be {expected}, got {_describe(value)}")
 
 
-# Of a number: none of ours is that large, and Python can't calculate with every larger one
+# The limit of any number. None of ours needs to be larger, and a huge `int` can't become a `float`.
 _MOST = 1e12
 
 
 def _describe(value: object) -> str:
-    """Describe a wrong argument by its type and the beginning of its value.
-
-    A class is described by its name.
-    """
+    """Describe a wrong argument by its type and shortened value."""
     if isinstance(value, type):
         return value.__name__
     try:
@@ -75,9 +72,9 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST
 
 
-def _is_whole(value: object, most: float = _MOST) -> bool:
-    """Whether a value is a whole number from 1 to `most`; True, an `int` to Python, is none."""
-    return type(value) is int and 0 < value <= most
+def _is_positive_int(value: object, most: float = _MOST) -> bool:
+    """Whether a value is a whole number from 1 to `most`."""
+    return type(value) is int and 0 < value <= most  # unlike `isinstance`, this excludes True
 
 
 def _is_path(value: object) -> bool:
@@ -100,16 +97,16 @@ Expected: TypeAlias = tuple[str, Callable[[Any], bool]]
 
 
 def _one_of(words: Iterable[str]) -> Expected:
-    """Make the entry of `EXPECTED` for an argument that must be one of some words."""
+    """Make the `EXPECTED` entry of an argument that must be one of `words`."""
     return " or ".join(map(repr, words)), lambda value: _is_text(value) and value in words
 
 
 LEAST_AGREE = 0.5
 MOST_AGREE = 0.999
-"""The limits of `agree`, the share of rows for which agreement is promised."""
+"""The limits of `agree`, the fraction of rows for which agreement is promised."""
 
 
-def _is_share(value: object) -> bool:
+def _is_agreement(value: object) -> bool:
     return _is_number(value) and LEAST_AGREE <= value <= MOST_AGREE  # type: ignore[operator]  # it's a number
 
 
@@ -126,8 +123,8 @@ EXPECTED: dict[str, Expected] = {
     "deadline": ("a number of seconds above 0", lambda value: _is_number(value) and value > 0),
     "max_cost_usd": ("a number of dollars from 0", lambda value: _is_number(value) and value >= 0),
     "depth": _one_of(get_args(AnyDepth)),
-    "limit": ("a whole number from 1", _is_whole),
-    "concurrency": ("a whole number from 1 to 256", lambda value: _is_whole(value, 256)),
+    "limit": ("a whole number from 1", _is_positive_int),
+    "concurrency": ("a whole number from 1 to 256", lambda value: _is_positive_int(value, 256)),
     "cache": _FLAG,
     "files": ("one path or more", bool),
     "a path": _PATH,
@@ -139,9 +136,9 @@ EXPECTED: dict[str, Expected] = {
     "as_completed": _FLAG,
     "task": _one_of(("judge", "compare")),
     "judge_turn": _one_of(("last", "all")),
-    "agree": (f"a share from {LEAST_AGREE} to {MOST_AGREE}", _is_share),
+    "agree": (f"a share from {LEAST_AGREE} to {MOST_AGREE}", _is_agreement),
     "agree_on": _one_of(("verdict", "accepted")),
     "always_confirm": _one_of(("accept",)),
     "payload": ("a mapping", lambda value: isinstance(value, Mapping)),
 }
-"""The expected value of each argument of a Python call, in words and as a check; others must be texts."""
+"""The expected value of each argument, in words and as a check. Arguments not listed must be strings."""

@@ -14,29 +14,27 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def profile_files() -> list[Path]:
-    """List the files of provider profiles: the user's, and the bundled ones.
+    """List the provider profiles, both bundled and the user's.
 
-    If both have a file of the same name, the user's counts.
+    A user's profile replaces the bundled one of the same name.
     """
     bundled_folder = folder("providers")
     user_folder = Path(environment.PROVIDERS.path())
     paths_by_name = {}
-    for profiles in (bundled_folder, user_folder):  # the later file of the same name wins
-        for path in sorted(profiles.glob("*.yaml")):
+    for profiles_folder in (bundled_folder, user_folder):  # the user's come last, so they win
+        for path in sorted(profiles_folder.glob("*.yaml")):
             paths_by_name[path.name] = path
     return list(paths_by_name.values())
 
 
 def folder(name: str) -> Path:
-    """Return the path of the bundled data folder `name`, one of `FOLDERS`."""
+    """Return the path of a bundled data folder, whose name is one of `FOLDERS`."""
     installed = _PACKAGE / "_bundled" / name
     in_checkout = _PACKAGE.parent / name
     return installed if installed.is_dir() else in_checkout
 
 
 def install_extra(extra: str) -> str:
-    """Return the command that installs an extra, such as `server`, from a checkout of judgekit.
-
-    It doesn't install from a package index, because anybody could register the name `judgekit` there.
-    """
+    """Return the command that installs an extra, such as `server`, from a judgekit checkout."""
+    # Not from a package index, where anybody could have registered the name `judgekit`.
     return f"pip install '.[{extra}]' in your checkout of judgekit"

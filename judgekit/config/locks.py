@@ -18,10 +18,10 @@ from judgekit.text import escaped, short_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_POLL = (0.001, 0.01)
-_SLOW_POLL = (0.1, 0.2)  # once it has waited for a second
-_LONGEST_NAME = 200  # bytes; a file system takes 255
-# File systems without locks, such as some network ones: appending is still one write there.
+_POLL_SECONDS = (0.001, 0.01)  # shortest and longest pause
+_SLOW_POLL_SECONDS = (0.1, 0.2)  # after the first second
+_LONGEST_NAME = 200  # bytes; file systems allow 255
+# The errors of file systems without locks, such as some network file systems
 _UNSUPPORTED = {
     errno.ENOLCK,
     errno.ENOSYS,
@@ -34,10 +34,10 @@ _UNSUPPORTED = {
 def file_lock(
     path: Path, *, timeout: float, on_wait: Callable[[], None] = lambda: None
 ) -> Iterator[None]:
-    """Hold the lock at `path`, waiting up to `timeout` seconds for it.
+    """Hold the lock at `path`, waiting for it up to `timeout` seconds.
 
-    `on_wait` is called once, before waiting, if another process holds the lock. Raises `TimeoutError` if the
-    time is up, and `OSError` if the file can't be opened.
+    If another process holds the lock, `on_wait` is called once, before waiting. Raises `TimeoutError` after
+    the timeout, and `OSError` if the file can't be opened.
     """
     start = time.monotonic()
     descriptor = take(path)
@@ -47,8 +47,9 @@ def file_lock(
         seconds_waited = time.monotonic() - start
         if seconds_waited >= timeout:
             raise TimeoutError(f"{path} is held by another process")
-        shortest, longest = _POLL if seconds_waited < 1 else _SLOW_POLL
-        time.sleep(random.uniform(shortest, longest))  # noqa: S311 - so that processes don't march in step
+        shortest, longest = _POLL_SECONDS if seconds_waited < 1 else _SLOW_POLL_SECONDS
+        # Random pauses keep waiting processes from all trying at the same moment.
+        time.sleep(random.uniform(shortest, longest))  # noqa: S311 - no secret
         descriptor = take(path)
     try:
         yield
@@ -57,9 +58,9 @@ def file_lock(
 
 
 def take(path: Path | str) -> int | None:
-    """Take the lock at `path` without waiting; return the open file's descriptor, or None if it's held.
+    """Take the lock at `path` without waiting, and return a descriptor, or None if the lock is held.
 
-    Closing the descriptor releases the lock. On a file system without locks it's always free. Raises
+    Close the descriptor to release the lock. On a file system without locks, nothing is ever held. Raises
     `OSError` if the file can't be opened.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
@@ -73,10 +74,7 @@ def take(path: Path | str) -> int | None:
 
 
 def _lock(descriptor: int) -> None:
-    """Lock an open file.
-
-    Raises `OSError` if another process holds the lock, or if the file system has no locks.
-    """
+    """Lock an open file; raises `OSError` if another process holds the lock, or there are no locks."""
     if sys.platform == "win32":
         import msvcrt  # noqa: PLC0415 - only Windows has it
 
@@ -87,17 +85,18 @@ def _lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-# --- Beside a file that is written
+# --- Locks next to output files
 
 
 class HeldError(Exception):
-    """Another process is writing to a file; the message names it, if it's known."""
+    """Another process is writing to the file; the message names the process, if it's known."""
 
 
 class _Holder(NamedTuple):
-    """The process that holds a lock, as written into the lock's file.
+    """The process that holds a lock, as written into the lock file.
 
-    `kind` is "lock" for one of the operating system, or "lease" if the file itself is all there is.
+    `kind` is "lock" for an operating system's lock, or "lease" if the file system has none, so that only the
+    file's content protects it.
     """
 
     kind: str
@@ -108,15 +107,15 @@ class _Holder(NamedTuple):
     def here(cls, kind: str) -> _Holder:
         """Describe this process."""
         host = platform.node() or "unknown"
-        # Two containers may have the same host name and the same process numbers, so their namespace of
-        # process numbers is added; only Linux has these.
+        # Two containers can have the same host name and process numbers. On Linux, their process namespaces
+        # differ.
         with suppress(OSError):
             host += f"/{Path('/proc/self/ns/pid').readlink()}"
         return cls(kind, "".join(host.split()), os.getpid())
 
     @classmethod
     def read(cls, descriptor: int) -> _Holder | None:
-        """Read the holder from a lock's file; None if nobody has written it yet."""
+        """Read the holder from a lock file; None if the file is still empty or incomplete."""
         os.lseek(descriptor, 0, os.SEEK_SET)
         words = os.read(descriptor, 1000).decode("utf-8", "replace").split()
         if len(words) != len(cls._fields):
@@ -127,22 +126,22 @@ class _Holder(NamedTuple):
         return cls(kind, host, int(process))
 
     def write(self, descriptor: int) -> None:
-        """Write the holder into a lock's file, in place of an earlier one."""
+        """Replace a lock file's content with this holder."""
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
         os.write(descriptor, f"{self.kind} {self.host} {self.process}\n".encode())
 
     def is_gone(self) -> bool:
-        """Whether it's certain that the process has ended. It isn't for a process on another machine."""
+        """Whether the process has certainly ended, which is unknown on other hosts."""
         is_on_this_host = self.host == _Holder.here(self.kind).host
-        # In Windows signal 0 would end the process.
+        # On Windows, signal 0 would end the process.
         if sys.platform == "win32" or not is_on_this_host:
             return False
         try:
-            os.kill(self.process, 0)  # sends nothing, but fails without such a process
+            os.kill(self.process, 0)  # sends no signal, but fails if there's no such process
         except ProcessLookupError:
             return True
-        except OSError:  # it's there, and somebody else's
+        except OSError:  # the process exists, and belongs to another user
             return False
         return False
 
@@ -158,60 +157,60 @@ _HELD = "another run writes to it"
 
 
 @contextmanager
-def hold_beside(path: str) -> Iterator[None]:
-    """Hold a file or a folder exclusively, by the lock `.NAME.lock` beside it, which is removed afterwards.
+def hold_for_writing(path: str) -> Iterator[None]:
+    """Hold a file or folder exclusively while writing it, with a temporary lock file `.NAME.lock` next to it.
 
-    The path is one that `outputs.place_of` returned. The lock isn't in a cache, since people and containers
-    that share a folder needn't share one. On a file system without locks, the lock's file is a lease: it
-    names the host and process that hold it.
-
-    Raises `HeldError` if another process holds it, and `OSError` if there's a link or a pipe in its place, or
-    the folder can't be written.
+    `path` must come from `outputs.place_of`. Raises `HeldError` if another process holds the lock. Raises
+    `OSError` if a link or a pipe is in the lock's place, or the folder isn't writable.
     """
+    # The lock isn't in a cache, because people and containers that share this folder may not share a cache.
     held_path = Path(path)
     name = held_path.name
     if len(os.fsencode(name)) > _LONGEST_NAME:
         name = environment.digest(name)
-    lock = held_path.with_name(f".{name}.lock")
+    lock_path = held_path.with_name(f".{name}.lock")
     descriptor = None
     while descriptor is None:
-        descriptor = _try_to_hold(lock)
+        descriptor = _try_to_hold(lock_path)
     try:
         yield
     finally:
-        with suppress(OSError):  # Windows removes no file that is open
-            lock.unlink()
+        with suppress(OSError):  # Windows can't remove an open file
+            lock_path.unlink()
         os.close(descriptor)
 
 
-def _try_to_hold(path: Path) -> int | None:
-    """Take the lock in a file, or lease the file; return its descriptor, or None if it must be tried again.
+def _try_to_hold(lock_path: Path) -> int | None:
+    """Lock a lock file, and return its descriptor, or None to try again because the file was just removed.
 
-    It must if the last holder has just removed the file, or has ended without doing so: then it's removed
-    here. Raises `HeldError` if another process holds the file.
+    If the file system has no locks, the file is a lease: it names the host and process that hold it. Raises
+    `HeldError` if another process holds it.
     """
-    descriptor, is_new = outputs.open_or_make(str(path))
+    descriptor, is_new = outputs.open_or_make(str(lock_path))
     with ExitStack() as stack:
         stack.callback(os.close, descriptor)
         kind = _lock_or_lease(descriptor)
+
         holder = _Holder.read(descriptor)
         was_leased = holder is not None and holder.kind == _LEASE
-        is_lease_of_another = kind == _LEASE and not is_new
-        if was_leased or is_lease_of_another:
-            _refuse_held(holder, path)
-            if _is_at(path, descriptor):
-                path.unlink()  # its holder has ended
+        is_anothers_lease = kind == _LEASE and not is_new
+        if was_leased or is_anothers_lease:
+            _refuse_live_holder(holder, lock_path)
+            # Its holder ended without removing the file.
+            if _is_at(lock_path, descriptor):
+                lock_path.unlink()
             return None
-        if not _is_at(path, descriptor):  # its holder has just removed it
+
+        if not _is_at(lock_path, descriptor):  # the last holder has just removed it
             return None
         _Holder.here(kind).write(descriptor)
-        stack.pop_all()  # so that the descriptor stays open
+        stack.pop_all()  # keeps the descriptor open
     return descriptor
 
 
-def _refuse_held(holder: _Holder | None, path: Path) -> None:
-    """Raise `HeldError`, unless the process that leased a file has ended without removing the file."""
-    if holder is None:  # it was created just now, and the name isn't written yet
+def _refuse_live_holder(holder: _Holder | None, path: Path) -> None:
+    """Raise `HeldError`, unless the lease's holder has certainly ended."""
+    if holder is None:  # another process has just created the file, and not written its name yet
         raise HeldError(_HELD)
     if not holder.is_gone():
         remedy = f"if that has ended, delete {path}"
@@ -219,7 +218,7 @@ def _refuse_held(holder: _Holder | None, path: Path) -> None:
 
 
 def _lock_or_lease(descriptor: int) -> str:
-    """Lock a file, and return "lock", or "lease" if its file system has no locks.
+    """Lock a file and return "lock", or return "lease" if its file system has no locks.
 
     Raises `HeldError` if another process holds the lock.
     """
@@ -229,14 +228,14 @@ def _lock_or_lease(descriptor: int) -> str:
         if error.errno in _UNSUPPORTED:
             return _LEASE
         holder = None
-        with suppress(OSError):  # Windows doesn't let anybody read a locked file
+        with suppress(OSError):  # on Windows, a locked file can't be read
             holder = _Holder.read(descriptor)
         raise HeldError(f"{_HELD} ({holder.describe()})" if holder else _HELD) from None
     return _LOCK
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Whether an open file is still the one at `path`: its last holder may have removed it meanwhile."""
+    """Whether an open file is still at `path`, and hasn't been removed or replaced."""
     try:
         status = path.lstat()
     except FileNotFoundError:

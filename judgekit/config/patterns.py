@@ -37,14 +37,13 @@ class Patterns:
         self._patterns: list[tuple[re.Pattern[str], bool]] = []
         for pattern in filter(None, map(parse, patterns)):
             includes = not pattern.takes_back
-            # The last pattern first, since the last that matches decides.
+            # In reverse order, because the last match decides.
             self._patterns.insert(0, (_compile_for_files(pattern), includes))
 
     def match(self, path: str) -> bool:
         """Whether the patterns include `path`.
 
-        The last pattern that matches the file itself decides. If none does, the last one decides that matches
-        a folder above the file.
+        The last pattern that matches the file decides, or else the last that matches one of its folders.
         """
         path = path.removeprefix("./")
         folder_is_included: bool | None = None
@@ -52,8 +51,8 @@ class Patterns:
             match = pattern.match(path)
             if match is None:
                 continue
-            names_file = match.lastgroup is None  # not a folder above it
-            if names_file:
+            matches_file = match.lastgroup is None  # the group `below` marks a folder's match
+            if matches_file:
                 return includes
             if folder_is_included is None:
                 folder_is_included = includes
@@ -74,16 +73,12 @@ class Pattern:
 
 
 def _compile_for_files(pattern: Pattern) -> re.Pattern[str]:
-    """Compile a pattern to match paths of files.
-
-    It matches a whole path, or the beginning of one if the pattern names a folder above the file: only then
-    the group `below` takes part.
-    """
-    below_folder = "(?P<below>/)"
+    """Compile a regex that matches a file's path, or its start if the pattern matches one of its folders."""
+    below_folder = "(?P<below>/)"  # this group only matches after a folder
     if pattern.folders_only:
         end = below_folder
     elif pattern.parts[-1] == _ANY:
-        end = "/"  # `docs/**` names the files below the folder, not the folder itself
+        end = "/"  # `docs/**` matches the files below the folder, not the folder itself
     else:
         end = rf"(?:{below_folder}|\Z)"
     expression = _join_parts(pattern.parts, end)
@@ -93,13 +88,13 @@ def _compile_for_files(pattern: Pattern) -> re.Pattern[str]:
 
 
 def parse(line: str) -> Pattern | None:
-    """Parse a line of a file such as `.gitignore`; None for a blank line or a comment.
+    """Parse a line of a file such as `.gitignore`. A blank line or comment gives None.
 
     Raises `ValueError` for a pattern that can't match anything.
     """
     text = line.rstrip(" ")
     if text != line and _ends_escaping(text):
-        text += " "  # the first of these spaces is escaped, so it counts
+        text += " "  # the first trailing space is escaped, so it counts
     if not text.strip() or text.startswith("#"):
         return None
     if len(text) > LONGEST:
@@ -107,28 +102,28 @@ def parse(line: str) -> Pattern | None:
     path = text.removeprefix("!").removesuffix("/")
     if _ends_escaping(path):
         raise ValueError(f"{text!r} matches nothing: it ends with a backslash")
-    # `_compile_parts` takes a `/` as the end of each part, also of the last one.
-    parts = _compile_parts(path.removeprefix("/") + "/", text)
+    parts = _compile_parts(path.removeprefix("/"), text)
     if "/" not in path:  # a name alone matches at any depth
         parts.insert(0, _ANY)
     return Pattern(parts, folders_only=text.endswith("/"), takes_back=text.startswith("!"))
 
 
 def _ends_escaping(text: str) -> bool:
-    """Whether a text ends with a backslash that escapes what follows, that is, with an odd number of them."""
+    """Whether a text ends with an odd number of backslashes, so that the last one escapes what follows."""
     backslashes = len(text) - len(text.rstrip("\\"))
     return backslashes % 2 == 1
 
 
 def _compile_parts(path: str, pattern: str) -> list[str]:
-    """Translate each part of a path, which ends with `/`, into a regular expression; `**` stays as it is.
+    """Translate each part of a path into a regex, except for `**`.
 
-    `pattern` is quoted in the `ValueError` for one that can't match anything.
+    Raises `ValueError`, quoting `pattern`, if it can't match anything.
     """
+    path += "/"  # so that every part ends with one
     parts = []
-    start = 0  # of this part
+    part_start = 0
     position = 0
-    pieces = [""]  # expressions of this part, between its stars
+    pieces = [""]  # the regexes between this part's stars
     while position < len(path):
         token = _TOKEN.match(path, position)
         if token is None:
@@ -136,19 +131,19 @@ def _compile_parts(path: str, pattern: str) -> list[str]:
         kind = token.lastgroup or ""
         value = token[token.lastgroup or 0]
         if kind == "slash":
-            if position == start:
+            if position == part_start:
                 raise ValueError(f"{pattern!r} matches nothing: it has an empty part")
-            is_any = path[start:position] == _ANY
+            is_any = path[part_start:position] == _ANY
             parts.append(_ANY if is_any else _join_pieces(pieces))
-            start = token.end()
+            part_start = token.end()
             pieces = [""]
         elif kind == "stars":
             pieces.append("")
         elif kind == "set":
-            expression = _compile_set(value, is_negated=bool(token["not"]))
-            if not expression:
+            set_regex = _compile_set(value, is_negated=bool(token["not"]))
+            if not set_regex:
                 raise ValueError(f"{pattern!r} matches nothing: a set that is empty")
-            pieces[-1] += expression
+            pieces[-1] += set_regex
         elif kind == "any":
             pieces[-1] += "[^/]"
         else:
@@ -158,47 +153,42 @@ def _compile_parts(path: str, pattern: str) -> list[str]:
 
 
 def _compile_set(text: str, *, is_negated: bool) -> str:
-    """Translate a set such as `[a-z]` into a regular expression; "" if nothing is in it."""
-    members = _list_members(text)
+    """Translate a set such as `[a-z]` into a regex, or return "" if it's empty."""
+    members = _translate_members(text)
     if members:
         return f"(?!/)[{'^' if is_negated else ''}{members}]"
     return "[^/]" if is_negated else ""
 
 
-def _list_members(text: str) -> str:
-    """Translate a set's members, which are classes, ranges and characters, into a regular expression.
-
-    A range from high to low has no members.
-    """
+def _translate_members(text: str) -> str:
+    """Translate a set's classes, ranges and characters into a regex."""
     members = ""
     for class_name, low, high in _MEMBER.findall(text):
         if class_name:
             members += _CLASSES.get(class_name, "")
         elif not high:
             members += re.escape(low)
-        elif low <= high:
+        elif low <= high:  # a range such as `[z-a]` is empty
             members += f"{re.escape(low)}-{re.escape(high)}"
     return members
 
 
 def _join_pieces(pieces: Sequence[str]) -> str:
-    """Join the expressions between the stars of a path's part.
-
-    Each star but the last takes the shortest match: a longer one wouldn't let more paths match.
-    """
+    """Join the regexes between a part's stars."""
     if not any(pieces):  # nothing but stars
         return "[^/]++"
     first, *others = pieces
     if not others:
         return f"(?>{first}(?![^/]))"
+    # Each star but the last takes the shortest match, without backtracking: that matches the same paths.
     middle = "".join(f"(?>[^/]*?{piece})" for piece in others[:-1])
     return f"(?>{first}{middle}[^/]*{others[-1]}(?![^/]))"
 
 
 def _join_parts(parts: Sequence[str], end: str) -> str:
-    """Join the expressions of a path's parts; a `**` stands for any number of folders.
+    """Join the regexes of a path's parts, and append `end`. Each `**` matches any number of folders.
 
-    The result is "" if `**` is the only part. `end` is the expression behind the last part.
+    Return "" if `**` is the only part.
     """
     runs_of_parts: list[list[str]] = [[]]  # adjacent parts without a `**` between them
     for part in parts:

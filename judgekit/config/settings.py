@@ -38,19 +38,19 @@ MOST_ROOTS = 50  # each prompt looks at all of them
 MOST_JURORS = 7
 
 
-def _say_as_word(value: object) -> object:
-    """Turn true and false into "on" and "off": YAML reads these words as true and false."""
-    if isinstance(value, bool):
+def _restore_on_off(value: object) -> object:
+    """Turn true and false back into "on" and "off"."""
+    if isinstance(value, bool):  # YAML 1.1 reads the words on and off as booleans
         return "on" if value else "off"
     return value
 
 
 def _wrap_in_list(value: object) -> object:
-    """Put a single text into a list."""
+    """Wrap a single string in a list."""
     return [value] if isinstance(value, str) else value
 
 
-Consent: TypeAlias = Annotated[Literal["off", "on", "project"], BeforeValidator(_say_as_word)]
+Consent: TypeAlias = Annotated[Literal["off", "on", "project"], BeforeValidator(_restore_on_off)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=3600)]
 
 
@@ -160,14 +160,14 @@ class DepthRule(Strict):
 
 
 def _allow_word(schema: dict[str, Any]) -> None:
-    """Change the JSON schema of a list of rules so that a word may stand for one."""
+    """Let a rule list's JSON schema also accept a word."""
     rules = {"type": schema.pop("type"), "items": schema.pop("items")}
     schema["anyOf"] = [{"enum": ["off", "usual"]}, rules]
 
 
 def _expand_rules(value: object) -> object:
-    """Turn a word ("off" or "usual") into the list of rules that it stands for; a list stays as it is."""
-    # The value of a variable has been split into a list.
+    """Turn the word "off" or "usual" into a list of rules. Other values stay as they are."""
+    # An environment variable's value was already split into a list.
     if isinstance(value, list) and len(value) == 1:
         word = value[0]
     else:
@@ -275,7 +275,7 @@ class Config(Strict):
     @model_validator(mode="before")
     @classmethod
     def _in_full(cls, data: Any) -> Any:  # noqa: ANN401 - a file may contain anything
-        """Leave empty sections out."""
+        """Drop empty sections, so that they get their defaults."""
         if not isinstance(data, dict):
             return data
         full = dict(data)
@@ -285,32 +285,29 @@ class Config(Strict):
         return full
 
 
-def _variable(*parts: object) -> str:
-    """Return the name of the environment variable for a key of a section: `JUDGEKIT_<SECTION>_<KEY>`."""
+def _name_variable(*parts: object) -> str:
+    """Return a setting's environment variable, `JUDGEKIT_<SECTION>_<KEY>`."""
     return "_".join(("JUDGEKIT", *map(str, parts))).upper()
 
 
-def _list_variables() -> dict[str, tuple[str, str, object]]:
-    """Map the name of each environment variable to the section, the key and the default of its setting."""
-    keys = {}
+def _map_variables() -> dict[str, tuple[str, str, object]]:
+    """Map each environment variable to its section, key and default value."""
+    variables = {}
     for section in KEYS:
         fields = type(getattr(Config(), section)).model_fields
         for key, field in fields.items():
-            keys[_variable(section, key)] = (section, key, field.default)
-    return keys
+            variables[_name_variable(section, key)] = (section, key, field.default)
+    return variables
 
 
-# Each variable with its section, key and default.
-VARIABLES = _list_variables()
+VARIABLES = _map_variables()
+"""The section, the key and the default value of each environment variable."""
 _MODEL_VARIABLES = "JUDGEKIT_QUICK_MODEL, JUDGEKIT_DEEP_MODEL and JUDGEKIT_TIEBREAKER_MODEL"
 
 
 @cache
-def _read_user_only_settings() -> dict[str, Any]:
-    """Read the tables of settings that projects may not make, or only within limits.
-
-    `project.toml` explains them.
-    """
+def _read_project_rules() -> dict[str, Any]:
+    """Read `project.toml`: the settings that projects may not make, or only within limits."""
     return environment.table(__file__, "project.toml")
 
 
@@ -325,28 +322,29 @@ def project_file(project: Path) -> Path:
 
 
 def sources(project: Path | None) -> list[Path]:
-    """List the files that can change the configuration, whether they exist or not."""
+    """List the files that can change the configuration, including those that don't exist."""
     if project is None:
         return [user_file()]
     return list(map(Path, environment.configuration_files(str(project))))
 
 
 def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Config:
-    """Load the configuration that's in force for `project`; without a project, the user's own.
+    """Load the effective configuration of `project`, or the user's own if it's None.
 
-    Variables win over the project's files. These only count within the user's limits, and win over the user's
-    file. Raises `ConfigError` naming the key, and the file or variable that has it.
+    In order of precedence: environment variables, the project's files within the user's limits, and the
+    user's file. Raises `ConfigError` with the key, and its file or variable.
     """
     variables = _read_variables(environ)
     user = _merge(_read(user_file()), variables)
     merged = user
     if project is not None:
-        merged = _merge(user, _within_limits(_read_project(project), user))
-        # The user's consent, and the settings that a project may add to, are final in `merged`. Variables are
-        # counted in it already, and mustn't replace the result.
+        merged = _merge(user, _apply_limits(_read_project(project), user))
+        # These are already final in `merged`, where the user's value (which can come from a variable) was
+        # combined with the project's. The variable must not override that result.
         for section, key in (*CONSENTS, ("judge", "author_family"), ("judge", "independence")):
             variables.get(section, {}).pop(key, None)
     config = Config.model_validate(_merge(merged, variables))
+
     if project is not None and find_disabling_folder(config, project):
         switched_off = config.retrieval.model_copy(update={"enabled": False})
         return config.model_copy(update={"retrieval": switched_off})
@@ -354,7 +352,7 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
 
 
 def find_disabling_folder(config: Config, project: Path) -> str:
-    """Return the folder of `retrieval.disabled_in` that is the project, or contains it; "" if none does."""
+    """Return the folder in `retrieval.disabled_in` that contains or is the project, or "" if there's none."""
     for folder in config.retrieval.disabled_in:
         path = Path(os.path.expanduser(folder))  # noqa: PTH111 - raises nothing for an unknown user
         if project.resolve().is_relative_to(path.resolve()):
@@ -363,10 +361,11 @@ def find_disabling_folder(config: Config, project: Path) -> str:
 
 
 def explain_off(project: Path) -> str:
-    """Name the file or variable that switches the prompt hook off in a project; "" if the hook is on."""
+    """Return the setting that switches the prompt hook off in a project, or "" if the hook is on."""
     config = load(project)
     if config.retrieval.enabled:
         return ""
+
     folder = find_disabling_folder(config, project)
     sources_by_key = {setting.key: setting.where for setting in list_settings(project)}
     file_or_variable = sources_by_key["retrieval.enabled"]
@@ -376,7 +375,7 @@ def explain_off(project: Path) -> str:
 
 
 class Setting(NamedTuple):
-    """A key with the value that's in force, and the file or variable it comes from ("" for a default)."""
+    """A key with its effective value, and the file or variable that sets it ("" for a default)."""
 
     key: str
     value: object
@@ -385,7 +384,8 @@ class Setting(NamedTuple):
 
 
 def list_settings(project: Path) -> list[Setting]:
-    """List every setting that's in force in `project`; raises `ConfigError` as `load` does."""
+    """List all effective settings in `project`; raises `ConfigError` like `load`."""
+    # the layers
     variables = _read_variables()
     user = _read(user_file())
     variable_values = _flatten(variables)
@@ -395,20 +395,23 @@ def list_settings(project: Path) -> list[Setting]:
     file = project_file(project)
     memory_file = project / environment.MEMORY / environment.MEMORY_CONFIG
     file_values = _flatten(_read(file))
+
+    # the effective values
     config = load(project)
-    # Layers have no defaults in lists, so they're compared with the values that were set.
+    # The full dump adds defaults to the objects in lists, which layers don't have. So compare layers with
+    # the values that were set.
     set_values = _flatten(config.model_dump(exclude_unset=True))
 
     settings = []
     for key, value in _flatten(config.model_dump()).items():
         section, _, name = key.partition(".")
-        layers = (  # the first one that has the value counts
-            (variable_values, "environment", _variable(section, name)),
+        layers = (  # by precedence
+            (variable_values, "environment", _name_variable(section, name)),
             (accepted_values, "project", file if key in file_values else memory_file),
             (user_values, "user", user_file()),
             (default_values, "default", ""),
         )
-        # A value that no layer has comes from several of them.
+        # A value that isn't in any layer was combined from the project's and the user's.
         setting = Setting(key, value, "project", str(file))
         for layer, *source in layers:
             if key in layer and layer[key] == set_values.get(key, value):
@@ -416,17 +419,18 @@ def list_settings(project: Path) -> list[Setting]:
                 break
         settings.append(setting)
 
+    # `retrieval.disabled_in` can switch `retrieval.enabled` off.
     if not find_disabling_folder(config, project):
         return settings
     by_key = {setting.key: setting for setting in settings}
-    folders = by_key["retrieval.disabled_in"]
-    by_key["retrieval.enabled"] = folders._replace(key="retrieval.enabled", value=False)
+    disabled_in = by_key["retrieval.disabled_in"]
+    by_key["retrieval.enabled"] = disabled_in._replace(key="retrieval.enabled", value=False)
     return list(by_key.values())
 
 
 def _list_accepted(project_layer: Layer, user: Layer) -> Layer:
-    """List a project's settings, by dotted key, that the limits of its user don't change."""
-    allowed_values = _flatten(_within_limits(project_layer, user))
+    """Return the project settings that the user's limits leave unchanged, by dotted key."""
+    allowed_values = _flatten(_apply_limits(project_layer, user))
     accepted = {}
     for key, value in _flatten(project_layer).items():
         if allowed_values.get(key) == value:
@@ -435,15 +439,15 @@ def _list_accepted(project_layer: Layer, user: Layer) -> Layer:
 
 
 def describe_judge_without_effect(project: Path) -> str | None:
-    """Return a warning if a project's files ask for a judge of prompts that the user hasn't allowed.
+    """Return a warning if a project wants prompts judged, but the user hasn't allowed it; otherwise None.
 
-    None if there's nothing to warn of. Such a file may also be another tool's: `judge.enabled` in
-    memory-config.json. Raises `ConfigError`.
+    Raises `ConfigError`.
     """
     requested_judge = _read_project(project).get("retrieval", {}).get("judge")
-    is_requested = requested_judge in (True, "on")  # the other tool's file has true
+    is_requested = requested_judge in (True, "on")  # memory-config.json has true
     if not is_requested or load(project).retrieval.judge != "off":
         return None
+
     is_in_our_file = "judge" in _read(project_file(project)).get("retrieval", {})
     memory_file = project / environment.MEMORY / environment.MEMORY_CONFIG
     if is_in_our_file:
@@ -456,7 +460,7 @@ def describe_judge_without_effect(project: Path) -> str | None:
 
 
 def _flatten(layer: Layer) -> Layer:
-    """Flatten a layer of settings: `{"gate": {"mode": …}}` becomes `{"gate.mode": …}`."""
+    """Flatten nested settings: `{"gate": {"mode": …}}` becomes `{"gate.mode": …}`."""
     flat = {}
     for key, value in layer.items():
         if isinstance(value, dict):
@@ -468,11 +472,8 @@ def _flatten(layer: Layer) -> Layer:
 
 
 def build_error(section: str, key: str, problem: str, project: Path | None) -> ConfigError:
-    """Build the error about a setting whose value can't be used.
-
-    It names the variable or the file that sets it, if there's one.
-    """
-    variable = _variable(section, key)
+    """Build the error about an unusable setting, with the variable or the file that sets it."""
+    variable = _name_variable(section, key)
     if environment.environ().get(variable):
         return ConfigError(problem, key=variable)
     paths = [user_file()]
@@ -485,9 +486,9 @@ def build_error(section: str, key: str, problem: str, project: Path | None) -> C
 
 
 def user_roots(environ: Mapping[str, str] | None = None) -> list[str] | None:
-    """Read the roots of stores that the user's own configuration names; None if it names none.
+    """Return the store roots in the user's own configuration, or None if it has none.
 
-    They may be in any folder. Those that a project names must be in the project.
+    Unlike a project's roots, they can be anywhere.
     """
     layer = _merge(_read(user_file()), _read_variables(environ))
     roots: list[str] | None = layer.get("retrieval", {}).get("roots")
@@ -495,15 +496,12 @@ def user_roots(environ: Mapping[str, str] | None = None) -> list[str] | None:
 
 
 def names_models(config: Config) -> bool:
-    """Whether a user's configuration names models. If it does, those that a project names don't count."""
+    """Whether a user's configuration names models, so that a project's models are ignored."""
     return any(config.judge.tiers.model_dump().values())
 
 
 def list_tiers_of_project(project: Path | None) -> frozenset[TierName]:
-    """List the tiers whose models a project's files name.
-
-    Such models aren't the user's choice, so no others are added to them.
-    """
+    """List the tiers whose models come from a project's files, rather than the user's choice."""
     if project is None or names_models(load(None)):
         return frozenset()
     models = _read_project(project).get("judge", {}).get("tiers", {})
@@ -511,7 +509,7 @@ def list_tiers_of_project(project: Path | None) -> frozenset[TierName]:
 
 
 def _read(path: Path) -> Layer:
-    """Read a configuration file, and return only the keys that it sets; {} if there's no file."""
+    """Return the keys that a configuration file sets. Without a file, return {}."""
     if not path.is_file():
         return {}
     return yamlfile.read_model(path, Config, most=yamlfile.CONFIG_BYTES).model_dump(
@@ -520,13 +518,14 @@ def _read(path: Path) -> Layer:
 
 
 def _read_project(project: Path) -> Layer:
-    """Read a project's configuration, and below it the settings of another tool for its memories.
+    """Read a project's configuration, merged over its `memory-config.json`.
 
-    A project may be a clone, so there are things that it may not set: a key that's the user's alone, a path
-    outside of the project, and a model that no provider profile lists. Raises `ConfigError` for these.
+    Raises `ConfigError` for anything that only the user may set.
     """
     path = project_file(project)
-    layer = _read(path) if yamlfile.check_own(path, project) else {}
+    layer = _read(path) if yamlfile.is_project_file(path, project) else {}
+
+    # The project can be a stranger's clone, so its settings must be harmless.
     rubric_files = _map_rubric_files(layer)
     problems_by_key = [
         *_check_user_only_keys(layer),
@@ -535,14 +534,15 @@ def _read_project(project: Path) -> Layer:
     ]
     if problems_by_key:
         raise ConfigError.of([_make_error(path, key, problem) for key, problem in problems_by_key])
+
     for section, name in rubric_files.items():
-        yamlfile.check_own(project / name, project)
+        yamlfile.is_project_file(project / name, project)  # raises for a link
         layer[section]["rubric"] = str(project.resolve() / name)
     return _merge(_read_memory_config(project), layer)
 
 
 def _map_rubric_files(layer: Layer) -> dict[str, str]:
-    """Map each section that names its rubric by a file to the file's path."""
+    """Return the sections whose rubric is a file, with its path."""
     rubric_files = {}
     for section in ("judge", "retrieval", "gate"):
         name = layer.get(section, {}).get("rubric", "")
@@ -552,11 +552,11 @@ def _map_rubric_files(layer: Layer) -> dict[str, str]:
 
 
 def _check_user_only_keys(layer: Layer) -> Iterator[tuple[str, str]]:
-    """Yield the key and the problem of each setting that only a user may make."""
-    for key, effect in _read_user_only_settings()["users"].items():
+    """Yield a key and a message for each setting that only the user may make."""
+    for key, effect in _read_project_rules()["users"].items():
         section, _, name = key.partition(".")
-        is_whole_section = not name
-        if section in layer and (is_whole_section or name in layer[section]):
+        covers_section = not name
+        if section in layer and (covers_section or name in layer[section]):
             problem = f"only the user's configuration may {effect}; move this key to your own file"
             yield key, problem
 
@@ -564,18 +564,18 @@ def _check_user_only_keys(layer: Layer) -> Iterator[tuple[str, str]]:
 def _check_paths(
     layer: Layer, rubric_files: Mapping[str, str], project: Path
 ) -> Iterator[tuple[str, str]]:
-    """Yield the key and the problem of each path that leads out of a project."""
+    """Yield a key and a message for each path that leads out of the project."""
     paths = [("retrieval.roots", root) for root in layer.get("retrieval", {}).get("roots", [])]
     paths += [(f"{section}.rubric", name) for section, name in rubric_files.items()]
     for key, name in paths:
-        # A home folder, a drive or an alias such as claude:auto, and a path that no system takes.
-        is_odd = name.startswith("~") or ":" in name or "\0" in name
-        if is_odd or not (project / name).resolve().is_relative_to(project.resolve()):
+        # a home folder, a drive, an alias such as claude:auto, or an invalid path
+        is_special = name.startswith("~") or ":" in name or "\0" in name
+        if is_special or not (project / name).resolve().is_relative_to(project.resolve()):
             yield key, "outside the project; only the user's configuration may name such a path"
 
 
 def _check_models(layer: Layer) -> Iterator[tuple[str, str]]:
-    """Yield the key and the problem of each tier with a model that no provider profile lists."""
+    """Yield a key and a message for each tier with a model that isn't in any provider profile."""
     for tier, models in layer.get("judge", {}).get("tiers", {}).items():
         if models and not _list_models_of_profiles().issuperset(models):
             problem = (
@@ -586,45 +586,49 @@ def _check_models(layer: Layer) -> Iterator[tuple[str, str]]:
 
 
 def list_reviewers(project: Path) -> list[str]:
-    """Read `gate.reviewers` from a project's own file alone. Variables and other files don't count."""
+    """Return `gate.reviewers` from the project's own file, ignoring all other sources."""
     reviewers: list[str] = _read(project_file(project)).get("gate", {}).get("reviewers", [])
     return reviewers
 
 
 def _make_error(path: Path, key: str, problem: str) -> ConfigError:
-    """Build the error about a key that's valid, but not allowed or not usable in this file; find its line."""
+    """Build an error about a key in a configuration file, with its line."""
     line = yamlfile.line_of(yamlfile.load_yaml(path), tuple(key.split(".")))
     return ConfigError(problem, path=path, line=line, key=key)
 
 
-def _within_limits(project_layer: Layer, user: Layer) -> Layer:
-    """Return a copy of a project's layer that stays within the limits and the consent of its user."""
+def _apply_limits(project_layer: Layer, user: Layer) -> Layer:
+    """Return a copy of a project's settings, reduced to the user's limits and consent."""
     limited = _merge({}, project_layer)  # a copy
     _limit_numbers(limited, user)
+
+    # The project only decides if the user leaves the consent to it. This also adds the sections `retrieval`
+    # and `escalate`.
     for section, key in CONSENTS:
         settings = limited.setdefault(section, {})
         consent = user.get(section, {}).get(key, "off")
         settings[key] = settings.get(key, "off") if consent == "project" else consent
+
     _limit_judge(limited.get("judge", {}), user.get("judge", {}))
     _limit_gate(limited.setdefault("gate", {}), user.get("gate", {}))
-    if user.get("escalate", {}).get("issues") != "project":  # more issues than the user agreed to
+    if user.get("escalate", {}).get("issues") != "project":  # it would open more issues
         limited["escalate"].pop("rejects", None)
-    retrieval = limited["retrieval"]  # added with the consents above, like `escalate`
+    retrieval = limited["retrieval"]
     allowed_tiers = user.get("retrieval", {}).get("tiers", ["quick"])
     if "tiers" in retrieval:
-        permitted_tiers = [tier for tier in retrieval["tiers"] if tier in allowed_tiers]
-        retrieval["tiers"] = permitted_tiers or allowed_tiers
+        remaining_tiers = [tier for tier in retrieval["tiers"] if tier in allowed_tiers]
+        retrieval["tiers"] = remaining_tiers or allowed_tiers
     return limited
 
 
 def _limit_numbers(project_layer: Layer, user: Layer) -> None:
-    """Lower the numbers in a project's layer that are above their limits."""
+    """Lower a project's numbers to the user's limits."""
     defaults = Config().model_dump()
-    rules = _read_user_only_settings()
+    rules = _read_project_rules()
     for section, keys in rules["limits"].items():
         settings = project_layer.get(section, {})
         for key in settings.keys() & keys:
-            # If a higher value sends more to a provider, a user who sets no limit has the default as one.
+            # If a larger number would send more to providers, the default is the limit of a user without one.
             default_limit = defaults[section][key] if key in rules["sending"] else None
             limit = user.get(section, {}).get(key, default_limit)
             if limit is None:
@@ -634,16 +638,16 @@ def _limit_numbers(project_layer: Layer, user: Layer) -> None:
 
 
 def _limit_judge(judge: Layer, user: Layer) -> None:
-    """Change a project's `judge` settings so that they stay within the limits of the user's."""
+    """Reduce a project's `judge` settings to what the user allows."""
     # A project may not set the margin: a larger one costs calls, a smaller one makes close verdicts final.
     judge.pop("margin", None)
     if user.get("independence") == "require":
         judge["independence"] = "require"
-    if user.get("criteria", "together") == "together":  # asking about each takes more calls
+    if user.get("criteria", "together") == "together":  # separate questions take more calls
         judge.pop("criteria", None)
-    if any(user.get("tiers", {}).values()):
+    if any(user.get("tiers", {}).values()):  # the user's models replace the project's
         judge.pop("tiers", None)
-    # A project may name one model for a tier, and no jury, which would cost the user more calls.
+    # Only one model per tier is allowed, because a jury would cost the user more calls.
     for tier, models in judge.get("tiers", {}).items():
         if isinstance(models, list):
             judge["tiers"][tier] = models[:1]
@@ -654,9 +658,9 @@ def _limit_judge(judge: Layer, user: Layer) -> None:
 
 
 def _join_families(users: str, projects: str) -> str:
-    """Join two lists of model families, which are texts with commas. Of two spellings, the user's is kept."""
+    """Join two comma-separated lists of model families, preferring the user's spelling."""
     families = {}
-    # From the end, so that the first spelling is kept; a dict keeps the last one.
+    # In reverse, because the dict keeps the last spelling, and the user's families come first.
     for family in reversed(f"{users},{projects}".split(",")):
         name = family.strip()
         if name and name.casefold() != "none":
@@ -665,19 +669,19 @@ def _join_families(users: str, projects: str) -> str:
 
 
 def _limit_gate(gate: Layer, user: Layer) -> None:
-    """Drop those of a project's `gate` settings that are less strict than its user's own."""
-    # Depths are weighed against the user's later on; a project that asks for none leaves the user's alone.
+    """Drop a project's `gate` settings that are less strict than the user's."""
+    # Values are compared with the user's later. An empty value must not replace the user's.
     for key in ("depth", "review"):
         if not gate.get(key):
             gate.pop(key, None)
+    # A project may not let a push pass that the user wants to stop.
     for key, strictest in (("mode", "blocking"), ("undetermined", "block")):
-        # A clone may not let a push pass that the user wants held up.
         if user.get(key) == strictest:
             gate.pop(key, None)
 
 
 def _merge(below: Layer, above: Layer) -> Layer:
-    """Merge two layers of settings, key by key inside of sections; `above` wins over `below`."""
+    """Merge two layers of settings recursively; `above` wins."""
     merged = dict(below)
     for key, value in above.items():
         if isinstance(value, dict):
@@ -688,9 +692,9 @@ def _merge(below: Layer, above: Layer) -> Layer:
 
 
 def _read_variables(environ: Mapping[str, str] | None = None) -> Layer:
-    """Read the settings that environment variables make. A list is given as a text with commas.
+    """Read the settings in environment variables, in which lists are comma-separated.
 
-    Raises `ConfigError` naming the variable.
+    Raises `ConfigError` with the variable's name.
     """
     if environ is None:
         environ = environment.environ()
@@ -699,30 +703,31 @@ def _read_variables(environ: Mapping[str, str] | None = None) -> Layer:
         value = environ.get(name)
         if not value:
             continue
-        effect = _read_user_only_settings()["users"].get(f"{section}.{key}")
+        effect = _read_project_rules()["users"].get(f"{section}.{key}")
         if effect:
             raise ConfigError(f"no variable may {effect}", key=name)
         if isinstance(default, TierModels):
             raise ConfigError(f"models are named by {_MODEL_VARIABLES}", key=name)
-        keys = layer.setdefault(section, {})
-        keys[key] = value.split(",") if isinstance(default, list) else value
+        settings = layer.setdefault(section, {})
+        settings[key] = value.split(",") if isinstance(default, list) else value
+
     try:
         return Config.model_validate(layer).model_dump(exclude_unset=True)
     except ValidationError as error:
         errors = []
         for problem in problems(error.errors(include_url=False), layer, Config):
-            variable = _variable(*problem.location[:2])
+            variable = _name_variable(*problem.location[:2])
             errors.append(ConfigError(problem.text, key=variable))
         raise ConfigError.of(errors) from None
 
 
-# `.claude/memory/memory-config.json`, another tool's settings, as a layer of ours. Keys that mean nothing
-# here stay; a value of the wrong type is an error that names its key. A number that the other tool allows and
-# we do not becomes the nearest that we do.
+# The rest reads `.claude/memory/memory-config.json`, another tool's settings. Unknown keys are ignored, and
+# wrong types are errors. A number out of our range becomes the nearest in it, because the other tool's range
+# can be larger.
 
 
 def _limit_to(least: float, most: float) -> AfterValidator:
-    """Make a validator that turns a number outside of these limits into the nearest one inside."""
+    """Make a validator that clamps a number to a range."""
     return AfterValidator(lambda number: max(least, min(number, most)))
 
 
@@ -733,17 +738,14 @@ _SCORERS = {"title_tags": "keyword", "fts5_bm25": "fts5"}
 
 
 def _at(key: str) -> Any:  # noqa: ANN401 - as pydantic types a field
-    """Declare a field of a model that's read from a dotted key.
-
-    The key may be in the section `retrieval`, or else in the whole file.
-    """
+    """Declare a model field that's read from a dotted key, in the section `retrieval` or at the top."""
     path = key.split(".")
     aliases = AliasChoices(AliasPath("retrieval", *path), AliasPath(*path))
     return Field(None, validation_alias=aliases)
 
 
 class _MemoryConfig(Strict, extra="ignore"):
-    """The other tool's settings. Those that we have, too, are named as ours are."""
+    """The other tool's settings. Those that we also have are named like ours."""
 
     retrieval: dict[str, Any] = {}
     their_judge: dict[str, Any] | None = _at("judge")
@@ -770,16 +772,14 @@ class _Listing(Strict, extra="ignore"):
 
 
 def _read_memory_config(project: Path) -> Layer:
-    """Read the other tool's settings for a project's memories as a layer of ours; {} if there are none.
-
-    Keys that its file doesn't set aren't in the layer.
-    """
+    """Translate a project's `memory-config.json` into our settings; {} if there's no such file."""
     path = project / environment.MEMORY / environment.MEMORY_CONFIG
-    # A clone's store may be a link; a project can't speak for files elsewhere.
+    # The memory folder can be a link. Settings from outside the project don't count.
     is_inside = path.parent.resolve().is_relative_to(project.resolve())
-    if not is_inside or not yamlfile.check_own(path, path.parent):
+    if not is_inside or not yamlfile.is_project_file(path, path.parent):
         return {}
     memory_config = yamlfile.read_model(path, _MemoryConfig, most=yamlfile.CONFIG_BYTES)
+
     retrieval = memory_config.model_dump(
         include=set(RetrievalConfig.model_fields), exclude_none=True
     )
@@ -796,7 +796,7 @@ def _read_memory_config(project: Path) -> Layer:
 
 
 def _list_models_of_profiles() -> set[str]:
-    """List the models in all provider profiles, which are those that a project may choose."""
+    """List the models in all provider profiles. A project may only choose from these."""
     models = set[str]()
     for path in files.profile_files():
         listing = yamlfile.read_model(path, _Listing, version_key="provider")

@@ -30,24 +30,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-MOST_NODES = (
-    1_000_000  # of a document after expanding its aliases: no file without aliases has as many
+# Values of a document after expanding its aliases. No file without aliases has as many.
+MOST_NODES = 1_000_000
+MOST_LEVELS = (
+    50  # of nested lists and mappings; the parsing time grows with the square of the depth
 )
-MOST_LEVELS = 50  # nested lists and mappings: a parser's time grows with their square
-# A key, and behind it the indent of the mapping inside it.
+# A top-level key, and the indent of the mapping below it
 _NESTED = re.compile(r"(?m)^[^\s#-].*+\n(?: *+(?:#.*)?\n)*+( +)[^\s#-]")
-# A quoted part of a parser's message, with the blank before it.
+# A quotation in a parser's message, with the blank before it
 _QUOTED = re.compile(r""" (["'])(?!<|[,\]}]')(?:(?!\1).)*(?:\1|$)""")
 
 
 def parse_yaml(text: str, path: Path | None = None) -> Any:  # noqa: ANN401 - any YAML
-    """Parse a YAML 1.2 text; raises `ConfigError` if it isn't valid.
-
-    The error names the line if `path` is given.
-    """
+    """Parse YAML 1.2; raises `ConfigError` if it isn't valid, with the line if `path` is given."""
     try:
-        return _yaml().load(text)
-    except (YAMLError, ValueError) as error:  # ValueError: a number of too many digits, no such day
+        return _make_parser().load(text)
+    except (
+        YAMLError,
+        ValueError,
+    ) as error:  # ValueError: an invalid date, or a number with too many digits
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", str(error))
         line = mark.line + 1 if path and mark else None
@@ -55,7 +56,7 @@ def parse_yaml(text: str, path: Path | None = None) -> Any:  # noqa: ANN401 - an
 
 
 class _Scanner(RoundTripScanner):
-    """Refuses deep nesting while a text is read, before it takes a parser's time."""
+    """Refuses deep nesting while reading, before it can take the parser long."""
 
     def add_indent(self, column: int) -> bool:
         self._check_depth()
@@ -72,12 +73,13 @@ class _Scanner(RoundTripScanner):
 
 
 class _Composer(Composer):
-    """Accepts only plain values as keys, and aliases that expand to up to `MOST_NODES` values."""
+    """Refuses lists and mappings as keys, and aliases that expand to more than `MOST_NODES` values."""
 
     def __init__(self, loader: Any = None) -> None:  # noqa: ANN401 - the loader of ruamel
         super().__init__(loader)
-        self.warn_double_anchors = False  # YAML allows them, and no user needs a warning about each
-        # The number of values in each list and mapping, by the id of its node. Nodes live as long as this.
+        self.warn_double_anchors = False  # YAML allows them, so the user needs no warning
+        # The number of values in each list and mapping, by node id. All nodes live as long as this composer,
+        # so their ids stay unique.
         self._sizes: dict[int, int] = {}
 
     def compose_sequence_node(self, anchor: Any) -> Any:  # noqa: ANN401 - the nodes of ruamel
@@ -96,7 +98,7 @@ class _Composer(Composer):
         return node
 
     def _check_size(self, node: Any, values: Sequence[Any]) -> None:  # noqa: ANN401 - the nodes of ruamel
-        """Note the size of a list or mapping; raises `MarkedYAMLError` if its aliases make it too large."""
+        """Record the size of a list or mapping; raises `MarkedYAMLError` if aliases make it too large."""
         size = 1
         for value in values:
             size += self._sizes.get(id(value), 1)
@@ -106,8 +108,8 @@ class _Composer(Composer):
             raise MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
 
 
-def _yaml() -> YAML:
-    """Make a parser that keeps comments, and takes time in proportion to a text's length."""
+def _make_parser() -> YAML:
+    """Make a parser that preserves comments and takes linear time."""
     yaml = YAML(pure=True)
     yaml.Scanner = _Scanner
     yaml.Composer = _Composer
@@ -115,7 +117,7 @@ def _yaml() -> YAML:
 
 
 def _rephrase(problem: str | None) -> str:
-    """Rephrase a YAML parser's message in plain words."""
+    """Rephrase the YAML parser's message in plain words."""
     words = (problem or "not valid YAML").partition("\n")[0]
     words = words.replace(
         "found character '\\t' that cannot start any token", "a tab; indent with spaces"
@@ -126,14 +128,14 @@ def _rephrase(problem: str | None) -> str:
         return "this does not fit the block above it"
     if words.startswith("found duplicate key "):
         return words.partition(" with value ")[0]
-    # The parser quotes the file's content, and the names of its tokens: '<block end>'.
+    # The parser quotes the file's content, which must not be shown, and tokens such as '<block end>'.
     return _QUOTED.sub("", words)
 
 
 def put_value(path: Path, section: str, key: str, value: object) -> None:
-    """Set `key` in a `section` of a YAML file, keeping the file's comments and layout.
+    """Set `key` in a `section` of a YAML file, preserving comments and layout.
 
-    Raises `ConfigError` if the file's layout makes that impossible, or if the file can't be written.
+    Raises `ConfigError` if the layout makes that impossible, or if the file can't be written.
     """
 
     def set_key(data: dict[str, Any]) -> None:
@@ -144,10 +146,10 @@ def put_value(path: Path, section: str, key: str, value: object) -> None:
 
 
 def change(path: Path, edit: Callable[[Any], None], remedy: str, key: str) -> None:
-    """Apply `edit` to the mapping in a YAML file; if the file doesn't exist yet, it's created.
+    """Apply `edit` to the mapping in a YAML file, creating the file if necessary.
 
-    Raises `ConfigError` about `key` if the file can't be read, edited or written. If the file's layout makes
-    editing impossible, the error ends with the `remedy`.
+    Raises `ConfigError` if the file isn't valid YAML, or can't be edited or written. If its layout prevents
+    editing, the error names the `key` and the `remedy`.
     """
     text = path.read_bytes().decode() if path.exists() else ""
     parse_yaml(text, path)  # raises for invalid YAML, with the line
@@ -158,7 +160,7 @@ def change(path: Path, edit: Callable[[Any], None], remedy: str, key: str) -> No
             f"cannot edit a file with this layout; {remedy}", path=path, key=key
         ) from None
     try:
-        # A user may keep the configuration elsewhere, and link to it.
+        # If the user's configuration is a link, replace the file it points to, not the link.
         if path.absolute().is_relative_to(environment.config_home()):
             path = path.resolve()
         outputs.make_folder(str(path.parent), mode=0o777)
@@ -170,46 +172,48 @@ def change(path: Path, edit: Callable[[Any], None], remedy: str, key: str) -> No
 def edit_yaml(text: str, edit: Callable[[Any], None]) -> str:
     """Apply `edit` to the data of a YAML text, and return the new text.
 
-    Comments, order, quotes and line ends stay as they are. Raises `ConfigError` if that's impossible with the
-    text's layout.
+    Preserves comments, order, quotes and line ends. Raises `ConfigError` if the layout makes that impossible.
     """
     lines = lines_of(text)
-    yaml = _yaml()
+    yaml = _make_parser()
     yaml.preserve_quotes = True
     yaml.brace_single_entry_mapping_in_flow_sequence = True
     yaml.width = len(text) + 4096  # so that no line is broken
-    yaml.explicit_start = "---" in lines  # kept, but not added
+    yaml.explicit_start = "---" in lines  # preserve the marker, but don't add one
+
     output = io.StringIO()
     changed_lines = []
-    is_empty = parse_yaml(text) is None  # nothing but comments, perhaps
-    mapping = "{}" if is_empty else ""  # so that there's one to change
-    # Other errors than the parser's mean that the text isn't a mapping, or not one that can be changed so.
+    is_empty = parse_yaml(text) is None  # there may be comments
+    mapping = "{}" if is_empty else ""  # an empty file needs a mapping to edit
+    # TypeError, AttributeError and LookupError mean that the text isn't a mapping that `edit` can handle.
     with suppress(YAMLError, ValueError, TypeError, AttributeError, LookupError):
         data, indent, offset = load_yaml_guess_indent("\n".join([*lines, mapping]), yaml=yaml)
         if is_empty:
-            data.fa.set_block_style()  # not in braces
+            data.fa.set_block_style()  # write keys on lines, not in braces
         nested = _NESTED.search("\n".join(lines))
         mapping_indent = len(nested[1]) if nested else 2
         yaml.indent(mapping=mapping_indent, sequence=indent or 2, offset=offset or 0)
         edit(data)
         yaml.dump(data, output)
-        if parse_yaml(output.getvalue()) == data:  # nothing else was changed by writing it
+        # The parser can't write every layout. Only use its text if that has the same data.
+        if parse_yaml(output.getvalue()) == data:
             changed_lines = lines_of(output.getvalue())
     if not changed_lines:
         raise ConfigError("cannot edit a file with this layout; change it by hand")
-    # The parser drops comments with the lines they follow. They're kept, at the end.
+
+    # The parser drops comments after a removed key. Append them, so that none is lost.
     lost_comments = _count_comments(lines) - _count_comments(changed_lines)
     line_end = "\r\n" if "\r\n" in text else "\n"
     return line_end.join([*changed_lines, *lost_comments.elements(), ""])  # "" ends the last line
 
 
 def _count_comments(lines: Iterable[str]) -> Counter[str]:
-    """Count the lines that are comments, by their text."""
+    """Count the occurrences of each comment line."""
     return Counter(line for line in map(str.strip, lines) if line.startswith("#"))
 
 
 def compile_bundled() -> str:
-    """Build the content of `files.COMPILED`."""
+    """Return the JSON for `files.COMPILED`: the data of all bundled YAML files, by their SHA-256."""
     data = {}
     for kind in ("providers", "rubrics", "retrieval"):
         for path in files.folder(kind).glob("*.yaml"):

@@ -35,9 +35,8 @@ Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")]
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 
 MAX_BYTES = 1_000_000  # far above any real file; keeps a YAML bomb from being parsed
-CONFIG_BYTES = (
-    32_000  # of files that a clone may bring and every prompt waits for: 1.5 seconds of CPU
-)
+# For a file that a clone can contain, and that every prompt waits for: it takes at most 1.5 seconds of CPU.
+CONFIG_BYTES = 32_000
 
 
 class Strict(BaseModel, extra="forbid", frozen=True):
@@ -50,11 +49,10 @@ Model = TypeVar("Model", bound=BaseModel)
 def read_model(
     path: Path, model: type[Model], *, version_key: str | None = None, most: int = MAX_BYTES
 ) -> Model:
-    """Read the file at `path`, of at most `most` bytes, into a `model`.
+    """Read a YAML or JSON file of at most `most` bytes into a `model`. The result is cached by content.
 
-    The same content is validated only once. If `version_key` is given, a file without that key is refused as
-    one of another kind, whatever else is wrong with it. Raises `ConfigError` with the file, line, key,
-    expected value and remedy of each problem.
+    A file without the `version_key` is refused as another kind of file. Raises `ConfigError` with the file,
+    line, key, expected value and remedy of each problem.
     """
     data: Model = _validate(_read_bytes(path, most), path, model, version_key)
     return data
@@ -62,7 +60,7 @@ def read_model(
 
 @lru_cache(256)
 def _validate(raw: bytes, path: Path, model: type[Model], version_key: str | None) -> Model:
-    """Parse a file's content and validate it as a `model`; raises as `read_model` does."""
+    """Parse a file's content and validate it as a `model`; raises like `read_model`."""
     data = _parse(raw, path)
     if version_key is not None and version_key not in data:
         raise ConfigError(
@@ -73,7 +71,7 @@ def _validate(raw: bytes, path: Path, model: type[Model], version_key: str | Non
     except ValidationError as error:
         errors = []
         all_problems = problems(error.errors(include_url=False), data, model)
-        # With one more than are shown, the message says that there are more.
+        # One more than the message shows, so that it can mention that there are more
         for problem in islice(all_problems, MOST_ERRORS + 1):
             line = line_of(data, problem.location)
             errors.append(ConfigError(problem.text, path=path, line=line, key=problem.key))
@@ -82,7 +80,7 @@ def _validate(raw: bytes, path: Path, model: type[Model], version_key: str | Non
 
 
 def read_lines(path: Path, model: type[Model]) -> list[Model]:
-    """Read the objects of a JSON Lines file; raises `ConfigError` naming each line that's wrong."""
+    """Read the objects in a JSON Lines file; raises `ConfigError` with each invalid line."""
     objects = []
     errors = []
     for number, line in enumerate(_read_text_lines(path), 1):
@@ -100,7 +98,7 @@ def read_lines(path: Path, model: type[Model]) -> list[Model]:
 
 
 def _read_text_lines(path: Path) -> list[str]:
-    """Read the lines of a text in UTF-8; raises `ConfigError` if the file isn't one."""
+    """Read a file's lines; raises `ConfigError` if it isn't UTF-8 or can't be read."""
     try:
         return lines_of(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -110,25 +108,19 @@ def _read_text_lines(path: Path) -> list[str]:
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """Load the mapping in a YAML 1.2 file, or in a JSON file, by its name.
-
-    Raises `ConfigError` if the file has no mapping.
-    """
-    # A copy, since the data of bundled files is shared.
+    """Load the mapping in a YAML 1.2 file or a `.json` file; raises `ConfigError` if there's none."""
+    # A copy, because bundled files' data is shared
     return deepcopy(_parse(_read_bytes(path, MAX_BYTES), path))
 
 
 def _read_bytes(path: Path, most: int) -> bytes:
-    """Read a regular file of at most `most` bytes.
-
-    Raises `ConfigError` if the file is larger, isn't a regular one, or can't be read.
-    """
+    """Read a file of at most `most` bytes; raises `ConfigError` if it's larger, not regular or unreadable."""
     try:
-        # A device may never end, and a pipe may never begin.
+        # Reading a device can go on forever, and so can waiting for a pipe.
         if not stat.S_ISREG(path.stat().st_mode):
             raise ConfigError("no regular file", path=path)
         with path.open("rb", buffering=0) as file:
-            raw = file.read(most + 1)  # the one byte more shows that the file is too large
+            raw = file.read(most + 1)  # the extra byte shows that the file is too large
     except OSError as error:
         raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
     if len(raw) > most:
@@ -137,21 +129,19 @@ def _read_bytes(path: Path, most: int) -> bytes:
 
 
 @cache
-def _bundled() -> dict[str, dict[str, Any]]:
-    """Read the data of all bundled YAML files, by the SHA-256 of their bytes.
-
-    They were compiled into one JSON file, since parsing them as YAML would take 0.2 s.
-    """
+def _read_bundled() -> dict[str, dict[str, Any]]:
+    """Read the data of all bundled YAML files, by the SHA-256 of their bytes."""
+    # They're compiled into a JSON file, because parsing the YAML takes 0.2 s.
     data_by_digest: dict[str, dict[str, Any]] = json.loads(files.COMPILED.read_bytes())
     return data_by_digest
 
 
 def _parse(raw: bytes, path: Path) -> dict[str, Any]:
-    """Parse the mapping in a file's content: YAML, or JSON by the file's name; an empty file is {}.
+    """Parse a file's content, YAML or (by its name) JSON, as a mapping. An empty file gives {}.
 
-    Raises `ConfigError`.
+    Raises `ConfigError` if it isn't UTF-8, isn't valid, or isn't a mapping.
     """
-    bundled_data = _bundled().get(hashlib.sha256(raw).hexdigest())
+    bundled_data = _read_bundled().get(hashlib.sha256(raw).hexdigest())
     if bundled_data is not None:
         return bundled_data
     try:
@@ -172,7 +162,7 @@ def _parse(raw: bytes, path: Path) -> dict[str, Any]:
 
 
 def _parse_json(text: str, path: Path) -> Any:  # noqa: ANN401 - any JSON
-    """Parse a JSON text; raises `ConfigError` if it isn't valid, or an object has a key twice."""
+    """Parse JSON; raises `ConfigError` if it isn't valid, or has duplicate keys."""
     try:
         return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_make_object)
     except RecursionError:
@@ -185,7 +175,7 @@ def _parse_json(text: str, path: Path) -> Any:  # noqa: ANN401 - any JSON
 
 
 def _make_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Make the dict of a JSON object; raises `ValueError` if the object has a key twice."""
+    """Make a JSON object's dict; raises `ValueError` for a duplicate key."""
     members = {}
     for key, value in pairs:
         if key in members:
@@ -195,14 +185,13 @@ def _make_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def line_of(data: object, location: Location) -> int | None:
-    """Find the line, from 1, of the key or item at a location in parsed YAML.
+    """Return the line number, from 1, of a location in parsed YAML, or of its deepest part that exists.
 
-    If a part of the location doesn't exist, it's the line of the deepest part that does. None if `data` isn't
-    from the YAML parser, which notes the lines.
+    Data that isn't from the YAML parser has no line numbers, so it gives None.
     """
     line: int | None = None
     for part in location:
-        line_data = getattr(data, "lc", None)
+        line_data = getattr(data, "lc", None)  # only set by the YAML parser
         lines_by_part = getattr(line_data, "data", None) or {}
         if part not in lines_by_part:
             break
@@ -211,17 +200,17 @@ def line_of(data: object, location: Location) -> int | None:
     return line
 
 
-def check_own(path: Path, project: Path) -> bool:
-    """Whether a file exists in a project itself, and not behind a link.
+def is_project_file(path: Path, project: Path) -> bool:
+    """Whether a file exists in a project.
 
-    Raises `ConfigError` if the file or a folder above it is a link, and if the file is a pipe or a device.
+    Raises `ConfigError` if the file or one of its folders is a link, or if it isn't a regular file.
     """
     current_path = project
     mode = 0
     for part in path.relative_to(project).parts:
         current_path /= part
         try:
-            mode = current_path.lstat().st_mode  # of a link, not of the file it leads to
+            mode = current_path.lstat().st_mode  # doesn't follow a link
         except (FileNotFoundError, NotADirectoryError):
             return False
         except (OSError, ValueError) as error:
@@ -236,7 +225,7 @@ def check_own(path: Path, project: Path) -> bool:
 
 
 class Problem(NamedTuple):
-    """A problem in data: its location, in the data's own keys, and a text that says what's expected."""
+    """A problem in data: its location, as the data's own keys, and a message with what's expected."""
 
     location: Location
     text: str
@@ -253,7 +242,7 @@ class Problem(NamedTuple):
 
 
 class WrongValuesError(ValueError):
-    """Raised by a model's validator with each `Problem` inside the value."""
+    """Raised by a model's validator; its arguments are the `Problem`s inside the value."""
 
 
 _VALUE_ERROR = "Value error, "
@@ -261,8 +250,8 @@ _QUOTED = re.compile("'([^']*)'")
 
 
 @cache
-def _faults() -> dict[str, Any]:
-    """Read the table of words for pydantic's types of errors."""
+def _read_wordings() -> dict[str, Any]:
+    """Read our wordings of pydantic's error types."""
     return tomllib.loads(files.COMPILED.with_name("faults.toml").read_bytes().decode())
 
 
@@ -276,68 +265,68 @@ def problems(
 ) -> Iterator[Problem]:
     """Rephrase pydantic's errors about `data`, which should be a `model`, in plain words.
 
-    If several kinds of value are possible, all of them are named. Of a wrong value only the kind is named,
-    never the value: a file of a clone can lead to another file, which the reader of the message may not see.
+    All possible kinds of value are named. A wrong value itself is never quoted.
     """
-    # Unknown keys come first: a misspelt key explains a missing one.
+    # Values aren't quoted, because a clone's file can lead to another file that must stay private.
+    # Unknown keys come first, because a misspelt key explains a missing one.
     sorted_errors = sorted(errors, key=lambda error: error["type"] != "extra_forbidden")
-    misspelt = set()  # locations of keys that are there, but spelt differently
+    misspelt = set()  # the correct locations of misspelt keys
     for alternatives in _group_by_value(sorted_errors, data):
-        # The kind of value that was read furthest is the one that was meant.
+        # Of the possible kinds of value, the one that pydantic read furthest was meant.
         meant = max(alternatives, key=lambda located: len(located.data_parts))
         depth = len(meant.data_parts)
         deepest = [located.error for located in alternatives if len(located.data_parts) == depth]
         expected = _join_expectations(deepest)
+
         error = meant.error
         error_type = error["type"]
         context = error.get("ctx", {})
         location = tuple(error["loc"][part] for part in meant.data_parts)
-        if error_type == "union_tag_invalid":  # such as 'task': the key that says which kind it is
+        if error_type == "union_tag_invalid":  # the problem is a key such as 'task'
             location += tuple(_QUOTED.findall(context["discriminator"])[-1:])
 
+        # Our own validators already yield problems.
         inner_error = context.get("error")
         if isinstance(inner_error, WrongValuesError):
             for problem in inner_error.args:
                 yield Problem((*location, *problem.location), problem.text)
             continue
+
         if error_type == "extra_forbidden":
             similar_key = _find_similar(location[-1], _list_keys(model, location[:-1]))
             if similar_key:
                 misspelt.add((*location[:-1], similar_key))
                 yield Problem(location, f"unknown key; did you mean {similar_key}?")
                 continue
+
         text = expected + _describe_actual(error)
         guess = _find_similar(context.get("tag", error["input"]), _QUOTED.findall(expected))
         if guess:
             text += f"; did you mean {guess}?"
-        is_explained = error_type == "missing" and location in misspelt  # as a misspelt key
-        if not is_explained:
+        was_misspelt = error_type == "missing" and location in misspelt
+        if not was_misspelt:
             yield Problem(location, text)
 
 
 class _LocatedError(NamedTuple):
-    """An error, and the indexes of those parts of its location that are keys of the data."""
+    """An error, and the indexes of its location's parts that are keys of the data."""
 
     error: ErrorDetails
     data_parts: list[int]
 
 
 def _group_by_value(errors: Sequence[ErrorDetails], data: object) -> Iterator[list[_LocatedError]]:
-    """Yield the errors in groups about the same value of `data`, in the order of their first errors."""
+    """Yield groups of errors about the same value, in the order of their first errors."""
     remaining = [_LocatedError(error, _find_data_parts(error, data)) for error in errors]
     while remaining:
         remaining_errors = [located.error for located in remaining]
-        same_value = _list_alternatives(remaining_errors, remaining[0].data_parts)
-        yield [remaining[number] for number in same_value]
-        others = []
-        for number, located in enumerate(remaining):
-            if number not in same_value:
-                others.append(located)
-        remaining = others
+        group = _find_alternatives(remaining_errors, remaining[0].data_parts)
+        yield [remaining[index] for index in group]
+        remaining = [located for index, located in enumerate(remaining) if index not in group]
 
 
 def _join_expectations(errors: Iterable[ErrorDetails]) -> str:
-    """Join the expected values of several errors: "expected A, B or C"."""
+    """Join the errors' expected values: "expected A, B or C"."""
     expectations = list(dict.fromkeys(map(_describe_expectation, errors)))
     first, *others = expectations
     others = [expectation.removeprefix("expected ") for expectation in others]
@@ -347,16 +336,14 @@ def _join_expectations(errors: Iterable[ErrorDetails]) -> str:
 
 
 def _describe_actual(error: ErrorDetails) -> str:
-    """Describe the actual value by its kind, as in ", got a number".
-
-    "" if the expected value alone says enough.
-    """
+    """Describe the kind of the actual value, as in ", got a number", or return "" if that's redundant."""
     error_type = error["type"]
     value = error["input"]
-    table = _faults()["got"]
+    table = _read_wordings()["got"]
     if error_type in table["never"] or error["msg"].startswith(_VALUE_ERROR):
         return ""
-    # For these errors the kind is only worth saying if it's plainly another one.
+    # If the error is about the value, its kind is usually right. Only null, booleans and bytes are worth
+    # mentioning.
     is_about_value = error_type in table["of_another_kind"]
     has_expected_kind = is_about_value and not isinstance(value, bool | None)
     if has_expected_kind or isinstance(value, bytes):
@@ -365,7 +352,7 @@ def _describe_actual(error: ErrorDetails) -> str:
 
 
 def _find_similar(value: object, words: Sequence[str]) -> str | None:
-    """Find the word that a text resembles, as after a typing error; None if it resembles none."""
+    """Return the word that a misspelt value resembles, or None."""
     if not isinstance(value, str):
         return None
     matches = difflib.get_close_matches(value[:60], words, n=1)
@@ -373,15 +360,13 @@ def _find_similar(value: object, words: Sequence[str]) -> str | None:
 
 
 def _list_keys(model: object, location: Location) -> list[str]:
-    """List the keys that a `model` has at `location`.
-
-    If there's a list or a mapping of models, these are the keys of one of its items.
-    """
+    """List the keys that a `model` allows at `location`, also inside lists and mappings."""
     models = _list_models(model)
     for part in location:
         fields = [outer.model_fields[part] for outer in models if part in outer.model_fields]
-        if fields:  # otherwise the part is an index or a key of a list or mapping of these models
-            models = []
+        if not fields:
+            continue  # an index or a mapping's key; the models inside are already listed
+        models = []
         for field in fields:
             models += _list_models(field.annotation)
     keys: list[str] = []
@@ -391,7 +376,7 @@ def _list_keys(model: object, location: Location) -> list[str]:
 
 
 def _list_models(kind: object) -> list[type[BaseModel]]:
-    """List the models in a type annotation, for example in a union, or as the items of a list."""
+    """List the models in a type annotation, including those in unions, lists and mappings."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         if issubclass(kind, RootModel):
             return _list_models(kind.model_fields["root"].annotation)
@@ -403,7 +388,7 @@ def _list_models(kind: object) -> list[type[BaseModel]]:
 
 
 def problem_in(text: str | bytes, error: ValidationError) -> Problem:
-    """Rephrase the first of pydantic's errors about a JSON text."""
+    """Rephrase the first of pydantic's errors about a JSON document."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -412,10 +397,8 @@ def problem_in(text: str | bytes, error: ValidationError) -> Problem:
 
 
 def _find_data_parts(error: ErrorDetails, data: object) -> list[int]:
-    """List the indexes of those parts of an error's location that are keys of `data`, or missing there.
-
-    The other parts are names of types: pydantic adds the type that it tried to the location.
-    """
+    """Return the indexes of the location's parts that are keys of `data`, or missing keys."""
+    # The other parts are type names: pydantic inserts the type that it tried.
     indexes = []
     location = error["loc"]
     for index, part in enumerate(location):
@@ -429,21 +412,22 @@ def _find_data_parts(error: ErrorDetails, data: object) -> list[int]:
     return indexes
 
 
-def _list_alternatives(errors: Sequence[ErrorDetails], data_parts: Sequence[int]) -> list[int]:
-    """List the indexes of the errors that are about the same value as the first error.
+def _find_alternatives(errors: Sequence[ErrorDetails], data_parts: Sequence[int]) -> list[int]:
+    """Return the indexes of the errors about the same value as the first error.
 
-    If a value could be of several types, pydantic has an error for each type. The locations of these errors
-    are the same up to the part that names the type, which isn't among the first error's `data_parts`.
+    `data_parts` are the indexes of the first error's location that aren't type names.
     """
+    # If a value could have multiple types, pydantic has an error for each. Their locations are equal up to
+    # the part with the type's name.
     first_location = errors[0]["loc"]
     type_parts = set(range(len(first_location))) - set(data_parts)
     for part in type_parts:
         same_value = []
         types = set()
-        for number, error in enumerate(errors):
+        for index, error in enumerate(errors):
             location = error["loc"]
             if location[:part] == first_location[:part]:
-                same_value.append(number)
+                same_value.append(index)
                 types.add(location[part : part + 1])
         if len(types) > 1:
             return same_value
@@ -451,7 +435,7 @@ def _list_alternatives(errors: Sequence[ErrorDetails], data_parts: Sequence[int]
 
 
 def _describe_expectation(error: ErrorDetails) -> str:
-    """Say in plain words what an error expected, such as "expected a number from 0 to 1"."""
+    """Describe an error's expected value, such as "expected a number from 0 to 1"."""
     error_type = error["type"]
     message = error["msg"]
     context = error.get("ctx", {})
@@ -460,19 +444,23 @@ def _describe_expectation(error: ErrorDetails) -> str:
     message = message.removeprefix("Input should be ")
     if message in {"an object", "a valid array"}:  # of JSON
         return "expected an object" if message == "an object" else "expected a list"
-    words = _faults()["words"].get(error_type)
+
+    # our own wording for this type of error
+    words = _read_wordings()["words"].get(error_type)
     if words:
         limits = dict(context)
         for key, value in context.items():
             if isinstance(value, float):
                 limits[key] = f"{value:g}"
         return str(words.format(**limits))
-    family, _, _ = error_type.partition("_")  # such as `float` of `float_parsing`
-    return f"expected {_faults()['kinds'].get(family, message)}"
+
+    # or for all errors of its family, such as `float` for `float_parsing`
+    family, _, _ = error_type.partition("_")
+    return f"expected {_read_wordings()['kinds'].get(family, message)}"
 
 
 def kind_of(value: object) -> str:
-    """Describe the kind of a value in words, such as "a list of 3", without repeating it."""
+    """Describe the kind of a value, such as "a list of 3", without quoting it."""
     if isinstance(value, dict | list):
         kind = "list" if isinstance(value, list) else "mapping"
         if value:

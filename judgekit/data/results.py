@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from judgekit import environment, outputs
-from judgekit.config.locks import HeldError, hold_beside
+from judgekit.config.locks import HeldError, hold_for_writing
 from judgekit.data import seals, tables
 from judgekit.data.sources.line_reader import bounded_lines
 from judgekit.errors import InputError, UsageError
@@ -796,7 +796,7 @@ def hold_alone(path: str, name: str, option: str = "--out") -> Iterator[None]:
     """
     with ExitStack() as held_lock:
         try:
-            held_lock.enter_context(hold_beside(path))
+            held_lock.enter_context(hold_for_writing(path))
         except HeldError as error:
             raise UsageError(f"{name}: {error}; wait for it, or choose another {option}") from None
         except outputs.RefusedOutputError as error:

@@ -54,7 +54,7 @@ class TaskFile(Strict):
 def read_task_file(project: Path) -> TaskFile:
     """Read a project's task file; an empty one if it doesn't exist. Raises `ConfigError`."""
     path = project / FILE
-    if yamlfile.check_own(path, project):
+    if yamlfile.is_project_file(path, project):
         return yamlfile.read_model(path, TaskFile)
     return TaskFile()
 

@@ -145,7 +145,7 @@ def read_calibration(path: Path, *, of_project: bool = False) -> Calibration:
     raises `ConfigError` if the user hasn't accepted the file.
     """
     if of_project:
-        yamlfile.check_own(path, _find_project(path))
+        yamlfile.is_project_file(path, _find_project(path))
     calibration = yamlfile.read_model(path, Calibration, version_key="schema", most=MOST_BYTES)
     if of_project:
         _check_accepted(path)

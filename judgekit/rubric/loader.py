@@ -165,7 +165,7 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
     the same id and version.
     """
     if origin == "project":
-        yamlfile.check_own(path, path.parents[2])
+        yamlfile.is_project_file(path, path.parents[2])
     rubric = yamlfile.read_model(path, RubricFile, version_key="rubric").root
 
     digest = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -28,8 +28,8 @@ pytestmark = pytest.mark.usefixtures("project", "no_servers")
 JUDGE = ("judge", "--data", "rows.jsonl", "--rubric", "kls", "--mode", "lenient", "--out")
 HOLD = """
 import sys
-from judgekit.config.locks import hold_beside
-with hold_beside(sys.argv[1]):
+from judgekit.config.locks import hold_for_writing
+with hold_for_writing(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()
 """
