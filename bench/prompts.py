@@ -212,7 +212,7 @@ def page(collection: Collection, prompts: Sequence[Prompt], pool: int, recorded:
         )
         trials.append(made)
         for hit in hits:
-            answers[made.pair(hit)] = hit.id in prompt.relevant
+            answers[made.make_pair(hit)] = hit.id in prompt.relevant
     by_bm25 = [each.injected for each in trials]
     even = [choose_above(each, fitting.EVEN) for each in trials]
     learned, thresholds = choose_by_learned(trials, answers)
@@ -237,7 +237,7 @@ def page(collection: Collection, prompts: Sequence[Prompt], pool: int, recorded:
 
 
 def choose_above(made: PromptTrial, threshold: float) -> list[Candidate]:
-    surest = made.surest(MOST_INJECTED)
+    surest = made.list_surest(MOST_INJECTED)
     return [hit for hit in surest if made.sureness[hit.path] >= threshold]
 
 
@@ -269,11 +269,11 @@ def count(
     covered = 0
     disturbed = 0
     for made, hits in zip(trials, chosen, strict=True):
-        right = [hit for hit in hits if answers[made.pair(hit)]]
+        right = [hit for hit in hits if answers[made.make_pair(hit)]]
         injected += len(hits)
         relevant += len(right)
         covered += bool(right)
-        is_answerable = any(answers[made.pair(hit)] for hit in made.hits)
+        is_answerable = any(answers[made.make_pair(hit)] for hit in made.hits)
         disturbed += bool(hits) and not is_answerable
     return Row(injected, relevant, covered, disturbed)
 

@@ -333,7 +333,7 @@ def hook(payload: Mapping[str, Any]) -> str:
     """Build the prompt hook's addition to an agent's context, or ""; raises `InputError` without a prompt."""
     require("hook", payload=payload)
     try:
-        return claude_code.answer(dict(payload))[0]
+        return claude_code.answer_prompt(dict(payload))[0]
     except claude_code.BadInputError as error:
         raise InputError(str(error)) from None
 

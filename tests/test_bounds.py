@@ -146,7 +146,9 @@ def candidates(text: str) -> None:
     of("judging.prompt.candidate_text")(shown)
     own = {"tags": (text,), "updated": 0.0, "root": "/r", "place": "a.json", "kind": PROFILE.kind}
     candidate: Any = of("retrieval.confidence.Candidate")("a", text, text, **own)
-    of("hooks.context.render")([candidate], ([candidate], [candidate]), "/p", {"/r": {text: text}})
+    of("hooks.context.render_context")(
+        [candidate], ([candidate], [candidate]), "/p", {"/r": {text: text}}
+    )
 
 
 def asked_of_models(text: str) -> None:
@@ -300,7 +302,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "config.patterns.Patterns": patterns,
     "retrieval.scan.ignore_patterns": patterns,
     "retrieval.scan.is_ignored": patterns,
-    "hooks.context.render": candidates,
+    "hooks.context.render_context": candidates,
     "hooks.entries.is_ours": hooks_of_a_client,
     "hooks.files.mentions_in_code": lambda text: of("hooks.files.mentions_in_code")(
         as_bytes(text), "judgekit"

@@ -61,7 +61,7 @@ COMMANDS = {
 
 @functools.cache
 def application(command: str = "") -> Any:  # noqa: ANN401 - typer's own group, which it does not name
-    """Build the application with all commands. With a `command`, import only the module of that command."""
+    """Build the application with all commands, or with only the given one, to import less."""
     app = typer.Typer(
         name="judgekit",
         help="Judge content that you are about to trust: retrieval proposes, models judge, code decides.",
@@ -72,7 +72,7 @@ def application(command: str = "") -> Any:  # noqa: ANN401 - typer's own group, 
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(lambda: None)  # so that typer makes a group even of a single command
+    app.callback()(lambda: None)  # otherwise typer wouldn't make a group of a single command
     for name in [command] if command in COMMANDS else COMMANDS:
         module, _, attribute = COMMANDS[name].partition(".")
         entry = getattr(import_module(f"judgekit.cli.{module}"), attribute)
@@ -107,7 +107,7 @@ def hook(
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run a command and return its exit code. Prints a line if something goes wrong."""
+    """Run a command and return its exit code. If something goes wrong, print a line about it."""
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
@@ -129,17 +129,17 @@ def run(arguments: list[str] | None = None) -> int:
             return error.exit_code
         except (KeyboardInterrupt, typer.Abort):
             code = Exit.INTERRUPTED
-        except Exception as error:  # noqa: BLE001 - the one boundary: a fault of ours is said in one line
+        except Exception as error:  # noqa: BLE001 - the one boundary: report our own faults in a line
             return _print_fault(error)
-        if code == Exit.INTERRUPTED:  # also if typer itself caught Ctrl-C
+        if code == Exit.INTERRUPTED:  # also if typer has caught Ctrl-C itself
             kept_note = KEPT.get(command, "")
-            if kept_note is not None:  # the command's own summary says it otherwise
+            if kept_note is not None:  # None: the command's own summary mentions the interruption
                 warn(f"interrupted{kept_note}")
         return code
 
 
 def _print_usage_error(error: TyperException) -> None:
-    """Print what's wrong with the command line, and name the command that lists the options."""
+    """Print the problem with the command line, and the command that lists the options."""
     message = error.format_message()
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "judgekit"
@@ -150,8 +150,8 @@ def _print_usage_error(error: TyperException) -> None:
 
 
 def _print_fault(error: Exception) -> Exit:
-    """Print a line about an error that no command expects, and return its exit code."""
-    if isinstance(error, FileNotFoundError) and error.filename is None:  # as os.getcwd raises it
+    """Print a line about an unexpected error, and return its exit code."""
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # raised by `os.getcwd`
         warn("the current folder was removed; change to another one")
         return Exit.BAD_INPUT
     if isinstance(error, OSError) and _is_in_own_folders(error):
@@ -168,7 +168,7 @@ def _print_fault(error: Exception) -> Exit:
 
 
 def _is_in_own_folders(error: OSError) -> bool:
-    """Whether an error is about one of judgekit's own folders, a file in it, or a folder above it."""
+    """Whether an error is about one of judgekit's folders, a file in it, or a parent folder."""
     name = f"{error.filename}/"
     homes = (environment.config_home(), environment.cache_home(), environment.state_home())
     for home in homes:
@@ -184,8 +184,8 @@ def _is_in_own_folders(error: OSError) -> bool:
 def interrupt_on_sigterm() -> Iterator[None]:
     """Turn SIGTERM into an interruption, so that the command first ends the programs it started.
 
-    Afterwards the process dies of the signal. In other threads than the main one, and if something else
-    handles SIGTERM, this does nothing.
+    Afterwards, the signal ends the process. Does nothing outside the main thread, or if something else
+    handles SIGTERM.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -207,20 +207,17 @@ def interrupt_on_sigterm() -> Iterator[None]:
         if is_terminated:
             running = sys.modules.get("judgekit.providers.running")
             if running:
-                running.end()  # because a process killed by a signal doesn't run its exit functions
+                running.end()  # a process that's killed by a signal doesn't run its exit functions
             for stream in (sys.stdout, sys.stderr):
-                # The stream may be closed, or may never have existed.
+                # The stream can be closed or missing.
                 with contextlib.suppress(OSError, ValueError, AttributeError):
                     stream.flush()
-            # So that the parent process sees what ended this one.
+            # Let the parent process see that the signal ended this one.
             signal.raise_signal(signal.SIGTERM)
 
 
 def _warn_of_unknown_variables() -> None:
-    """Warn about each variable that has our prefix, but no effect.
-
-    Variables of our own tests are excepted.
-    """
+    """Warn about variables with our prefix but without any effect, except those for our tests."""
     names = {name for name in os.environ if name.startswith("JUDGEKIT_")}
     names = {name for name in names if not name.startswith("JUDGEKIT_TEST_")}
     known_names = _list_known_variables()
@@ -238,7 +235,7 @@ def _warn_of_unknown_variables() -> None:
 
 
 def _list_known_variables() -> list[str]:
-    """List our environment variables, including those for the configuration's keys."""
+    """List our environment variables, including those for configuration keys."""
     known_names = list(environment.NAMES)
     for section, keys in KEYS.items():
         known_names += [f"JUDGEKIT_{section}_{key}".upper() for key in keys.split()]
@@ -246,7 +243,7 @@ def _list_known_variables() -> list[str]:
 
 
 def _read_profiles() -> str:
-    """Read the text of the user's own provider profiles, in which any variable may be named."""
+    """Read the user's own provider profiles as text, since they can name any variable."""
     from pathlib import Path
 
     profile_texts = []

@@ -78,7 +78,7 @@ def calibrate(
 
 
 def _build_promise(error: float | None, excess: float | None, confidence: float) -> Promise:
-    """Build the promise of an error rate, or of an `excess` over the deep tier's; raises `UsageError`."""
+    """Build a promise about the error rate, or about its `excess` over the deep tier; raises `UsageError`."""
     from judgekit.judging.calibration import Promise
 
     if error is not None and excess is not None:
@@ -106,14 +106,15 @@ def _learn(
     base: Path | None,
     as_json: bool,
 ) -> int:
-    """Learn from labels, print the result, and write it unless the labels support nothing."""
+    """Learn from labels and print the result. Write it to a file if it promises anything."""
     from judgekit.evaluation import runner, samples
     from judgekit.evaluation.calibrate import Opinions, learn
     from judgekit.judging import calibration_files
     from judgekit.judging.named_inputs import NamedInputs
     from judgekit.rubric import loader
 
-    calibration_files.check_writable(out)  # before any model is asked
+    calibration_files.check_writable(out)  # before any model is called
+
     project = project_path()
     loaded = loader.find_rubric(rubric, project)
     cases, left_out = read_cases(labels, loaded.rubric, mode, map_, id_)
@@ -124,7 +125,7 @@ def _learn(
             raise UsageError(
                 "--model asks a model, and these cases have recorded answers; leave one out"
             )
-        opinions = Opinions(cases, samples.find_models(cases), asking={})  # no model is asked
+        opinions = Opinions(cases, samples.find_models(cases), asking={})
     else:
         progress = count_to(len(cases), "cases")
         named_inputs = NamedInputs.of(labels, base)
@@ -148,7 +149,7 @@ def _learn(
 
 
 def _write_if_useful(calibration: Calibration, out: Path | None) -> None:
-    """Write a calibration and accept it for this user. One without promises is only written to `out`."""
+    """Write a calibration and accept it for this user. Without promises, only write it to a given `out`."""
     from judgekit.judging import calibration_files
 
     if not calibration.gates and out is None:
@@ -162,10 +163,7 @@ def _write_if_useful(calibration: Calibration, out: Path | None) -> None:
 
 
 def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) -> None:
-    """Estimate from the cases how many rows `judge --agree` would leave to the first tier, and print it.
-
-    Prints nothing if the cases can't tell.
-    """
+    """Estimate how many rows `judge --agree` would leave to the first tier, and print that if possible."""
     from judgekit.evaluation import agreement, samples, tasks
     from judgekit.rubric.schema import ScoreRubric
 
@@ -186,7 +184,7 @@ def _say_agreement(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) 
 
 
 def _accept(path: Path) -> int:
-    """Show what a calibration allows. If a person agrees, this user's judges follow it from now on."""
+    """Show what a calibration allows, and if the user agrees, let their judges follow it."""
     from judgekit.judging import calibration_files
 
     calibration = calibration_files.read_calibration(path)
@@ -203,7 +201,7 @@ def _accept(path: Path) -> int:
 
 
 def _say_calibration(calibration: Calibration) -> None:
-    """Print the promise, the opinions that may be final, and what the calibration changes on the labels."""
+    """Print a calibration: its promise, the opinions that may be final, and the effect on the labels."""
     _say_promise(calibration)
     say("May be final" if calibration.gates else "May be final: nothing")
     for gate in calibration.gates:
@@ -221,7 +219,9 @@ def _say_calibration(calibration: Calibration) -> None:
         middle = len(curve.points) // 2
         points = [curve.points[0], curve.points[middle], curve.points[-1]]
         shares_by_leaning = [f"{leaning:+g}: {share:.0%}" for leaning, share in points]
-        shares = ", ".join(dict.fromkeys(shares_by_leaning))  # a short curve has a point twice
+        shares = ", ".join(
+            dict.fromkeys(shares_by_leaning)
+        )  # in a short curve, points can coincide
         say(f"Accepted by the labels, by how far {tier} leans to it ({curve.kind}): {shares}")
 
 
@@ -233,7 +233,7 @@ def _say_promise(calibration: Calibration) -> None:
     rate = calibration.promise.rate
     reference = calibration.promise.reference
     exact = f"{rate:.1%}"
-    if round(rate, 3) != rate:  # it has more digits than that
+    if round(rate, 3) != rate:  # the rate has more digits
         exact = f"{100 * rate:.10g}%"
     promise = f"an opinion that is final differs from its label in at most {exact}"
     if reference is not None:
@@ -242,7 +242,7 @@ def _say_promise(calibration: Calibration) -> None:
 
 
 def _say_left_out(calibration: Calibration) -> None:
-    """Print how many answers were left out: another model gave them, or their scores were read otherwise."""
+    """Print how many answers were left out because their model or their source of scores was unusual."""
     from judgekit.judging.score_source import SOURCE_WORDS
 
     for tier, count in calibration.read_otherwise.items():
@@ -255,7 +255,7 @@ def _say_left_out(calibration: Calibration) -> None:
 
 
 def _say_effect(calibration: Calibration) -> None:
-    """Print how judging would have gone on the labelled cases, with the calibration and without it."""
+    """Print how judging would have gone on the labelled cases, with and without the calibration."""
     title = f"On these {counted(calibration.cases, 'label', 'labels')}"
     say(f"\n{title:<46}{'calibrated':>12}{'without':>12}")
     outcomes = (calibration.with_gates, calibration.without)
@@ -287,31 +287,31 @@ def _say_effect(calibration: Calibration) -> None:
 
 
 def _describe_wrong(measured: Measured) -> str:
-    """Describe the share of the decided cases that were decided wrongly; "-" if none was decided."""
+    """Format the error rate among the decided cases; "-" if none was decided."""
     if not measured.decided:
         return "-"
     return f"{measured.errors / measured.decided:.1%}"
 
 
 def _describe_saved_calls(measured: Measured, usual_calls: int) -> str:
-    """Describe the share of the usual calls that judging would have saved."""
+    """Format the fraction of the usual calls that judging would have saved."""
     if not usual_calls:
         return f"{0.0:.1%}"
     return f"{1 - sum(measured.calls.values()) / usual_calls:.1%}"
 
 
 def _rule_line(rule: CalibratedRule, calibration: Calibration) -> str:
-    """Build a rule's line: its opinions, how many of them were wrong, and the bound of their error rate."""
+    """Format a rule as a line: its opinions, their number of errors, and the bound of the error rate."""
     opinions_text = _describe_opinions(rule, is_of_comparisons=bool(calibration.subjects))
     gains = f" and {rule.gains} gained" if rule.gains else ""
     bound = rule.bound
     if bound > 0:
-        bound = max(bound, 0.001)  # so that it never says "at most 0.0%"
+        bound = max(bound, 0.001)  # never print "at most 0.0%"
     return f"  {opinions_text:<{WIDTH}} {rule.errors} wrong{gains} of {rule.labels}, at most {bound:.1%}"
 
 
 def _describe_opinions(rule: CalibratedRule, *, is_of_comparisons: bool) -> str:
-    """Describe the opinions that a rule is about, such as "quick accept, margin 0.5 or more"."""
+    """Describe a rule's opinions, such as "quick accept, margin 0.5 or more"."""
     margin = f"{rule.least_margin:g} or more"
     if is_of_comparisons:
         after = ""

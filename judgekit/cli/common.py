@@ -18,7 +18,7 @@ _LONGEST = 1000  # characters, so that no summary is cut
 
 
 def extend(command: Any, *, path: str = "", top: bool = True) -> None:  # noqa: ANN401 - typer's own, which it does not name
-    """Add the common options and the missing parts of the help to a command, and to its subcommands.
+    """Add the common options and the rest of the help to a command and its subcommands.
 
     `path` is the command's full name, such as `eval memories`.
     """
@@ -47,10 +47,7 @@ def extend(command: Any, *, path: str = "", top: bool = True) -> None:  # noqa: 
 
 
 def _write_commands(commands: dict[str, Any], ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
-    """Write commands with their summaries.
-
-    At the top level they're in the groups of help.toml, below it in a single list.
-    """
+    """Write commands with their summaries, in help.toml's groups at the top level, else in a single list."""
     is_top = ctx.parent is None
     groups = help_table()["groups"] if is_top else {"Commands": list(commands)}
     width = max(map(len, commands))
@@ -64,7 +61,7 @@ def _write_commands(commands: dict[str, Any], ctx: Any, formatter: Any) -> None:
 
 
 def _build_whole_help_option() -> TyperOption:
-    """Build `--help-all`, for commands with more options than fit on a screen."""
+    """Build the option `--help-all`, for commands whose options don't fit on a screen."""
     return TyperOption(
         param_decls=["--help-all"],
         callback=_print_whole_help,
@@ -83,7 +80,7 @@ def _print_whole_help(context: Any, _option: object, is_given: bool) -> None:  #
 
 
 def _write_options(command: Any, groups: dict[str, list[str]], ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
-    """Write the options in groups, as --help-all does; --help leaves out those that are in no group."""
+    """Write the options in groups. Only `--help-all` also lists options without a group."""
     arguments = []
     records = {}
     for parameter in command.get_params(ctx):
@@ -98,7 +95,7 @@ def _write_options(command: Any, groups: dict[str, list[str]], ctx: Any, formatt
     sections = {"Arguments": arguments}
     for title, names in groups.items():
         sections[title] = [records.pop(name) for name in names]
-    # They come last, but must not appear among the other options.
+    # The help options come last, and must not appear among the others.
     about_help = [records.pop(name) for name in ("--help", "--help-all")]
     if ctx.meta.get(WHOLE_HELP):
         sections["Other options"] = list(records.values())
@@ -109,7 +106,7 @@ def _write_options(command: Any, groups: dict[str, list[str]], ctx: Any, formatt
 
 
 def _write_example(ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
-    """Write the command's example from help.toml. Without one, write the bare command."""
+    """Write the command's example from help.toml, or else the bare command."""
     formatter.write_paragraph()
     _, _, name = ctx.command_path.partition(" ")  # without `judgekit`
     example = help_table()["examples"].get(name, ctx.command_path)
@@ -122,10 +119,7 @@ def help_table() -> dict[str, Any]:
 
 
 def _apply_common_option(_context: object, option: Any, is_given: bool) -> None:  # noqa: ANN401 - typer's own
-    """Apply a common option.
-
-    -v logs the calls of this process to stderr. Calls that an engine makes can't be seen.
-    """
+    """Apply -q, -v or -V. An engine's calls to models can't be logged by -v."""
     if not is_given:
         return
     if option.name == "version":
@@ -140,7 +134,7 @@ def _apply_common_option(_context: object, option: Any, is_given: bool) -> None:
 
 
 def _log_to_stderr() -> None:
-    """Send judgekit's log, which has a line for each call to a model, to stderr."""
+    """Log judgekit's calls to models to stderr."""
     import logging
 
     class OnStderr(logging.Handler):

@@ -38,7 +38,7 @@ def show(as_json: AsJson = False, _out: OutOption = None) -> None:
 
 
 def _read_settings() -> list[dict[str, Any]]:
-    """Read each setting and each variable that's set, with its value and its source, without secrets."""
+    """Read all settings and environment variables in use, with their sources but without secrets."""
     from pydantic import TypeAdapter
 
     from judgekit.config import settings

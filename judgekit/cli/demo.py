@@ -73,23 +73,24 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
     search = f"the search found {hits}, with the judge {judged_hits}"
     say(f"Memories: the prompts got {', '.join(counts)}; {search}.")
     outcomes = [f"{name} {word.lower()}" for word, name in _VERDICT.findall(verdicts)]
-    without_model = "".join(outcomes[-1:])  # the last run had none
+    without_model = "".join(outcomes[-1:])  # from the last run
     say(f"Documents: {', '.join(outcomes[:-1])}; without a model {without_model}.")
     say(trust)
 
 
 def _copy_sample() -> Path:
-    """Copy the examples to a folder, always the same one so that nothing piles up; returns the folder."""
+    """Copy the examples to a fixed folder, replacing earlier copies, and return it."""
     sample = Path(environment.private_folder(environment.cache_home())) / environment.DEMO.name
     shutil.rmtree(sample, ignore_errors=True)
     shutil.copytree(files.folder("examples"), sample)
+    # The names mustn't tell the model which document is good.
     for name, neutral_name in _DOCUMENTS.items():
         (sample / "documents" / name).rename(sample / neutral_name)
     return sample
 
 
 def _run_hook(prompt: str, project: Path, environ: Mapping[str, str]) -> int:
-    """Print the context that the hook adds to a prompt. Returns the number of memories in that context."""
+    """Print the context that the hook adds to a prompt, and return the number of memories in it."""
     payload = {"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)}
     hook_run = subprocess.run(  # noqa: S603 - judgekit itself
         programs.python("judgekit", "hook"),
@@ -106,9 +107,9 @@ def _run_hook(prompt: str, project: Path, environ: Mapping[str, str]) -> int:
 
 
 def _choose_model(wanted: str | None, environ: dict[str, str]) -> str:
-    """Choose the demo's model, fetch it if necessary, and name it in `environ`.
+    """Choose the demo's model, download it if necessary, and set it in `environ`.
 
-    Returns a line that tells the user how far to trust this model.
+    Returns a line for the user about how far to trust the model.
     """
     from importlib.util import find_spec
 
@@ -119,7 +120,7 @@ def _choose_model(wanted: str | None, environ: dict[str, str]) -> str:
     panel, reason = resolve_panel(settings.load(None), None, environ)
     first_models = {tier: jury[0] for tier, jury in panel.items()}
     first_model = next(iter(first_models.values()), None)
-    # A model that only decides couldn't show its reasons.
+    # A decision model couldn't explain anything, so it's no use here.
     if first_model is not None and first_model.writes and not wanted:
         say(f"The judge is the model that is set up here: {reason}.")
         names = [f"{tier}: {endpoint.model}" for tier, endpoint in first_models.items()]
@@ -137,7 +138,7 @@ def _choose_model(wanted: str | None, environ: dict[str, str]) -> str:
         models.resolve(name)
     except UsageError:
         fetch_model(name)
-    # These variables outrank every other choice of a model.
+    # These variables would take precedence over our choice.
     for variable in ("API_BASE", "REPLAY", "QUICK_MODEL", "DEEP_MODEL", "TIEBREAKER_MODEL"):
         environ.pop(f"JUDGEKIT_{variable}", None)
     environ.update(JUDGEKIT_LOCAL_MODEL=name, JUDGEKIT_MODEL=f"local/{name}")
@@ -153,7 +154,7 @@ def _print_heading(text: str) -> None:
 
 
 def _run(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> str:
-    """Run a command, print its output as it comes, and return the output."""
+    """Run a command, print its output as it comes, and return the output as text."""
     say(f"$ judgekit {shlex.join(arguments)}")
     words = programs.python("judgekit", *arguments)
     output_lines: list[str] = []

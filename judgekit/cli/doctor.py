@@ -51,7 +51,7 @@ def doctor(
 
 
 def _check_all(project: Path, *, is_live: bool) -> Iterator[Check]:
-    """Yield all checks, in the order in which they're printed."""
+    """Yield all checks in the order in which they're printed."""
     python = f"Python {platform.python_version()} at {sys.executable}"
     yield "ok", "judgekit", f"{environment.__version__}, {python}"
     yield from _check_storage()
@@ -66,7 +66,7 @@ def _check_all(project: Path, *, is_live: bool) -> Iterator[Check]:
 
 
 def _report_errors(subject: str, checks: Iterator[Check]) -> Iterator[Check]:
-    """Yield checks. If an error ends them, yield a failed check of `subject` with the error's text."""
+    """Yield checks. If an error ends them, yield it as a failed check of `subject`."""
     try:
         yield from checks
     except JudgekitError as error:
@@ -74,7 +74,7 @@ def _report_errors(subject: str, checks: Iterator[Check]) -> Iterator[Check]:
 
 
 def _check_storage() -> Iterator[Check]:
-    """Check that SQLite can search texts, and that the cache's folder can be written."""
+    """Check that SQLite has full-text search, and that the cache folder is writable."""
     if index_file.available():
         yield "ok", "search index", "SQLite with FTS5"
     else:
@@ -93,7 +93,7 @@ def _check_storage() -> Iterator[Check]:
 
 
 def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
-    """Check the settings and everything that they name. If the settings can't be read, only say so."""
+    """Check the settings and everything they refer to, unless they can't be read."""
     from judgekit.config import settings
 
     try:
@@ -103,6 +103,7 @@ def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
         return
     files_there = [str(path) for path in settings.sources(project) if path.is_file()]
     yield "ok", "configuration", ", ".join(files_there) or "none; the defaults apply"
+
     rubrics: dict[Section, str] = {
         "judge": config.judge.rubric,
         "gate": config.gate.rubric,
@@ -133,7 +134,7 @@ def _check_configuration(project: Path, *, is_live: bool) -> Iterator[Check]:
 
 
 def _check_hooks(project: Path) -> Iterator[Check]:
-    """Check the prompt hooks and git's hook of a project."""
+    """Check the prompt hooks and git hook of a project."""
     from judgekit.hooks import git_hook, install
 
     is_installed = False
@@ -149,7 +150,7 @@ def _check_hooks(project: Path) -> Iterator[Check]:
 
 
 def _check_rubrics(project: Path) -> Iterator[Check]:
-    """Read all rubrics. Raises an error if one of them is wrong."""
+    """Read all rubrics; raises an error if any is invalid."""
     from judgekit.rubric import loader
 
     count = len(list(loader.rubrics(project)))
@@ -157,10 +158,7 @@ def _check_rubrics(project: Path) -> Iterator[Check]:
 
 
 def _check_named_rubric(section: Section, rubric: str, project: Path) -> Iterator[Check]:
-    """Check a rubric that the configuration names.
-
-    Otherwise nobody would read it before something is judged.
-    """
+    """Check a rubric that the configuration names, which otherwise isn't read until it's used."""
     from judgekit.rubric import loader
 
     loaded = loader.configured_rubric(section, rubric, project)
@@ -170,7 +168,7 @@ def _check_named_rubric(section: Section, rubric: str, project: Path) -> Iterato
 
 
 def _check_providers() -> Iterator[Check]:
-    """Read the profiles of providers, and check that the user's settings name only these providers."""
+    """Read the provider profiles, and check that they include all providers in the user's settings."""
     from judgekit.config.settings import build_error, load
     from judgekit.providers import registry
 
@@ -178,7 +176,7 @@ def _check_providers() -> Iterator[Check]:
     yield "ok", "providers", f"{counted(len(known_providers), 'profile is', 'profiles are')} sound"
     try:
         config = load(None).providers
-    except ConfigError:  # the check of the configuration reports it
+    except ConfigError:  # another check reports this
         return
     for key, names in (("allow", config.allow), ("order", config.order)):
         for name in names or ():
@@ -188,15 +186,12 @@ def _check_providers() -> Iterator[Check]:
 
 
 def _check_models(config: Config, project: Path) -> Iterator[Check]:
-    """Name the models that judge, also the models for texts by authors of a known family.
-
-    Without any model, say what doesn't work.
-    """
+    """List the models that judge, in general and for authors of a known family."""
     from judgekit.cli.provider import list_models
     from judgekit.judging.panel import by_author, resolve_panel
 
     panel, reason = resolve_panel(config, project)
-    if not panel:
+    if not panel:  # describe what doesn't work without a model
         lost = "search uses BM25 alone, and documents are not judged"
         if config.server.url is not None:
             lost = "search uses BM25 alone, and texts are not compared; documents go to the shared judge"
@@ -205,7 +200,7 @@ def _check_models(config: Config, project: Path) -> Iterator[Check]:
         models = [f"{endpoint.model} ({endpoint.profile.title})" for endpoint in jury]
         yield "ok", f"models, {tier}", ", ".join(models)
     for family, tiers in by_author(config, project):
-        if not family:  # texts by unknown authors go to the panel above
+        if not family:  # unknown authors: that's the panel above
             continue
         yield "ok", f"texts by {family}", list_models(tiers)
     if not importlib.util.find_spec("xllamacpp"):
@@ -214,7 +209,7 @@ def _check_models(config: Config, project: Path) -> Iterator[Check]:
 
 
 def _check_shared_judge(config: Config) -> Iterator[Check]:
-    """Ask the shared judge for its list of rubrics. This request needs the token, but sends no text."""
+    """Request the shared judge's list of rubrics, which needs the token but sends no content."""
     from judgekit.judging import shared
 
     server = shared.configured(config)
@@ -225,7 +220,7 @@ def _check_shared_judge(config: Config) -> Iterator[Check]:
 
 
 def _ask_models(config: Config, project: Path) -> Iterator[Check]:
-    """Let each model judge a sentence. Before that, yield a line with the highest possible cost."""
+    """Have each model judge a sentence, after a line about the highest possible cost."""
     from judgekit.cli.provider import describe_trial
     from judgekit.judging import trial
     from judgekit.judging.panel import resolve_panel
@@ -248,14 +243,14 @@ def _ask_models(config: Config, project: Path) -> Iterator[Check]:
 
 
 def _check_search_command(words: list[str], seconds: float, project: Path) -> Iterator[Check]:
-    """Search with the configured command, for `seconds` at most; raises an error if it doesn't answer."""
+    """Search with the configured command; raises an error if it doesn't answer in time."""
     hits = command.ask("judgekit", words, seconds, {"project": str(project), "limit": 1})
     answer = f"it answers ({len(hits)} found for the word judgekit)"
     yield "ok", "retrieval.command", f"{words[0]}: {answer}"
 
 
 def _check_pins(config: Config, project: Path) -> Iterator[Check]:
-    """Report pins that name no memory, and suggest the memory that may be meant."""
+    """Report pins that match no memory, with a suggestion for each."""
     from judgekit.config.settings import user_roots
     from judgekit.retrieval import pins
     from judgekit.retrieval.compiled import Profiles
@@ -282,7 +277,7 @@ def _check_pins(config: Config, project: Path) -> Iterator[Check]:
 
 
 def _check_store(root: str, project: Path) -> Iterator[Check]:
-    """Search in a store, and report a store whose folder doesn't exist."""
+    """Search in a store, and report problems such as a missing folder."""
     from judgekit.config.settings import user_roots
 
     folder = search.resolve(root, str(project))

@@ -13,7 +13,7 @@ from judgekit.cli.options import AsJson
 from judgekit.cli.output import emit, note, say, warn
 from judgekit.engine import process
 from judgekit.errors import Exit, UsageError
-from judgekit.hooks.settings import engine_wanted
+from judgekit.hooks.settings import is_engine_wanted
 from judgekit.text import counted
 
 if TYPE_CHECKING:
@@ -62,26 +62,26 @@ def status(as_json: AsJson = False) -> None:
         _print_engine(engine)
     if not engines:
         why = "it is switched off here"
-        if engine_wanted():
+        if is_engine_wanted():
             why = "the first command that judges starts one"
         say(f"no engine is running; {why}")
 
 
 def _build_engine_record(engine: process.Running) -> dict[str, Any]:
-    """Describe an engine for programs. If it answers, its own account of its health is included."""
+    """Build an engine's JSON record, including its own health report if it responds."""
     health = process.health(engine.place) or {}
     return {
         "pid": engine.process,
         "leaving": engine.leaving,
-        **health,  # it knows `pid` and `leaving` better
+        **health,  # overrides our `pid` and `leaving`
         "socket": engine.place.socket,
         "log": engine.place.log,
     }
 
 
 def _print_engine(engine: process.Running) -> None:
-    """Print an engine's state, and the paths of its socket and log."""
-    if engine.leaving:  # it has given up its socket, so we can't ask it
+    """Print an engine's state, and its socket and log paths."""
+    if engine.leaving:  # its socket is closed already, so we can't query it
         remedy = "judgekit engine stop --now stops it at once"
         say(f"process {engine.process}: stops after its running requests; {remedy}")
     else:
@@ -95,8 +95,8 @@ def _print_engine(engine: process.Running) -> None:
 
 
 def _print_health(health: dict[str, Any]) -> None:
-    """Print what an engine says about itself: its state, memory and requests."""
-    if health["leaving"]:  # it still answers, and will give up its socket
+    """Print an engine's health report: its state, memory and requests."""
+    if health["leaving"]:  # it's about to close its socket
         state = "leaving"
     elif health["ready"]:
         state = "ready"

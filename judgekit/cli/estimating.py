@@ -21,10 +21,9 @@ _JSON = ("json", "jsonl")
 def print_estimate(
     estimate: Estimate, format_: str | None, rows: str = "", left_out: Sequence[str] = ()
 ) -> None:
-    """Print an estimate for people, or as JSON if `format_` is such a format.
+    """Print an estimate, for people or as JSON.
 
-    `rows` is the name of the file if the texts are rows of a file. `left_out` are lines that say which rows
-    won't be judged, and why.
+    `rows` is the name of a file of rows, if any. `left_out` are lines about rows that won't be judged.
     """
     if format_ in _JSON:
         emit(
@@ -52,11 +51,9 @@ def print_estimate(
 
 
 def _render_models(estimate: Estimate) -> list[str]:
-    """Render a table of the models, as lines.
-
-    Only the first tier is asked about all texts, so the figures of other tiers say "up to".
-    """
+    """Render a table of the models, as lines."""
     rows = [["tier", "model", "calls", "tokens read", "written", "USD"]]
+    # Only the first tier is certain to be asked about everything, so other figures are "up to".
     first_tier = estimate.models[0].tier
     for model in estimate.models:
         up_to = "" if model.tier == first_tier else "up to "
@@ -83,13 +80,13 @@ def _sum_usd(models: Sequence[ModelEstimate]) -> float:
 
 
 def _sum_minutes(models: Sequence[ModelEstimate]) -> int:
-    """Add up the models' times in minutes, rounded up."""
+    """Add up the models' times, rounded up to minutes."""
     seconds = sum(model.seconds for model in models)
     return ceil(seconds / 60)
 
 
 def _format_range(low: float, high: float, form: str = ",d") -> str:
-    """Render a range. If both ends look the same in this format, render a single number."""
+    """Format a range, or a single number if both ends look the same."""
     low_text = format(low, form)
     high_text = format(high, form)
     if low_text == high_text:
@@ -98,7 +95,7 @@ def _format_range(low: float, high: float, form: str = ",d") -> str:
 
 
 def _describe_cost(low: float, high: float, unpriced: Sequence[str]) -> str:
-    """Describe the range of the cost, and name the models without a price."""
+    """Describe the range of the cost, and the models without a price."""
     names = ", ".join(map(escaped, unpriced))
     if unpriced and not high:
         return f"cost unknown (no price for {names})"
@@ -123,7 +120,7 @@ def _describe_assumptions(estimate: Estimate) -> str:
 
 
 def _build_record(estimate: Estimate) -> dict[str, Any]:
-    """Build an estimate for programs. In each pair of figures, the first is for the first tier alone."""
+    """Build the estimate's JSON record. In each pair, the first figure is for the first tier alone."""
     models = [model._asdict() for model in estimate.models]
     return {
         "schema": "judgekit/estimate@1",

@@ -148,11 +148,7 @@ def _check_combination(
     repeat: int,
     keep: bool,
 ) -> None:
-    """Raise `UsageError` for options that don't go together, or that need models to ask.
-
-    Models can be asked (`can_ask`) only if a rubric is named, and the file has no recorded answers. `names`
-    are those in `models`, the text of --models.
-    """
+    """Raise `UsageError` for options that don't go together, or that need models if we can't ask any."""
     asking_options = {
         "--again": again,
         "--model": model,
@@ -164,12 +160,12 @@ def _check_combination(
             raise UsageError(
                 f"{option} asks models: name a --rubric, and a file without recorded answers"
             )
-    has_no_names = models is not None and not names  # as in `--models ,`
+    has_no_names = models is not None and not names  # e.g. `--models ,`
     if has_no_names or (models is not None and model):
         raise UsageError(
             "--models: expected names of models with commas between them, and no --model"
         )
-    # The noise is how far the scores of the configured models move if they judge the same text again.
+    # Noise is measured by having the configured models judge the same items repeatedly.
     if keep and (models is not None or repeat == 1):
         raise UsageError(
             "--keep is for the noise of the configured models: add --repeat, and no --models"
@@ -177,16 +173,13 @@ def _check_combination(
 
 
 def _split_names(models: str | None) -> list[str]:
-    """Split the names of models at commas, each name once; empty without any."""
+    """Split model names at commas, without duplicates."""
     names = [name.strip() for name in (models or "").split(",")]
     return list(dict.fromkeys(name for name in names if name))
 
 
 def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = False) -> None:
-    """Print how well each judge does.
-
-    In a comparison, print a table of the judges, and the cases about which they disagree.
-    """
+    """Print the figures for each judge, or if it's a comparison, tables of the judges and disagreements."""
     from judgekit.evaluation import pages
 
     if as_json:
@@ -211,10 +204,9 @@ def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = Fa
 
 
 def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
-    """Save the measured noise for the gate: how far scores move if a text is judged again.
+    """Save the measured noise for the gate: how far scores move if items are judged again.
 
-    Returns the exit code. If the noise wasn't measured, or with too few repeats, nothing is saved, and the
-    code says that a person is needed.
+    Without enough repeats, nothing is saved, and the exit code asks for a person.
     """
     from judgekit.evaluation.cases import COURSE
     from judgekit.judging import noise
@@ -226,7 +218,7 @@ def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
             break
     repeats = 0
     if spread is not None:
-        repeats = spread.answers - spread.cases  # the first answer about a case is no repeat
+        repeats = spread.answers - spread.cases  # don't count each case's first answer
     if judge is None or spread is None or repeats < noise.LEAST:
         requirement = f"scores of documents, and {noise.LEAST} repeats or more in all"
         warn(f"noise not kept: it takes {requirement}")
@@ -243,10 +235,9 @@ def read_cases(
     map_: Sequence[str] | None = None,
     id_: str | None = None,
 ) -> tuple[list[Case], LeftOut]:
-    """Read labelled cases as a rubric understands them, and count the cases that are left out.
+    """Read labelled cases, or rows as cases. Also return counts of those left out.
 
-    The file holds either cases or rows. It holds rows if it's a table, or if its lines have other keys than
-    cases.
+    The file is read as rows if it's a table, or if its lines have keys that cases don't have.
     """
     from judgekit.data import fields, labels
     from judgekit.evaluation import case_labels, cases
@@ -260,15 +251,15 @@ def read_cases(
     else:
         labelled = cases.read_cases(file)
         left_out = LeftOut()
-    # Labels that the rubric doesn't understand are added to `left_out`.
+    # This adds cases whose labels the rubric doesn't understand to `left_out`.
     understood = case_labels.with_understood_labels(labelled, rubric, mode, left_out)
     return understood, left_out
 
 
 def _open_if_rows(file: Path, *, has_row_options: bool) -> Rows | None:
-    """Open a file of labelled rows; None if it's one of cases.
+    """Open a file of labelled rows; None if it contains cases.
 
-    Raises `UsageError` for options about rows (`has_row_options`) and a file that can't hold any.
+    Raises `UsageError` if there are options for rows, but the file can't contain any.
     """
     from judgekit.data.rows import open_rows
     from judgekit.data.sources import ENDINGS, Reading, find_source
@@ -285,7 +276,7 @@ def _open_if_rows(file: Path, *, has_row_options: bool) -> Rows | None:
 
 
 def _has_labelled_rows(rows: Iterable[object]) -> bool:
-    """Whether the first row has a label, and also keys that a case doesn't have."""
+    """Whether the first row has a label, and keys that a case doesn't have."""
     from judgekit.data import fields
     from judgekit.data.sources import DataRow
     from judgekit.evaluation.cases import Case
@@ -300,7 +291,7 @@ def _has_labelled_rows(rows: Iterable[object]) -> bool:
 
 
 def warn_unanswered(reason: str) -> Exit:
-    """Say why the figures cover only some of the cases, or none; returns the exit code for that."""
+    """Warn that the figures don't cover all cases, and return the exit code."""
     warn(reason)
     return Exit.HUMAN_NEEDED
 
@@ -363,7 +354,7 @@ def _say_flips(name: str, flips: Flips) -> None:
 
 
 def _say_spread(spread: Spread) -> None:
-    """Print how far scores move when the same items are judged again."""
+    """Print how far scores move when items are judged again."""
     items = f" points, {counted(spread.cases, 'item', 'items')}"
     say_figure("spread of the distance from acceptance", spread.distance, items)
     for dimension, score in spread.scores.items():
@@ -409,7 +400,7 @@ def measure_retrieval(
 
 
 def _say_retrieval(report: RetrievalReport) -> None:
-    """Print the figures of a collection: its ranking, its confidence, and what the hook would add."""
+    """Print a collection's figures: ranking, confidence, and the hook's additions."""
     scopes = "" if report.scopes is None else f" in {report.scopes} scopes"
     profile = f"profile {' '.join(report.profile.values())}"
     documents = counted(report.documents, "document", "documents")
@@ -435,7 +426,7 @@ def _say_retrieval(report: RetrievalReport) -> None:
 
 
 def _say_confidence(measured: ConfidenceReport) -> None:
-    """Print how well confidence predicts relevance, with a row for each range and each word of confidence."""
+    """Print how well confidence predicts relevance, for each range and label."""
     from judgekit.evaluation.stats import Bin, LabelGroup
 
     if measured.brier is None or measured.ece is None:

@@ -14,7 +14,7 @@ WIDTH = 44  # of the first column
 
 
 def say_figure(name: str, interval: Interval | Share | None, more: str = "") -> None:
-    """Print a figure, with its interval in brackets. Without a figure, print `-`."""
+    """Print a figure with its interval in brackets, or `-` if it's None."""
     value = "    -"
     if interval is not None:
         value = f"{interval.value:.3f}  [{interval.low:.3f}, {interval.high:.3f}]"

@@ -55,7 +55,7 @@ def gate(
         mode = "blocking"
 
     def on_start(begin: Begin) -> None:
-        # If the run doesn't end in time, the exit code says "blocked" if nothing may pass unjudged.
+        # The exit code to use if the run takes too long.
         late_code = blocked_code if begin["holds"] else Exit.ACCEPTED
         watchdog.extend(begin["budget"] + hook.GRACE, late_code)
         if is_watched():
@@ -73,19 +73,19 @@ def gate(
         return Exit.ACCEPTED
     _print_report(report, format_, base)
     formats.write_also(also_files, lambda renderer: renderer.render_gate(report))
-    # Only if a person asked for it: on a push that changes other files it would be noise.
+    # On a push, this would be noise. But with --base, the user asked for it.
     if base and report.word is None:
         note(
             f"nothing to judge: no file selected by gate.paths and gate.authors changed since {base}"
         )
-    # Last, when everything else has been printed.
+    # This can take long, so do it after everything is printed.
     if report.escalate.get("issues") == "on" or report.escalate.get("notify"):
         _notify_and_open_issues(report, pre_push[1] if pre_push else "")
     return blocked_code if report.blocked else Exit.ACCEPTED
 
 
 def _notify_and_open_issues(report: Report, address: str) -> None:
-    """Notify people and open issues about the run's verdicts, as the settings say. Warn if that fails."""
+    """Notify people and open issues about the verdicts, if configured; warn if that fails."""
     from judgekit.config.settings import EscalateConfig
     from judgekit.gate import github
     from judgekit.judging.verdict import Verdict
@@ -96,7 +96,7 @@ def _notify_and_open_issues(report: Report, address: str) -> None:
 
 
 def _print_report(report: Report, form: str, base: str | None) -> None:
-    """Print the rows in a format, and whatever else a person should know about the run."""
+    """Print the rows in a format, and on stderr everything else about the run."""
     formats.print_gate(form, report)
     if not report.fault:
         for omission in report.unexamined:
@@ -106,13 +106,14 @@ def _print_report(report: Report, form: str, base: str | None) -> None:
     for row in report.rows:
         substitutes += row["verdict"].get("substitutes", ())
     output.note_sent(substitutes)
+    # With --base and nothing to judge, another line says so.
     if report.rows or report.skipped or report.not_examined or not base:
         warn(_last_line(report))
     _print_effect(report, is_push=not base)
 
 
 def _last_line(report: Report) -> str:
-    """Build the last line, which counts the files. A reason that's printed above isn't repeated."""
+    """Build the last line, which counts the files. Reasons that were printed before aren't repeated."""
     omissions = []
     for omission in report.not_examined:
         if report.fault or omission["reason"] in report.notes:
@@ -125,8 +126,8 @@ def _last_line(report: Report) -> str:
 
 
 def _print_effect(report: Report, *, is_push: bool) -> None:
-    """Say if the push continues. If it doesn't, say how to go on."""
-    if report.fault:  # it has been printed already
+    """Print whether the push continues, and if not, how to proceed."""
+    if report.fault:  # this was printed before
         return
     if report.blocked:
         _print_block(report, is_push=is_push)
@@ -141,20 +142,20 @@ def _print_effect(report: Report, *, is_push: bool) -> None:
 
 
 def _print_block(report: Report, *, is_push: bool) -> None:
-    """Say why the push is blocked, and what a person can do to go on."""
+    """Print why the push is blocked, and how to proceed."""
     words = [row["word"] for row in report.stopping]
-    if report.holds:  # files that couldn't be judged hold the push, too
+    if report.holds:  # unexamined files block the push as well
         words += [UNKNOWN] * len(report.unexamined)
     counts = [f"{words.count(word)} {word}" for word in (STOPS, UNKNOWN) if word in words]
     warn(f"blocked: {', '.join(counts)}. Fix the findings above, commit, and push again;")
-    # An override is about a verdict in the ledger, and lost ones couldn't be written there.
+    # Overrides refer to verdicts in the ledger, which these aren't in.
     if any(row["lost"] for row in report.stopping):
         if is_push:
             note("or skip the gate once: JUDGEKIT_SKIP=1 git push (overrides need a ledger)")
         return
     if report.reviewers is not None:
         _print_reviewers(report.reviewers)
-    if report.reviewers == []:  # nobody's override counts
+    if report.reviewers == []:  # nobody's overrides count
         return
     for row in report.stopping:
         verdict = row["verdict"]
@@ -168,7 +169,7 @@ def _print_block(report: Report, *, is_push: bool) -> None:
 
 
 def _print_reviewers(names: Sequence[str]) -> None:
-    """Name the people whose overrides count in CI."""
+    """Print whose overrides count in CI."""
     if names:
         note(f"or have a reviewer accept it who did not write it ({', '.join(names)}):")
     else:

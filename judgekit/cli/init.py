@@ -85,7 +85,7 @@ def _get_answer(
     check: Callable[[str], str],
     find_default: Callable[[], str | None] = lambda: None,
 ) -> str:
-    """Return the answer that an option gave, or else ask until an answer passes `check`."""
+    """Return the value of an option, or else ask until an answer passes `check`."""
     if option_value is not None:
         return check(option_value)
 
@@ -106,7 +106,7 @@ def _check_what(what: str) -> str:
 
 
 def _check_model(model: str) -> str:
-    """Check a model's name, and return it unchanged; raises `UsageError` for an unknown provider."""
+    """Return a model's name if its provider is known; else raise `UsageError`."""
     from judgekit.providers import registry
     from judgekit.providers.resolve import profile_of
 
@@ -121,18 +121,18 @@ def _check_model(model: str) -> str:
 
 
 def _find_usable_model() -> str:
-    """Find the quick model of the first provider that can be used here. Without any, return `later`."""
+    """Return the quick model of the first usable provider, or `later` if there's none."""
     from judgekit.providers.resolve import provider_report
 
     for state in provider_report(os.environ):
         if state.usable and state.models:
-            return next(iter(state.models.values()))  # of the first tier, quick
+            return next(iter(state.models.values()))  # the first tier is quick
     note("no model can be asked yet; judgekit provider list says what each provider needs")
     return _LATER
 
 
 def _check_path(path: str, subject: _Subject) -> str:
-    """Check a path, and return it; raises `InputError` if there's nothing to judge at that path."""
+    """Return a path if there's something to judge; else raise `InputError`."""
     if subject.task is None:
         if not Path(path).exists():
             raise InputError(f"{path}: no such file or folder")
@@ -142,14 +142,14 @@ def _check_path(path: str, subject: _Subject) -> str:
     if path == "-":
         raise InputError("-: standard input is read once; name a file")
     stdin = io.BytesIO()  # never read, since `-` is refused above
-    open_rows(path, stdin)  # only to check: it raises for a file that holds no rows
+    open_rows(path, stdin)  # raises an error if the file doesn't contain rows
     return path
 
 
 def _find_column_options(path: str, subject: _Subject) -> str:
-    """Print the columns in which the texts were found.
+    """Print the columns that were found, and return the options by which commands find them.
 
-    Returns the options by which the next commands find them, with a blank in front; "" if none are needed.
+    The options start with a space, or are "" if none are needed.
     """
     from judgekit.data.dataset import RowOptions, match_columns
     from judgekit.data.rows import open_rows
@@ -170,7 +170,7 @@ def _find_column_options(path: str, subject: _Subject) -> str:
 
 
 def _begin_rubric(what: str, subject: _Subject) -> Path:
-    """Write a copy of a bundled rubric, unless the file exists."""
+    """Create a rubric file from a bundled rubric, unless it exists."""
     from judgekit.rubric import loader
 
     folder = project_path() / ".judgekit" / "rubrics"
@@ -186,7 +186,7 @@ def _begin_rubric(what: str, subject: _Subject) -> Path:
 
 
 def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
-    """Write the rubric and the model to the configuration, unless it already names others."""
+    """Add the rubric and model to the configuration, unless it already contains others."""
     from judgekit.config import settings, yaml_text
 
     path = settings.project_file(project_path())
@@ -195,7 +195,7 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
         configured = yaml_text.parse_yaml(path.read_text(encoding="utf-8"), path) or {}
         configured_values = configured.get("judge") or {}
     new_values: dict[str, object] = {}
-    if subject.task != "compare":  # `compare` gets its rubric with each command
+    if subject.task != "compare":  # `compare` takes its rubric as an option
         new_values["rubric"] = rubric
     if model != _LATER:
         new_values["tiers"] = {"quick": model}
@@ -209,7 +209,7 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
 
 
 def _list_commands(where: str, column_options: str, subject: _Subject, rubric: str) -> list[str]:
-    """List the commands to run next. They name the rubric, unless the configuration names it."""
+    """List the commands to run next, with the rubric if the configuration doesn't contain it."""
     from judgekit.config import settings
 
     quoted_path = shlex.quote(where)
@@ -225,7 +225,7 @@ def _list_commands(where: str, column_options: str, subject: _Subject, rubric: s
 
 
 def _relative_path(path: Path) -> str:
-    """Return a path as the user would type it here."""
+    """Return a path relative to the current folder if possible."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

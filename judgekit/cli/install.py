@@ -72,7 +72,7 @@ def uninstall_git(
 
     for change in git_hook.plan_uninstalls(scope, Path.cwd()):
         removed = f"removed {change.path}"
-        if change.backup:  # an earlier hook takes its place again
+        if change.backup:  # restores the hook that ours replaced
             removed = f"put back {change.path}"
         _uninstall(change, removed, "judgekit's hook", print_=print_, carry_out=git_hook.uninstall)
     note(*git_hook.list_other_callers(Path.cwd()))
@@ -105,14 +105,14 @@ def uninstall_pre_commit(print_: _Print = False, purge: _Purge = False) -> None:
 
     change = pre_commit.plan_uninstall(project_path())
     removed = f"removed {change.path}"
-    if change.after:  # the file has other hooks, too
+    if change.after:  # the file contains other hooks
         removed = f"removed the gate from {change.path}"
     _uninstall(change, removed, "the gate", print_=print_)
     _report_remains("pre-commit", purge=purge, print_=print_)
 
 
 def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
-    """Add the commands that install and remove a client's prompt hook, with the scopes it supports."""
+    """Add commands that install and remove a client's prompt hook, for the scopes that it supports."""
 
     def add(scope: Any = "user", print_: _Print = False, skill: _Skill = False) -> None:  # noqa: ANN401 - `scopes`
         _install_client(client, scope, print_=print_, with_skill=skill)
@@ -121,7 +121,7 @@ def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an ann
         _uninstall_client(client, scope, print_=print_)
         _report_remains(client.command, purge=purge, print_=print_)
 
-    # typer reads the choices of an option from its annotation.
+    # typer takes an option's choices from the annotation.
     add.__annotations__["scope"] = scopes
     remove.__annotations__["scope"] = scopes
     installing.command(client.command, help=f"Install the prompt hook in {client.title}.")(add)
@@ -130,7 +130,7 @@ def _add_commands(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an ann
 
 
 def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: bool) -> None:
-    """Install the prompt hook in a client's settings, or only print the plan; says how to undo it."""
+    """Install the prompt hook in a client's settings and describe the effect, or only print the plan."""
     from judgekit.hooks import skill as skills
     from judgekit.hooks import stores
 
@@ -150,7 +150,7 @@ def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: b
     if with_skill:
         skill_change = skills.plan_install(scope, project, client)
         _install(skill_change, ": the agent knows how to search")
-    elif not skills.place_of(scope, project, client).exists():
+    elif not skills.get_skill_path(scope, project, client).exists():
         command = f"judgekit install {client.command} --scope {scope} --skill"
         say(f"to let the agent search by itself, add the skill: {command}")
 
@@ -163,7 +163,7 @@ def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: b
 
 
 def _describe_reach(scope: Scope, project: Path) -> str:
-    """Describe whose prompts a hook in the settings of this scope gets."""
+    """Describe whose prompts a hook in this scope's settings receives."""
     if scope == "user":
         return "in all your projects"
     if scope == "local":
@@ -172,7 +172,7 @@ def _describe_reach(scope: Scope, project: Path) -> str:
 
 
 def _uninstall_client(client: Client, scope: Scope, *, print_: bool) -> None:
-    """Remove the prompt hook and the skill from a client's settings, or only print the plan."""
+    """Remove the prompt hook and skill from a client's settings, or only print the plan."""
     from judgekit.hooks import skill as skills
 
     project = project_path()
@@ -181,7 +181,7 @@ def _uninstall_client(client: Client, scope: Scope, *, print_: bool) -> None:
     if change.after is None:
         removed = f"removed {change.path}, which held nothing else"
     _uninstall(change, removed, "the hook", print_=print_)
-    skill_path = skills.place_of(scope, project, client)
+    skill_path = skills.get_skill_path(scope, project, client)
     skill_change = skills.plan_uninstall(scope, project, client)
     if skill_change is not None:
         _uninstall(skill_change, f"removed {skill_change.path}", "the skill", print_=print_)
@@ -196,13 +196,13 @@ for _client in CLIENTS:
 
 
 def _install(change: FileChange, effect: str, *, is_program: bool = False) -> None:
-    """Carry out a planned installation, and describe its `effect`."""
+    """Carry out a planned installation, and print its `effect`."""
     files.install(change, program=is_program)
     say(f"{_describe_writing(change)}{effect}")
 
 
 def _describe_writing(change: FileChange) -> str:
-    """Say that a file was written, or that nothing was to be changed."""
+    """Describe that a file was written, or that nothing had to change."""
     if change.changes:
         return f"Wrote {change.path}"
     return f"nothing to change in {change.path}"
@@ -216,10 +216,9 @@ def _uninstall(
     print_: bool,
     carry_out: Callable[[FileChange], None] = files.uninstall,
 ) -> None:
-    """Carry out a planned removal, or only print it.
+    """Carry out a planned removal, or only print the plan.
 
-    `removed` is the line to print after the removal. `what` names the thing to remove, for the line that
-    says it wasn't there.
+    `removed` is printed afterwards. `what` names the thing, in case it wasn't there.
     """
     if print_:
         _print_plan(change)
@@ -229,15 +228,16 @@ def _uninstall(
 
 
 def _report_remains(command: str, *, purge: bool, print_: bool) -> None:
-    """List the data that judgekit keeps on this machine. With `purge`, delete it.
+    """List the data that judgekit keeps on this machine, and if `purge`, delete it.
 
-    With `print_`, nothing is deleted. `command` is the client in the uninstall command that's suggested.
+    `command` is the client in the suggested uninstall command.
     """
     from judgekit.engine import process
     from judgekit.hooks import remains
 
     all_remains = remains.find_remains()
     if purge and not print_:
+        # Running engines would write some of the files again.
         for engine in process.running():
             process.stop(engine, at_once=False)
         remains.purge(all_remains)
@@ -255,7 +255,7 @@ def _report_remains(command: str, *, purge: bool, print_: bool) -> None:
 
 
 def _print_plan(change: FileChange) -> None:
-    """Print the file as it would become. On stderr, say what would be done."""
+    """Print the file's planned content to stdout, and the action to stderr."""
     if change.changes:
         verb = "remove" if change.after is None else "write"
         note(f"would {verb} {change.path}")

@@ -15,5 +15,5 @@ KEPT: dict[str, str | None] = {
 
 
 def set_kept(command: str, message: str) -> None:
-    """Set the message to print if the command is interrupted from now on."""
+    """Set the message to print if the command is interrupted after this."""
     KEPT[command] = f"; {message}"

@@ -17,7 +17,7 @@ from judgekit.config import AnyDepth
 from judgekit.data.sources import SOURCES
 from judgekit.engine import answers, client
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.hooks.settings import engine_wanted
+from judgekit.hooks.settings import is_engine_wanted
 from judgekit.judging import documents
 from judgekit.judging.wordless import Deciders
 from judgekit.text import encodable
@@ -117,7 +117,7 @@ def judge(
         explain=explain,
     )
     task = documents.TaskDescription(*map(encodable, (description, acceptance, reference)))
-    use_engine = not no_engine and engine_wanted()
+    use_engine = not no_engine and is_engine_wanted()
     dataset = row_options.DataOptions(
         data=data,
         map=map_,
@@ -211,11 +211,11 @@ class _FileOptions(NamedTuple):
 
 
 def _judge_files(paths: Sequence[str], file_options: _FileOptions) -> int:
-    """Judge files, or only show or estimate what's sent; returns the exit code."""
+    """Judge files, or only print the prompts or an estimate. Returns the exit code."""
     request = file_options.request
     unreadable: list[InputError] = []
     subjects = _read_documents(paths, unreadable, file_options)
-    words: set[str] = set()
+    words: set[str] = set()  # the verdicts
     if file_options.show_prompt:
         _print_prompts(list(subjects), request)
     elif file_options.is_estimate:
@@ -238,9 +238,9 @@ def _name_variants(
     models: Sequence[str],
     dataset: row_options.DataOptions,
 ) -> dict[str, Record]:
-    """If several models or rubrics are given, map the name of each to its request; otherwise return {}.
+    """Return the requests for multiple models or rubrics by their names, or else {}.
 
-    Raises `UsageError` if the same name is given twice, or if several models and several rubrics are given.
+    Raises `UsageError` for duplicate names, or if there are multiple models and multiple rubrics.
     """
     if len(rubrics) > 1 and len(models) > 1:
         raise UsageError("--rubric and --model are both given twice; vary one of the two")
@@ -257,7 +257,7 @@ def _name_variants(
 
 
 def _request_fields(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
-    """Collect the fields of a `JudgeRequest` that aren't None. An engine gets them without pydantic."""
+    """Return the `JudgeRequest` fields that aren't None, as a dict so that pydantic needn't be imported."""
     fields: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     if "model" in fields:
         fields["model"] = encodable(fields["model"])
@@ -267,10 +267,9 @@ def _request_fields(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
 def _read_documents(
     paths: Sequence[str], unreadable: list[InputError], file_options: _FileOptions
 ) -> Iterator[Document]:
-    """Yield each file as a document, as soon as it's read. With a task id, all files are one document.
+    """Yield each file as a document once it's read, or if there's a task id, all files as one document.
 
-    An unreadable file is reported and added to `unreadable`. With a task id, `InputError` is raised after
-    all files were read.
+    Unreadable files are reported and added to `unreadable`. Any of them in a task raises `InputError`.
     """
     task = file_options.task
     task_id = file_options.task_id
@@ -300,7 +299,7 @@ def _read_documents(
 
 
 def _print_prompts(subjects: Iterable[Document], request: Record) -> None:
-    """Print the prompts for each document, without sending them."""
+    """Print the prompts for each document without sending them."""
     from judgekit.judging.request import JudgeRequest
     from judgekit.judging.service import prompts
 
@@ -316,7 +315,7 @@ def _print_estimate(
     jobs: int,
     format_: str | None,
 ) -> None:
-    """Print the calls, tokens, money and time that judging would take."""
+    """Print the calls, tokens, cost and time that judging would take."""
     from judgekit.cli.estimating import print_estimate
     from judgekit.data.estimate import estimate_run
     from judgekit.judging.request import JudgeRequest
@@ -327,9 +326,9 @@ def _print_estimate(
 
 
 def _judge_documents(subjects: Iterable[Document], file_options: _FileOptions) -> list[Record]:
-    """Judge documents as they're read, by the engine or here; prints and returns the verdicts' records.
+    """Judge documents as they're read, by the engine or here. Prints and returns the verdict records.
 
-    With a task id, the single document is judged as a task, which is noted in the ledger.
+    With a task id, the only document is judged as a task and recorded in the ledger.
     """
     verdicts: list[Record] = []
     request = file_options.request
@@ -362,7 +361,7 @@ def _judge_documents(subjects: Iterable[Document], file_options: _FileOptions) -
 
     use_engine = file_options.use_engine
     if file_options.task_id is not None:
-        (task,) = subjects  # with a task id, all files are one document
+        (task,) = subjects
         _judge_task(task, request, lambda: write_body(task), on_verdict, use_engine=use_engine)
     elif use_engine:
         jobs = file_options.jobs
@@ -379,14 +378,14 @@ def _judge_documents(subjects: Iterable[Document], file_options: _FileOptions) -
 
 
 def _note_reasons(verdicts: Iterable[Record]) -> None:
-    """Name the row of the escalation table that ended each judging."""
+    """Print the rule by which each judging ended."""
     for verdict in verdicts:
         if verdict.get("because"):
             note(f"{verdict['task_id']}: {verdict['verdict']}, because: {verdict['because']}")
 
 
 def _print_notes(verdicts: Sequence[Record]) -> None:
-    """Say why verdicts are undetermined, where texts were sent, and which verdicts came without words."""
+    """Print why verdicts are undetermined, where texts were sent, and which verdicts have no reasons."""
     reasons = set()
     for verdict in verdicts:
         if verdict["verdict"] == "undetermined" and verdict["degraded"] is not None:
@@ -413,7 +412,7 @@ def _judge_task(
     *,
     use_engine: bool,
 ) -> None:
-    """Judge a task, and note it in the ledger. Passes its record to `on_verdict`, and prints its notes.
+    """Judge a task, which also records it in the ledger. Passes the verdict record to `on_verdict`.
 
     `body` builds the engine's request.
     """
@@ -507,7 +506,7 @@ def compare(
         dataset.check(files)
         run = rows.RunOptions(
             jobs=jobs or row_options.ROW_JOBS,
-            use_engine=not no_engine and engine_wanted(),
+            use_engine=not no_engine and is_engine_wanted(),
             show_prompt=show_prompt,
             is_estimate=estimate,
             printing=Printing(format_, formats.read_also(also)),
@@ -549,7 +548,7 @@ def _read_texts_to_compare(
 def _compare_texts(
     compared: ComparisonInput, request: Record, format_: str, *, show_prompt: bool
 ) -> int:
-    """Compare texts and print the result, or only show what's sent; returns the exit code."""
+    """Compare texts, or only print the prompts. Returns the exit code."""
     from judgekit.judging import service
     from judgekit.judging.request import JudgeRequest
     from judgekit.providers import running
@@ -564,7 +563,7 @@ def _compare_texts(
 
 
 def _print_comparison(comparison: Comparison, format_: str) -> int:
-    """Print a comparison and the notes about it; returns the exit code."""
+    """Print a comparison and notes about it. Returns the exit code."""
     formats.print_comparison(format_, comparison)
     if not comparison.decided and comparison.degraded:
         warn(f"{comparison.verdict}: {comparison.degraded}")

@@ -60,9 +60,9 @@ def measure_memories(
     configured, notes = settings.load(project)
     _refuse_if_not_measurable(configured, fit=fit)
     texts = _read_prompts(prompts, from_, project, limit)
-    answers_path = relevance.answers_file(project)
+    answers_path = relevance.get_answers_path(project)
     answers = _read_answers(labels, answers_path, project, as_json=as_json)
-    trial_run = trial.run(texts, configured, count_to(len(texts), "prompts"))
+    trial_run = trial.try_prompts(texts, configured, count_to(len(texts), "prompts"))
     trials = trial_run.trials
     warn(*notes, *trial_run.notes)
     # Thresholds are also fitted to mentions, and to the memories that a model is surest of.
@@ -71,12 +71,12 @@ def measure_memories(
     if labels is None and is_at_terminal():
         _ask_about(_leave_out_answered(pairs, answers), answers, answers_path)  # adds to `answers`
 
-    hook_alone = trial.hook_report(trials, answers)
+    hook_alone = trial.report_on_hook(trials, answers)
     hook_with_judge = None
     judge_report = None
     if configured["judge"] == "on":
-        hook_with_judge = trial.hook_report(trials, answers, judged=True)
-        judge_report = trial.judge_report(trial_run, answers)
+        hook_with_judge = trial.report_on_hook(trials, answers, judged=True)
+        judge_report = trial.report_on_judge(trial_run, answers)
     fits = _fit_thresholds(trials, answers, configured) if fit else []
     report: dict[str, Any] = {
         "prompts": len(texts),
@@ -88,7 +88,7 @@ def measure_memories(
         "fits": fits,
         "injections": trial.build_rows(pairs, answers),
     }
-    is_silent = not any(prompt_trial.injections(mentions=fit) for prompt_trial in trials)
+    is_silent = not any(prompt_trial.list_injected(mentions=fit) for prompt_trial in trials)
     if is_silent:  # then the pairs are the prompts' best hits
         report["best_hits"] = _measure_best_hits(pairs, answers)
     crowded = trial.find_crowded(trials)
@@ -110,7 +110,7 @@ def _measure_best_hits(
 
     labels = []
     for prompt_trial, hit in pairs:
-        is_relevant = answers.get(prompt_trial.pair(hit))
+        is_relevant = answers.get(prompt_trial.make_pair(hit))
         if is_relevant is not None:  # it's None if nobody has answered
             labels.append(is_relevant)
     relevant = trial.measure_share(labels.count(True), len(labels))
@@ -182,14 +182,14 @@ def _leave_out_answered(
     pairs: Sequence[tuple[PromptTrial, Candidate]], answers: Answers
 ) -> list[tuple[PromptTrial, Candidate]]:
     """Leave out the pairs that a person has answered."""
-    return [(trial, hit) for trial, hit in pairs if trial.pair(hit) not in answers]
+    return [(trial, hit) for trial, hit in pairs if trial.make_pair(hit) not in answers]
 
 
 def _ask_about(
     pairs: Sequence[tuple[PromptTrial, Candidate]], answers: Answers, path: Path
 ) -> None:
     """Ask a person about each pair, and save each answer at once."""
-    from judgekit.hooks.relevance import keep_answer
+    from judgekit.hooks.relevance import store_answer
     from judgekit.retrieval import search
 
     for number, (trial, hit) in enumerate(pairs, 1):
@@ -206,8 +206,8 @@ def _ask_about(
             key = output.read_key()
         if key == "q":
             break
-        answers[trial.pair(hit)] = _ANSWERS[key]
-        keep_answer(path, trial.pair(hit), relevant=_ANSWERS[key])
+        answers[trial.make_pair(hit)] = _ANSWERS[key]
+        store_answer(path, trial.make_pair(hit), relevant=_ANSWERS[key])
 
 
 def _fit_thresholds(
@@ -230,10 +230,10 @@ def _fit_stores(
     labels = {kind: profile.labels for kind, profile in configured.profiles.by_kind.items()}
     kinds: set[str] = set()
     for trial in trials:
-        kinds.update(hit.kind for hit in trial.injections(mentions=True))
+        kinds.update(hit.kind for hit in trial.list_injected(mentions=True))
     fits = []
     for kind in sorted(kinds):
-        fits.append(fitting.fit(kind, trials, answers, labels, configured["max_inject"]))
+        fits.append(fitting.fit_store(kind, trials, answers, labels, configured["max_inject"]))
     records = []
     for fit in fits:
         if fit.after != fit.before:

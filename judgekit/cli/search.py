@@ -18,7 +18,7 @@ from judgekit.cli import options, plain
 from judgekit.cli.output import emit, note, say, warn
 from judgekit.engine import answers, client
 from judgekit.errors import ConfigError, InputError, UsageError
-from judgekit.hooks.settings import engine_wanted
+from judgekit.hooks.settings import is_engine_wanted
 from judgekit.retrieval.compiled import Profiles
 from judgekit.text import counted
 
@@ -58,7 +58,7 @@ def search(
 
         return recall.search(query, roots=root, **search_options).model_dump(mode="json")
 
-    use_engine = judge and not no_engine and engine_wanted()
+    use_engine = judge and not no_engine and is_engine_wanted()
     if use_engine:
         # A root that isn't a folder, such as claude:auto, is resolved from the current folder.
         use_engine = all(Path(name).is_dir() for name in root or ())

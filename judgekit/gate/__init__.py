@@ -55,7 +55,7 @@ class Skipped:
     """The parts of a push that needn't be judged, by reason."""
 
     def __init__(self) -> None:
-        # A dict for the names of each reason: unlike a set, it keeps their order.
+        # A dict of names for each reason: unlike a set, it keeps their order.
         self._names: defaultdict[str, dict[str, None]] = defaultdict(dict)
 
     def add(self, reason: str, name: str) -> None:
@@ -63,13 +63,13 @@ class Skipped:
         self._names[reason][name] = None
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove names under all reasons, because they're judged after all, as part of another ref."""
+        """Remove names under all reasons, for files that are judged as part of another ref."""
         for name in names:
             for skipped in self._names.values():
                 skipped.pop(name, None)
 
-    def groups(self) -> list[SkipGroup]:
-        """Return a group for each reason, with the first of its names, safe to show on a terminal."""
+    def group_by_reason(self) -> list[SkipGroup]:
+        """Group the names by reason. They're escaped for the terminal, and limited to `MAX_NAMES` each."""
         groups: list[SkipGroup] = []
         for reason, names in self._names.items():
             if names:
@@ -124,13 +124,11 @@ class Report(NamedTuple):
 
     @property
     def stopping(self) -> list[Row]:
-        """The rows that stop a push while blocking.
-
-        A NO-GO is left out if it's within its judges' noise: asked again, they might say otherwise.
-        """
+        """The rows that would block the push."""
         stopping_words = {STOPS, UNKNOWN} if self.holds else {STOPS}
         rows = []
         for row in self.rows:
+            # If the verdict is within its judges' noise, another run might differ: don't block.
             is_within_noise = bool(row["verdict"].get("noise"))
             if row["word"] in stopping_words and not is_within_noise:
                 rows.append(row)
@@ -138,7 +136,7 @@ class Report(NamedTuple):
 
     @property
     def blocked(self) -> bool:
-        """Whether the push is stopped: by a file's word, or by something not examined."""
+        """Whether the push is blocked, by a file's verdict or because something wasn't examined."""
         if self.mode != "blocking":
             return False
         is_unexamined_stopping = self.holds and bool(self.unexamined)
@@ -146,12 +144,12 @@ class Report(NamedTuple):
 
     @property
     def judged(self) -> list[Row]:
-        """The rows of files that models or a person decided about."""
+        """The rows of files that models or a person decided on."""
         return [row for row in self.rows if is_examined(row)]
 
     @property
     def not_examined(self) -> list[Omission]:
-        """Everything left undecided: refs, unreadable files, and files that no model was asked about."""
+        """Everything undecided: refs, unreadable files, and files that no model was asked about."""
         omissions = list(self.unexamined)
         for row in self.rows:
             if not is_examined(row):
@@ -161,7 +159,7 @@ class Report(NamedTuple):
 
     @property
     def word(self) -> str | None:
-        """The gravest word of all files; None if there was nothing to judge."""
+        """The most severe word of all files; None if there was nothing to judge."""
         words = {row["word"] for row in self.rows}
         if self.unexamined:
             words.add(UNKNOWN)
@@ -172,14 +170,14 @@ class Report(NamedTuple):
 
 
 def is_examined(row: Row) -> bool:
-    """Whether models or a person decided about a file, whatever the outcome."""
+    """Whether models or a person decided on a file, whatever the outcome."""
     return bool(row["verdict"]["rounds"] or row["verdict"]["human_override"])
 
 
 def describe_run(
     judged: Sequence[Row], skipped: Sequence[SkipGroup], not_examined: Sequence[Omission]
 ) -> str:
-    """Write the last line of a run: the numbers of files judged, skipped and not examined, with reasons."""
+    """Summarize a run in a line: the numbers of files judged, skipped and not examined, with reasons."""
     counts = Counter(row["word"] for row in judged)
     count_by_word = {word: counts[word] for word in WORDS if counts[word]}  # in the order of WORDS
     skips_by_reason = {group["reason"]: group["count"] for group in skipped}
@@ -194,13 +192,11 @@ def describe_run(
 
 
 def _describe_part(name: str, counts: Mapping[str, int]) -> str:
-    """Write a total and its parts: `3 judged (2 GO, 1 NO-GO)`.
-
-    If there's only one part, its number is left out: `3 judged (GO)`.
-    """
+    """Describe a total and its parts: `3 judged (2 GO, 1 NO-GO)`."""
     total = f"{sum(counts.values()):,} {name}"
     if not counts:
         return total
+    # A single part has the same number as the total, so don't repeat it: `3 judged (GO)`.
     if len(counts) == 1:
         (only_part,) = counts
         return f"{total} ({only_part})"

@@ -71,15 +71,15 @@ class ChangedFile(NamedTuple):
 class PushedChanges:
     """The changes to judge, the newest for each pushed file, and the rest with reasons.
 
-    `notes` are for people: more may be judged than the push really brings. `bringing` are the updates with
-    commits that the other side lacks.
+    `notes` tell people if more may be judged than the push really brings. `updates_with_commits` are those
+    with new commits.
     """
 
     changes: list[ChangedFile] = field(default_factory=list)
     skipped: Skipped = field(default_factory=Skipped)
     unexamined: list[Omission] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    bringing: list[RefUpdate] = field(default_factory=list)
+    updates_with_commits: list[RefUpdate] = field(default_factory=list)
 
 
 class _Rule(NamedTuple):
@@ -90,7 +90,7 @@ class _Rule(NamedTuple):
     authors: list[str]
 
     def covers(self, path: str) -> bool:
-        """Whether a pattern matches a path, in any case."""
+        """Whether a pattern matches a path, ignoring case."""
         return self.patterns.match(path) or self.lower_patterns.match(path.lower())
 
 
@@ -113,31 +113,32 @@ class ChangeFilter:
             self._rules.append(rule)
 
     def __call__(self, change: ChangedFile) -> bool:
-        """Whether a change is judged. If its author isn't known, it may be any of a rule's authors."""
+        """Whether to judge a change."""
         lines = (*change.commit.people, *change.commit.trailers)
         signatures = [line.casefold() for line in lines]
         for rule in self._rules:
             if not rule.covers(change.path):
                 continue
+            # An unknown author could be any of the rule's authors.
             may_be_by_anyone = not rule.authors or not change.attributed
             if may_be_by_anyone or _any_matches(signatures, rule.authors):
                 return True
         return False
 
     def covers(self, path: str) -> bool:
-        """Whether changes to a path are judged, depending on their author."""
+        """Whether changes to a path can be selected, depending on their author."""
         return any(rule.covers(path) for rule in self._rules)
 
 
 def _any_matches(texts: Sequence[str], patterns: Sequence[str]) -> bool:
-    """Whether one of the patterns (`*`, `?`) matches one of the texts."""
+    """Whether any text matches any pattern (`*`, `?`)."""
     return any(fnmatchcase(text, pattern) for text in texts for pattern in patterns)
 
 
 def parse_updates(text: str) -> list[RefUpdate]:
-    """Parse the updates of refs that git sends to a pre-push hook, one a line.
+    """Parse the ref updates that git sends to a pre-push hook, one per line.
 
-    Raises `InputError` with the number of a line that's wrong.
+    Raises `InputError` with the number of a malformed line.
     """
     updates = []
     for number, line in enumerate(lines_of(text), 1):
@@ -153,8 +154,8 @@ def parse_updates(text: str) -> list[RefUpdate]:
 
 
 def _parse_update(line: str) -> RefUpdate | None:
-    """Parse `LOCAL_REF LOCAL_OID REMOTE_REF REMOTE_OID`; None if the line is anything else."""
-    # From the right, because git also names the local side as it was typed: `HEAD@{2 days ago}`.
+    """Parse `LOCAL_REF LOCAL_OID REMOTE_REF REMOTE_OID`; None if the line is malformed."""
+    # Split from the right: the local ref is given as typed and can contain spaces, as in `HEAD@{2 days ago}`.
     fields = line.rsplit(" ", _FIELDS - 1)
     if len(fields) != _FIELDS:
         return None
@@ -165,19 +166,20 @@ def _parse_update(line: str) -> RefUpdate | None:
 
 
 def _is_object_id(text: str) -> bool:
-    """Whether a text is a full id of SHA-1 (40 hex digits) or SHA-256 (64)."""
+    """Whether a string is a full SHA-1 id (40 hex digits) or SHA-256 id (64)."""
     return len(text) in (40, 64) and not text.strip("0123456789abcdef")
 
 
 def resolve_commit(repository: Repository, name: str) -> str:
-    """Resolve a name to a commit id; raises `UnknownCommit` if it leads to none."""
+    """Resolve a name to a commit id; raises `UnknownCommit` if that fails."""
     commit = repository.commit(name)
     if commit is not None:
         return commit
+
     is_repository = repository.holds("rev-parse", "--git-dir")
     if not is_repository:
         raise UnknownCommit(f"no git repository at {repository.folder}; change to one")
-    visible_name = name or repr(name)  # '' for an empty one
+    visible_name = name or repr(name)  # '' for an empty name
     remedy = "fetch it, or name another one"
     raise UnknownCommit(f"{visible_name}: not a commit of this repository; {remedy}")
 
@@ -185,28 +187,30 @@ def resolve_commit(repository: Repository, name: str) -> str:
 def count_changed_lines(
     repository: Repository, updates: Updates, remote_commits: Sequence[str]
 ) -> dict[str, int]:
-    """Count by path the lines that the updates add or that they remove, whichever are more.
+    """Count the changed lines by path: those added or those removed, whichever are more.
 
-    Binary files are left out, and so are updates that git can't compare with `remote_commits`.
+    Binary files are skipped, and so are updates that git can't compare with `remote_commits`.
     """
     counts: dict[str, int] = {}
     for update in updates:
         for entry in _list_line_counts(repository, update, remote_commits):
             added, removed, path = entry.split("\t", 2)
-            if not added.isdigit():  # for a binary file, git writes `-` in place of a number
+            if not added.isdigit():  # for binary files, git prints `-` instead of a number
                 continue
             changed_lines = max(int(added), int(removed))
-            counts[path] = max(changed_lines, counts.get(path, 0))  # another update may change more
+            counts[path] = max(
+                changed_lines, counts.get(path, 0)
+            )  # keep another update's higher count
     return counts
 
 
 def _list_line_counts(
     repository: Repository, update: RefUpdate, remote_commits: Sequence[str]
 ) -> list[str]:
-    """List `ADDED TAB REMOVED TAB PATH` for each file that an update changes; empty if git can't compare."""
+    """List `ADDED TAB REMOVED TAB PATH` for each changed file; empty if git can't compare the commits."""
     try:
         base = repository.ask("merge-base", update.local_oid, *remote_commits).decode().strip()
         raw = repository.ask(*_COUNT_LINES, base, update.local_oid)
-    except GitError:  # no common commit, or this clone lacks files of one of them
+    except GitError:  # there's no common commit, or this clone lacks some files
         return []
-    return os.fsdecode(raw).split("\0")[:-1]  # each ends with a NUL
+    return os.fsdecode(raw).split("\0")[:-1]  # each entry ends with a NUL

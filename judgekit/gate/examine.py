@@ -35,14 +35,13 @@ _MAX_EDGES = 20  # commits at a clone's edge that are searched for a file
 def examine_push(
     repository: Repository, updates: Updates, remote_commits: Sequence[str], wanted: ChangeFilter
 ) -> PushedChanges:
-    """Find the changes to judge in a push, and list everything else in it with reasons.
+    """Find the changes to judge in a push, and record everything else with the reason.
 
-    A change is judged if it's `wanted`, if it's in the pushed state, and if the other side doesn't have it.
-    The other side has everything that can be reached from `remote_commits`.
+    Only `wanted` changes are judged. Everything reachable from `remote_commits` counts as already pushed.
     """
     pushed = PushedChanges()
     commit_by_name = _resolve_tips(repository, updates)
-    tips: dict[str, None] = {}  # each once, in order
+    tips: dict[str, None] = {}  # like a set, but ordered
     for update in updates:
         if update.local_oid in commit_by_name:
             tips[commit_by_name[update.local_oid]] = None
@@ -56,24 +55,23 @@ def examine_push(
             pushed.skipped.add(REF_DELETED, update.remote_ref)
         elif tip is None:
             pushed.unexamined.append(Omission(name=update.remote_ref, reason=NO_COMMIT))
-        elif tip in histories:  # otherwise it has no commit that the other side lacks
+        elif tip in histories:  # otherwise it has no new commits
             old_tip = commit_by_name.get(update.remote_oid)
             examination = _Examination(
                 repository, update, tip, old_tip, remote_commits, wanted, pushed
             )
             examination.sort_files(histories[tip])
-            pushed.bringing.append(update)
+            pushed.updates_with_commits.append(update)
 
-    # A file that one ref skips may be judged for another.
+    # A file that's skipped for one ref may be judged for another.
     pushed.skipped.remove({change.path for change in pushed.changes})
     return pushed
 
 
 def _resolve_tips(repository: Repository, updates: Updates) -> dict[str, str]:
-    """Map the old and new object ids of the updates to the commits that they lead to.
+    """Map the updates' old and new object ids to commits.
 
-    The id of a tag leads to the tagged commit. Ids whose commit isn't in this clone, and deleted refs, are
-    left out.
+    Deleted refs and commits missing from this clone are left out. A tag's id maps to the tagged commit.
     """
     names = []
     for update in updates:
@@ -98,7 +96,7 @@ class _Examination:
     pushed: PushedChanges
 
     def sort_files(self, pushed_history: History) -> None:
-        """Sort the files that the ref's new commits change: judged, skipped for a reason, or not examined."""
+        """Sort the files changed by the ref's new commits: judged, skipped or not examined."""
         if pushed_history.is_long:
             limit = f"more than {history.MAX_COMMITS:,} new commits"
             self._add_omission(f"{limit}; only files changed by the newest are judged")
@@ -107,10 +105,9 @@ class _Examination:
         if not covered_paths and not pushed_history.gap:
             return
 
+        # If a part of the history is missing, also read files that no step mentions.
         is_needed: Callable[[str], bool] = covered_paths.__contains__
-        if (
-            pushed_history.gap
-        ):  # a part of the history is missing: also read files that no step names
+        if pushed_history.gap:
             is_needed = self.wanted.covers
         tree = self._read_tree(self.tip, is_needed)
         if tree is None:
@@ -123,19 +120,21 @@ class _Examination:
         origins = _Origins(tree)
         origins.follow(pushed_history.steps)
         changes = origins.take_changes(self.wanted)
-        if pushed_history.gap or tree.repeated():  # `repeated`: paths that a tree names twice
+        # Steps don't explain all files if there's a gap, or if the tree contains the same path twice.
+        if pushed_history.gap or tree.list_repeated_paths():
             changes += self._find_unexplained_changes(pushed_history, tree, old_tree, origins)
         self._add_changes(changes, old_tree)
+
         changed_paths = {change.path for change in changes}
         self._skip_unchanged_paths(covered_paths, tree, origins, changed_paths)
 
     def _add_omission(self, reason: str) -> None:
-        """Note that the ref, or a part of it, wasn't examined."""
+        """Record that the ref, or a part of it, wasn't examined."""
         name = self.update.remote_ref or self.update.local_ref
         self.pushed.unexamined.append(Omission(name=name, reason=reason))
 
     def _read_tree(self, commit: str, is_needed: Callable[[str], bool]) -> Tree | None:
-        """Read a commit's files at the needed paths; None if a partial clone lacks them."""
+        """Read a commit's files at the needed paths; None if this partial clone lacks them."""
         try:
             return Tree.read(self.repository, commit, is_needed)
         except GitError:
@@ -144,7 +143,7 @@ class _Examination:
             return None
 
     def _keep_covered_paths(self, steps: Iterable[Step]) -> set[str]:
-        """Return the paths in new commits that a rule covers; the others are noted as skipped."""
+        """Return the paths in new commits that a rule covers, and record the others as skipped."""
         covered_paths: set[str] = set()
         for path in dict.fromkeys(step.path for step in steps):
             if self.wanted.covers(path):
@@ -154,10 +153,10 @@ class _Examination:
         return covered_paths
 
     def _add_changes(self, changes: Iterable[ChangedFile], old_tree: Tree | None) -> None:
-        """Add the changes to judge to `pushed`, and note the others there as skipped."""
+        """Add the wanted new changes to `pushed`, and record the others as skipped."""
         files_of_other_refs = {(change.path, change.blob) for change in self.pushed.changes}
         for change in changes:
-            if old_tree is not None and old_tree.holds(change.path, change.blob):
+            if old_tree is not None and old_tree.has(change.path, change.blob):
                 self.pushed.skipped.add(UNCHANGED, change.path)
             elif not self.wanted(change):
                 self.pushed.skipped.add(OTHER_AUTHORS, change.path)
@@ -167,7 +166,7 @@ class _Examination:
     def _skip_unchanged_paths(
         self, paths: Iterable[str], tree: Tree, origins: _Origins, changed_paths: set[str]
     ) -> None:
-        """Note each path without a change to judge as skipped, with its reason."""
+        """Record each path without a change to judge as skipped, with its reason."""
         moved_paths = {path for path, _ in origins.moved_from}
         for path in paths:
             if path in changed_paths:
@@ -189,11 +188,9 @@ class _Examination:
         old_tree: Tree | None,
         origins: _Origins,
     ) -> list[ChangedFile]:
-        """Find files at the tip that no step explains and that no tree of the other side has.
+        """Find files at the tip that no step explains and that the other side doesn't have.
 
-        There are such files if a clone has only a part of the history (`gap` says why), or if a tree has a
-        name twice. Files that were only moved are noted as skipped. If the history is partial, a note says
-        how that affects the files, or that nothing could be compared.
+        They exist if a part of the history is missing, or if a tree contains the same path twice.
         """
         base_trees = self._read_base_trees()
         other_side_trees = base_trees if old_tree is None else [old_tree, *base_trees]
@@ -201,6 +198,7 @@ class _Examination:
         paths: Iterable[str]
         sources: Sequence[Tree] | None
         if pushed_history.gap:
+            # Without any trees to compare with, all files would seem new.
             if not other_side_trees:
                 self._add_omission(pushed_history.gap)
                 return []
@@ -209,7 +207,7 @@ class _Examination:
             paths = tree.blobs
             sources = other_side_trees
         else:
-            paths = tree.repeated()  # a step names a path, but not which of its blobs
+            paths = tree.list_repeated_paths()  # a step gives the path, but not which of its blobs
             sources = None  # a complete history shows where a moved file comes from
 
         moved_blobs = _find_moved_blobs(other_side_trees, tree)
@@ -218,9 +216,9 @@ class _Examination:
         for path in paths:
             for blob in tree.blobs[path]:
                 if origins.is_explained(path, blob, sources):
-                    continue  # its step decides
-                if any(old.holds(path, blob) for old in other_side_trees):
-                    continue  # it isn't new
+                    continue  # the steps decide on it
+                if any(old.has(path, blob) for old in other_side_trees):
+                    continue  # the file isn't new
                 if blob in moved_blobs:
                     self.pushed.skipped.add(MOVED, path)
                     continue
@@ -229,13 +227,15 @@ class _Examination:
         return changes
 
     def _note_gap(self, gap: str) -> None:
-        """Note that files are compared only with the newest state of the other side."""
-        side = escaped(self.update.remote_ref) or "the base"  # only a push has a ref there
+        """Note that files can only be compared with the newest state of the other side."""
+        side = (
+            escaped(self.update.remote_ref) or "the base"
+        )  # outside a push, there's no remote ref
         effect = f"files that differ from {side} are judged, whoever changed them"
         self.pushed.notes.append(f"{gap}; {effect}")
 
     def _read_base_trees(self) -> list[Tree]:
-        """Read the trees of the commits that both sides have, except those whose files this clone lacks."""
+        """Read the trees of the merge bases, except those that this partial clone lacks."""
         trees = []
         for base in self._find_merge_bases():
             tree = self._read_tree(base, self.wanted.covers)
@@ -244,21 +244,21 @@ class _Examination:
         return trees
 
     def _find_merge_bases(self) -> list[str]:
-        """List the commits at which the histories of both sides meet, as far as this clone knows."""
+        """List the newest commits that both sides have, as far as this clone knows."""
         other_side = self.remote_commits if self.old_tip is None else [self.old_tip]
         if not other_side:
             return []
         try:
             output = self.repository.ask("merge-base", "--all", self.tip, *other_side)
-        except GitError:  # there is none
+        except GitError:  # there's no common commit
             return []
         return output.decode().split()
 
 
 def _find_moved_blobs(old_trees: Iterable[Tree], tree: Tree) -> set[str]:
-    """Return the blobs at paths that are in old trees but not in `tree`.
+    """Return the blobs that old trees have at paths missing from `tree`.
 
-    If `tree` has such a blob at another path, the file was moved there.
+    Any such blob at another path of `tree` was moved there.
     """
     moved_blobs: set[str] = set()
     for old_tree in old_trees:
@@ -283,10 +283,10 @@ class _Origins:
     commits_by_path: dict[str, list[Commit]] = field(default_factory=dict)
 
     def follow(self, steps: Iterable[Step]) -> None:
-        """Fill in the fields from steps, the newest first, following each file back through moves."""
-        # By older path and blob: the tree's files that were moved from there.
+        """Trace the tree's files through steps, newest first, and back through moves."""
+        # The tree's files, by the path and blob that they were moved from.
         files_moved_from: defaultdict[_File, list[_File]] = defaultdict(list)
-        # By path: the lists in `commits_by_path` for all files that come from there.
+        # For each path, the commit lists of all files that come from there.
         lists_of_path: defaultdict[str, list[list[Commit]]] = defaultdict(list)
         for step in steps:
             if step.what != "file":
@@ -296,40 +296,41 @@ class _Origins:
                 own_list: list[Commit] = []
                 self.commits_by_path[step.path] = own_list
                 lists_of_path[step.path].append(own_list)
+
+            # The tree's files that have this blob because of this step.
             file = (step.path, step.blob)
             files_from_here = files_moved_from.pop(file, [])
-            if self.tree.holds(step.path, step.blob) and file not in self.change_by_file:
+            if self.tree.has(step.path, step.blob) and file not in self.change_by_file:
                 self.change_by_file[file] = ChangedFile(step.commit, step.path, step.blob)
                 files_from_here.append(file)
 
-            if step.moved_from is None:  # this step wrote the blob: a new file, or an edit
+            if step.moved_from is None:  # the step created or edited the file
                 for commits in lists_of_path[step.path]:
                     commits.append(step.commit)
                 for later_file in files_from_here:
                     change = self.change_by_file[later_file]
                     self.change_by_file[later_file] = change._replace(commit=step.commit)
-            else:  # the file was only moved: an older step wrote the blob, at the earlier path
-                # From here on, both paths share these lists: older steps add to them.
+            else:  # the step only moved the file: an older step at the earlier path wrote the blob
+                # The paths share these lists from here on, so that older steps are added to both.
                 lists_of_path[step.moved_from] += lists_of_path[step.path]
                 old_file = (step.moved_from, step.blob)
                 files_moved_from[old_file] += files_from_here
 
+        # These files were only moved by the steps, and existed before.
         for (earlier_path, _), files in files_moved_from.items():
             self.moved_from.update(dict.fromkeys(files, earlier_path))
 
     def take_changes(self, wanted: ChangeFilter) -> list[ChangedFile]:
-        """Take out the new changes, so that `moved_from` only has files that aren't new.
-
-        A moved file isn't new if the gate judged its changes at the earlier path already.
-        """
+        """Return the new changes, and leave only the moves in `moved_from` that aren't new."""
         changes: list[ChangedFile] = []
         for file, change in self.change_by_file.items():
+            # A moved file isn't new if the gate already judged it at its earlier path.
             earlier_path = self.moved_from.get(file)
             was_judged = earlier_path is not None and wanted(change._replace(path=earlier_path))
             if was_judged:
                 continue
             self.moved_from.pop(file, None)
-            commits = dict.fromkeys(self.commits_by_path[change.path])  # each once
+            commits = dict.fromkeys(self.commits_by_path[change.path])  # without duplicates
             earlier_commits = tuple(commit for commit in commits if commit != change.commit)
             changes.append(change._replace(earlier=earlier_commits))
         return changes
@@ -337,13 +338,13 @@ class _Origins:
     def is_explained(self, path: str, blob: str, sources: Sequence[Tree] | None) -> bool:
         """Whether the steps explain how a blob got to its path.
 
-        If the file was moved there, one of the trees in `sources` must have it at its earlier path. With None
-        as `sources`, the steps are complete, and the step itself must be known.
+        If the file was moved, one of the `sources` must have it at its earlier path. With None, the steps are
+        complete, so one of them must have created it.
         """
         earlier_path = self.moved_from.get((path, blob))
         if earlier_path is None or sources is None:
             return (path, blob) in self.change_by_file
-        return any(tree.holds(earlier_path, blob) for tree in sources)
+        return any(tree.has(earlier_path, blob) for tree in sources)
 
 
 class _CommitFinder:
@@ -361,12 +362,12 @@ class _CommitFinder:
     def find_commit(self, path: str, blob: str) -> Commit:
         """Return a commit at the history's edge that has the file, or else the tip."""
         for edge in self._edges:
-            if self._read_tree(edge).holds(path, blob):
+            if self._read_tree(edge).has(path, blob):
                 return edge
         return history.read_commit(self._repository, self._tip)
 
     def _read_tree(self, edge: Commit) -> Tree:
-        """Read a commit's files, once; empty if a partial clone lacks them."""
+        """Read a commit's files, cached; empty if this partial clone lacks them."""
         if edge.oid not in self._trees:
             try:
                 tree = Tree.read(self._repository, edge.oid, self._wanted.covers)

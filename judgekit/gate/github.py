@@ -84,7 +84,7 @@ class Gh:
 
     def find_issue(self, token: str) -> ListedIssue | None:
         """Find the oldest issue with this token; None if there is none."""
-        # GitHub's search lags behind and may lack the newest issues, so list those first.
+        # GitHub's search is delayed and may miss the newest issues, so look through those first.
         if self._newest is None:
             self._newest = self._list_issues("--limit", "50")
         matches = [issue for issue in self._newest if issue.token == token]
@@ -96,7 +96,7 @@ class Gh:
         return min(matches, key=operator.attrgetter("number"))
 
     def _list_issues(self, *gh_options: str) -> list[ListedIssue]:
-        """List the issues that judgekit opened, among those selected by gh's options."""
+        """List the issues that judgekit opened, among those that gh's options select."""
         output = self.ask("list", "--state", "all", "--json", "number,url,state,body", *gh_options)
         listed_issues = []
         try:
@@ -109,12 +109,12 @@ class Gh:
         return listed_issues
 
     def ask(self, verb: str, *words: str, stdin: str = "") -> str:
-        """Run `gh issue VERB WORDS`, and return its output.
+        """Run `gh issue VERB WORDS` and return its output.
 
         Raises `GhError` if gh can't be started, fails, or doesn't respond in time.
         """
         seconds_left = self._deadline - time.monotonic()
-        if seconds_left <= 0:  # earlier calls took it all
+        if seconds_left <= 0:  # earlier calls used up the time
             raise GhError("no time left for gh")
 
         argv = [self._program, "issue", verb, *words, "--repo", self._repository]
@@ -133,7 +133,7 @@ class Gh:
 
 
 def _read_issue(fields: Mapping[str, Any]) -> ListedIssue | None:
-    """Read an issue from gh's JSON; None if judgekit's mark isn't in its body, so judgekit didn't open it."""
+    """Parse an issue from gh's JSON; None if judgekit didn't open it, so that its mark is missing."""
     mark = issues.read_mark(fields["body"] or "")
     if mark is None:
         return None
@@ -148,7 +148,7 @@ def _read_issue(fields: Mapping[str, Any]) -> ListedIssue | None:
 
 
 def _describe_exit(code: int, errors: str) -> str:
-    """Return the beginning of a program's error output, or if that's empty, its exit code."""
+    """Return the start of a program's error output, or its exit code if there's none."""
     complaint = short_line(errors, _MAX_TEXT)
     return complaint or f"exit code {code}"
 
@@ -158,8 +158,7 @@ def find_github_name(
 ) -> str | None:
     """Find the repository's `HOST/OWNER/NAME`; None if it's not on GitHub.
 
-    It's in the variable `GH_REPO`, in `address`, or in the address of the remote `origin`: the first that's
-    given counts.
+    It's taken from the variable `GH_REPO`, from `address`, or else from the remote `origin`.
     """
     users_choice = environ.get("GH_REPO", "").strip()
     if users_choice:
@@ -167,24 +166,22 @@ def find_github_name(
     if not address:
         try:
             raw = repository.ask("remote", "get-url", "--", "origin")
-        except GitError:  # there's no origin
+        except GitError:  # there's no remote `origin`
             return None
         address = raw.decode("utf-8", "replace").rstrip("\n")
     return parse_address(address, environ)
 
 
 def parse_address(address: str, environ: Mapping[str, str]) -> str | None:
-    """Parse a git address on GitHub to `HOST/OWNER/NAME`; None for an address anywhere else.
-
-    A host other than github.com only counts if the user names it in `GH_HOST`, because a clone mustn't choose
-    who gets gh's token.
-    """
+    """Parse a GitHub address to `HOST/OWNER/NAME`; None for any other host."""
     match = _ADDRESS.fullmatch(address.strip())
     if match is None:
         return None
+
     # `https://HOST/OWNER/NAME`, or `HOST:OWNER/NAME` as scp writes it.
     host = (match["host"] or match["scp"]).lower()
     host = _ALIASES.get(host, host)
+    # Only trust github.com and the user's `GH_HOST`. Otherwise a clone could choose who gets gh's token.
     users_host = environ.get("GH_HOST", "").strip().lower()
     is_allowed = host in (_GITHUB, users_host)
     return f"{host}/{match['owner']}/{match['name']}" if is_allowed else None
@@ -196,9 +193,9 @@ def notify_and_open_issues(
     settings: EscalateConfig | None = None,
     address: str = "",
 ) -> list[str]:
-    """Notify the user's program and open issues, as the settings say. Returns lines about that for people.
+    """Notify the user's program and open issues, as configured. Returns lines about it for people.
 
-    Without `settings`, the user's and the project's apply. Nothing is raised: an error becomes a line.
+    `settings` defaults to the user's and the project's. Nothing is raised: errors become lines.
     """
     lines: list[str] = []
     try:
@@ -208,7 +205,7 @@ def notify_and_open_issues(
             unsettled = [verdict for verdict in verdicts if needs_person(verdict)]
             lines += notify(unsettled, settings.notify.command, Ledger.of(folder).name)
         if settings.issues == "on":
-            # Lines are added one at a time: if an error ends the loop, those before it stay.
+            # Add the lines one by one, to keep the first ones if an error follows.
             for line in _open_some_issues(verdicts, settings, folder, address):
                 lines.append(line)
     except Exception as error:  # noqa: BLE001 - the boundary: an issue must not cost a verdict or a push
@@ -217,9 +214,9 @@ def notify_and_open_issues(
 
 
 def _load_settings(folder: Path) -> EscalateConfig:
-    """Load the user's settings for issues, and if they allow any, the project's as well."""
+    """Load the user's settings for issues, combined with the project's if they allow issues."""
     settings = configuration.load(None).escalate
-    if settings.issues == "off":  # then no project file needs reading
+    if settings.issues == "off":  # the project can't turn them on
         return settings
     project = Path(environment.project_root(str(folder)))
     return configuration.load(project).escalate
@@ -228,12 +225,9 @@ def _load_settings(folder: Path) -> EscalateConfig:
 def _open_some_issues(
     verdicts: Sequence[Verdict], settings: EscalateConfig, folder: Path, address: str
 ) -> Iterator[str]:
-    """Open or change the verdicts' issues, up to `MAX_ISSUES`; yield a line about each.
-
-    An issue that's up to date gives no line. A last line counts the issues that were left out.
-    """
+    """Open or update the verdicts' issues, up to `MAX_ISSUES`; yield a line about each change."""
     earlier_lines: list[VerdictLine] = []
-    # The ledger only matters for a repeated `improve`.
+    # Earlier verdicts only matter for repeated `improve`s.
     if settings.rejects and any(verdict.verdict == "improve" for verdict in verdicts):
         records = Ledger.of(folder).records(LineFilter(kinds=[VerdictLine]))
         earlier_lines = _select_verdict_lines(records)
@@ -243,6 +237,7 @@ def _open_some_issues(
         if needs_person(verdict, earlier_lines, with_rejects=settings.rejects):
             unsettled.append(verdict)
     remaining = len(unsettled)
+
     try:
         for outcome, line in ensure_issues(unsettled[:MAX_ISSUES], settings, folder, address):
             remaining -= 1
@@ -251,6 +246,7 @@ def _open_some_issues(
     except GhError as error:
         yield f"no issue was opened for {remaining}: {error}; {_LATER}"
         return
+
     if remaining:
         limit = f"{MAX_ISSUES} at a time is the limit"
         yield f"no issue was opened for {remaining} more: {limit}; {_LATER}"
@@ -262,10 +258,7 @@ def _select_verdict_lines(records: Iterable[Record]) -> list[VerdictLine]:
 
 
 def notify(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> list[str]:
-    """Run a command once for each verdict, leaving out those that it has been run for before.
-
-    Stops at the first failure, and returns a line about it; an empty list if all went well.
-    """
+    """Run a command once for each new verdict. If it fails, return a line about that, else an empty list."""
     if not verdicts:
         return []
     failure = _send_notices(verdicts, command, project)
@@ -275,22 +268,21 @@ def notify(verdicts: Sequence[Verdict], command: Sequence[str], project: str) ->
 
 
 def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> str | None:
-    """Run a command once for each verdict, leaving out those that it has been run for before.
-
-    Stops at the first failure, and returns its reason; None if all went well.
-    """
+    """Run a command once for each new verdict. Stops at the first failure and returns its reason, or None."""
     deadline = time.monotonic() + SECONDS
     folder = Path(environment.NOTIFIED.path()).parent
     environ = programs.build_environ("notify", environment.environ())
     program = programs.find(command[0], environ)
     if program is None:
         return "not found; name a program on PATH, or its absolute path"
+
     argv = [program, *command[1:]]
     try:
         environment.private_folder(str(folder))
         for verdict in verdicts:
             issue = issues.build_issue(verdict)
             notice_key = environment.digest(f"{project} {issue.token} {issue.fingerprint}")
+            # Skip a verdict that was sent before, or that another process is sending now.
             if not _claim_notice(folder, notice_key):
                 continue
             is_sent = False
@@ -312,25 +304,22 @@ def _send_notices(verdicts: Sequence[Verdict], command: Sequence[str], project: 
 def _run_program(
     argv: Sequence[str], environ: Mapping[str, str], verdict: Verdict, seconds: float
 ) -> str | None:
-    """Run a program with a verdict's record on its standard input; return why it failed, or None."""
+    """Run a program with a verdict's record on stdin; return the reason if it fails, or None."""
     record = json.dumps(verdict.record(), ensure_ascii=False)
     code, _, errors = programs.run(argv, environ, f"{record}\n", seconds=seconds)
     return None if code == 0 else _describe_exit(code, errors)
 
 
 def _claim_notice(folder: Path, notice: str) -> bool:
-    """Claim a notice, so that only the caller sends it. Returns True if the caller has to send it.
-
-    Returns False if it was sent before, or if another process may be sending it.
-    """
+    """Claim a notice before sending it. Returns False if it's already sent or claimed by another process."""
     with _lock_notices(folder) as notices:
         if notice in notices:
             begin_time = notices[notice]
-            if begin_time is None:  # it was sent
+            if begin_time is None:  # it's already sent
                 return False
-            # A killed process never finishes its notice, so its mark must end. A program has `SECONDS` at
-            # most; after twice that it isn't running any more. `abs` ends marks from the future, too, which
-            # are left if the clock is set back.
+            # A killed process never releases its claim, so claims expire. A program has at most `SECONDS`,
+            # so after twice that time it's no longer running. With `abs`, claims from the future expire as
+            # well: they remain if the clock is set back.
             may_be_running = abs(time.time() - begin_time) < 2 * SECONDS
             if may_be_running:
                 return False
@@ -339,44 +328,43 @@ def _claim_notice(folder: Path, notice: str) -> bool:
 
 
 def _release_notice(folder: Path, notice: str, *, is_sent: bool) -> None:
-    """Mark a notice as sent. If it wasn't sent, forget it, so that it's tried again."""
+    """Mark a notice as sent, or release the claim, so that it can be sent later."""
     with _lock_notices(folder) as notices:
         notices.pop(notice, None)
         if is_sent:
-            notices[notice] = None  # at the end, because the oldest are dropped first
+            notices[notice] = None  # at the end of the dict, since the oldest are dropped first
 
 
 @contextmanager
 def _lock_notices(folder: Path) -> Iterator[dict[str, float | None]]:
-    """Yield a mapping of each notice to the time when its sending began (None: it was sent).
+    """Yield the notices with the time when sending each began, or None for sent ones, under a lock.
 
-    Changes that the caller makes to the mapping are saved afterwards. The file of notices stays locked
-    meanwhile, so the user's program mustn't run inside.
+    Changes to the dict are saved. The user's program mustn't run inside, since it can take long.
     """
     path = folder / environment.NOTIFIED.name
     with file_lock(path.with_suffix(".lock"), timeout=SECONDS):
         notices: dict[str, float | None] = {}
-        old_words = path.read_text().split() if path.exists() else []
-        for word in old_words:  # NOTICE if it was sent, else NOTICE:BEGIN_TIME
-            notice, _, begin_time = word.partition(":")
+        old_entries = path.read_text().split() if path.exists() else []
+        for entry in old_entries:  # NOTICE if it's sent, else NOTICE:BEGIN_TIME
+            notice, _, begin_time = entry.partition(":")
             notices[notice] = float(begin_time) if begin_time else None
 
         yield notices
 
-        new_words = []
+        new_entries = []
         for notice, moment in notices.items():  # the oldest first
-            new_words.append(notice if moment is None else f"{notice}:{moment}")
-        newest = new_words[-_MAX_NOTICES:]
+            new_entries.append(notice if moment is None else f"{notice}:{moment}")
+        newest = new_entries[-_MAX_NOTICES:]
         outputs.write_atomically(str(path), "\n".join(newest), private=True)
 
 
 def needs_person(
     verdict: Verdict, in_ledger: Iterable[VerdictLine] = (), *, with_rejects: bool = False
 ) -> bool:
-    """Whether a person still has to settle a verdict, because models disagree.
+    """Whether a person still has to settle a verdict.
 
-    With `with_rejects`, a rejection needs a person, too. So does an `improve`, if at least two rounds in a
-    row ended so, counting earlier verdicts of the same task `in_ledger`: its author needs help.
+    If `with_rejects`, rejections and repeated `improve`s need a person as well. `in_ledger` are the ledger's
+    verdicts, in which earlier ones on the same task are found.
     """
     if verdict.human_override is not None:
         return False
@@ -390,10 +378,7 @@ def needs_person(
 
 
 def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int:
-    """Count the rounds that ended in `improve`, in a verdict and the verdicts just before on the same task.
-
-    Going back in time, the first verdict that isn't `improve` ends the count.
-    """
+    """Count a task's latest consecutive rounds that ended in `improve`, over this and earlier verdicts."""
     name = task_name(verdict.task_id)
     earlier_verdicts = []
     for line in lines:
@@ -405,32 +390,29 @@ def _count_improve_rounds(verdict: Verdict, lines: Iterable[VerdictLine]) -> int
 
     count = 0
     for judged in (verdict, *earlier_verdicts):
-        if judged.verdict != "improve":
+        if judged.verdict != "improve":  # this one breaks the series
             break
         improve_rounds = 0
         for judged_round in judged.rounds:
             opinion = judged_round.opinion
             if opinion and opinion.outcome == "improve":
                 improve_rounds += 1
-        # A verdict may be `improve` without any round being so.
+        # A verdict can be `improve` although no single round was.
         count += max(1, improve_rounds)
     return count
 
 
 def list_unsettled(records: Iterable[Record], *, with_rejects: bool) -> list[VerdictLine]:
-    """List the verdicts in a ledger that a person still has to settle, the newest first.
+    """List the verdicts in a ledger that a person still has to settle, newest first.
 
-    Of each task, only the newest verdict counts. With `with_rejects`, rejections and repeated calls for
-    improvement are listed, too.
+    Only each task's newest verdict counts. If `with_rejects`, include rejections and repeated `improve`s.
     """
     records = list(records)
     verdict_lines = _select_verdict_lines(records)
     triaged = triage_records(records)
     unsettled = []
-    for line in (
-        *triaged.unclear,
-        *triaged.nogo,
-    ):  # a GO, and a verdict that was overridden, is settled
+    # A GO is settled, and so is an overridden verdict.
+    for line in (*triaged.unclear, *triaged.nogo):
         if needs_person(line, verdict_lines, with_rejects=with_rejects):
             unsettled.append(line)
     return sorted(unsettled, key=operator.attrgetter("timestamp"), reverse=True)
@@ -443,10 +425,7 @@ def ensure_issues(
     address: str = "",
     seconds: float = SECONDS,
 ) -> Iterator[tuple[IssueOutcome, str]]:
-    """Open or update an issue for each verdict. Yields its outcome, and a line about it.
-
-    Raises `GhError`.
-    """
+    """Open or update an issue for each verdict. Yields outcomes with lines about them; raises `GhError`."""
     if not verdicts:
         return
     environ = environment.environ()
@@ -466,13 +445,13 @@ def ensure_issues(
 def _ensure_issue(
     gh: Gh, new_issue: issues.Issue, labels: Sequence[str]
 ) -> tuple[IssueOutcome, str]:
-    """Open an issue, or update the one that the same task has already. Returns the outcome and the URL."""
+    """Open an issue, or update the task's existing one. Returns the outcome and the URL."""
     gh_options = ("--title", new_issue.title, "--body-file", "-")
     existing_issue = gh.find_issue(new_issue.token)
     if existing_issue is None:
         label_words = [f"--label={label}" for label in labels]
         output = gh.ask("create", *gh_options, *label_words, stdin=new_issue.body)
-        _, _, url = output.strip().rpartition("\n")  # gh prints it on the last line
+        _, _, url = output.strip().rpartition("\n")  # gh prints the URL on the last line
         return IssueOutcome.OPENED, short_line(url, _MAX_TEXT)
 
     if existing_issue.fingerprint == new_issue.fingerprint:

@@ -68,12 +68,12 @@ class History(NamedTuple):
 def read_histories(
     repository: Repository, tips: Sequence[str], remote_commits: Sequence[str]
 ) -> dict[str, History]:
-    """Read the changes in new commits for each tip: the commits that no remote commit reaches.
+    """Read the changes in each tip's new commits: those that no remote commit reaches.
 
-    Tips without new commits are left out. Git runs as often for thousands of tips as for two. Raises
-    `GitError`.
+    Tips without new commits are left out. Raises `GitError`.
     """
-    # It stays None for a single tip, because git itself picks the commits then.
+    # For multiple tips, list the commits of all with one call of git, however many tips there are. For a
+    # single tip, this stays None, and git selects the commits itself.
     oids_by_tip: dict[str, list[str]] | None = None
     try:
         if len(tips) == 1:
@@ -85,12 +85,12 @@ def read_histories(
             limit = "--no-walk=unsorted"
         if not revisions:
             return {}
-        lines = "\n".join([*revisions, ""])  # "" ends the last line with a line break, too
+        lines = "\n".join([*revisions, ""])  # "" adds a newline at the end
         raw = repository.ask(*_LOG, limit, stdin=lines.encode())
     except GitError:
         if not is_partial(repository):
             raise
-        return _make_partial_histories(repository, oids_by_tip or tips)
+        return _make_partial_histories(repository, oids_by_tip or tips)  # with the tips alone
 
     shallow_oids = _read_shallow_oids(repository)
     logged_commits = list(_parse_log(raw))
@@ -108,13 +108,10 @@ def read_histories(
 
 
 def _make_partial_histories(repository: Repository, tips: Iterable[str]) -> dict[str, History]:
-    """Make histories in a partial clone, in which git can't list the commits' changes.
-
-    At least the tips have the files.
-    """
+    """Make histories without steps, for a partial clone in which git can't list changes."""
     histories = {}
     for tip in tips:
-        edge = read_commit(repository, tip)
+        edge = read_commit(repository, tip)  # at least the tip has the files
         histories[tip] = History(steps=[], edges=[edge], gap=PARTIAL)
     return histories
 
@@ -122,15 +119,14 @@ def _make_partial_histories(repository: Repository, tips: Iterable[str]) -> dict
 def _list_new_commits(
     repository: Repository, tips: Sequence[str], remote_commits: Sequence[str]
 ) -> dict[str, list[str]]:
-    """List, for each tip, the commits that it reaches and that no remote commit reaches, newest first.
+    """List each tip's commits that no remote commit reaches, newest first.
 
-    These are at most `MAX_COMMITS` + 1 for each tip: one more than allowed shows that there are too many.
-    Tips without new commits are left out.
+    Tips without new commits are left out. A list longer than `MAX_COMMITS` was cut off.
     """
     revisions = [*tips, *(f"^{oid}" for oid in remote_commits), ""]
     output = repository.ask(*_GRAPH, stdin="\n".join(revisions).encode()).decode()
     parents_by_oid: dict[str, list[str]] = {}
-    for line in output.split("\n")[:-1]:  # each ends with a line break
+    for line in output.split("\n")[:-1]:  # each line ends with a newline
         oid, *parents = line.split()
         parents_by_oid[oid] = parents
 
@@ -142,7 +138,7 @@ def _list_new_commits(
         if tip not in rank_by_oid:
             continue
 
-        # Walk from the tip to all its ancestors, always to the newest one that's waiting.
+        # Walk from the tip to its ancestors, always taking the newest one that's waiting.
         waiting_ranks = [rank_by_oid[tip]]
         seen_ranks = set(waiting_ranks)
         oids_by_tip[tip] = []
@@ -150,7 +146,7 @@ def _list_new_commits(
             oid = oids[heapq.heappop(waiting_ranks)]
             oids_by_tip[tip].append(oid)
             for parent in parents_by_oid[oid]:
-                rank = rank_by_oid.get(parent)  # None if the other side has the parent
+                rank = rank_by_oid.get(parent)  # None if the remote has the parent
                 if rank is not None and rank not in seen_ranks:
                     seen_ranks.add(rank)
                     heapq.heappush(waiting_ranks, rank)
@@ -162,8 +158,7 @@ def _make_history(
 ) -> History:
     """Build a history from commits and their steps, newest first.
 
-    `shallow_oids` are the oldest commits of a shallow clone. Git has no parents for them, so they seem to
-    have created every file. That's why their steps are left out.
+    `shallow_oids` are the oldest commits of a shallow clone.
     """
     steps: list[Step] = []
     edges: list[Commit] = []
@@ -172,6 +167,7 @@ def _make_history(
         if number > MAX_COMMITS:
             is_long = True
             break
+        # git lacks the parents of these commits, so that they seem to create every file. Skip their steps.
         if commit.oid in shallow_oids:
             edges.append(commit)
         else:
@@ -181,13 +177,13 @@ def _make_history(
 
 
 def is_partial(repository: Repository) -> bool:
-    """Whether a clone may lack objects of its history, by its settings (`git clone --filter=…`)."""
+    """Whether this is a partial clone (`git clone --filter=…`), which may lack objects of its history."""
     names = r"^(extensions\.partialclone|remote\..*\.(promisor|partialclonefilter))$"
     return repository.holds("config", "--get-regexp", names)
 
 
 def _read_shallow_oids(repository: Repository) -> set[str]:
-    """List a shallow clone's oldest commits, whose parents it lacks; empty for any other clone."""
+    """Return the oldest commits of a shallow clone, whose parents it lacks; empty for other clones."""
     git_path = os.fsdecode(repository.ask("rev-parse", "--git-path", "shallow")).rstrip("\n")
     file = repository.folder / git_path
     if not file.exists():
@@ -197,18 +193,16 @@ def _read_shallow_oids(repository: Repository) -> set[str]:
 
 
 def read_commit(repository: Repository, oid: str) -> Commit:
-    """Read one commit, without its changes."""
+    """Read a single commit, without its changes."""
     raw = repository.ask("log", "--max-count=1", "--no-patch", "-z", _FORMAT, oid)
     commit, _ = next(_parse_log(raw))
     return commit
 
 
 def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
-    """Yield each commit printed by `git log`, with its steps.
-
-    The output consists of fields. A commit's id is followed by further fields about the commit, and so is
-    each changed path's entry: the functions that parse these take them from `fields`.
-    """
+    """Yield each commit printed by `git log`, with its steps."""
+    # The output is a sequence of fields. A commit's id or a path's entry comes first, and the functions that
+    # parse it take the further fields from this iterator.
     fields = iter(os.fsdecode(raw).split("\0"))
     commit: Commit | None = None  # before the first
     steps: list[Step] = []
@@ -216,7 +210,7 @@ def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
         entry = field.lstrip("\n:")
         if not entry:
             continue
-        # A path's entry begins with a colon for each parent, a commit's id with none.
+        # A path's entry starts with a colon for each parent, and a commit's id without any.
         prefix = field.removesuffix(entry)
         parents = prefix.count(":")
         if parents == 0:
@@ -233,7 +227,7 @@ def _parse_log(raw: bytes) -> Iterator[tuple[Commit, list[Step]]]:
 
 
 def _parse_commit(oid: str, fields: Iterator[str]) -> Commit:
-    """Build a commit from its id and the next three of `fields`: author, committer and trailers."""
+    """Build a commit from its id and the next fields: author, committer and trailers."""
     author = next(fields)
     committer = next(fields)
     trailers = [trailer for trailer in lines_of(next(fields)) if trailer]
@@ -248,25 +242,25 @@ def _parse_commit(oid: str, fields: Iterator[str]) -> Commit:
 def _parse_step(
     commit: Commit, parts: Sequence[str], parents: int, fields: Iterator[str]
 ) -> Step | None:
-    """Parse the entry of a changed path; None if the path has the same file in one of the commit's parents.
+    """Parse the entry of a changed path; None if a parent has the same file at this path.
 
-    With one parent, the entry's parts are OLD_MODE, MODE, OLD_BLOB, BLOB and STATUS. A merge has an OLD_MODE
-    and an OLD_BLOB for each parent. The paths are the next of `fields`: one in each parent, and then the path
-    now, if git prints it.
+    For one parent, the parts are OLD_MODE, MODE, OLD_BLOB, BLOB and STATUS. A merge has an OLD_MODE and an
+    OLD_BLOB for each parent. The old paths come next in `fields`, and then the current path if it's printed.
     """
     *old_modes, mode = parts[: parents + 1]
     *old_blobs, blob = parts[parents + 1 : -1]
     status = parts[-1]
     old_paths = [next(fields) for _ in range(parents)]
-    # git prints the path now only for merges, and if a file was renamed (R) or copied (C).
+    # git prints the current path only for merges, and for renamed (R) or copied (C) files.
     has_new_path = parents > 1 or status.startswith(("R", "C"))
     path = next(fields) if has_new_path else old_paths[0]
+
     if mode == _MODE_OF_NOTHING:
         return Step(commit, path, "gone")
     if not mode.startswith(FILE):
         return Step(commit, path, "not regular")
 
-    paths_of_same_file = []  # in the parents
+    paths_of_same_file = []  # in the parents, if this commit only moved the file
     for old_mode, old_blob, old_path in zip(old_modes, old_blobs, old_paths, strict=True):
         if old_blob == blob and old_mode.startswith(FILE):
             paths_of_same_file.append(old_path)

@@ -39,10 +39,7 @@ _HARMLESS = {
 
 
 def disarm_title(text: str) -> str:
-    """Replace the signs of links, mentions and formatting in a text for a title.
-
-    A title can't show text as code, in which these signs would do nothing.
-    """
+    """Replace the characters for links, mentions and formatting, which would work in a title."""
     for mark, harmless in _HARMLESS.items():
         text = text.replace(mark, harmless)
     return short_line(text, 120)
@@ -61,15 +58,17 @@ class Issue(NamedTuple):
 
 
 def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
-    """Build the issue about a verdict. It only includes quotes and reasoning if `with_text`."""
+    """Build the issue about a verdict, with quotes and reasoning only if `with_text`."""
+    # A path's task has the same name in every clone, and so the same token.
     name = task_name(verdict.task_id)
-    # A path's task has the same name in every clone, so the token is the same too.
     name_digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     token = f"judgekit-task-{name_digest[:16]}"
-    # It changes with the verdict or the files, and only then the issue is updated.
+
+    # The fingerprint changes with the verdict or the files. Only then is the issue updated.
     hashes = sorted(subject.sha256 for subject in verdict.subjects)
     verdict_and_contents = "\n".join([verdict.verdict, *hashes])
     fingerprint = hashlib.sha256(verdict_and_contents.encode()).hexdigest()[:16]
+
     ledger_line = make_verdict_line(verdict, text=with_text)
     fits_into_command = verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK
     task = shlex.quote(verdict.task_id if fits_into_command else verdict.id)
@@ -102,7 +101,7 @@ def build_issue(verdict: Verdict, *, with_text: bool = False) -> Issue:
 
 
 def read_mark(body: str) -> tuple[str, str] | None:
-    """Read the token and the fingerprint at the start of an issue's body; None if they aren't there."""
+    """Extract the token and fingerprint from the start of an issue's body; None if it lacks them."""
     match = _MARK.match(body.lstrip())
     if match is None:
         return None
@@ -110,27 +109,29 @@ def read_mark(body: str) -> tuple[str, str] | None:
 
 
 def _make_round_cells(judged_round: Round) -> tuple[str, str, str]:
-    """Return three cells of a table for a round: its outcome, its scores, and its kind of failure."""
+    """Return a round's three table cells: its outcome, its scores, and its kind of failure."""
     opinion = judged_round.opinion
     if opinion is not None:
         scores = [f"{name} {value:g}" for name, value in opinion.scores.items()]
         outcome = format_inline(str(opinion.outcome))
         return outcome, format_inline(", ".join(scores)), NOTHING
+
     failure = judged_round.failure
     if failure is None:
         return NOTHING, NOTHING, NOTHING
-    # Just the failure's kind, since a provider's message may contain addresses.
+    # Only show the kind of failure, since a provider's message can contain addresses.
     return NOTHING, NOTHING, format_inline(str(failure.kind))
 
 
 def _write_finding_lines(verdict: VerdictLine) -> list[str]:
-    """Write the lines about the first findings; if some are left out, a last line counts these."""
+    """Write lines about the first findings, and a last line that counts any omitted ones."""
     findings = _list_findings(verdict)
     lines: list[str] = []
     for number, (tier, finding) in enumerate(findings, 1):
         if number > _MAX_ROWS or sum(map(len, lines)) > _MAX_FINDINGS:
-            left_out = len(findings) - number + 1  # including this one
-            return [*lines, f"and {left_out} more"]
+            omitted = len(findings) - number + 1  # including this one
+            return [*lines, f"and {omitted} more"]
+
         text = _describe_finding(tier, finding)
         number_sign = f"{number}. "
         indent = " " * len(number_sign)
@@ -143,20 +144,21 @@ def _write_finding_lines(verdict: VerdictLine) -> list[str]:
 
 
 def _describe_finding(tier: str, finding: Finding) -> str:
-    """Write `TIER, DIMENSION, in LOCATION: ISSUE`, without the parts that are empty."""
+    """Write `TIER, DIMENSION, in LOCATION: ISSUE`, without empty parts."""
     location = f"in {finding.location}" if finding.location else ""
     context = ", ".join(part for part in (tier, finding.dimension, location) if part)
     return f"{context}: {finding.issue}" if context else finding.issue
 
 
 def _list_findings(verdict: VerdictLine) -> list[tuple[str, Finding]]:
-    """List the verdict's findings with the tier "".
+    """List the verdict's findings, and if no tier decided, those of each round with its tier.
 
-    If no tier decided, the findings of all rounds follow, each with the tier of its round.
+    The tier is "" for the verdict's own findings.
     """
     findings = [("", finding) for finding in verdict.findings]
     if verdict.judge_tier is not None:
         return findings
+
     for judged_round in verdict.rounds:
         if judged_round.opinion:
             for finding in judged_round.opinion.findings:

@@ -44,15 +44,15 @@ def find_rule_commits(
 ) -> list[str]:
     """Find the commits whose rules may apply to a push, one for each different set of rules.
 
-    The first of these that's known counts:
+    The first known source counts:
 
-    1. The remote's default branch, whatever branch is pushed. Otherwise a push could give a branch lax rules,
-       and the next one could fill it under them. A remote known by several names has a default branch under
-       each.
+    1. The remote's default branch, whatever branch is pushed.
     2. Every known ref of the remote.
-    3. The default branches of all other remotes (their refs, if none has one), this clone's branches, and all
-       rules that the pushed commits ever had.
+    3. The default branches of all other remotes (or all their refs), this clone's branches, and every change
+       of the rules in the pushed history.
     """
+    # Don't use the pushed branch's own rules: a push could relax them, and the next one profit from that.
+    # The remote can have multiple names, each with its own record of the default branch.
     clone_remotes = remotes.read_remotes(repository, remote, url)
     remote_oids = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
     defaults = [clone_remotes.default_branch(name, remote_oids) for name in clone_remotes.names]
@@ -70,6 +70,7 @@ def find_rule_commits(
     has_default_branch = any(oid is not None for oid in other_oids)
     if not has_default_branch:
         other_oids = [ref.oid for ref in clone_remotes.other_refs]
+
     pushed = [update.local_oid for update in updates if not update.deletes]
     rule_changes = _list_rule_changes(repository, pushed)
     branches = _list_own_branches(repository)
@@ -77,16 +78,17 @@ def find_rule_commits(
 
 
 def _select_different_rules(repository: Repository, oids: Sequence[str | None]) -> list[str]:
-    """Find the commits that these ids lead to, one for each different set of rules: the first that has it.
+    """Resolve ids to commits, and return the first commit for each different set of rules.
 
-    Ids whose commit this clone lacks are left out, and so is None, which stands for an unknown commit.
+    Unknown commits (None) and ids missing from this clone are skipped.
     """
     distinct_oids = list(dict.fromkeys(oid for oid in oids if oid))
     names = []
     for oid in distinct_oids:
-        names.append(f"{oid}^{{commit}}")  # git's way to name the commit that a tag leads to
+        names.append(f"{oid}^{{commit}}")  # in git, this means the commit that a tag points to
         names.extend(f"{oid}:{path}" for path in RULES)
     oid_by_name = _find_objects(repository, names)
+
     commit_by_rules: dict[tuple[str, ...], str] = {}
     for oid in distinct_oids:
         commit = oid_by_name[f"{oid}^{{commit}}"]
@@ -98,10 +100,7 @@ def _select_different_rules(repository: Repository, oids: Sequence[str | None]) 
 
 
 def _find_objects(repository: Repository, names: list[str]) -> dict[str, str]:
-    """Map names such as `COMMIT:PATH` to the ids of their objects.
-
-    The id is "" if there's no such object in this clone.
-    """
+    """Return the object ids of names such as `COMMIT:PATH`; "" for objects missing from this clone."""
     oid_by_name = {}
     for name, line in zip(names, repository.describe_objects(names), strict=True):
         oid, _, description = line.partition(" ")  # OID KIND SIZE, or NAME missing
@@ -111,24 +110,25 @@ def _find_objects(repository: Repository, names: list[str]) -> dict[str, str]:
 
 
 def _list_own_branches(repository: Repository) -> list[str]:
-    """List the tips of this clone's branches, the last changed first."""
+    """List the tips of this clone's branches, latest first."""
     command = ("for-each-ref", "--format=%(objectname)", "--sort=-committerdate")
     output = repository.ask(*command, f"--count={_MAX_BRANCHES}", "refs/heads/")
     return output.decode().split()
 
 
 def _list_rule_changes(repository: Repository, pushed: Sequence[str]) -> list[str]:
-    """List the newest commits that changed the rules, in the history of the `pushed` commits.
+    """List the newest commits in the pushed history that changed the rules.
 
-    The list is empty if this clone lacks a part of that history.
+    The list is empty if this clone lacks a part of the history.
     """
     tips = repository.commits(pushed).values()
     if not tips:
         return []
+
     max_count = f"--max-count={_MAX_RULES}"
     log_command = ("log", "--format=%H", "--full-history", max_count, "--stdin", "--", *RULES)
     distinct_tips = dict.fromkeys(tips)
-    revisions = "\n".join([*distinct_tips, ""])  # "" ends the last line with a line break, too
+    revisions = "\n".join([*distinct_tips, ""])  # "" adds a newline at the end
     try:
         output = repository.ask(*log_command, stdin=revisions.encode())
     except GitError:
@@ -138,9 +138,9 @@ def _list_rule_changes(repository: Repository, pushed: Sequence[str]) -> list[st
 
 @contextmanager
 def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path]:
-    """Yield a temporary folder with a commit's rules and the rubric they name; empty if there's no commit.
+    """Yield a temporary folder with a commit's rules and rubric; it's empty if `commit` is None.
 
-    A `ConfigError` raised while the folder is in use is raised again with the name `COMMIT:PATH` of the file.
+    A `ConfigError` about a file in the folder is raised again with the file's name as `COMMIT:PATH`.
     """
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         root = Path(folder).resolve()
@@ -159,7 +159,7 @@ def check_out_rules(repository: Repository, commit: str | None) -> Iterator[Path
 
 
 def _rename_file_in_error(error: ConfigError, commit: str, root: Path) -> ConfigError:
-    """Rebuild an error about a file in the folder `root`, with the file's name in the commit."""
+    """Rebuild an error about a file in the folder `root`, naming the file in the commit instead."""
     path = Path(str(error.path)).relative_to(root)
     name = _name_in_commit(commit, path.as_posix())
     renamed_errors = []
@@ -171,15 +171,15 @@ def _rename_file_in_error(error: ConfigError, commit: str, root: Path) -> Config
 
 
 def _find_rubric_file(root: Path) -> str | None:
-    """Return the path in this folder of the rubric that the rules name.
+    """Return the path of the rubric that the rules name, relative to `root`.
 
-    None if the rules name no file in the folder, or can't be read.
+    None if it isn't a file in the folder, or the rules can't be read.
     """
     from judgekit.config import settings  # noqa: PLC0415 - a push without judged files needs no pydantic
 
     try:
         rubric = Path(settings.load(root).gate.rubric)
-    except ConfigError:  # the caller loads the settings too, and reports it
+    except ConfigError:  # the caller loads the same settings, and reports the error
         return None
     if rubric.suffix not in (".yaml", ".yml") or not rubric.is_relative_to(root):
         return None
@@ -187,19 +187,19 @@ def _find_rubric_file(root: Path) -> str | None:
 
 
 def _name_in_commit(commit: str, path: str) -> str:
-    """Write `COMMIT:PATH`, as git names a file in a commit, with a short id."""
+    """Format a file's name in a commit, such as `COMMIT:PATH`, with a short commit id."""
     return f"{commit[:12]}:{path}"
 
 
 def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root: Path) -> None:
-    """Write a commit's files at some paths into the folder `root`.
+    """Write a commit's files at the given paths into the folder `root`.
 
-    Raises `ConfigError` if these files are too many or too large together, or if one that decides can't be
-    read. Another file that can't be read is left out.
+    Raises `ConfigError` if they're too large together, or if a deciding file can't be read. Other unreadable
+    files are skipped.
     """
     files = _list_regular_files(repository, commit, paths)
     oids = (file.oid for file in files)
-    # The data is None for a file that's too large, or that this clone doesn't have.
+    # The data is None for files that are too large or missing from this clone.
     blobs = repository.blobs(oids, MAX_BYTES)
     total_bytes = 0
     for file, (_, data) in zip(files, blobs, strict=True):
@@ -218,9 +218,9 @@ def _write_rules(repository: Repository, commit: str, paths: Sequence[str], root
 def _list_regular_files(
     repository: Repository, commit: str, paths: Sequence[str]
 ) -> list[TreeEntry]:
-    """List a commit's regular files at some paths; paths that would lead out of a folder are left out.
+    """List a commit's regular files at the given paths, without unsafe ones.
 
-    Raises `ConfigError` if there's a link or a submodule in place of a file that decides.
+    Raises `ConfigError` if a deciding file is a link or a submodule.
     """
     files: list[TreeEntry] = []
     for entry in _list_entries(repository, commit, paths):
@@ -236,7 +236,8 @@ def _list_regular_files(
 
 
 def _is_safe(path: str) -> bool:
-    """Whether a path stays below the folder that it's written to: a hand-made tree may contain `..`."""
+    """Whether a path stays inside the folder that it's written to."""
+    # Trees made by hand can contain `..`.
     if path.startswith("/") or ".." in path.split("/"):
         return False
     has_backslash = "\\" in path  # separates folders on Windows
@@ -244,17 +245,14 @@ def _is_safe(path: str) -> bool:
 
 
 def _is_deciding(path: str, paths: Sequence[str]) -> bool:
-    """Whether other rules would apply if the file at `path` were missing.
-
-    That's so for the rubrics, the configuration, and the paths that were asked for.
-    """
+    """Whether different rules would apply if the file at `path` were missing."""
     if path == _MEMORY_CONFIG:  # another tool's settings, unrelated to the gate
         return False
     return path in _DECIDING or path in paths or path.startswith(_RUBRICS)
 
 
 def _list_entries(repository: Repository, commit: str, paths: Sequence[str]) -> list[TreeEntry]:
-    """List a commit's entries at some paths; raises `ConfigError` if there's too much."""
+    """List a commit's entries at the given paths; raises `ConfigError` if there are too many."""
     entries: list[TreeEntry] = []
     for entry in repository.entries(commit, *paths):
         entries.append(entry)
@@ -264,35 +262,37 @@ def _list_entries(repository: Repository, commit: str, paths: Sequence[str]) -> 
 
 
 def _build_size_error(name: str, limit: str) -> ConfigError:
-    """Build the error for the file that takes the rules over a limit."""
+    """Build the error for the file that brings the rules over a limit."""
     problem = f"with it the rules are more than {limit}; remove what is no rule from {RULES[0]}"
     return ConfigError(problem, path=name)
 
 
 def _write_file(file: Path, data: bytes, name: str) -> None:
-    """Write one rules file; raises `ConfigError` about its `name` if the disk refuses it."""
+    """Write a rules file; raises an error about `name` if that fails."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
-    except OSError as error:  # the name is too long, or stands for both a file and a folder
+    except OSError as error:  # e.g. the name is too long, or is both a file's and a folder's
         raise ConfigError(f"cannot be written ({error.strerror}); rename it", path=name) from None
 
 
-def changes_if_none_is_judged(
+def find_skips_if_none_judged(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> PushedChanges | None:
-    """List what a push skips, if it's certain that none of its changes is to be judged.
+    """List what a push skips if none of its changes is to be judged; else return None.
 
-    None if some may have to be judged: only a full run can tell. It's also None if no selection is stored, or
-    if something has to be reported. Raises `InputError` if git can't answer.
+    It's also None if that isn't certain, because no selection is stored or there's something to report.
+    Raises `InputError` if git can't answer.
     """
     if all(update.deletes for update in updates):
-        # Deleted refs bring no file, so neither the remote's commits nor the rules matter.
+        # Deleted refs bring no files, so neither the remote's commits nor the rules matter.
         return examine.examine_push(repository, updates, [], ChangeFilter())
+
     rule_commits = find_rule_commits(repository, updates, remote, url)
-    change_filter = _read_stored_choice(repository, rule_commits)
+    change_filter = _read_stored_selection(repository, rule_commits)
     if change_filter is None:
         return None
+
     remote_commits = remotes.list_remote_commits(repository, updates, remote, url)
     pushed = examine.examine_push(repository, updates, remote_commits, change_filter)
     if pushed.changes or pushed.unexamined or pushed.notes:
@@ -300,46 +300,49 @@ def changes_if_none_is_judged(
     return pushed
 
 
-def _read_stored_choice(repository: Repository, commits: Sequence[str]) -> ChangeFilter | None:
-    """Read the stored selection of files to judge.
-
-    None if nothing is stored, or if the rules of `commits` aren't those that it was made from.
-    """
-    key = _make_choice_key(repository, commits)
+def _read_stored_selection(repository: Repository, commits: Sequence[str]) -> ChangeFilter | None:
+    """Read the stored selection of files to judge; None if it wasn't made from the rules in `commits`."""
+    key = _make_selection_key(repository, commits)
     try:
-        stored_choice = json.loads(Path(_find_choice_file(repository)).read_bytes())
-        if stored_choice["key"] != key:
+        stored = json.loads(Path(_get_selection_path(repository)).read_bytes())
+        if stored["key"] != key:
             return None
-        paths_and_authors = (stored_choice["paths"], stored_choice["authors"])
+        paths_and_authors = (stored["paths"], stored["authors"])
         return ChangeFilter(paths_and_authors)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none yet, or damaged
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing or damaged
         return None
 
 
-def keep_choice(
+def store_selection(
     repository: Repository, commits: Sequence[str], patterns: list[str], authors: list[str]
 ) -> None:
-    """Store which files a commit's rules select for judging, so that the next push needn't read the rules.
+    """Store the rules' selection of files to judge, so that the next push needn't read the rules.
 
-    Without a commit, it's the user's own selection. For several commits nothing is stored, and the next push
-    reads their rules again.
+    No commits mean the user's own rules.
     """
+    # The selections of multiple commits can't be stored as one.
     if len(commits) > 1:
         return
-    choice = {"key": _make_choice_key(repository, commits), "paths": patterns, "authors": authors}
+    selection = {
+        "key": _make_selection_key(repository, commits),
+        "paths": patterns,
+        "authors": authors,
+    }
     with suppress(OSError):
         environment.GATE_RULES.make()
-        outputs.write_atomically(_find_choice_file(repository), json.dumps(choice), private=True)
+        outputs.write_atomically(
+            _get_selection_path(repository), json.dumps(selection), private=True
+        )
 
 
-def _find_choice_file(repository: Repository) -> str:
-    """Return the path of the stored selection for this clone."""
+def _get_selection_path(repository: Repository) -> str:
+    """Return the path of this clone's stored selection."""
     name = environment.file_name_for(str(repository.folder))
     return environment.GATE_RULES.path(f"{name}.json")
 
 
-def _make_choice_key(repository: Repository, commits: Sequence[str]) -> str:
-    """Build a text that changes with anything that affects the selection of changes."""
+def _make_selection_key(repository: Repository, commits: Sequence[str]) -> str:
+    """Build a string that changes with anything that affects the selection."""
     rules = []
     for commit in commits:
         rules.append(repository.ask("ls-tree", "--full-tree", commit, "--", *RULES))

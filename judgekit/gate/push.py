@@ -116,10 +116,10 @@ class _Rules(NamedTuple):
 def read_changed_file(
     change: ChangedFile, data: bytes | None, *, is_here: bool = True
 ) -> tuple[Document, str]:
-    """Read a changed file as a document. Also returns the reason why it can't be judged, or "".
+    """Read a changed file as a document, and return it with the reason not to judge it, or "".
 
-    `data` is None if the file is too large (then it `is_here`), or if this clone lacks it (then it isn't). If
-    the file can't be judged, its document is empty, and the id of the task contains git's hash of the file.
+    `data` is None if the file is too large or missing from this clone; `is_here` says which. If there's a
+    reason, the document is empty.
     """
     commit = change.commit
     path = encodable(change.path)
@@ -130,7 +130,7 @@ def read_changed_file(
         digest = file.sha256
     else:
         family = None
-        digest = change.blob
+        digest = change.blob  # identifies the content at least by git's hash
     author = Author(name=encodable(commit.people[0]), family=family)
     task_id = f"{path}@{digest[:16]}"
     return Document((file,), task_id, author=author, commit=commit.oid), reason
@@ -139,10 +139,7 @@ def read_changed_file(
 def _decode_file(
     change: ChangedFile, path: str, data: bytes | None, *, is_here: bool
 ) -> tuple[File, str]:
-    """Decode a file's content; return it with the reason why it can't be judged, or "".
-
-    With a reason, the returned file is empty.
-    """
+    """Decode a file and return it with "", or return an empty file with the reason not to judge it."""
     reason = _find_obstacle(change, data, is_here=is_here)
     if not reason and data is not None:
         try:
@@ -153,7 +150,7 @@ def _decode_file(
 
 
 def _find_obstacle(change: ChangedFile, data: bytes | None, *, is_here: bool) -> str:
-    """Return the reason why a file's content isn't there to be judged; "" if it's there."""
+    """Return the reason why a file's content isn't available, or ""."""
     if data is None and is_here:
         return f"larger than {MAX_BYTES // 1_000_000} MB"
     if data is None:
@@ -166,8 +163,8 @@ def _find_obstacle(change: ChangedFile, data: bytes | None, *, is_here: bool) ->
 
 
 def _name_store(data: bytes) -> str:
-    """Name the program that stores a file's content outside of git; "" if the content is in git."""
-    if len(data) >= _POINTER_BYTES:  # too large for a pointer to the content
+    """Return the program that stores a file's content outside of git; "" if git does."""
+    if len(data) >= _POINTER_BYTES:  # too large for a pointer to outside content
         return ""
     for store, pointer in _POINTERS.items():
         if pointer.match(data):
@@ -176,7 +173,7 @@ def _name_store(data: bytes) -> str:
 
 
 def _name_families(change: ChangedFile) -> str | None:
-    """Name the families of all models that helped to write a file, as its commits say; None if none did."""
+    """Return the model families that helped to write a file, according to its commits; None if none did."""
     families: list[str] = []
     for commit in (change.commit, *change.earlier):
         families += panel.families_of_writers(commit.people, commit.trailers)
@@ -193,10 +190,10 @@ def judge_push(
     base: str | None,
     run: Run,
 ) -> Report:
-    """Judge the changes since `base`, or without a base, those in a push to `remote`. Returns the report.
+    """Judge the changes since `base`, or if that's None, those in a push to `remote`. Returns the report.
 
-    Errors about the commits are raised. If the rules can't be read, or judging fails, that's a `PushBlocked`
-    if undetermined files stop a push, and else the original error.
+    Errors about the commits are raised as they are. Other errors become `PushBlocked` if undetermined files
+    block the push.
     """
     if base is None:
         scope = _make_scope_of_push(repository, updates, remote, url)
@@ -205,19 +202,19 @@ def judge_push(
 
     gate: GateConfig | None = None  # until the rules are read
     try:
-        # On exit, paths in the rules' temporary folders become the commits' paths, in errors too.
+        # Closing the stack replaces temporary paths in errors with the paths in the commit.
         with ExitStack() as stack:
             all_rules = _load_rules(repository, scope.rule_commits, stack)
             strictest = max(all_rules, key=operator.attrgetter("strictness"))
             gate = strictest.settings.gate
-            policy.keep_choice(repository, scope.rule_commits, gate.paths, gate.authors)
+            policy.store_selection(repository, scope.rule_commits, gate.paths, gate.authors)
 
-            # A change is judged if any of the rules wants it.
+            # Judge a change if any of the rules selects it.
             paths_and_authors = []
             for rules in all_rules:
                 paths_and_authors.append((rules.settings.gate.paths, rules.settings.gate.authors))
             wanted = commits.ChangeFilter(*paths_and_authors)
-            # With several sets of rules, only remotes that all of them call upstream count.
+            # Only count remotes as upstream if all rules do.
             upstream_sets = [set(rules.settings.gate.upstream) for rules in all_rules]
             upstreams = sorted(set.intersection(*upstream_sets))
             upstream_commits = remotes.list_upstream_commits(repository, upstreams)
@@ -225,7 +222,10 @@ def judge_push(
             changes = examine.examine_push(repository, scope.updates, remote_commits, wanted)
 
             count_lines = partial(
-                commits.count_changed_lines, repository, changes.bringing, remote_commits
+                commits.count_changed_lines,
+                repository,
+                changes.updates_with_commits,
+                remote_commits,
             )
             choose_depth = _make_depth_chooser(strictest.settings, count_lines)
             in_ci = base is not None and reviewers.is_ci()
@@ -234,7 +234,7 @@ def judge_push(
             )
     except Exception as error:
         if gate is None:
-            gate = configuration.load(None).gate  # the user's own, which may block pushes
+            gate = configuration.load(None).gate  # the user's own settings can block pushes as well
         mode = run.mode or gate.mode
         if mode == "blocking" and gate.undetermined == "block":
             raise PushBlocked(str(error)) from error
@@ -244,7 +244,7 @@ def judge_push(
 def _make_scope_of_push(
     repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str
 ) -> _Scope:
-    """Compare what a push brings with what the remote has."""
+    """Compare the pushed commits with the remote's."""
     refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
     return _Scope(
         push=PushRecord(remote=url or remote, ref=refs),
@@ -255,7 +255,7 @@ def _make_scope_of_push(
 
 
 def _make_scope_since(repository: Repository, base: str) -> _Scope:
-    """Compare the current commit with `base`, as if the other side had that commit, and its rules applied."""
+    """Compare the current commit with `base`, as if a remote had `base` and its rules applied."""
     base_commit = commits.resolve_commit(repository, base)
     head = commits.resolve_commit(repository, "HEAD")
     update = commits.RefUpdate(
@@ -270,14 +270,14 @@ def _make_scope_since(repository: Repository, base: str) -> _Scope:
 
 
 def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -> list[_Rules]:
-    """Load the rules of some commits; without any commit, only the user's own rules.
+    """Load the rules of each commit, or only the user's own rules if there are no commits.
 
-    Rules that can't be read are left out. If that's all of them, the first `ConfigError` is raised. The
-    rules' folders exist until `stack` is closed.
+    Unreadable rules are skipped; if all are unreadable, the first `ConfigError` is raised. The rules' folders
+    exist until `stack` is closed.
     """
     readable: list[_Rules] = []
     errors: list[ConfigError] = []
-    for oid in oids or (None,):  # without a commit, the folder of rules stays empty
+    for oid in oids or (None,):  # None checks out an empty folder
         try:
             folder = stack.enter_context(policy.check_out_rules(repository, oid))
             readable.append(_Rules(configuration.load(folder), folder))
@@ -291,10 +291,7 @@ def _load_rules(repository: Repository, oids: Sequence[str], stack: ExitStack) -
 def _make_depth_chooser(
     settings: Config, count_lines: Callable[[], Mapping[str, int]]
 ) -> DepthChooser | None:
-    """Build a function that chooses how thoroughly to judge a changed file.
-
-    None if the settings say nothing about that.
-    """
+    """Build a function that chooses how thoroughly to judge a file; None if the settings don't vary that."""
     if not settings.gate.depth and settings.gate.review is None:
         return None
     from judgekit.judging import depth  # noqa: PLC0415 - only if depths are configured
@@ -303,12 +300,12 @@ def _make_depth_chooser(
     count_lines_once = cache(count_lines)
 
     def choose_depth(change: ChangedFile, document: Document) -> Depth:
-        """Choose how thoroughly to judge a file, by its path, its changed lines and the people involved."""
+        """Choose how thoroughly to judge a file, by path, number of changed lines, and authors."""
         signatures: set[str] = set()
         for commit in (change.commit, *change.earlier):
             signatures.update(commit.people, commit.trailers)
         all_lines = sum(len(lines_of(file.text)) for file in document.files)
-        # A path that the count leaves out counts as changed in every line.
+        # A file that isn't in the counts, such as a binary one, counts as changed completely.
         changed_lines = count_lines_once().get(change.path, all_lines)
         return depth.choose(
             users_gate, settings.gate, change.path, changed_lines, sorted(signatures)
@@ -327,7 +324,7 @@ def _judge_changes(
     *,
     in_ci: bool,
 ) -> Report:
-    """Judge the files in a push, and report on them and on those not judged."""
+    """Judge the files in a push, and report on all files, judged or not."""
     settings = rules.settings
     report_of_nothing = _report_on_unjudged(settings, pushed, run)
     if not pushed.changes:
@@ -335,7 +332,7 @@ def _judge_changes(
 
     ledger = Ledger.of(repository.folder)
     loaded = loader.configured_rubric("gate", settings.gate.rubric, rules.folder)
-    notes = list(pushed.notes)  # all of the following may add to them
+    notes = list(pushed.notes)  # the steps below add to these
     mode = report_of_nothing.mode
     if mode == "blocking":
         mode = _suspend_unearned_blocking(ledger, loaded.rubric.ref, notes)
@@ -361,7 +358,7 @@ def _judge_changes(
     holds = report_of_nothing.holds and mode == "blocking"
     run.on_start(Begin(count=len(pushed.changes), budget=budget, holds=holds))
     changes = sorted(pushed.changes, key=operator.attrgetter("path"))
-    files = _read_files(repository, changes)  # before the budget starts to count
+    files = _read_files(repository, changes)  # reading them isn't charged to the budget
     running.run(gatekeeper.judge(files, deadline=time.monotonic() + budget))
 
     if settings.server.url is not None:
@@ -377,7 +374,7 @@ def _judge_changes(
 
 
 def _report_on_unjudged(settings: Config, pushed: PushedChanges, run: Run) -> Report:
-    """Report on the files in a push that aren't judged: those that are skipped or can't be examined."""
+    """Report on the files in a push that aren't judged, because they're skipped or can't be examined."""
     unexamined = []
     for omission in pushed.unexamined:
         name = encodable(omission["name"])
@@ -387,17 +384,16 @@ def _report_on_unjudged(settings: Config, pushed: PushedChanges, run: Run) -> Re
         mode=run.mode or settings.gate.mode,
         notes=pushed.notes,
         escalate=settings.escalate.model_dump(mode="json"),
-        skipped=pushed.skipped.groups(),
+        skipped=pushed.skipped.group_by_reason(),
         unexamined=unexamined,
         holds=settings.gate.undetermined == "block",
     )
 
 
 def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) -> GateMode:
-    """Choose the mode `blocking`, or `advisory` if the figures of past verdicts don't allow blocking.
+    """Return the mode "blocking", or "advisory" if error rates in past verdicts don't allow blocking.
 
-    In that case the reasons are added to `notes`, and the change of mode goes to the ledger, unless it's
-    there.
+    The reasons are added to `notes`, and the change of mode is recorded in the ledger.
     """
     reasons, is_recorded = find_missed_rates(ledger.records(make_window_filter()), rubric)
     if not reasons:
@@ -413,13 +409,14 @@ def _suspend_unearned_blocking(ledger: Ledger, rubric: str, notes: list[str]) ->
 
 
 def _read_files(repository: Repository, changes: Sequence[ChangedFile]) -> list[_FileToJudge]:
-    """Read each changed file as a document, with the reason it can't be judged, or ""."""
+    """Read each changed file as a document, with the reason not to judge it, or ""."""
     oids = (change.blob for change in changes)
     contents = [data for _, data in repository.blobs(oids, MAX_BYTES)]
-    unread_blobs = []  # either too large, or missing from this clone: git tells which below
+    unread_blobs = []  # too large, or missing from this clone
     for change, data in zip(changes, contents, strict=True):
         if data is None:
             unread_blobs.append(change.blob)
+    # Ask git which of these blobs exist: those are too large.
     large_blobs = set()
     for line in repository.describe_objects(unread_blobs):  # OID KIND SIZE, or OID missing
         oid, _, description = line.partition(" ")
@@ -454,9 +451,9 @@ class _Gatekeeper:
         return self.settings.gate.judge_mode
 
     async def judge(self, files: Sequence[_FileToJudge], *, deadline: float) -> None:
-        """Judge each file and add its row; models have until `deadline`, a time of `time.monotonic`.
+        """Judge each file and add its row. Models have until `deadline`, a `time.monotonic` time.
 
-        Raises `ConfigError` before any model is asked.
+        Raises `ConfigError` before any model is called.
         """
         decisions = list(self.ledger.records(DECISIONS))
         for_models: list[tuple[ChangedFile, Document]] = []
@@ -478,7 +475,7 @@ class _Gatekeeper:
                 return
 
             async def judge_and_record(pair: tuple[ChangedFile, Document]) -> None:
-                """Judge one file, and add its verdict to the ledger and to the rows."""
+                """Judge a file, and add its verdict to the ledger and to `rows`."""
                 change, document = pair
                 verdict = await self._judge_file(judge, change, document, deadline)
                 self._record_verdict(change, verdict, decisions)
@@ -492,10 +489,7 @@ class _Gatekeeper:
     def _decide_without_models(
         self, change: ChangedFile, document: Document, reason: str, decisions: Sequence[Record]
     ) -> bool:
-        """Add the row of a file if no model needs to be asked about it, and return whether that's so.
-
-        That's a file that can't be judged (for the `reason`), or one that a person decided about.
-        """
+        """Add a file's row if a person decided on it or it can't be judged; else return False."""
         override = None
         if not reason:
             override = self._find_override(change, document, decisions)
@@ -508,7 +502,7 @@ class _Gatekeeper:
     def _find_override(
         self, change: ChangedFile, document: Document, decisions: Sequence[Record]
     ) -> OverrideLine | None:
-        """Find a person's decision about a file; None if there's none by anybody whose decisions count."""
+        """Find a person's decision on a file; None if nobody decided whose decisions count."""
         without_terminal = self.settings.gate.override_without_terminal
         if self.reviewed is not None:
             return self.reviewed.find(document, change, without_terminal=without_terminal)
@@ -522,10 +516,8 @@ class _Gatekeeper:
     def _add_undetermined_rows(
         self, files: Sequence[tuple[ChangedFile, Document]], reason: str
     ) -> None:
-        """Add undetermined rows for files that no model can be asked about.
-
-        Nothing was measured, so the ledger gets no line.
-        """
+        """Add undetermined rows for files without a model to judge them."""
+        # Nothing was measured, so don't add anything to the ledger.
         self.notes.append(reason)
         for change, document in files:
             verdict = tasks.decide_without_models(self.loaded, self.mode, document, None, reason)
@@ -534,13 +526,10 @@ class _Gatekeeper:
     async def _judge_file(
         self, judge: DocumentJudge, change: ChangedFile, document: Document, deadline: float
     ) -> Verdict:
-        """Judge one file. Its verdict gets a mark if another run of the same judges might differ.
-
-        If it isn't known how much the judges vary, the reason is added to `notes`.
-        """
+        """Judge a file, and mark its verdict if it's within the judges' noise."""
         seconds_left = deadline - time.monotonic()
         judge_in_time = judge.with_settings(timeout=min(judge.settings.timeout, seconds_left))
-        has_server = bool(self.settings.server.url)  # the shared judge chooses the depth itself
+        has_server = bool(self.settings.server.url)  # then the shared judge chooses the depth
         if self.choose_depth and not has_server:
             from judgekit.judging import review  # noqa: PLC0415 - only if depths are configured
 
@@ -550,8 +539,9 @@ class _Gatekeeper:
             )
 
         verdict = tasks.require_findings(await judge_in_time.judge(document))
-        is_of_tiers = not verdict.depth or verdict.depth.depth == "tiers"
-        if is_of_tiers:  # noise is measured for tiers only
+        # Noise is only measured for judging by tiers.
+        is_judged_by_tiers = not verdict.depth or verdict.depth.depth == "tiers"
+        if is_judged_by_tiers:
             try:
                 verdict = noise.mark_noise(judge, document, verdict)
             except ConfigError as error:
@@ -559,10 +549,7 @@ class _Gatekeeper:
         return self._set_run_id(verdict, change)
 
     def _set_run_id(self, verdict: Verdict, change: ChangedFile) -> Verdict:
-        """Give a verdict an id that stays the same if the run is restarted.
-
-        If the run has no id, the verdict is returned as it is.
-        """
+        """Give a verdict an id that stays the same if the run is restarted. Runs without an id don't."""
         if not self.run.id:
             return verdict
         name = f"{self.run.id}\0{change.path}\0{change.blob}"
@@ -572,20 +559,22 @@ class _Gatekeeper:
     def _record_verdict(
         self, change: ChangedFile, verdict: Verdict, decisions: Sequence[Record]
     ) -> None:
-        """Write a verdict to the ledger, and add the row of its file; if writing fails, a note says why."""
+        """Add a verdict to the ledger, and its row to `rows`. If the ledger can't be written, note that."""
         has_failures = any(judged_round.failure for judged_round in verdict.rounds)
         is_cached = verdict.cost_source == "cache" and not has_failures
         push = self.push.model_copy(update={"cached": is_cached})
         is_lost = False
         try:
-            verdict = self.ledger.note(verdict, decisions, push, text=self.settings.ledger.text)
+            verdict = self.ledger.add_verdict(
+                verdict, decisions, push, text=self.settings.ledger.text
+            )
         except LedgerError as error:
             self.notes.append(str(error))
             is_lost = True
         self._add_row(change, verdict, is_lost=is_lost)
 
     def _add_row(self, change: ChangedFile, verdict: Verdict, *, is_lost: bool = False) -> None:
-        """Add a file's row to `rows`, and pass it to the run's caller."""
+        """Add a file's row to `rows`, and report it to the caller of the run."""
         author, _, _ = change.commit.people[0].partition(" <")  # the name without the address
         row = Row(
             path=encodable(change.path),

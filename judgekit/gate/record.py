@@ -52,7 +52,7 @@ class GateRecord(_Record):
     notes: list[str]
 
 
-def gate_record(report: Report) -> dict[str, Any]:
+def build_gate_record(report: Report) -> dict[str, Any]:
     """Build the record of a run."""
     words = [row["word"] for row in report.judged]
     not_examined = []

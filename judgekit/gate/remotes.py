@@ -28,17 +28,14 @@ class Refspec(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Refspec:
-        """Parse a refspec of git's configuration.
-
-        `+SOURCE:DESTINATION` fetches refs, with or without the `+`. `^SOURCE` excludes refs.
-        """
+        """Parse a refspec in git's configuration: `+SOURCE:DESTINATION`, or `^SOURCE` to exclude refs."""
         if text.startswith("^"):
             return cls(_complete_name(text[1:]), "", is_negative=True)
         source, _, destination = text.removeprefix("+").partition(":")
         return cls(_complete_name(source), _complete_name(destination), is_negative=False)
 
     def source_of(self, ref: str) -> str | None:
-        """Return the remote's ref that is fetched into the ref `ref` of this clone; None if there's none."""
+        """Return the remote's ref that is fetched into this clone's `ref`; None if there's none."""
         if self.is_negative or not self.destination:
             return None
         star_text = _match_star(self.destination, ref)
@@ -48,7 +45,7 @@ class Refspec(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The folder of all refs this fetches into, or the single ref."""
+        """The folder that all refs are fetched into, or the single ref."""
         before_star, star, _ = self.destination.partition("*")
         if not star:
             return self.destination
@@ -73,7 +70,7 @@ class Remotes(NamedTuple):
 
     @property
     def pushed_refs(self) -> list[TrackedRef]:
-        """The refs of the remote that's pushed to."""
+        """The refs of the push's remote."""
         refs = []
         for name in self.names:
             refs += self.refs.get(name, [])
@@ -91,8 +88,7 @@ class Remotes(NamedTuple):
     def default_branch(self, name: str, remote_oids: Mapping[str, str]) -> str | None:
         """Find the newest known commit of a remote's default branch; None if it's unknown.
 
-        `remote_oids` maps the remote's refs to their state during the push, which is newer than the last
-        fetch.
+        `remote_oids` are the remote's refs during the push, which are newer than the last fetch.
         """
         refs = self.refs.get(name, [])
         ref_by_name = {ref.name: ref for ref in refs}
@@ -101,12 +97,13 @@ class Remotes(NamedTuple):
 
         head = ref_by_name.get(f"{_REMOTES}{name}/HEAD") or ref_by_source.get("HEAD")
         if head is not None:
-            if not head.target:  # fetched as a commit, not as the name of a branch
+            if not head.target:  # HEAD was fetched as a commit, not as a reference to a branch
                 return head.oid
             candidates.append(ref_by_name.get(head.target))
-        # Without a HEAD, the default branch most likely has one of the usual names.
+        # Without a HEAD, the default branch probably has a common name.
         candidates.append(ref_by_source.get(f"{_BRANCHES}main"))
         candidates.append(ref_by_source.get(f"{_BRANCHES}master"))
+
         for ref in candidates:
             if ref is not None:
                 return remote_oids.get(ref.source) or ref.oid
@@ -114,9 +111,9 @@ class Remotes(NamedTuple):
 
 
 def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
-    """Read what this clone knows about the push's remote (given by name or URL) and all other remotes.
+    """Read what this clone knows about its remotes, and which of them a push to `remote` or `url` means.
 
-    A ref in refs/remotes/ that belongs to no remote, or to several, is listed under the name "".
+    Refs in refs/remotes/ without a clear owner are listed under the name "".
     """
     addresses = _read_addresses(repository)
     names = _find_names(repository, addresses, remote, url)
@@ -136,7 +133,7 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
     own_refs: dict[str, list[TrackedRef]] = {}
     owned_names: set[str] = set()
     for name, tracked_refs in refs_by_remote.items():
-        # Two remotes may share a ref only if both are the push's.
+        # Remotes may share a ref only if they're all names of the push's remote.
         same_remote = set(names) if name in names else {name}
         own_refs[name] = [ref for ref in tracked_refs if remotes_by_ref[ref.name] <= same_remote]
         owned_names.update(ref.name for ref in own_refs[name])
@@ -152,9 +149,9 @@ def read_remotes(repository: Repository, remote: str, url: str = "") -> Remotes:
 def list_remote_commits(
     repository: Repository, updates: Updates, remote: str, url: str = ""
 ) -> list[str]:
-    """List the commits at the refs of a remote, given by name or URL.
+    """List the commits at the known refs of a remote, given by name or URL.
 
-    If the remote was never fetched, the commits at the refs of all other remotes are listed.
+    If the remote was never fetched, list those of all other remotes instead.
     """
     remotes = read_remotes(repository, remote, url)
     refs = remotes.pushed_refs or remotes.other_refs
@@ -166,7 +163,7 @@ def list_remote_commits(
 def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> list[str]:
     """List the commits at the refs of remotes with an address in `upstreams`.
 
-    Someone who syncs a fork pushes commits that upstream already has, written by others.
+    Someone who syncs a fork pushes commits that upstream already has.
     """
     if not upstreams:
         return []
@@ -184,7 +181,7 @@ def list_upstream_commits(repository: Repository, upstreams: Sequence[str]) -> l
 
 
 def _complete_name(ref: str) -> str:
-    """Return the full name of a ref, as git stores it: `main` means refs/heads/main. "" stays ""."""
+    """Return a ref's full name in git, such as refs/heads/main for `main`. "" stays ""."""
     if ref == "@":
         return "HEAD"
     if not ref or ref == "HEAD" or ref.startswith("refs/"):
@@ -193,21 +190,21 @@ def _complete_name(ref: str) -> str:
 
 
 def _match_star(pattern: str, ref: str) -> str | None:
-    """Return the text that stands for the pattern's `*` in a ref; None if the pattern doesn't match.
+    """Return the part of a ref that the pattern's `*` matches; None if the pattern doesn't match.
 
-    The text is "" for a pattern without a `*`.
+    Without a `*`, that part is "".
     """
     before, star, after = pattern.partition("*")
     if not star:
         return "" if ref == pattern else None
-    is_long_enough = len(ref) >= len(before) + len(after)  # the two must not overlap
+    is_long_enough = len(ref) >= len(before) + len(after)  # they mustn't overlap
     if not is_long_enough or not ref.startswith(before) or not ref.endswith(after):
         return None
     return ref[len(before) : len(ref) - len(after)]
 
 
 def _read_addresses(repository: Repository) -> dict[str, list[str]]:
-    """Read each remote's addresses, with git's `insteadOf` applied."""
+    """Read each remote's addresses, as changed by git's `insteadOf`."""
     addresses: defaultdict[str, list[str]] = defaultdict(list)
     output = os.fsdecode(repository.ask("remote", "-v"))
     for line in output.split("\n"):
@@ -221,9 +218,9 @@ def _read_addresses(repository: Repository) -> dict[str, list[str]]:
 def _find_names(
     repository: Repository, addresses: Mapping[str, Sequence[str]], remote: str, url: str
 ) -> list[str]:
-    """List the names of all remotes at the address that's pushed to, the given `remote` first."""
+    """List the names of all remotes with the push's address, `remote` first."""
     folder = os.path.realpath(repository.folder)
-    # A named remote has addresses; otherwise `remote` is an address itself.
+    # If `remote` isn't a name with addresses, it's an address itself.
     given_addresses = {url, *addresses.get(remote, [remote])}
     pushed = {normalize_address(address, folder) for address in given_addresses if address}
     names = [remote]
@@ -235,7 +232,7 @@ def _find_names(
 
 
 def _read_refspecs(repository: Repository) -> dict[str, list[Refspec]]:
-    """Read the refspecs with which each remote is fetched."""
+    """Read the refspecs by which each remote is fetched."""
     try:
         raw = repository.ask("config", "-z", "--get-regexp", r"^remote\..*\.fetch$")
     except GitError:  # none is configured
@@ -250,13 +247,13 @@ def _read_refspecs(repository: Repository) -> dict[str, list[Refspec]]:
 
 
 def _list_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedRef]:
-    """List the refs in some folders, except branches and tags, because local commits may move those."""
+    """List the refs in some folders, except branches and tags, which can contain local commits."""
     command = ("for-each-ref", "--format=%(refname) %(objectname) %(symref)")
     refs: list[TrackedRef] = []
     output = os.fsdecode(repository.ask(*command, *folders))
-    for line in output.split("\n")[:-1]:  # each ends with a line break
+    for line in output.split("\n")[:-1]:  # each line ends with a newline
         name, oid, target = line.split(" ")  # the target is empty unless the ref is symbolic
-        # A mirror fetches into its branches, which may hold commits nobody has pushed yet.
+        # A mirror fetches into its branches, where there can be commits that weren't pushed.
         if not name.startswith((_BRANCHES, _TAGS)):
             refs.append(TrackedRef(name=name, source="", oid=oid, target=target))
     return refs
@@ -265,10 +262,7 @@ def _list_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedRe
 def _select_refs(
     name: str, refspecs: Sequence[Refspec], listed: Sequence[TrackedRef]
 ) -> list[TrackedRef]:
-    """List the refs of this clone that hold what's fetched from a remote.
-
-    If no branch is among them, the refs in the folder with the remote's name are listed instead.
-    """
+    """List this clone's refs that are fetched from a remote, or else those in the remote's folder."""
     folder = f"{_REMOTES}{name}/"
     tracked_refs: list[TrackedRef] = []
     for ref in listed:
@@ -287,7 +281,7 @@ def _select_refs(
 
 
 def _find_source(ref: TrackedRef, folder: str, refspecs: Sequence[Refspec]) -> str | None:
-    """Return the remote's ref that is fetched into a ref of this clone; None if there's none."""
+    """Return the remote's ref that is fetched into this clone's `ref`; None if there's none."""
     if ref.name == f"{folder}HEAD" and ref.target:  # written by `git remote set-head`
         return "HEAD"
     for spec in refspecs:

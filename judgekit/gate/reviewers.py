@@ -49,7 +49,7 @@ class Reviewer(NamedTuple):
 
     @classmethod
     def parse(cls, entry: str) -> Reviewer:
-        """Parse an entry of `gate.reviewers`: `TOKEN`, or `TOKEN <ADDRESS>`."""
+        """Parse an entry in `gate.reviewers`: `TOKEN` or `TOKEN <ADDRESS>`."""
         match = _ENTRY.fullmatch(entry)
         if match is None:
             return cls(entry.strip(), "")
@@ -67,10 +67,7 @@ class ReviewedOverrides:
     def find(
         self, document: Document, change: ChangedFile, *, without_terminal: bool
     ) -> OverrideLine | None:
-        """Find the newest override of a file that counts here.
-
-        Each override of the file that doesn't count is noted, with its author and the reason.
-        """
+        """Find the newest override of a file by a reviewer, and note why any others don't count."""
         counting = []
         hashes = [file.sha256 for file in document.files]
         for override in self.overrides:
@@ -92,11 +89,11 @@ class ReviewedOverrides:
     def _find_objection(
         self, override: OverrideLine, change: ChangedFile, *, without_terminal: bool
     ) -> str:
-        """Say why an override doesn't count; "" if it counts."""
+        """Explain why an override doesn't count; "" if it does."""
         matching = [reviewer for reviewer in self.reviewers if reviewer.token == override.who]
         if not matching:
             return "gate.reviewers of the default branch doesn't name this token"
-        # A token may be listed with several addresses, and its holder may have committed with any.
+        # A token can be listed with multiple addresses, any of which its holder may have used in commits.
         if any(is_author(reviewer, change) for reviewer in matching):
             return "authors don't clear their own files"
         if not override.terminal and not without_terminal:
@@ -105,13 +102,10 @@ class ReviewedOverrides:
 
 
 def is_author(reviewer: Reviewer, change: ChangedFile) -> bool:
-    """Whether a reviewer may have had a hand in a file, by the names and addresses in its commits.
-
-    Too many matches cost a second opinion; too few would let authors clear themselves.
-    """
-    own_names = {_normalise_name(reviewer.token), _normalise_name(reviewer.email)} - {
-        ""
-    }  # the address may be missing
+    """Whether a reviewer may have contributed to a file, by the names and addresses in its commits."""
+    # Match loosely: a wrong match costs a second opinion, but a missed one lets authors clear themselves.
+    names = {_normalise_name(reviewer.token), _normalise_name(reviewer.email)}
+    own_names = names - {""}  # the address can be missing
     for commit in (change.commit, *change.earlier):
         for person in commit.people:
             if own_names & _list_names(person):
@@ -120,10 +114,7 @@ def is_author(reviewer: Reviewer, change: ChangedFile) -> bool:
 
 
 def _list_names(person: str) -> set[str]:
-    """List the names of a person given as `Name <address>`.
-
-    They're the name, the address, the part of it before the `@`, and a login at GitHub.
-    """
+    """List a person's name, e-mail address, account name and GitHub login, from `Name <address>`."""
     name, _, address = person.partition("<")
     email = address.rstrip("> ")
     account, _, _ = email.partition("@")
@@ -135,15 +126,14 @@ def _list_names(person: str) -> set[str]:
 
 
 def _normalise_name(name: str) -> str:
-    """Return a name without blanks, in lower case, so that spellings of it compare equal."""
+    """Remove spaces and case from a name, so that different spellings are equal."""
     return "".join(name.casefold().split())
 
 
 def read_overrides(repository: Repository, settings: Config, project: str) -> ReviewedOverrides:
-    """Read the reviewers from the default branch, and the overrides from the shared judge.
+    """Read the reviewers from the default branch, and the overrides from the shared judge, if any.
 
-    Nothing is raised. If reading fails, there are no overrides, and a note says why. Without a shared judge
-    there are none, either.
+    Nothing is raised: on an error, there are no overrides, and a note says why.
     """
     notes: list[str] = []
     try:
@@ -161,7 +151,7 @@ def read_overrides(repository: Repository, settings: Config, project: str) -> Re
 
 
 def _fetch_overrides(server: shared.Shared, project: str) -> Iterable[OverrideLine]:
-    """Yield a project's overrides on the shared judge; raises `SharedError`."""
+    """Yield a project's overrides from the shared judge; raises `SharedError`."""
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         file = Path(folder) / "fetched.jsonl"
         server.fetch(_EVER, project, file, kind="override")
@@ -172,9 +162,9 @@ def _fetch_overrides(server: shared.Shared, project: str) -> Iterable[OverrideLi
 
 
 def _read_reviewers(repository: Repository, notes: list[str]) -> list[Reviewer]:
-    """Read `gate.reviewers` from the default branch of the remote.
+    """Read `gate.reviewers` from the remote's default branch.
 
-    If that branch isn't in this clone, there are no reviewers, and a note says why.
+    If this clone lacks that branch, there are no reviewers, and a note says why.
     """
     clone_remotes = remotes.read_remotes(repository, "origin")
     commit = clone_remotes.default_branch("origin", remote_oids={})

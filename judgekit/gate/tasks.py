@@ -52,7 +52,7 @@ class TaskFile(Strict):
 
 
 def read_task_file(project: Path) -> TaskFile:
-    """Read a project's task file; an empty one if it doesn't exist. Raises `ConfigError`."""
+    """Read a project's task file, empty if it doesn't exist; raises `ConfigError`."""
     path = project / FILE
     if yamlfile.is_project_file(path, project):
         return yamlfile.read_model(path, TaskFile)
@@ -64,8 +64,8 @@ def judge_task(
 ) -> tuple[Verdict, list[str]]:
     """Judge a task's files. Returns the verdict, and notes about it for people.
 
-    If a person has overridden the verdict on these contents, the override counts and no model is asked.
-    Otherwise models are asked, and their verdict goes to the ledger.
+    If a person has overridden the verdict on the same contents, that decides. Otherwise models are asked, and
+    their verdict is added to the ledger.
     """
     settings = configuration.load(project)
     ledger = Ledger.of(project)
@@ -73,7 +73,7 @@ def judge_task(
     decisions = list(ledger.records(DECISIONS))
     override = find_newest_override(
         decisions,
-        redact.redact(task).text,  # the ledger has names without secrets
+        redact.redact(task).text,  # secrets are removed from names in the ledger
         [file.sha256 for file in document.files],
         without_terminal=settings.gate.override_without_terminal,
     )
@@ -85,9 +85,9 @@ def judge_task(
         return verdict, [note]
 
     (verdict,) = running.run(service.ajudge_documents([document], project, request))
-    if verdict.rounds:  # otherwise no model was asked, and nothing was measured
+    if verdict.rounds:  # otherwise, no model was asked and nothing was measured
         try:
-            verdict = ledger.note(verdict, decisions, text=settings.ledger.text)
+            verdict = ledger.add_verdict(verdict, decisions, text=settings.ledger.text)
         except LedgerError as error:
             return verdict, [str(error)]
     return verdict, []
@@ -97,13 +97,14 @@ NO_FINDING = "no model gave a finding"
 
 
 def require_findings(verdict: Verdict) -> Verdict:
-    """Make a verdict undetermined if decision models alone would block a push without a finding.
+    """Make a verdict undetermined if it would block a push, but no model said why.
 
-    Such models give probabilities and no words, so the author wouldn't know what to change.
+    Decision models give only probabilities, so the author wouldn't know what to change.
     """
     would_block = verdict.verdict in ("reject", "improve")
     if not would_block or verdict.findings or not is_wordless(verdict.record()):
         return verdict
+
     why = "decided by probabilities, and no model gave a finding: name one that writes in judge.tiers.deep"
     undetermined = verdict.model_copy(update={"verdict": "undetermined", "because": NO_FINDING})
     reservation = Reservation(ReservationKind.NO_FINDING, why)
@@ -117,10 +118,7 @@ def decide_without_models(
     override: OverrideLine | None,
     reason: str = "",
 ) -> Verdict:
-    """Build a verdict without asking a model: the override's, or without one, an undetermined verdict.
-
-    `reason` says why it's undetermined.
-    """
+    """Build an override's verdict, or if that's None, an undetermined verdict for the `reason`."""
     human_override: Override | None = None
     if override is not None:
         human_override = Override(
@@ -130,6 +128,7 @@ def decide_without_models(
             who=override.who,
         )
     subjects = [JudgedFile(path=file.path, sha256=file.sha256) for file in document.files]
+
     return Verdict(
         id=uuid.uuid4().hex,
         task_id=document.task_id,
@@ -151,10 +150,9 @@ def decide_without_models(
 def read_changed_files(
     project: Path, paths: Sequence[str], *, since: float | None = None, most: int = 10
 ) -> list[File]:
-    """Read the files that differ from the current commit and can be judged, sorted by path.
+    """Read the latest `most` uncommitted files that can be judged, sorted by path.
 
-    These are the `most` last changed ones. With `since`, in seconds since 1970, only files changed after that
-    time are read.
+    If given, `since` (in seconds since 1970) excludes files changed earlier.
     """
     repository = Repository(project)
     recent_files = _list_recent_files(repository, Patterns(paths), since)
@@ -163,7 +161,7 @@ def read_changed_files(
     for _, path in sorted(recent_files, reverse=True):
         if len(files) == most:
             break
-        with suppress(InputError, OSError):  # not text, or gone in the meantime
+        with suppress(InputError, OSError):  # not text, or deleted in the meantime
             data = (project / path).read_bytes()
             if not _is_blob(data, committed_blobs.get(path, "")):
                 files.append(documents.decode(path, data))
@@ -175,13 +173,13 @@ def _list_recent_files(
 ) -> list[tuple[float, str]]:
     """List the wanted files in the working tree, each with the time of its last change.
 
-    Files changed before `since`, files that are too large, files behind a link, and everything that isn't a
-    regular file are left out.
+    Only regular files that aren't too large, reached without a link and changed after `since` are listed.
     """
     root = os.path.realpath(repository.folder)
     command = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     output = os.fsdecode(repository.ask(*command, seconds=SECONDS))
     recent_files: list[tuple[float, str]] = []
+
     for name in dict.fromkeys(output.split("\0")):
         if not name or not wanted.match(name):
             continue
@@ -199,12 +197,12 @@ def _list_recent_files(
 
 
 def _read_committed_blobs(repository: Repository) -> dict[str, str]:
-    """Map each file in the current commit to its blob; empty before the first commit."""
+    """Return the blob ids of the files in the current commit; empty before the first commit."""
     if repository.commit("HEAD") is None:
         return {}
     blobs: dict[str, str] = {}
     output = os.fsdecode(repository.ask("ls-tree", "-r", "-z", "HEAD", seconds=SECONDS))
-    for entry in output.split("\0")[:-1]:  # each is MODE blob OID TAB PATH, and ends with a NUL
+    for entry in output.split("\0")[:-1]:  # each is MODE blob OID TAB PATH NUL
         mode_kind_and_oid, _, path = entry.partition("\t")
         _, _, oid = mode_kind_and_oid.split(" ")
         blobs[path] = oid
@@ -212,13 +210,11 @@ def _read_committed_blobs(repository: Repository) -> dict[str, str]:
 
 
 def _is_blob(data: bytes, oid: str) -> bool:
-    """Whether git's id of a file's content is `oid`, as it is or with LF as its line ends.
-
-    Git itself isn't asked, because it would run a filter program that a clone can name.
-    """
+    """Whether a file's content has the blob id `oid`, either unchanged or with LF line endings."""
+    # Don't ask git, which would run any filter program that the clone names.
     make_digest = hashlib.sha1 if len(oid) == _SHA1 else hashlib.sha256
     for content in (data, data.replace(b"\r\n", b"\n")):
-        header = b"blob %d\0" % len(content)  # git hashes it with the content
+        header = b"blob %d\0" % len(content)  # git includes this in the hash
         if make_digest(header + content).hexdigest() == oid:
             return True
     return False

@@ -34,10 +34,10 @@ class Tree:
                 tree.no_files.add(entry.path)
         return tree
 
-    def holds(self, path: str, blob: str) -> bool:
-        """Whether a blob is at a path."""
+    def has(self, path: str, blob: str) -> bool:
+        """Whether a path has this blob."""
         return blob in self.blobs.get(path, ())
 
-    def repeated(self) -> list[str]:
-        """List the paths that occur more than once, with different contents."""
+    def list_repeated_paths(self) -> list[str]:
+        """List the paths that the tree contains more than once, with different blobs."""
         return [path for path, blobs in self.blobs.items() if len(blobs) > 1]

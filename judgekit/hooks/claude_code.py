@@ -51,16 +51,16 @@ class BadInputError(Exception):
 
 
 def run() -> None:
-    """Answer one event from stdin and end the process, in the way that `judgekit.hooks.entries` needs."""
+    """Answer one event from stdin and end the process."""
     gc.set_threshold(_GARBAGE)
     environment.ends_at_once = True
-    # `[]`: an event is answered, whatever this process's own arguments are. The interpreter's tidying up
-    # would cost a tenth of its start.
+    # Pass `[]`, since this process's own arguments aren't options of the hook. End without the interpreter's
+    # cleanup, which takes a tenth of its startup time.
     os._exit(answer_in_time([]))
 
 
 def answer_in_time(arguments: list[str] | None = None) -> int:
-    """Answer one event as `main` does, but end this process after `SECONDS` at the latest."""
+    """Answer one event like `main`, but end this process after at most `SECONDS`."""
     from judgekit.hooks import watchdog  # noqa: PLC0415 - inside another program, nothing is limited
 
     watchdog.limit(SECONDS, _end_process)
@@ -68,22 +68,22 @@ def answer_in_time(arguments: list[str] | None = None) -> int:
 
 
 def _end_process() -> None:
-    """End this process, with a line on stderr, because its time is up."""
+    """End this process with a warning, because its time is up."""
     _warn("the hook ran out of time; nothing added to the prompt")
     os._exit(0)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Answer one event, or print a report for a person; always return 0, even after a failure.
+    """Answer one event, or print a report for a person. Always returns 0, even after a failure.
 
-    `arguments` are those behind `judgekit hook`; without them, this process's own are used.
+    `arguments` are the arguments after `judgekit hook`, by default this process's own.
     """
     if environment.is_on("JUDGEKIT_DISABLE"):
         return 0
     unknown_option = ""
     try:
         if arguments is None:
-            arguments = sys.argv[2:]  # behind `judgekit hook`
+            arguments = sys.argv[2:]  # after `judgekit hook`
         unknown_option = _find_unknown_option(arguments)
         text, notes = _respond(arguments)
         for note in (unknown_option, *notes):
@@ -101,37 +101,34 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _respond(arguments: list[str]) -> tuple[str, list[str]]:
-    """Write a report for a person, or else answer an event. Returns the output and the lines for stderr."""
+    """Write a report for a person, or answer an event. Returns the output and the lines for stderr."""
     if _is_explain(arguments):
         from judgekit.hooks import explain  # noqa: PLC0415 - for people, not for the client
 
         option, *words = arguments
-        _, equals_sign, first_word = option.partition("=")  # `--explain=WORD` is possible, too
+        _, equals_sign, first_word = option.partition("=")  # `--explain=WORD` works as well
         if equals_sign:
             words = [first_word, *words]
         prompt = " ".join(words)
-        return explain.report(prompt, os.getcwd(), silent=is_silent(prompt)), []
+        return explain.explain_prompt(prompt, os.getcwd(), silent=is_silent(prompt)), []
     if "--stats" in arguments:
         from judgekit.hooks import stats  # noqa: PLC0415 - for people, not for the client
 
-        return stats.report(os.getcwd(), as_json="--json" in arguments), []
+        return stats.report_use(os.getcwd(), as_json="--json" in arguments), []
     return _answer_event(_read_input())
 
 
 def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Handle an event. Returns the hook's output and its lines for stderr.
-
-    Events that only keep the indexes or the session's records up to date have no output.
-    """
+    """Handle an event. Returns the hook's output, if any, and its lines for stderr."""
     event = payload.get("hook_event_name")
     if event in (None, PROMPT, GEMINI_PROMPT):
-        return answer(payload)
+        return answer_prompt(payload)
     if event in ("Stop", "AfterAgent"):
         return _answer_stop(payload)
     if event == "PostCompact":
         _forget_session(payload)
     elif event == "PreCompress":
-        # Gemini sends the trigger "auto" with every prompt, whether it's compacting or not.
+        # Gemini sends the trigger "auto" with every prompt, even if nothing is compacted.
         if payload.get("trigger") == "manual":
             _forget_session(payload)
     elif event == "SessionStart":
@@ -144,7 +141,7 @@ def _answer_event(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 
 def _is_explain(arguments: list[str]) -> bool:
-    """Whether the first argument is `--explain`, or begins with `--explain=`."""
+    """Whether the first argument is `--explain` or `--explain=…`."""
     if not arguments:
         return False
     option, _, _ = arguments[0].partition("=")
@@ -152,7 +149,7 @@ def _is_explain(arguments: list[str]) -> bool:
 
 
 def _find_unknown_option(arguments: list[str]) -> str:
-    """Build a message about the first unknown option of `hook`; "" if all are known."""
+    """Build a message about the first unknown option, or ""."""
     if _is_explain(arguments):  # the other arguments are the prompt
         return ""
     for argument in arguments:
@@ -162,7 +159,7 @@ def _find_unknown_option(arguments: list[str]) -> str:
     return ""
 
 
-def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
+def answer_prompt(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Answer a prompt. Returns the output and the lines for stderr.
 
     Raises `BadInputError` if the event has no prompt.
@@ -171,6 +168,7 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     prompt = _read_prompt(payload)
     if is_silent(prompt):
         return "", []
+
     from judgekit.hooks import context, settings  # noqa: PLC0415 - many prompts end above
 
     configured, notes = settings.load(_find_project(payload))
@@ -181,7 +179,7 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     if ranked.notes:
         due_notes = context.take_due_notes(configured.project, ranked.notes)
         notes += context.suggest_pins(due_notes, ranked, configured)
-    session = context.session_of(payload, configured)
+    session = context.open_session(payload, configured)
     if session is not None:
         session.hold_back(ranked, prompt)
 
@@ -192,15 +190,15 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         shown_by_judge = judged.choose_by_judge(prompt, ranked, payload, configured, notes)
         if shown_by_judge is not None:
             shown = shown_by_judge
-    has_matches = any(shown) or ranked.repeated  # before those that repeat themselves are dropped
+    has_matches = any(shown) or ranked.repeated  # checked before repeats are dropped
     shown = context.drop_repeats(shown, session, prompt)
     if session is not None:
         session.add(*shown)
 
     injected, _ = shown
     in_full = [*ranked.pinned, *injected]
-    descriptions = {hit.root: settings.descriptions(hit.root) for hit in in_full}
-    text = context.render(ranked.pinned, shown, configured.project, descriptions)
+    descriptions = {hit.root: settings.read_descriptions(hit.root) for hit in in_full}
+    text = context.render_context(ranked.pinned, shown, configured.project, descriptions)
     wants_hint = not text and not has_matches and configured["hint_on_zero"]
     if wants_hint and _has_store(configured):
         text = context.render_nothing_found()
@@ -216,7 +214,7 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 
 def _read_prompt(payload: Mapping[str, Any]) -> str:
-    """Read an event's prompt, which clients call `prompt` or `user_prompt`; raises `BadInputError`."""
+    """Read an event's prompt, called `prompt` or `user_prompt` by clients; raises `BadInputError`."""
     name = "prompt" if payload.get("prompt") is not None else "user_prompt"
     prompt = payload.get(name)
     if prompt is None:
@@ -227,7 +225,7 @@ def _read_prompt(payload: Mapping[str, Any]) -> str:
 
 
 def _has_store(configured: Settings) -> bool:
-    """Whether there's anything to search: a user's program, or a folder."""
+    """Whether there's anything to search: the user's program, or an existing store."""
     from judgekit.retrieval import search  # noqa: PLC0415 - loaded already
 
     if configured["command"]:
@@ -237,22 +235,26 @@ def _has_store(configured: Settings) -> bool:
 
 
 def is_silent(prompt: str) -> bool:
-    """Whether a prompt gets no answer, because it's too short or wasn't written by a person."""
+    """Whether to ignore a prompt, because it's too short or wasn't written by a person."""
     text = prompt.strip()
     return len(text) < MIN_PROMPT or text.startswith(NOTIFICATIONS)
 
 
 def _start_engine(project: str) -> None:
-    """Start the engine for later prompts, unless it's running already, or prompts aren't judged here."""
+    """Start the engine for later prompts, if this project needs it."""
     from judgekit.hooks import settings  # noqa: PLC0415 - many prompts need no settings
 
     configured, _ = settings.load(project)  # the first prompt reports any problem
-    if configured["enabled"] and configured["judge"] == "on" and settings.engine_wanted(configured):
+    if (
+        configured["enabled"]
+        and configured["judge"] == "on"
+        and settings.is_engine_wanted(configured)
+    ):
         from judgekit.engine import client  # noqa: PLC0415 - without judging, no engine is needed
 
         try:
             client.start_for_later()
-        except client.NoEngine:  # it failed recently; the first prompt reports it
+        except client.NoEngine:  # it failed recently; the first prompt will report that
             return
 
 
@@ -264,11 +266,11 @@ def _forget_session(payload: Mapping[str, Any]) -> None:
 
 
 def _refresh_indexes(payload: Mapping[str, Any]) -> None:
-    """Update the indexes that contain the file that a tool just wrote; nothing is printed."""
+    """Update the indexes that contain the file that a tool just wrote."""
     path = _find_written_file(payload)
     if path is None:
         return
-    from judgekit.retrieval.compiled import ENDINGS  # noqa: PLC0415 - most tools write no file
+    from judgekit.retrieval.compiled import ENDINGS  # noqa: PLC0415 - most tools don't write files
 
     if not path.lower().endswith(ENDINGS):
         return
@@ -283,7 +285,7 @@ def _refresh_indexes(payload: Mapping[str, Any]) -> None:
 
 
 def _find_written_file(payload: Mapping[str, Any]) -> str | None:
-    """Find the path of the file that a tool wrote; None if it isn't a tool that writes one."""
+    """Return the path of the file that a tool wrote; None for tools that don't write files."""
     tool_input = payload.get("tool_input")
     if payload.get("tool_name") not in TOOLS or not isinstance(tool_input, dict):
         return None
@@ -294,11 +296,11 @@ def _find_written_file(payload: Mapping[str, Any]) -> str | None:
 
 
 def _answer_stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Judge the work when an agent stops. Returns the output and the lines for stderr.
+    """Judge the work when an agent stops, if that's enabled. Returns the output and the lines for stderr.
 
-    If judging fails, or isn't switched on, the output is "", and the agent may stop.
+    If the output is "", the agent may stop.
     """
-    if payload.get("stop_hook_active"):  # a hook made the agent go on just now: not twice in a row
+    if payload.get("stop_hook_active"):  # the agent just went on because of a hook: let it stop now
         return "", []
     from judgekit.hooks import settings  # noqa: PLC0415 - a second stop ends above
 
@@ -307,18 +309,18 @@ def _answer_stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     configured = loaded.values.get("stop", {})
     if configured.get("judge") != "on":
         return "", []
-    from judgekit import programs  # noqa: PLC0415 - only if judging is switched on
-    from judgekit.hooks import watchdog  # noqa: PLC0415 - only if judging is switched on
+    from judgekit import programs  # noqa: PLC0415 - only if judging is enabled
+    from judgekit.hooks import watchdog  # noqa: PLC0415 - only if judging is enabled
 
     watchdog.extend(configured["deadline"] + STOP_GRACE)
     programs.make_importable()
-    from judgekit.hooks import stop  # noqa: PLC0415 - must wait until its packages can be imported
+    from judgekit.hooks import stop  # noqa: PLC0415 - its packages can only be imported now
 
-    return stop.answer(payload, project, configured)
+    return stop.judge_stop(payload, project, configured)
 
 
 def _read_input() -> dict[str, Any]:
-    """Read the JSON object that the client writes to stdin; raises `BadInputError` for anything else."""
+    """Read the client's JSON object from stdin; raises `BadInputError` for anything else."""
     if sys.stdin is None or sys.stdin.isatty():
         raise BadInputError(
             "stdin: nothing to read; a coding agent runs this command with JSON on stdin"
@@ -336,29 +338,29 @@ def _read_input() -> dict[str, Any]:
 
 
 def _find_project(payload: Mapping[str, Any]) -> str:
-    """Find the project around the folder that an event names, or else around the current folder."""
+    """Find the project around the event's folder, or else around the current folder."""
     cwd = payload.get("cwd")
     if isinstance(cwd, str) and cwd and "\0" not in cwd:
         return environment.project_root(cwd)
     try:
         folder = os.getcwd()
-    except FileNotFoundError:  # it was deleted: there is nothing to find
+    except FileNotFoundError:  # the current folder was deleted
         folder = os.sep
     return environment.project_root(folder)
 
 
 def _warn(text: str) -> None:
-    """Write a text to stderr, on one line, in ASCII, which any terminal can show."""
+    """Write a message to stderr as one line of ASCII, which any terminal can show."""
     line = f"judgekit: {' '.join(text.split())}"
     _write(sys.stderr, 2, line.encode("ascii", "backslashreplace"))
 
 
 def _write(stream: Any, descriptor: int, line: bytes) -> None:  # noqa: ANN401 - a text stream, or None
-    """Write a line to stdout or stderr; if nobody reads it, the line is lost."""
+    """Write a line to stdout or stderr. If nobody reads it, the line is lost."""
     try:
         if stream is not None:
             stream.buffer.write(line + b"\n")
             stream.flush()
     except OSError:
-        # Otherwise the interpreter would fail again, and loudly, at its exit.
+        # Otherwise, the interpreter would fail again at exit and print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

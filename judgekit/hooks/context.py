@@ -46,10 +46,7 @@ _MOST = 200  # notices that are remembered
 
 
 def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
-    """Search for the memories that answer a prompt, and for the pinned ones.
-
-    If the user names a search program, that's asked in place of the stores.
-    """
+    """Search for the pinned memories and those that match a prompt, in stores or by the user's program."""
     from judgekit.retrieval import confidence, search  # noqa: PLC0415 - many prompts end before
 
     limit = max(configured["pool"], configured["max_inject"])
@@ -72,7 +69,7 @@ def find_candidates(prompt: str, configured: Settings) -> RankedCandidates:
 
 
 def suggest_pins(notes: list[str], ranked: RankedCandidates, configured: Settings) -> list[str]:
-    """Add the nearest memory to each note about a pin that names none; returns all the notes."""
+    """Add the nearest memory's name to notes about pins that match nothing."""
     if ranked.pin_by_note.keys().isdisjoint(notes):
         return notes
     from judgekit.retrieval import pins  # noqa: PLC0415 - once a day, if a pin is wrong
@@ -80,10 +77,10 @@ def suggest_pins(notes: list[str], ranked: RankedCandidates, configured: Setting
     return pins.suggest(notes, ranked.pin_by_note, ranked.searched_roots, configured.profiles)
 
 
-def session_of(payload: Mapping[str, Any], configured: Settings) -> HookSession | None:
-    """Open the record of the recent answers in this conversation.
+def open_session(payload: Mapping[str, Any], configured: Settings) -> HookSession | None:
+    """Open the record of this conversation's recent answers.
 
-    Returns None if memories may be repeated, or if the client names no conversation.
+    Returns None if memories may be repeated, or if the client doesn't identify the conversation.
     """
     session_id = payload.get("session_id")
     prompt_count = configured["repeat_after"]
@@ -93,25 +90,21 @@ def session_of(payload: Mapping[str, Any], configured: Settings) -> HookSession 
         return None
     from judgekit.hooks import repeats  # noqa: PLC0415 - not every client has sessions
 
-    return repeats.HookSession(repeats.path_of(session_id), configured.project, prompt_count)
+    return repeats.HookSession(
+        repeats.get_session_path(session_id), configured.project, prompt_count
+    )
 
 
 def drop_repeats(shown: Shown, session: HookSession | None, prompt: str) -> Shown:
-    """Leave out the mentions of memories that this session mentioned recently, and keep the first few others.
-
-    Injected memories stay. Without a session, no memory counts as mentioned before.
-    """
+    """Drop mentions that the session already had recently, and limit the others to the first few."""
     injected, mentioned = shown
     if session is not None:
-        mentioned = session.unmentioned(mentioned, prompt)
+        mentioned = session.drop_mentioned(mentioned, prompt)
     return injected, mentioned[:MAX_MENTIONED]
 
 
 def choose_without_judge(ranked: RankedCandidates, configured: Settings) -> Shown:
-    """Choose the candidates to inject and to mention, by their confidence and without asking a model.
-
-    Pinned memories aren't among them: the caller adds these.
-    """
+    """Choose the candidates to inject and to mention by their confidence, without asking a model."""
     from judgekit.retrieval import confidence  # noqa: PLC0415 - many prompts end before
 
     return confidence.choose_shown(
@@ -122,7 +115,7 @@ def choose_without_judge(ranked: RankedCandidates, configured: Settings) -> Show
     )
 
 
-def render(
+def render_context(
     pinned: list[Candidate],
     shown: Shown,
     project: str,
@@ -130,11 +123,10 @@ def render(
 ) -> str:
     """Render a prompt's context: pinned and injected memories in full, mentioned ones as a hint.
 
-    `descriptions` maps the root of each store to the descriptions of its categories. Memories that don't fit
-    into `LIMIT` characters are dropped, the last ones first. Pinned memories show `pinned` in place of a
-    confidence, since the prompt didn't find them.
+    `descriptions` are the categories' descriptions, by store. Memories beyond `LIMIT` characters are dropped.
     """
     injected, mentioned = shown
+    # The prompt didn't find the pinned memories, so they have a label instead of a confidence.
     labelled = [(candidate, PINNED) for candidate in pinned]
     labelled += [(candidate, candidate.confidence_label) for candidate in injected]
     nudge = _render_nudge(mentioned, project, is_more=bool(labelled))
@@ -162,8 +154,10 @@ def _render_head(
     project: str,
     descriptions: Mapping[str, str],
 ) -> str:
-    """Render the opening tag of a store's memories: the store's path, and its categories' descriptions."""
-    categories = dict.fromkeys([candidate.category for candidate, _ in store_pairs])  # each once
+    """Render a store's opening tag with its path and the descriptions of its categories."""
+    categories = dict.fromkeys(
+        [candidate.category for candidate, _ in store_pairs]
+    )  # ordered, unique
     described_categories = []
     for category in categories:
         if category in descriptions:
@@ -177,7 +171,7 @@ def _render_head(
 
 
 def _render_store(head: str, store_pairs: Sequence[tuple[Candidate, str]], room: int) -> str:
-    """Render as many memories of a store as fit into `room` characters; "" if none does."""
+    """Render as many of a store's memories as fit into `room` characters; "" if none does."""
     foot = "</memory-context>"
     line_break = 1
     room -= len(head) + len(foot) + line_break
@@ -185,7 +179,7 @@ def _render_store(head: str, store_pairs: Sequence[tuple[Candidate, str]], room:
     for candidate, label in store_pairs:
         line = _render_memory(candidate, label)
         room -= len(line) + line_break
-        if room < 0:
+        if room < 0:  # this one doesn't fit
             break
         lines.append(line)
     if not lines:
@@ -194,7 +188,7 @@ def _render_store(head: str, store_pairs: Sequence[tuple[Candidate, str]], room:
 
 
 def _render_memory(candidate: Candidate, confidence: str) -> str:
-    """Render a memory as an XML element: its title and path, with its status, age and tags."""
+    """Render a memory as an XML element with its title, path, status, age and tags."""
     category = escape(short_line(candidate.category, _TAG).upper())
     title = short_line(candidate.title, _TITLE)
     section = candidate.name_section()
@@ -213,7 +207,7 @@ def _render_memory(candidate: Candidate, confidence: str) -> str:
 
 
 def _render_tags(candidate: Candidate) -> str:
-    """Render a memory's first tags, to be put behind its path; "" if it has none."""
+    """Render a memory's first tags, to follow its path; "" if it has none."""
     tags = []
     for full_tag in candidate.tags[:_MAX_TAGS]:
         # A comma inside a tag would look like a separator.
@@ -226,12 +220,12 @@ def _render_tags(candidate: Candidate) -> str:
 def _render_nudge(mentioned: list[Candidate], project: str, *, is_more: bool) -> str:
     """Render the hint about mentioned memories; "" if there are none.
 
-    `is_more` means that the prompt gets other memories in full, so that the hint says "more".
+    If `is_more`, the prompt gets other memories in full, so the hint says "more".
     """
     if not mentioned:
         return ""
     mentioned = mentioned[:MAX_MENTIONED]
-    program = search_program()
+    program = find_agent_command()
     topics = [_render_topic(candidate, program) for candidate in mentioned]
     more = " more" if is_more else ""
     noun = "memory" if len(mentioned) == 1 else "memories"
@@ -241,9 +235,9 @@ def _render_nudge(mentioned: list[Candidate], project: str, *, is_more: bool) ->
 
 
 def _render_topic(candidate: Candidate, program: str) -> str:
-    """Render a memory's title and a way to read it: a search that the agent can run, or else its path."""
+    """Render a memory's title with a command that finds it, or else its path."""
     title = short_line(candidate.title, _TOPIC)
-    # Only words, without any signs, since the agent may pass them to a shell.
+    # Only use plain words, since the agent may pass them to a shell.
     without_signs = "".join(char if char.isalnum() else " " for char in title)
     words = " ".join(without_signs.split())
     if program and words:
@@ -252,8 +246,8 @@ def _render_topic(candidate: Candidate, program: str) -> str:
 
 
 def _has_skill(project: str) -> bool:
-    """Whether the agent has our skill for searching, from the plugin, the project or the user's home."""
-    if os.environ.get("CLAUDE_PLUGIN_ROOT"):  # the plugin brings the skill
+    """Whether the agent has our search skill, from the plugin, the project or the user's home."""
+    if os.environ.get("CLAUDE_PLUGIN_ROOT"):  # the plugin includes the skill
         return True
     for home in (project, os.path.expanduser("~")):
         for folder in _CLIENTS:
@@ -263,23 +257,20 @@ def _has_skill(project: str) -> bool:
 
 
 def render_nothing_found() -> str:
-    """Render the hint that no memory matches, with a search for other words if the agent can run it."""
-    program = search_program()
+    """Render the hint that no memory matches, with a command to search again if the agent can run it."""
+    program = find_agent_command()
     hint = f'; {program} search "other words" searches again' if program else ""
     return f"<memory-nudge>No stored memory matches this prompt{hint}.</memory-nudge>"
 
 
-def search_program() -> str:
-    """Find the command by which an agent can call judgekit: its name, its path, or "" if neither works.
-
-    The path is that of the program beside this interpreter. It's only used if a shell takes it as a single
-    plain word.
-    """
-    if os.environ.get("CLAUDE_PLUGIN_ROOT"):  # its programs are on the PATH of the client's agent
+def find_agent_command() -> str:
+    """Return the command by which the agent can call judgekit: a name or path, or "" if neither works."""
+    if os.environ.get("CLAUDE_PLUGIN_ROOT"):  # the plugin's programs are on the agent's PATH
         return PROGRAM
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         if os.path.isabs(folder) and _is_program(os.path.join(folder, PROGRAM)):
             return PROGRAM
+    # Try the program next to this interpreter, if a shell takes its path as a single plain word.
     path = os.path.join(os.path.dirname(sys.executable), PROGRAM)
     is_plain_word = all(char.isalnum() or char in "/._-+" for char in path)
     if is_plain_word and os.path.isabs(path) and _is_program(path):
@@ -294,20 +285,20 @@ def _is_program(path: str) -> bool:
 def format_output(text: str, titles: list[str], *, is_gemini: bool = False) -> str:
     """Format a prompt's context for the client; "" stays "".
 
-    Gemini takes JSON. Other clients take the text itself, or JSON if the user is shown a message with
-    `titles`.
+    Gemini takes JSON. Other clients take plain text, or JSON if the user is shown the `titles`.
     """
     if not text:
         return ""
     if is_gemini:
-        # A `<` in a title is already written as `&lt;`. Gemini turns our own `<` into `&lt;`, too, but leaves
-        # each `&` alone, so both would look alike. With `&amp;lt;`, no title can pass for a tag of ours.
+        # Gemini escapes our `<` as `&lt;` but leaves `&` alone, so a title's `&lt;` would look like our tags.
+        # With `&amp;lt;`, it doesn't.
         event = "BeforeAgent"
         text = text.replace("&", "&amp;")
     elif titles:
         event = "UserPromptSubmit"
     else:
         return text
+
     output: dict[str, Any] = {
         "hookSpecificOutput": {"hookEventName": event, "additionalContext": text}
     }
@@ -318,21 +309,21 @@ def format_output(text: str, titles: list[str], *, is_gemini: bool = False) -> s
 
 
 def escape(text: str) -> str:
-    """Escape a text so that it can't end or open a tag or an attribute."""
-    # The & first, since the other entities begin with one.
+    """Escape a string so that it can't open or close a tag or an attribute."""
+    # Replace & first, since the entities contain it.
     for char, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
         text = text.replace(char, entity)
     return text
 
 
 def name_store(root: str, project: str) -> str:
-    """Name a store by its path: relative to the project, or else to the home folder, or else absolute.
+    """Describe a store's path: relative to the project, or else to the home folder, or else absolute.
 
-    A folder's path ends with `/`. A `root` that's a file is a user's search program.
+    If `root` is a file, it's the user's search program.
     """
     is_program = os.path.isfile(root)
     end = "" if is_program else "/"
-    # A folder, the beginning of names for what's in it, and the name of the folder itself.
+    # Each base folder, the prefix for paths in it, and the name for the folder itself.
     for folder, start, own_name in ((project, "", "./"), ("~", "~/", "~/")):
         real_folder = os.path.realpath(os.path.expanduser(folder))
         if root == real_folder:
@@ -344,9 +335,9 @@ def name_store(root: str, project: str) -> str:
 
 
 def take_due_notes(project: str, notes: list[str], now: float | None = None) -> list[str]:
-    """Keep only the notes that weren't reported within the last day, and remember them as reported.
+    """Return the notes that weren't reported within the last day, and record them as reported.
 
-    If they can't be remembered, all notes are returned.
+    If they can't be recorded, return all notes.
     """
     from judgekit import outputs  # noqa: PLC0415 - only needed to write
 
@@ -367,12 +358,14 @@ def take_due_notes(project: str, notes: list[str], now: float | None = None) -> 
 
 
 def _read_recent_times(path: str, now: float) -> dict[str, float]:
-    """Read the time of each note that was reported within the last day."""
+    """Read the times of the notes that were reported within the last day."""
     times = quickjson.load(path)
-    if not isinstance(times, dict):  # there's no file yet, or it's damaged
+    if not isinstance(times, dict):  # the file is missing or damaged
         return {}
     recent_times: dict[str, float] = {}
     for note, at in times.items():
-        if isinstance(at, float) and now - AGAIN < at <= now:  # a later time is a wrong clock's
+        if (
+            isinstance(at, float) and now - AGAIN < at <= now
+        ):  # ignore times from a clock that was wrong
             recent_times[note] = at
     return recent_times

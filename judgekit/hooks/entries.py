@@ -50,33 +50,30 @@ _REMEDY = "fix the file; nothing was changed"
 
 
 def build_command(python: str | None = None) -> list[str]:
-    """Return the argument vector that starts the hook without a shell, by absolute paths of this machine."""
+    """Return the argument vector that starts the hook without a shell, using absolute paths."""
     return [python or sys.executable, *OPTIONS, build_code()]
 
 
 def build_code(root: str = ROOT) -> str:
-    """Return the line of Python that runs the hook of the package in the folder `root`."""
-    # The line takes `root` off Python's path again, since another package in that folder mustn't replace a
-    # module of the standard library.
+    """Return the line of Python that runs the hook from the package in the folder `root`."""
+    # Remove `root` from Python's path after the import, so that no other package in that folder can shadow
+    # the standard library.
     return (
         f"import sys; sys.path.insert(0, {root!a}); "
         "from judgekit.hooks.claude_code import run; del sys.path[0]; run()"
     )
 
 
-def build_fastest(python: str | None = None, client: Client = CLAUDE_CODE) -> dict[str, Any]:
-    """Build the hook's entry that starts fastest.
-
-    It names an interpreter of this machine by its path (by default, the one that's running).
-    """
+def build_fastest_entry(python: str | None = None, client: Client = CLAUDE_CODE) -> dict[str, Any]:
+    """Build the hook entry that starts fastest, with an absolute path of a Python (by default, this one)."""
     program, *arguments = build_command(python)
     if client.shell:
-        return build_portable(client) | {"command": shlex.join([program, *arguments])}
-    return build_portable(client) | {"command": program, "args": arguments}
+        return build_portable_entry(client) | {"command": shlex.join([program, *arguments])}
+    return build_portable_entry(client) | {"command": program, "args": arguments}
 
 
-def build_portable(client: Client = CLAUDE_CODE) -> dict[str, Any]:
-    """Build the hook's entry that works on any machine, for settings that are shared with other people."""
+def build_portable_entry(client: Client = CLAUDE_CODE) -> dict[str, Any]:
+    """Build the hook entry that works on any machine, for shared settings."""
     return {
         "type": "command",
         "command": PORTABLE,
@@ -86,16 +83,16 @@ def build_portable(client: Client = CLAUDE_CODE) -> dict[str, Any]:
 
 
 def is_ours(hook: object) -> bool:
-    """Whether a client's hook runs judgekit's prompt hook and nothing else, in any of its forms."""
-    joined_words = "\0".join(argument_vector(hook))
+    """Whether a client's hook runs judgekit's prompt hook, in any form, and nothing else."""
+    joined_words = "\0".join(get_argument_vector(hook))
     return _OURS.search(joined_words) is not None
 
 
-def argument_vector(hook: object) -> list[str]:
+def get_argument_vector(hook: object) -> list[str]:
     """Split a hook's command into the program and its arguments.
 
-    Returns an empty list if the command is more than a single one, or too long to be ours. Our portable form
-    is several commands of a shell, and stands for `judgekit hook`.
+    Returns [] if it isn't a single command, or too long to be ours. Our portable command counts as `judgekit
+    hook`.
     """
     if not isinstance(hook, dict) or hook.get("type") != "command":
         return []
@@ -111,7 +108,7 @@ def argument_vector(hook: object) -> list[str]:
 
 
 def _split_command(line: str) -> list[str]:
-    """Split a shell's line into words; an empty list if it's more than one command, or isn't sound."""
+    """Split a shell command into words; [] if it's malformed or more than one command."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -119,7 +116,7 @@ def _split_command(line: str) -> list[str]:
         words = list(lexer)
     except ValueError:
         return []
-    # A word of operators alone (`&&`, `|`) joins several commands, as a line break does.
+    # A word of operators alone (`&&`, `|`) joins commands, and so does a line break.
     has_operator = any(_OPERATORS.issuperset(word) for word in words)
     has_line_break = "\n" in line.strip()
     if has_operator or has_line_break:
@@ -127,8 +124,8 @@ def _split_command(line: str) -> list[str]:
     return words
 
 
-def list_ours(settings: dict[str, Any]) -> list[HookEntry]:
-    """List our entries in a client's settings, in their order: the event, its tools and the hook."""
+def list_our_entries(settings: dict[str, Any]) -> list[HookEntry]:
+    """List our entries in a client's settings: each has an event, its tools and the hook."""
     entries = []
     for event, group in _list_groups(settings):
         for hook in group["hooks"]:
@@ -138,7 +135,7 @@ def list_ours(settings: dict[str, Any]) -> list[HookEntry]:
 
 
 def _list_groups(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each group of hooks with its event; groups that the client couldn't read are skipped."""
+    """Yield each group of hooks with its event, skipping any that the client couldn't read."""
     hooks = settings.get("hooks")
     if not isinstance(hooks, dict):
         return
@@ -151,11 +148,10 @@ def _list_groups(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]
 
 
 def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE_CODE) -> str:
-    """Add `hook` to each event that we answer, in the text of a client's settings. Returns the new text.
+    """Add `hook` to each event that we handle in a client's settings. Returns the new settings text.
 
-    Each entry gets its event's timeout. Earlier entries of ours are replaced. If all are there already, the
-    text stays as it is. Raises `ConfigError` if `hooks` or one of our events has a shape that can't take an
-    entry.
+    Each entry gets its event's timeout, and replaces our earlier entries. Raises `ConfigError` if the
+    settings have a shape to which no entry can be added.
     """
     new_entries = []
     for event, tools in client.events.items():
@@ -163,15 +159,16 @@ def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE
         timed_hook = hook | {"timeout": seconds * client.per_second}
         new_entries.append((event, tools, timed_hook))
     settings = parse_settings(text, path)
-    # As texts, since entries of dicts have no order.
-    is_up_to_date = sorted(map(str, list_ours(settings))) == sorted(map(str, new_entries))
+
+    # Compare strings, since dicts can't be sorted.
+    is_up_to_date = sorted(map(str, list_our_entries(settings))) == sorted(map(str, new_entries))
     if is_up_to_date:
         return text
 
     _remove_ours(settings)
     hooks = settings.setdefault("hooks", {})
     if not isinstance(hooks, dict):
-        raise _shape_error(path, "hooks", "an object of events")
+        raise _build_shape_error(path, "hooks", "an object of events")
     for event, tools, timed_hook in new_entries:
         groups = hooks.setdefault(event, [])
         _check_groups(groups, event, path)
@@ -182,20 +179,20 @@ def add_hook(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE
 
 
 def _check_groups(groups: object, event: str, path: str) -> None:
-    """Raise `ConfigError` if an event's settings have a shape that the client couldn't read."""
+    """Raise `ConfigError` if the client couldn't read the groups of an event."""
     if not isinstance(groups, list):
-        raise _shape_error(path, f"hooks.{event}", "an array of matchers")
+        raise _build_shape_error(path, f"hooks.{event}", "an array of matchers")
     for number, group in enumerate(groups):
         hooks = group.get("hooks") if isinstance(group, dict) else None
         if not isinstance(hooks, list) or not all(isinstance(hook, dict) for hook in hooks):
             key = f"hooks.{event}.{number}"
-            raise _shape_error(path, key, "an object with an array 'hooks' of objects")
+            raise _build_shape_error(path, key, "an object with an array 'hooks' of objects")
 
 
 def remove_hooks(text: str, path: str) -> str:
-    """Remove our entries from the text of settings, with the containers that they leave empty.
+    """Remove our entries from settings text, along with containers that become empty.
 
-    Returns the new text; "" if nothing else is left in the settings.
+    Returns the new text, or "" if no settings remain.
     """
     settings = parse_settings(text, path)
     _remove_ours(settings)
@@ -203,13 +200,14 @@ def remove_hooks(text: str, path: str) -> str:
 
 
 def _remove_ours(settings: dict[str, Any]) -> None:
-    """Remove our entries from settings, and any groups, events and section they leave empty."""
+    """Remove our entries from settings, along with groups, events and the section that become empty."""
     for event, group in list(_list_groups(settings)):
         remaining_hooks = [hook for hook in group["hooks"] if not is_ours(hook)]
-        was_empty = not group["hooks"]  # then the emptiness isn't our doing, and the group stays
+        was_empty = not group["hooks"]  # then leave the empty group alone
         if remaining_hooks or was_empty:
             group["hooks"] = remaining_hooks
             continue
+        # Our entry was the group's only hook: remove the group, and then the containers it leaves empty.
         hooks = settings["hooks"]
         hooks[event] = [other_group for other_group in hooks[event] if other_group is not group]
         if not hooks[event]:
@@ -219,20 +217,20 @@ def _remove_ours(settings: dict[str, Any]) -> None:
 
 
 def _format_like(settings: dict[str, Any], like: str) -> str:
-    """Format settings as JSON, with the indentation, line ends and surroundings of the text `like`."""
+    """Format settings as JSON with the same indentation, line endings and surroundings as `like`."""
     old_body = like.strip(_BLANKS)
     has_escapes = "\\u" in like
     body = json.dumps(settings, indent=_find_indent(like), ensure_ascii=has_escapes)
     if "\r\n" in like:
         body = body.replace("\n", "\r\n")
-    if not old_body:  # blanks, or a byte order mark alone
+    if not old_body:  # only whitespace, or a byte order mark
         return f"{like}{body}\n"
     start, _, end = like.partition(old_body)
     return start + body + end
 
 
 def _find_indent(text: str) -> str | None:
-    """Find the indentation of a JSON text; None if it's on one line, two blanks if it's empty."""
+    """Find a JSON text's indentation: None if it's on one line, two spaces if it's empty."""
     indent_match = _INDENT.match(text)
     if indent_match:
         return indent_match[1]
@@ -242,7 +240,7 @@ def _find_indent(text: str) -> str | None:
 
 
 def parse_settings(text: str, path: str) -> dict[str, Any]:
-    """Parse a settings file; raises `ConfigError` if it isn't JSON or isn't an object."""
+    """Parse a settings file; raises `ConfigError` if it isn't a JSON object."""
     if not text.strip(_BLANKS):
         return {}
     try:
@@ -250,13 +248,13 @@ def parse_settings(text: str, path: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         problem = f"not valid JSON, column {error.colno}: {error.msg}; {_REMEDY}"
         raise ConfigError(problem, path=path, line=error.lineno) from None
-    except (ValueError, RecursionError) as error:  # a number of too many digits, too deep nesting
+    except (ValueError, RecursionError) as error:  # a number is too long, or nesting too deep
         raise ConfigError(f"not valid JSON: {error}; {_REMEDY}", path=path) from None
     if not isinstance(settings, dict):
-        raise _shape_error(path, "", "an object of settings")
+        raise _build_shape_error(path, "", "an object of settings")
     return settings
 
 
-def _shape_error(path: str, key: str, expected: str) -> ConfigError:
-    """Build the error for a value in a client's settings that isn't what's expected."""
+def _build_shape_error(path: str, key: str, expected: str) -> ConfigError:
+    """Build the error for a value of the wrong shape in a client's settings."""
     return ConfigError(f"expected {expected}; {_REMEDY}", path=path, key=key)

@@ -43,11 +43,8 @@ _COMMAND = "retrieval.command finds the candidates; the stores serve for pins, a
 _JUDGE = "on: in the hook, a model decides about these; without its answer, the result is"
 
 
-def report(prompt: str, folder: str, *, silent: bool = False) -> str:
-    """Report what the hook does with a prompt typed in `folder`.
-
-    Lists the stores, the words that are searched, and each candidate's outcome.
-    """
+def explain_prompt(prompt: str, folder: str, *, silent: bool = False) -> str:
+    """Report what the hook does with a prompt in `folder`: the stores, the words, and each candidate."""
     project = environment.project_root(folder)
     configured, notes = settings.load(project)
     lines = [f"project: {project}", *(f"note: {note}" for note in notes)]
@@ -56,13 +53,15 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
     if silent:
         reason = "the prompt is too short or a notification: the hook adds nothing"
         return "\n".join([*lines, reason])
+
     ranked = context.find_candidates(prompt, configured)
     lines += [f"note: {note}" for note in context.suggest_pins(ranked.notes, ranked, configured)]
     lines += [f"note: {describe_empty(root)}" for root in ranked.empty_roots]
     lines += _describe_stores(configured)
     lines += [f"note: {line}" for line in _list_judge_warning(project)]
+
     prompt_parts = _cut_into_parts(prompt, configured)
-    words: dict[str, None] = {}  # each once, in their order
+    words: dict[str, None] = {}  # like a set, but ordered
     for part in prompt_parts:
         for term in part.terms:
             words[term.text] = None
@@ -81,13 +80,13 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
 def _explain_candidates(
     prompt: str, ranked: RankedCandidates, configured: Settings, *, has_several_parts: bool
 ) -> list[str]:
-    """Describe each candidate's outcome and the reason for it; the first line sums up.
+    """Describe each candidate's outcome with the reason. The first line is a summary.
 
-    The prompt is taken as the next one of the project's latest session.
+    Repeats are judged as if the prompt were the next one in the project's latest session.
     """
     session = _find_latest_session(configured)
     if session is not None:
-        session.hold_back(ranked, prompt)  # moves repeats from the candidates to `ranked.repeated`
+        session.hold_back(ranked, prompt)  # moves repeats from `candidates` to `repeated`
     shown = context.choose_without_judge(ranked, configured)
     without_repeats = context.drop_repeats(shown, session, prompt)
     _, mentioned = shown
@@ -117,7 +116,7 @@ def _explain_candidates(
 
 
 def _sum_up(ranked: RankedCandidates, shown: context.Shown) -> str:
-    """Say in one line what the hook adds to the prompt, or why it adds nothing."""
+    """Summarize what the hook adds to the prompt, or why it adds nothing."""
     injected, mentioned = shown
     injected_count = len(ranked.pinned) + len(injected)
     if injected_count and mentioned:
@@ -134,7 +133,7 @@ def _sum_up(ranked: RankedCandidates, shown: context.Shown) -> str:
 
 
 def _describe_stores(configured: Settings) -> list[str]:
-    """List a line about each store, after one about the user's search program, if there's one."""
+    """List a line about the user's search program, if any, and one about each store."""
     lines = []
     if configured["command"]:
         lines.append(f"command: {' '.join(configured['command'])} ({_COMMAND})")
@@ -146,12 +145,13 @@ def _describe_stores(configured: Settings) -> list[str]:
 
 
 def _cut_into_parts(prompt: str, configured: Settings) -> list[Part]:
-    """Cut a prompt into parts, once for each main language of the kinds of stores."""
+    """Split a prompt into parts, once for each main language among the kinds of stores."""
     text = terms.excerpt(prompt)
     all_languages = {}  # by the main language of a store
     for profile in configured.profiles.by_kind.values():
         all_languages[profile.language] = profile.languages
     prompt_parts = []
+
     for main_language, languages in all_languages.items():
         other_languages = languages.beside(main_language.name)
         chosen_languages = terms.choose_languages(text, [main_language], other_languages)
@@ -160,30 +160,24 @@ def _cut_into_parts(prompt: str, configured: Settings) -> list[Part]:
 
 
 def _find_latest_session(configured: Settings) -> repeats.HookSession | None:
-    """Find the session of this project that was answered last.
-
-    None if there's no session, or if no memory is ever held back.
-    """
+    """Find the project's latest session; None if there isn't one, or if memories may be repeated."""
     prompts = configured["repeat_after"]
-    if configured["inject"] == "top_k" or not prompts:  # then memories may be repeated
+    if configured["inject"] == "top_k" or not prompts:  # with these settings, nothing is held back
         return None
-    path = next(repeats.files_of(configured.project), None)
+    path = next(repeats.list_session_files(configured.project), None)
     if path is None:
         return None
     return repeats.HookSession(path, configured.project, prompts)
 
 
 def _describe_repeat(candidate: Candidate, how: str, session: repeats.HookSession) -> str:
-    """Say how many prompts ago a memory was injected or mentioned, and when it comes back."""
-    ago = session.ago(candidate, how)
+    """Describe how many prompts ago a memory was injected or mentioned, and when it comes back."""
+    ago = session.count_prompts_since(candidate, how)
     return _REPEATED.format(_ACTIONS[how], ago, session.prompts)
 
 
 def _list_judge_warning(project: str) -> list[str]:
-    """List the warning that a project asks for a judge that the user hasn't allowed, if it does.
-
-    Other problems of the configuration were reported before.
-    """
+    """Return a warning, in a list, if a project asks for a judge that the user hasn't allowed."""
     from judgekit import programs  # noqa: PLC0415 - for people, not for the client
 
     programs.make_importable()
@@ -196,21 +190,18 @@ def _list_judge_warning(project: str) -> list[str]:
         return []
     try:
         warning = describe_judge_without_effect(Path(project))
-    except ConfigError:
+    except ConfigError:  # the caller already reported problems in the configuration
         return []
     return [warning] if warning else []
 
 
 def _describe_log(prompt: str, configured: Settings) -> list[str]:
-    """Describe the latest answers to the same prompt that are in the log.
-
-    They were given with the memories and settings of that time.
-    """
+    """Describe the log's latest answers to this prompt."""
     if not configured["log"]:
         return [
             "log: off (set retrieval.log: true in your own configuration to log each injection)"
         ]
-    lines = [f"log: {log_file()}"]
+    lines = [f"log: {get_log_path()}"]
     beginning = short_line(prompt, PROMPT_CHARS)
     logged = [line for line in read_log(configured.project) if line.get("prompt") == beginning]
     for line in logged[:_LOGGED]:
@@ -226,7 +217,7 @@ def _describe_log(prompt: str, configured: Settings) -> list[str]:
 
 
 def _list_titles(line: dict[str, Any], *keys: str) -> str:
-    """Join the titles of the memories under these keys of a line in the log; "nothing" if there are none."""
+    """Join the titles of a log line's memories under the given keys; "nothing" if there are none."""
     titles = []
     for key in keys:
         for entry in line.get(key, ()):
@@ -237,7 +228,7 @@ def _list_titles(line: dict[str, Any], *keys: str) -> str:
 def _describe_outcome(
     candidate: Candidate, shown: context.Shown, configured: Settings
 ) -> tuple[str, str]:
-    """Describe a candidate's outcome in a word or two, and the reason for it."""
+    """Name a candidate's outcome in a word or two, and explain it."""
     injected, mentioned = shown
     if candidate in injected:
         outcome = "injected"
@@ -249,7 +240,7 @@ def _describe_outcome(
 
 
 def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -> str:
-    """Explain why a candidate is injected, mentioned or left out (the `outcome`), with its confidence."""
+    """Explain an `outcome`: why a candidate is injected, mentioned or left out."""
     obstacle = _explain_never_injected(candidate)
     if obstacle:
         return obstacle
@@ -267,7 +258,7 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
 
     labels = configured.profiles.of(candidate.kind).labels
     label = candidate.confidence_label
-    # Rounded down, so that 0.398 doesn't read as the 0.40 that it failed to reach.
+    # Round down, so that 0.398 doesn't look like the 0.40 that it didn't reach.
     hundredths = int(candidate.confidence * 100)
     confidence = f"confidence {hundredths / 100:.2f}"
     if is_injected:
@@ -287,7 +278,7 @@ def _explain_outcome(candidate: Candidate, outcome: str, configured: Settings) -
 
 
 def _explain_never_injected(candidate: Candidate) -> str:
-    """Say why a memory can't be injected whatever its confidence; "" if it can."""
+    """Explain why a memory can never be injected; "" if it can."""
     if candidate.status:
         return f"it is {candidate.status}: never injected, and last in a search"
     if candidate.damaged:
@@ -296,20 +287,17 @@ def _explain_never_injected(candidate: Candidate) -> str:
 
 
 def _name_place(candidate: Candidate, project: str) -> str:
-    """Name a memory by its store's path and its own, with the line of its best section if that's known."""
+    """Return a memory's path with its store's path, and the line of its best section if it's known."""
     path = candidate.add_line(candidate.place)
     is_from_program = candidate.kind == COMMAND
-    if is_from_program:  # it names paths itself
+    if is_from_program:  # the program returns complete paths
         return path
     return f"{context.name_store(candidate.root, project)}{path}"
 
 
 def _describe_evidence(candidate: Candidate, project: str, *, has_several_parts: bool) -> list[str]:
-    """List a candidate's matches with the prompt, and its numbers, which docs/hook.md explains.
-
-    Empty for a candidate that only a pin found.
-    """
-    if not candidate.features:  # a pin found it
+    """List a candidate's matching words, and the numbers that docs/hook.md explains."""
+    if not candidate.features:  # only a pin found it
         return []
     lines = []
     if has_several_parts and candidate.part is not None:
@@ -326,26 +314,26 @@ def _describe_evidence(candidate: Candidate, project: str, *, has_several_parts:
 
 
 def _describe_words(candidate: Candidate, part: Part) -> str:
-    """Say which words of a part of the prompt a candidate has, and how many others fit about as well."""
+    """Describe which words of the prompt a candidate has, and how many others match about as well."""
     words = [part.terms[number].text for number in sorted(candidate.matched)]
     total = counted(len(part.terms), "word", "words")
     text = f"has {len(words)} of {total}: {', '.join(words)}"
     title_words = [part.terms[number].text for number in sorted(candidate.titled)]
-    if title_words == words:  # all of them
+    if title_words == words:  # every matching word
         text += ", in its title or tags"
     elif title_words:
         text += f"; in its title or tags: {', '.join(title_words)}"
-    # The feature is 1 over the number of hits that fit as well, itself included.
+    # The feature is 1 / (number of equally good hits, including this one).
     rivals = round(1 / candidate.features["alone"]) - 1
     if len(words) < SEVERAL_TERMS:
-        rivals -= 1  # a single word counts as one more hit
+        rivals -= 1  # a single matching word adds one to that number
     if rivals > 0:
         text += f"; {counted(rivals, 'other fits', 'others fit')} about as well"
     return text
 
 
-def log_file() -> str:
-    """Return the path of the log; the older half has `.1` at the end of its name."""
+def get_log_path() -> str:
+    """Return the path of the log. The older half has the same path with `.1` added."""
     return environment.INJECTIONS.path()
 
 
@@ -357,9 +345,9 @@ def add_to_log(
     cost: tuple[int, int],
     session: object = None,
 ) -> None:
-    """Add the answer to a prompt to the log; if that fails, only this line is lost.
+    """Add the answer to a prompt to the log. If that fails, the line is lost.
 
-    The `cost` is the number of characters added to the prompt, and of the milliseconds that it took.
+    `cost` is the number of characters added to the prompt, and the time in milliseconds.
     """
     injected, mentioned = shown
     line: dict[str, Any] = {
@@ -382,13 +370,13 @@ def add_to_log(
     from judgekit import outputs  # noqa: PLC0415 - only needed to write
 
     try:
-        outputs.append(log_file(), f"{quickjson.dumps(line)}\n", MAX_BYTES)
+        outputs.append(get_log_path(), f"{quickjson.dumps(line)}\n", MAX_BYTES)
     except OSError:
         return
 
 
 def _describe_memories(hits: list[Candidate]) -> list[dict[str, Any]]:
-    """Build the log's objects for memories; the confidence is None if a user's program gave none."""
+    """Build the log's objects for memories. The confidence is None if a program didn't give one."""
     memories = []
     for hit in hits:
         confidence = round(hit.confidence, 3) if hit.rated else None
@@ -405,7 +393,7 @@ def _describe_memories(hits: list[Candidate]) -> list[dict[str, Any]]:
 def read_log(project: str) -> list[dict[str, Any]]:
     """Read a project's log, newest line first."""
     lines: list[dict[str, Any]] = []
-    for path in (log_file(), f"{log_file()}.1"):
+    for path in (get_log_path(), f"{get_log_path()}.1"):
         try:
             with open(path, "rb") as stream:
                 log_lines = lines_of(stream.read(2 * MAX_BYTES).decode("utf-8", "replace"))
@@ -414,7 +402,7 @@ def read_log(project: str) -> list[dict[str, Any]]:
         for text in reversed(log_lines):
             try:
                 line = quickjson.loads(text)
-            except ValueError:  # cut off, by a full disk for instance
+            except ValueError:  # cut off, e.g. by a full disk
                 continue
             if isinstance(line, dict) and line.get("project") == project:
                 lines.append(line)

@@ -51,9 +51,9 @@ class Record(NamedTuple):
 
 
 def install(change: FileChange, *, program: bool = False) -> None:
-    """Write a planned installation; a `program` also becomes executable.
+    """Carry out a planned installation. If `program`, make the file executable.
 
-    If the change can't be made, raises `InputError` or `OSError`, and the file is as it was before.
+    If that fails, the file is restored, and `InputError` or `OSError` is raised.
     """
     if not change.changes or change.after is None:
         return
@@ -66,6 +66,7 @@ def install(change: FileChange, *, program: bool = False) -> None:
             executable_by_all = 0o111
             change.path.chmod(change.path.stat().st_mode | executable_by_all)
     except (InputError, OSError):
+        # Move the other program's file back.
         if change.backup:
             _move(change.backup, change.path, is_users=change.is_users)
         raise
@@ -76,9 +77,9 @@ def install(change: FileChange, *, program: bool = False) -> None:
 
 
 def uninstall(change: FileChange) -> None:
-    """Carry out a planned removal, and remove the folders that were made for the file, if they're empty.
+    """Carry out a planned removal, and remove folders that were made for the file, if they're empty.
 
-    Raises as `install` does.
+    If that fails, `InputError` or `OSError` is raised.
     """
     if not change.changes:
         return
@@ -91,9 +92,9 @@ def uninstall(change: FileChange) -> None:
     parent = change.path.parent
     folders_above = [Path(folder) for folder in folders if Path(folder) in change.path.parents]
     record = records.pop(str(change.path), None)
-    if record is None and parent.name in _FOLDERS:  # it isn't known who made the client's folder
+    if record is None and parent.name in _FOLDERS:  # an empty client folder was probably ours
         folders_above.append(parent)
-    remove_folders(folders_above)  # those that are empty
+    remove_folders(folders_above)
     remaining_folders = []
     for folder in folders:
         is_removed = Path(folder) in folders_above and not Path(folder).exists()
@@ -103,16 +104,13 @@ def uninstall(change: FileChange) -> None:
 
 
 def find_record(file: Path) -> Record | None:
-    """Find the record of a file that an installation wrote; None for any other file."""
+    """Return the record of a file that an installation wrote; None for other files."""
     _, records = _read_records()
     return records.get(str(file))
 
 
-def is_as_written(file: Path, content: bytes | None) -> bool:
-    """Whether a file still has the content that the installation wrote.
-
-    Only then can its former content be restored from the record.
-    """
+def is_unchanged(file: Path, content: bytes | None) -> bool:
+    """Whether a file is unchanged since installation, so that its previous content can be restored."""
     record = find_record(file)
     if record is None or content is None:
         return False
@@ -120,7 +118,7 @@ def is_as_written(file: Path, content: bytes | None) -> bool:
 
 
 def mentions_in_code(content: bytes | None, word: str) -> bool:
-    """Whether any line of a program or a configuration contains `word`, apart from comment lines."""
+    """Whether `word` appears outside of comment lines."""
     for line in lines_of(os.fsdecode(content or b"")):
         is_comment = line.lstrip().startswith(("#", "//"))
         if word in line and not is_comment:
@@ -128,13 +126,13 @@ def mentions_in_code(content: bytes | None, word: str) -> bool:
     return False
 
 
-def location() -> Path:
-    """Return the path of the file with the records of installations; it may not exist."""
+def get_records_path() -> Path:
+    """Return the path of the installation records, which may not exist."""
     return Path(environment.INSTALLED.path())
 
 
 def read_content(path: Path) -> bytes | None:
-    """Read a file; None if it doesn't exist; raises `InputError` if it can't be read."""
+    """Read a file; None if it doesn't exist. Raises `InputError` if it can't be read."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -146,28 +144,28 @@ def read_content(path: Path) -> bytes | None:
 def replace(
     path: Path, before: bytes | None, after: bytes | None, *, is_users: bool = False
 ) -> list[Path]:
-    """Write `after` to `path` (None deletes it). Returns the directories created.
+    """Write `after` to `path`, or delete the file if that's None. Returns the folders that were created.
 
-    Links are followed if the file is the user's; mode, owner and extended attributes stay. Raises
-    `InputError` if the file's content isn't `before` any more, or if it can't be written; then nothing has
-    changed.
+    The user's own files may be links. If the content isn't `before` any more, or can't be written, nothing is
+    changed and `InputError` is raised.
     """
     new_folders: list[Path] = []
     try:
         real_path = os.path.realpath(path) if is_users else outputs.place_of(str(path))
         target = Path(real_path)
         _check_writable(path, target)
-        if after is None:
+        if after is None:  # delete the file
             _check_unchanged(path, before)
             target.unlink()
             return []
+
         missing_folders = [folder for folder in target.parents if not folder.exists()]
         for folder in reversed(missing_folders):
             folder.mkdir()
             new_folders.append(folder)
         check = partial(_check_unchanged, path, before)
         outputs.write_atomically(str(target), after, check=check)
-    except BaseException as error:  # also if a person interrupts it
+    except BaseException as error:  # including an interruption by the user
         remove_folders(new_folders)
         if isinstance(error, outputs.RefusedOutputError):
             raise InputError(f"{path}: cannot be written: {error.strerror}; {_UNTOUCHED}") from None
@@ -178,13 +176,11 @@ def replace(
 
 
 def _check_writable(path: Path, target: Path) -> None:
-    """Raise `InputError` for a file that its owner made read-only.
-
-    That's checked here, because replacing the file by renaming another one would succeed anyway.
-    """
+    """Raise `InputError` if a file is read-only."""
+    # Replacing a read-only file would succeed, since it renames another file.
     if not target.exists():
         return
-    # For root `access` allows all, but a file that nobody may write is meant to stay.
+    # For root, `access` always succeeds, so also check whether anyone has the right to write.
     has_write_bit = target.stat().st_mode & 0o222 != 0
     if not (has_write_bit and os.access(target, os.W_OK)):
         link_note = "" if target == path else f" (a link to {target})"
@@ -200,18 +196,18 @@ def _check_unchanged(path: Path, before: bytes | None) -> None:
 
 
 def remove_folders(folders: list[Path]) -> None:
-    """Remove the folders that are empty, the inner ones first."""
+    """Remove the folders that are empty, innermost first."""
     for folder in sorted(folders, key=lambda folder: len(folder.parts), reverse=True):
         with contextlib.suppress(OSError):
             folder.rmdir()
 
 
 def _move(path: Path, target: Path, *, is_users: bool) -> None:
-    """Move another program's file, a link as well; raises `InputError` if that fails."""
+    """Move another program's file, or a link to it; raises `InputError` if that fails."""
     try:
         if not is_users:
-            # Raises if a folder above is a link, which may have come with the project. The file itself may be
-            # one, so the check is about a file that isn't there.
+            # Refuse links among the parent folders, which can come with the project. The file itself can be a
+            # link, so check the path of a file that doesn't exist.
             outputs.place_of(str(path.with_name("no such file")))
         path.replace(target)
     except OSError as error:
@@ -222,18 +218,18 @@ def _move(path: Path, target: Path, *, is_users: bool) -> None:
 
 
 def _input_error(path: Path, error: OSError, problem: str) -> InputError:
-    """Build the error for a file that can't be read or written (the `problem`)."""
+    """Build the error for a file with a reading or writing `problem`."""
     remedy = "check that it is a file, and that you can read and write it and its folder"
     return InputError(f"{path}: {problem} ({error.strerror}); {remedy}; {_UNTOUCHED}")
 
 
 def _read_records() -> tuple[list[str], dict[str, Record]]:
-    """Read the folders that installations made, and the record of each file they changed.
+    """Read the folders that installations made, and the records of changed files.
 
-    Both are empty if the file with these records is missing or damaged.
+    Both are empty if the records are missing or damaged.
     """
     try:
-        data: Any = json.loads(location().read_bytes())
+        data: Any = json.loads(get_records_path().read_bytes())
         records = {}
         for name, (original_text, sha256) in data["files"].items():
             original_content = None if original_text is None else original_text.encode()
@@ -244,8 +240,8 @@ def _read_records() -> tuple[list[str], dict[str, Record]]:
 
 
 def _write_records(folders: list[str], records: dict[str, Record]) -> None:
-    """Write the records, or remove their file if there are none; a failure doesn't stop an installation."""
-    path = location()
+    """Write the installation records, or delete the file if there are none. Failures are ignored."""
+    path = get_records_path()
     files = {}
     for name, (before, sha256) in records.items():
         text = None if before is None else before.decode()
@@ -256,5 +252,5 @@ def _write_records(folders: list[str], records: dict[str, Record]) -> None:
             return
         environment.private_folder(str(path.parent))
         data = json.dumps({"folders": folders, "files": files}, indent=2)
-        # A client's settings may hold keys.
+        # Clients' settings can contain API keys.
         outputs.write_atomically(str(path), data, private=True)

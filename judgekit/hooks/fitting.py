@@ -65,23 +65,22 @@ class _Injections(NamedTuple):
     counted: Sequence[Candidate]
 
 
-def fit(
+def fit_store(
     kind: str,
     trials: Sequence[PromptTrial],
     answers: Answers,
     labels: Mapping[str, dict[str, float]],
     most: int,
 ) -> Fit:
-    """Fit the thresholds of `kind`: cover as many prompts as possible at a precision of `BAR` or more.
+    """Fit the thresholds for `kind`: cover as many prompts as possible at a precision of at least `BAR`.
 
-    `labels` has the thresholds of every kind of store. A prompt gets `most` memories. A threshold is only
-    tried if every memory that it injects has an answer.
+    `labels` are the thresholds for each kind of store, and `most` the limit of memories per prompt.
     """
     before = labels[kind]
     thresholds = _try_thresholds(kind, trials, answers, labels, most)
     unchanged = Fit(kind=kind, before=before, after=before)
     fitted = _choose_threshold(unchanged, HIGH, thresholds, present=before[HIGH])
-    # The lower thresholds never exceed the highest.
+    # The other thresholds must not exceed this one.
     highest = fitted.after[HIGH]
     lowered = {name: min(value, highest) for name, value in fitted.after.items()}
     return fitted.model_copy(update={"after": lowered})
@@ -94,15 +93,16 @@ def fit_model(
     present: float | None,
     most: int,
 ) -> Fit:
-    """Fit the threshold on `model`'s probability of keeping a memory, by the same rule as `fit`.
+    """Fit the threshold for a model's probability of keeping a memory, by the same rule as `fit_store`.
 
-    A prompt gets the `most` likeliest memories. `present` is the current threshold; None if there's none yet.
+    `present` is the current threshold, if any, and `most` the limit of memories per prompt.
     """
     before = {} if present is None else {INJECT_ABOVE: present}
     judged_trials = [trial for trial in trials if trial.model == model]
     probabilities: list[float] = []
     for trial in judged_trials:
         probabilities += trial.sureness.values()
+    # Try the probabilities that occurred. A threshold is skipped if an injected memory has no answer.
     thresholds = []
     for value in _round_down(probabilities):
         injections = [_choose_surest(trial, value, most) for trial in judged_trials]
@@ -114,8 +114,8 @@ def fit_model(
 
 
 def _choose_surest(trial: PromptTrial, threshold: float, most: int) -> _Injections:
-    """Choose the memories that a threshold on a model's probability injects, `most` at most."""
-    surest = trial.surest(most)
+    """Choose up to `most` memories whose probability reaches a threshold."""
+    surest = trial.list_surest(most)
     injected = [hit for hit in surest if trial.sureness[hit.path] >= threshold]
     return _Injections(trial, injected, counted=injected)
 
@@ -123,17 +123,16 @@ def _choose_surest(trial: PromptTrial, threshold: float, most: int) -> _Injectio
 def _choose_threshold(
     unchanged: Fit, name: str, thresholds: Sequence[_Threshold], present: float
 ) -> Fit:
-    """Copy the fit `unchanged` with the best threshold under `name`, or with the reason against changing it.
-
-    The threshold only changes if it reaches the precision `BAR`, and if there are enough labels to be sure.
-    """
+    """Return the fit with the best threshold stored as `name`, or with the reason not to change it."""
     if not thresholds:
         reason = "no threshold has an answer about each injection"
         return unchanged.model_copy(update={"refused": reason})
+
     best_threshold = _choose_best(thresholds, present)
     precision = best_threshold.precision
     interval_width = precision.high - precision.low
     is_uncertain = precision.of < FEWEST or interval_width > WIDEST
+
     result: dict[str, Any] = {"precision": precision, "coverage": best_threshold.coverage}
     if precision.value < BAR:
         problem = f"no threshold reaches a precision of {BAR:.2f}"
@@ -153,10 +152,7 @@ def _try_thresholds(
     labels: Mapping[str, dict[str, float]],
     most: int,
 ) -> list[_Threshold]:
-    """Measure each threshold of `kind` for which every injected memory has an answer, the lowest first.
-
-    Memories of any kind can cover a prompt, but only those of `kind` count for the precision.
-    """
+    """Measure possible thresholds for `kind`, lowest first. Skip those that inject an unanswered memory."""
     confidences = []
     for trial in trials:
         confidences += [hit.confidence for hit in trial.hits if hit.kind == kind]
@@ -167,6 +163,7 @@ def _try_thresholds(
         high_by_kind[kind] = value
         injections = []
         for trial in trials:
+            # Memories of any kind can cover a prompt, but only this kind's count for its precision.
             injected = _choose_injected(trial, high_by_kind)[:most]
             counted = [hit for hit in injected if hit.kind == kind]
             injections.append(_Injections(trial, injected, counted))
@@ -177,10 +174,7 @@ def _try_thresholds(
 
 
 def _choose_injected(trial: PromptTrial, high_by_kind: Mapping[str, float]) -> list[Candidate]:
-    """List the hits that reach the threshold of their kind.
-
-    Damaged hits, and hits of a kind without a threshold, are left out.
-    """
+    """List the undamaged hits that reach the threshold for their kind."""
     injected = []
     for hit in trial.hits:
         high = high_by_kind.get(hit.kind)
@@ -190,8 +184,8 @@ def _choose_injected(trial: PromptTrial, high_by_kind: Mapping[str, float]) -> l
 
 
 def _round_down(values: Iterable[float], also: float | None = None) -> list[float]:
-    """Round values down to hundredths, each result once and the lowest first; `also` is added as it is."""
-    # Down, so that a threshold doesn't exceed the value it was made from.
+    """Return the distinct values, rounded down to hundredths and sorted. `also` is added unrounded."""
+    # Rounding down keeps each threshold from excluding the value that it was made from.
     thresholds = {floor(100 * value) / 100 for value in values}
     if also is not None:
         thresholds.add(also)
@@ -201,18 +195,18 @@ def _round_down(values: Iterable[float], also: float | None = None) -> list[floa
 def _measure_threshold(
     value: float, injections: Sequence[_Injections], answers: Answers
 ) -> _Threshold | None:
-    """Measure a threshold by the memories that it injects: its precision, and the prompts that it covers.
+    """Measure a threshold's precision, and the prompts it covers, by the memories that it injects.
 
-    Returns None if a memory that counts has no answer, or if no answer says whether a memory is relevant.
+    Returns None if an answer about a memory is missing, or if no answer is clear.
     """
     relevant = 0
     irrelevant = 0
     covered_prompts = 0
     for trial, injected, counted in injections:
-        if any(answers.get(trial.pair(hit)) for hit in injected):
+        if any(answers.get(trial.make_pair(hit)) for hit in injected):
             covered_prompts += 1
         for hit in counted:
-            pair = trial.pair(hit)
+            pair = trial.make_pair(hit)
             if pair not in answers:
                 return None
             answer = answers[pair]  # None if the person couldn't tell
@@ -220,6 +214,7 @@ def _measure_threshold(
                 relevant += 1
             elif answer is False:
                 irrelevant += 1
+
     precision = measure_share(relevant, relevant + irrelevant)
     coverage = measure_share(covered_prompts, len(injections))
     if precision is None or coverage is None:
@@ -228,16 +223,15 @@ def _measure_threshold(
 
 
 def _choose_best(thresholds: Sequence[_Threshold], present: float) -> _Threshold:
-    """Choose the threshold that covers most prompts among those with a precision of `BAR` or more.
+    """Choose the threshold that covers most prompts at a precision of at least `BAR`.
 
-    If no threshold is that precise, the most precise one is chosen. Of several that cover as many prompts,
-    the most precise one is best. Of equals, the one nearest to the present threshold is best, so that nothing
-    changes without a reason.
+    If no threshold is that precise, return the most precise one.
     """
     precise = [threshold for threshold in thresholds if threshold.precision.value >= BAR]
     if not precise:
         return max(thresholds, key=lambda threshold: threshold.precision.value)
 
+    # On a tie, prefer the more precise threshold, and then the one nearest to the present value.
     def rank(threshold: _Threshold) -> tuple[int, float, float]:
         covered_prompts = threshold.coverage.count
         distance = abs(threshold.value - present)
@@ -247,9 +241,9 @@ def _choose_best(thresholds: Sequence[_Threshold], present: float) -> _Threshold
 
 
 def estimate_more_labels(precision: Share | None) -> int | None:
-    """Estimate how many more labels a threshold needs, if the share of relevant memories stays the same.
+    """Estimate the number of labels still missing, if the precision stays the same.
 
-    Returns None if that's more than anybody would answer.
+    Returns None if it's more than anyone would answer.
     """
     if precision is None:
         return FEWEST
@@ -262,10 +256,10 @@ def estimate_more_labels(precision: Share | None) -> int | None:
 
 
 def write_labels(fitted: Fit, project: Path) -> Fit:
-    """Write thresholds into the user's own profile, and note the paths of the files that were written.
+    """Write thresholds into the user's profile, and record the paths of the written files.
 
-    If there was a profile, it's copied first. Raises `ConfigError` if a file can't be written, or if the
-    project has a profile: that one takes precedence over the user's.
+    An existing profile is backed up. Raises `ConfigError` if a file can't be written, or if the project's own
+    profile takes precedence.
     """
     source = profiles.find(fitted.kind, project)
     users_file = Path(environment.STORE_PROFILES.path(f"{fitted.kind}.yaml"))
@@ -275,10 +269,10 @@ def write_labels(fitted: Fit, project: Path) -> Fit:
         raise ConfigError(problem, path=source, key="labels")
 
     written = [str(users_file)]
-    copy = users_file  # if the user has no file yet, the bundled one is copied to its place
+    copy = users_file  # without a user's file, start from a copy of the bundled one
     if users_file.exists():
         moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        copy = users_file.with_name(f"{users_file.name}.{moment}")  # keeps the old thresholds
+        copy = users_file.with_name(f"{users_file.name}.{moment}")  # the backup
         written.append(str(copy))
     try:
         outputs.make_folder(str(users_file.parent), private=True)
@@ -286,16 +280,16 @@ def write_labels(fitted: Fit, project: Path) -> Fit:
     except OSError as error:
         raise ConfigError(f"cannot be written ({error.strerror})", path=users_file) from None
 
-    # `mention` and `medium` only fall, so written first they stay below `high` after each step.
+    # `mention` and `medium` can only fall. Write them first, so that they're never above `high`.
     for name in ("mention", "medium", "high"):
         yaml_text.put_value(users_file, "labels", name, float(f"{fitted.after[name]:g}"))
     return fitted.model_copy(update={"written": written})
 
 
 def write_model_threshold(fitted: Fit) -> Fit:
-    """Write a model's threshold into the user's configuration, and note its path.
+    """Write a model's threshold into the user's configuration, and record its path.
 
-    Raises `ConfigError` if the file can't be written or edited.
+    Raises `ConfigError` if the file can't be changed.
     """
     path = settings.user_file()
     threshold = fitted.after[INJECT_ABOVE]

@@ -58,10 +58,7 @@ class HooksFolder(NamedTuple):
 
 
 def find_hooks(folder: Path) -> HooksFolder:
-    """Find the folder of hooks for the repository around `folder`.
-
-    Raises `UsageError` if there's no repository.
-    """
+    """Find the hooks folder of the repository around `folder`; raises `UsageError` if there's none."""
     try:
         tree = _ask_for_path(Repository(folder), folder, "--show-toplevel")
         repository = Repository(tree)
@@ -70,21 +67,21 @@ def find_hooks(folder: Path) -> HooksFolder:
         bare = Repository(folder, bare=True)
         repository = Repository(_ask_for_path(bare, folder, "--absolute-git-dir"), bare=True)
 
-    # Relative paths in git's configuration count from the folder in which hooks run.
+    # Relative paths in git's configuration are relative to the folder where hooks run.
     hooks = _ask_for_path(repository, repository.folder, "--git-path", "hooks")
     common = _ask_for_path(repository, repository.folder, "--git-common-dir")
     real_hooks = hooks.resolve()
     is_in_git_folder = real_hooks.is_relative_to(common.resolve())
     is_in_tree = tree is not None and real_hooks.is_relative_to(tree.resolve())
     is_elsewhere = not is_in_git_folder and not is_in_tree
-    is_no_folder = hooks.exists() and not hooks.is_dir()  # such as /dev/null
-    # Git takes an empty path as the root of the file system, where nobody has hooks.
+    is_no_folder = hooks.exists() and not hooks.is_dir()  # e.g. /dev/null
+    # git takes an empty path as the root folder, where nobody has hooks.
     is_off = is_no_folder or _read_setting(folder, HOOKS_PATH) == ""
     return HooksFolder(hooks, tree, shared=is_elsewhere, usual=common / "hooks", is_off=is_off)
 
 
 def _ask_for_path(repository: Repository, base: Path, *words: str) -> Path:
-    """Ask `git rev-parse` for a path; raises `UsageError` outside of a repository."""
+    """Ask `git rev-parse` for a path; raises `UsageError` outside a repository."""
     try:
         raw = repository.ask("rev-parse", *words)
     except GitError as error:
@@ -93,9 +90,9 @@ def _ask_for_path(repository: Repository, base: Path, *words: str) -> Path:
 
 
 def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
-    """Choose the folder in which to install the hook of a scope; raises `UsageError` if there's none.
+    """Choose the folder for a scope's hook: this repository's for "local", the user's shared one for "user".
 
-    The scope "local" means this repository, and "user" the folder that all of the user's repositories share.
+    Raises `UsageError` if there's none.
     """
     if scope == "project":
         instead = "use judgekit install pre-commit, or add a line to the project's hook manager"
@@ -111,7 +108,7 @@ def choose_hooks(scope: Scope, folder: Path) -> HooksFolder:
     users_path = _read_setting(folder, HOOKS_PATH, "--global", "--type=path")
     if users_path is not None and Path(users_path).is_absolute():
         return HooksFolder(Path(users_path), tree=None, shared=True)
-    # The path is relative, or set for this repository or for the machine: let git resolve it here.
+    # The path may be relative, or set for this repository or machine, so let git resolve it here.
     with contextlib.suppress(UsageError):
         repository_folder = find_hooks(folder)
         _refuse_if_off(repository_folder, folder)
@@ -129,7 +126,7 @@ def _refuse_if_off(hooks_folder: HooksFolder, folder: Path) -> None:
 
 
 def _describe_off(folder: Path) -> str:
-    """Say that git runs no hooks because `core.hooksPath` is no folder, and name the file that sets it."""
+    """Explain that git runs no hooks because `core.hooksPath`, set in a file we name, isn't a folder."""
     line = _read_setting(folder, HOOKS_PATH, "--show-origin") or ""
     source, _, value = line.partition("\t")
     shown_value = value or "empty"
@@ -145,11 +142,8 @@ def _read_setting(folder: Path, key: str, *options: str) -> str | None:
     return os.fsdecode(raw).rstrip("\n")
 
 
-def render(python: str | None = None, root: str = programs.ROOT) -> bytes:
-    """Build the text of a hook that runs the judgekit in the folder `root`.
-
-    `python` is the interpreter for it; None means the one that's running.
-    """
+def render_hook(python: str | None = None, root: str = programs.ROOT) -> bytes:
+    """Render the hook that runs judgekit from the folder `root`, by default with this Python."""
     template = (data_folder("hooks") / "git-pre-push.sh").read_text(encoding="utf-8")
     values = {
         "PYTHON": shlex.quote(python or sys.executable or ""),
@@ -162,16 +156,16 @@ def render(python: str | None = None, root: str = programs.ROOT) -> bytes:
     }
     for name, value in values.items():
         template = template.replace(f"@{name}@", value)
-    # The checksum of everything below it shows later whether somebody has edited the hook.
+    # The checksum of the remaining lines shows later whether anyone edited the hook.
     head, _, body = os.fsencode(template).partition(b"@SUM@\n")
-    return head + _checksum(body) + b"\n" + body
+    return head + _compute_checksum(body) + b"\n" + body
 
 
 def identify_owner(content: bytes | None) -> Owner:
-    """Identify a hook's owner by the hook's content.
+    """Identify a hook's owner by its content.
 
-    The owner is "none" if there's no file, "edited" if the hook is ours but was changed by hand, and
-    "foreign" if it's another program's.
+    "none" means that there's no file, "edited" that our hook was changed by hand, and "foreign" that it's
+    another program's.
     """
     if content is None:
         return "none"
@@ -180,36 +174,33 @@ def identify_owner(content: bytes | None) -> Owner:
         return "foreign"
     checksum = head[1]
     body = content[head.end() :]
-    return "ours" if checksum == _checksum(body) else "edited"
+    return "ours" if checksum == _compute_checksum(body) else "edited"
 
 
-def _checksum(body: bytes) -> bytes:
-    """Compute the beginning of a digest of a hook's lines; different line ends don't change it."""
+def _compute_checksum(body: bytes) -> bytes:
+    """Return a short digest of a hook's lines that ignores the kind of line endings."""
     digest = hashlib.sha256(body.replace(b"\r\n", b"\n")).hexdigest()
     return digest[:16].encode()
 
 
 def read_installation(content: bytes) -> tuple[str, str]:
-    """Read the paths of the interpreter and of judgekit's folder from a hook of ours.
-
-    Both are "" for another program's hook.
-    """
+    """Read the paths of Python and of judgekit's folder from our hook; "" if they're missing."""
     match = _INSTALLATION.search(os.fsdecode(content))
     if match is None:
         return "", ""
-    python, root = match.groups(default="")  # a hook of an earlier version names no folder
+    python, root = match.groups(default="")  # earlier versions of the hook didn't name a folder
     return _unquote(python), _unquote(root)
 
 
 def _unquote(path: str) -> str:
-    """Remove a shell's quotes from a path; "" for one that's too long to be a path."""
+    """Remove shell quotes from a path; "" if it's too long."""
     if len(path) > _LONGEST:
         return ""
     return "".join(shlex.split(path))
 
 
 def _find_our_file(hooks: Path) -> Path:
-    """Find the path of our hook in a folder of hooks; the hook may not be installed yet."""
+    """Return the path of our hook in a hooks folder, whether it's installed yet or not."""
     legacy = hooks / LEGACY  # pre-commit renames an earlier hook to this, and runs it
     if identify_owner(files.read_content(legacy)) == "ours":
         return legacy
@@ -217,21 +208,22 @@ def _find_our_file(hooks: Path) -> Path:
 
 
 def plan_install(hooks_folder: HooksFolder, python: str | None = None) -> FileChange:
-    """Plan the installation of the hook. Another program's hook moves to a backup, and still runs first.
+    """Plan the installation of the hook. Another program's hook becomes a backup that still runs first.
 
-    Raises `UsageError` if our hook is there but was edited, if another program's hook and a backup are both
-    there, and if husky manages the folder.
+    Raises `UsageError` if our hook was edited, if there's already another backup, or if husky manages the
+    folder.
     """
-    file = husky.file_of(hooks_folder.hooks)
+    file = husky.find_hook_file(hooks_folder.hooks)
     if file is not None:
         raise UsageError(
             f"husky manages {hooks_folder.hooks}; {husky.describe_setup(hooks_folder.hooks, file)}"
         )
+
     path = _find_our_file(hooks_folder.hooks)
     before, owner = _read_hook(path)
     backup = path.with_name(KEPT)
     is_foreign = owner == "foreign"
-    # Git LFS writes its hook again, over ours: then both are the same, and the backup isn't needed.
+    # Git LFS may write its hook again, over ours. Then it's the same as the backup, which isn't needed.
     if is_foreign and os.path.lexists(backup) and files.read_content(backup) != before:
         conflict = (
             f"{path} belongs to another program, and so does {backup}, which ran before judgekit's"
@@ -241,7 +233,7 @@ def plan_install(hooks_folder: HooksFolder, python: str | None = None) -> FileCh
     return FileChange(
         path,
         before,
-        after=render(python),
+        after=render_hook(python),
         backup=backup if is_foreign else None,
         not_executable=lacks_run_bit,
         is_users=hooks_folder.shared,
@@ -249,9 +241,9 @@ def plan_install(hooks_folder: HooksFolder, python: str | None = None) -> FileCh
 
 
 def plan_uninstall(hooks_folder: HooksFolder) -> FileChange:
-    """Plan the removal of the hook, and the return of the earlier hook that it replaced.
+    """Plan the removal of our hook, and the return of any hook that it replaced.
 
-    Another program's hook stays. Raises `UsageError` if our hook was edited.
+    Another program's hook is left alone. Raises `UsageError` if our hook was edited.
     """
     path = _find_our_file(hooks_folder.hooks)
     before, owner = _read_hook(path)
@@ -263,20 +255,20 @@ def plan_uninstall(hooks_folder: HooksFolder) -> FileChange:
 def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
     """Plan the removal of our hooks from all folders in which this repository may have them.
 
-    There may be several, if another program has moved our hook, or if another folder of hooks has been set.
-    If there's none, the list has one change that changes nothing. A scope other than "local" has a single
-    folder. Raises as `plan_uninstall` does, and `UsageError` without a repository.
+    If there's none, return a change that does nothing. Raises `UsageError` like `plan_uninstall`, and outside
+    a repository.
     """
     if scope != "local":
         return [plan_uninstall(choose_hooks(scope, folder))]
+    # Another program may have renamed our hook, or the user may have set another hooks folder since.
     hooks_folder = find_hooks(folder)
     changes: list[FileChange] = []
     for hooks in _list_folders(hooks_folder):
-        backup: Path | None = hooks / KEPT  # an earlier hook, if there is one
+        backup: Path | None = hooks / KEPT  # a replaced hook, if it exists
         for path in _list_our_hooks(hooks):
             changes.append(_plan_removal(path, backup, is_users=False))
-            backup = None  # it comes back only once, in place of the first hook of ours
-        # Without a hook of ours, an earlier hook may still wait to come back.
+            backup = None  # restore it only once, in place of our first hook
+        # The backup may remain although our hook is gone.
         is_backup_alone = backup is not None and not changes and os.path.lexists(backup)
         if is_backup_alone and not os.path.lexists(hooks / HOOK):
             changes.append(_plan_removal(hooks / HOOK, backup, is_users=False))
@@ -291,18 +283,18 @@ def plan_uninstalls(scope: Scope, folder: Path) -> list[FileChange]:
     usual_hooks = hooks_folder.hooks
     if hooks_folder.is_off and hooks_folder.usual is not None:
         usual_hooks = hooks_folder.usual
-    # Nothing is to be removed.
+    # There's nothing to remove.
     return [FileChange(usual_hooks / HOOK, None, after=None)]
 
 
 def _list_folders(hooks_folder: HooksFolder) -> list[Path]:
-    """List the folders that may contain a hook of ours and belong to this repository alone."""
+    """List the folders that may contain our hook and that only this repository uses."""
     folders = []
     if not hooks_folder.shared and not hooks_folder.is_off:
         folders.append(hooks_folder.hooks)
     if hooks_folder.usual is not None and hooks_folder.usual not in folders:
         folders.append(hooks_folder.usual)
-    husky_file = husky.file_of(hooks_folder.hooks)
+    husky_file = husky.find_hook_file(hooks_folder.hooks)
     if husky_file is not None and husky_file.parent not in folders and not hooks_folder.shared:
         folders.append(husky_file.parent)
     return folders
@@ -319,7 +311,7 @@ def _list_our_hooks(hooks: Path) -> list[Path]:
 
 
 def _plan_removal(path: Path, backup: Path | None, *, is_users: bool) -> FileChange:
-    """Plan the removal of a hook. If an earlier hook exists at `backup`, it comes back."""
+    """Plan the removal of a hook, and the return of the replaced hook from `backup`, if it exists."""
     before, _ = _read_hook(path)
     if backup is not None and not os.path.lexists(backup):
         backup = None
@@ -327,15 +319,15 @@ def _plan_removal(path: Path, backup: Path | None, *, is_users: bool) -> FileCha
 
 
 def list_other_callers(folder: Path) -> Iterator[str]:
-    """Yield remarks on other programs in a repository that still run the gate before a push."""
+    """Yield remarks on other programs in a repository that still run the gate."""
     hooks_folder = find_hooks(folder)
     if hooks_folder.is_off:
         return
-    husky_file = husky.file_of(hooks_folder.hooks)
+    husky_file = husky.find_hook_file(hooks_folder.hooks)
     if husky_file is not None and husky.runs_gate(husky_file):
         yield f"{husky_file} still runs the gate; remove its line with judgekit"
     if hooks_folder.tree is not None and pre_commit.runs_gate(hooks_folder.tree):
-        path = pre_commit.file_read(hooks_folder.tree)
+        path = pre_commit.get_active_config_path(hooks_folder.tree)
         yield f"{path} still lists the gate; judgekit uninstall pre-commit removes it"
     lefthook = _find_lefthook(hooks_folder.tree)
     if lefthook is not None and files.mentions_in_code(files.read_content(lefthook), "judgekit"):
@@ -343,10 +335,7 @@ def list_other_callers(folder: Path) -> Iterator[str]:
 
 
 def uninstall(change: FileChange) -> None:
-    """Carry out a planned removal.
-
-    Without a hook of ours left, the folder of links to an earlier hook's neighbours is removed, too.
-    """
+    """Carry out a planned removal, along with the links made for a replaced hook."""
     files.uninstall(change)
     hooks = change.path.parent
     if not _list_our_hooks(hooks):
@@ -354,7 +343,7 @@ def uninstall(change: FileChange) -> None:
 
 
 def _remove_links(folder: Path) -> None:
-    """Remove the folder of links that our hook made, but keep any files that somebody else put there."""
+    """Remove the folder of links that our hook made, except for other people's files."""
     if folder.is_symlink() or not folder.is_dir():
         return
     for path in folder.iterdir():
@@ -364,13 +353,13 @@ def _remove_links(folder: Path) -> None:
 
 
 def _read_hook(path: Path) -> tuple[bytes | None, Owner]:
-    """Read the hook's file, and identify its owner; the content is None if there's no file.
+    """Read the hook's file and identify its owner; the content is None if it can't be found.
 
     Raises `UsageError` if our hook was edited.
     """
     content = files.read_content(path)
     is_dangling_link = content is None and path.is_symlink()
-    if is_dangling_link:  # we don't make links, so it's another program's, whose file is missing
+    if is_dangling_link:  # another program's, since we don't make links
         return None, "foreign"
     owner = identify_owner(content)
     if owner == "edited":
@@ -380,7 +369,7 @@ def _read_hook(path: Path) -> tuple[bytes | None, Owner]:
 
 
 def list_notes(hooks_folder: HooksFolder) -> Iterator[str]:
-    """Yield remarks on a folder of hooks, before or after our hook is installed."""
+    """Yield remarks on a hooks folder."""
     tree = hooks_folder.tree
     hook = str(hooks_folder.hooks / HOOK)
     may_be_in_tree = not hooks_folder.shared and ".git" not in hooks_folder.hooks.parts
@@ -400,7 +389,7 @@ def list_notes(hooks_folder: HooksFolder) -> Iterator[str]:
 
 
 def _find_lefthook(tree: Path | None) -> Path | None:
-    """Find the file that configures lefthook in a working tree, None if there's none."""
+    """Find lefthook's configuration in a working tree, or None."""
     if tree is None:
         return None
     for start in ("lefthook", ".lefthook", ".config/lefthook"):
@@ -413,13 +402,13 @@ def _find_lefthook(tree: Path | None) -> Path | None:
 
 
 def check_git_hook(folder: Path) -> Iterator[Finding]:
-    """Yield findings on the pre-push hook; a `wrong` one keeps the gate from running."""
+    """Yield findings on the pre-push hook. A `wrong` one means that the gate doesn't run."""
     for state, line in _describe_hook(folder):
         yield state, "git hook", line
 
 
 def _describe_hook(folder: Path) -> Iterator[Remark]:
-    """Yield remarks on the hook that git runs before a push; none outside of a repository."""
+    """Yield remarks on the hook that git runs before a push; none outside a repository."""
     try:
         hooks_folder = find_hooks(folder)
         if hooks_folder.is_off:
@@ -433,6 +422,7 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
         yield "wrong", str(error)
         return
 
+    # First the hooks of ours that git doesn't run, and the setting that chose the folder.
     for folder_of_hooks in _list_folders(hooks_folder):
         for our_path in _list_our_hooks(folder_of_hooks):
             if our_path != path:
@@ -443,7 +433,8 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
         source, _, _ = origin.partition("\t")
         yield "ok", f"hooks are in {hooks_folder.hooks}, set by core.hooksPath ({source})"
 
-    husky_file = husky.file_of(hooks_folder.hooks)
+    # Then the hook that git runs, and any others.
+    husky_file = husky.find_hook_file(hooks_folder.hooks)
     if husky_file is not None:
         yield from _describe_husky(hooks_folder.hooks, husky_file)
     elif content is None or identify_owner(content) == "foreign":
@@ -456,10 +447,10 @@ def _describe_hook(folder: Path) -> Iterator[Remark]:
 
 
 def _describe_configured_hooks(folder: Path) -> Iterator[Remark]:
-    """Yield a remark on each pre-push hook in git's configuration, which git 2.54 and newer run, too."""
+    """Yield a remark on each pre-push hook in git's configuration, which git 2.54 and newer also run."""
     try:
         raw = Repository(folder).ask("config", "--get-regexp", r"^hook\..*\.event$", "^pre-push$")
-    except GitError:  # it has none
+    except GitError:  # there's none
         return
     for line in lines_of(os.fsdecode(raw)):
         key, _, _ = line.partition(" ")  # a line is `hook.NAME.event pre-push`
@@ -471,13 +462,13 @@ def _describe_configured_hooks(folder: Path) -> Iterator[Remark]:
 def _describe_foreign(
     hooks_folder: HooksFolder, path: Path, content: bytes | None
 ) -> Iterator[Remark]:
-    """Yield remarks on another program's hook at `path`, or on a missing one (its content is None)."""
+    """Yield remarks on another program's hook at `path`, or on a missing hook (None)."""
     if content is None:
         yield "note", f"no {path}; install it with judgekit install git"
     else:
         runs_gate = files.mentions_in_code(content, "judgekit")
         if not runs_gate and hooks_folder.tree is not None:
-            with contextlib.suppress(InputError):  # not a regular file: the framework reports it
+            with contextlib.suppress(InputError):  # not a regular file: its owner will report that
                 runs_gate = _manager_runs_gate(content, hooks_folder.tree)
         if runs_gate:
             yield "ok", f"{path} belongs to another program and runs the gate"
@@ -493,7 +484,7 @@ def _describe_foreign(
 
 
 def _manager_runs_gate(content: bytes, tree: Path) -> bool:
-    """Whether a hook is one of pre-commit, prek or lefthook, whose configuration lists the gate."""
+    """Whether a hook was written by pre-commit, prek or lefthook, and their configuration lists the gate."""
     if b"pre-commit.com" in content or b"prek" in content:
         return pre_commit.runs_gate(tree)
     if b"lefthook" not in content:
@@ -505,7 +496,7 @@ def _manager_runs_gate(content: bytes, tree: Path) -> bool:
 
 
 def _describe_husky(hooks: Path, file: Path) -> Iterator[Remark]:
-    """Yield a remark on whether the gate is run by husky, which manages the folder of hooks."""
+    """Yield a remark on husky, which manages the hooks folder, and whether it runs the gate."""
     if not husky.runs_gate(file):
         yield "note", f"husky does not run the gate; {husky.describe_setup(hooks, file)}"
     elif not husky.is_set_up(hooks):
@@ -515,13 +506,13 @@ def _describe_husky(hooks: Path, file: Path) -> Iterator[Remark]:
 
 
 def _describe_ours(path: Path, content: bytes) -> Iterator[Remark]:
-    """Yield remarks on a hook of ours: whether git runs it, its interpreter, and the earlier hook."""
+    """Yield remarks on our hook: whether git runs it, its Python, and the hook that it replaced."""
     python, root = read_installation(content)
     if not os.access(path, os.X_OK):
         yield "wrong", f"{path} is not executable: git skips it; {_AGAIN}"
     elif identify_owner(content) == "edited":
         yield "note", f"{path} is judgekit's, edited by hand: judgekit does not change or remove it"
-    elif content != render(python, root):
+    elif content != render_hook(python, root):
         yield "note", f"{path} is from another version of judgekit; {_AGAIN}"
     else:
         caller = "" if path.name == HOOK else f" (from {HOOK}, which pre-commit has written)"
@@ -536,7 +527,7 @@ def _describe_ours(path: Path, content: bytes) -> Iterator[Remark]:
 
 
 def _describe_missing_python(path: Path, python: str) -> Remark:
-    """Build a remark on a hook whose interpreter is missing: then it runs the judgekit on the PATH."""
+    """Build a remark on a hook without its Python, which then runs the judgekit on the PATH."""
     problem = f"{path}: its interpreter {python} no longer exists"
     program_on_path = programs.find("judgekit", os.environ)
     if program_on_path is None:

@@ -17,12 +17,9 @@ _HOOK = "pre-push"
 _SET_UP = "npx husky (or npm install)"
 
 
-def file_of(hooks: Path) -> Path | None:
-    """Find the file that husky runs before a push; None if husky doesn't manage the folder `hooks`.
-
-    The folder may be missing: a new worktree only has committed files, and husky's own programs in that
-    folder aren't committed.
-    """
+def find_hook_file(hooks: Path) -> Path | None:
+    """Return the file that husky runs before a push; None if husky doesn't manage the folder `hooks`."""
+    # The folder may be missing in a new worktree, since husky's own programs in it aren't committed.
     if _is_version_9(hooks):  # husky overwrites the files in its own folder, so ours is above it
         return hooks.parent / _HOOK
     is_version_5_to_8 = hooks.name == ".husky" or (hooks / "_" / "husky.sh").is_file()
@@ -32,27 +29,27 @@ def file_of(hooks: Path) -> Path | None:
 
 
 def _is_version_9(hooks: Path) -> bool:
-    """Whether git's folder of hooks is husky 9's or newer: `.husky/_`."""
+    """Whether a hooks folder is husky 9's or newer: `.husky/_`."""
     return hooks.name == "_"
 
 
 def runs_gate(file: Path) -> bool:
-    """Whether the file that husky runs names judgekit outside of comments."""
+    """Whether husky's file mentions judgekit outside of comments."""
     return files.mentions_in_code(files.read_content(file), "judgekit")
 
 
 def is_set_up(hooks: Path) -> bool:
-    """Whether husky's own programs are installed; without them git doesn't run its hooks."""
+    """Whether husky's own programs are installed, which git needs to run its hooks."""
     return any((hooks / name).is_file() for name in ("h", "husky.sh", "_/husky.sh"))
 
 
 def describe_setup(hooks: Path, file: Path) -> str:
-    """Describe in one sentence what's still to be done so that husky runs the gate by `file`."""
+    """Describe the remaining steps until husky runs the gate from `file`."""
     steps = []
     if not is_set_up(hooks):
         steps.append(f"git runs no hook of husky's here until you run {_SET_UP}")
     if not runs_gate(file):
-        # Version 9 starts the file with `sh`; before, git itself does.
+        # Since version 9, husky runs the file with `sh`. Before, git runs it directly.
         executable_note = "" if _is_version_9(hooks) else ", and make that file executable"
         steps.append(f"add this line to {file}{executable_note}: {LINE}")
     if not steps:

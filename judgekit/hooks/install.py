@@ -34,11 +34,8 @@ MANAGED = {
 DEADLINE = 10.0  # seconds for a prompt that asks no model
 
 
-def settings_file(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> Path:
-    """Return the path of a client's settings file: the user's own, or one in the project.
-
-    The file may not exist.
-    """
+def get_settings_path(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> Path:
+    """Return the path of a client's settings file, the user's or the project's. It may not exist."""
     if scope == "user":
         variable, usual_folder, name = client.user
         folder = Path(os.environ.get(variable) or usual_folder)
@@ -47,13 +44,13 @@ def settings_file(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> 
 
 
 def _list_places(project: Path, client: Client) -> Iterator[tuple[Scope, Path]]:
-    """Yield the scopes that a client knows, each with the path of its settings file."""
+    """Yield each scope that a client knows, with the path of its settings file."""
     for scope in SCOPES:
-        if scope in ("user", *client.shared):  # every client has settings of the user's own
-            yield scope, settings_file(scope, project, client)
+        if scope in ("user", *client.shared):  # every client has user settings
+            yield scope, get_settings_path(scope, project, client)
 
 
-def settings(path: Path) -> dict[str, Any]:
+def load_settings(path: Path) -> dict[str, Any]:
     """Load a settings file; {} if it can't be read."""
     try:
         return entries.parse_settings(path.read_bytes().decode(), str(path))
@@ -64,20 +61,20 @@ def settings(path: Path) -> dict[str, Any]:
 def plan_install(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> FileChange:
     """Plan the installation of the hook in a client's settings file.
 
-    Raises `ConfigError` if the client couldn't read the file, and `InputError` if we can't read it. Raises
-    `UsageError` if the project's settings file is the user's own, as it is in the home folder.
+    Raises `ConfigError` or `InputError` if the file can't be read, and `UsageError` if the project's file is
+    the user's own, as in the home folder.
     """
-    path = settings_file(scope, project, client)
-    if scope != "user" and path.resolve() == settings_file("user", project, client).resolve():
+    path = get_settings_path(scope, project, client)
+    if scope != "user" and path.resolve() == get_settings_path("user", project, client).resolve():
         raise UsageError(
             f"{path} is your own settings file: use --scope user, or change to a project"
         )
-    # Its `before` is the content now, and its `after` is that without our entries.
+    # `before` is the current content, and `after` the content without our entries.
     removal = plan_uninstall(scope, project, client)
     if scope == "project":
-        hook = entries.build_portable(client)
+        hook = entries.build_portable_entry(client)
     else:
-        hook = entries.build_fastest(client=client)
+        hook = entries.build_fastest_entry(client=client)
     text = (removal.before or b"").decode()
     with_hook = entries.add_hook(text, hook, str(path), client)
     after = removal.before if with_hook == text else _encode(with_hook)
@@ -85,12 +82,12 @@ def plan_install(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> F
 
 
 def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> FileChange:
-    """Plan the removal of the hook from a client's settings file. A file with nothing else in it is deleted.
+    """Plan the removal of the hook from a client's settings file, which is deleted if nothing else remains.
 
-    If nobody has changed the file since the installation, it gets its former content, byte for byte. Raises
-    `ConfigError` if the client couldn't read the file, and `InputError` if we can't.
+    If the file is unchanged since the installation, its former content is restored exactly. Raises
+    `ConfigError` or `InputError` if the file can't be read.
     """
-    path = settings_file(scope, project, client)
+    path = get_settings_path(scope, project, client)
     before = files.read_content(path)
     try:
         text = (before or b"").decode()
@@ -99,15 +96,15 @@ def plan_uninstall(scope: Scope, project: Path, client: Client = CLAUDE_CODE) ->
         problem = f"not UTF-8 (byte {error.start}); save it as UTF-8; nothing was changed"
         raise ConfigError(problem, path=path, line=line) from None
     after = before
-    if entries.list_ours(entries.parse_settings(text, str(path))):
+    if entries.list_our_entries(entries.parse_settings(text, str(path))):
         after = _remove_ours(path, before or b"", text)
     return FileChange(path, before, after=after, is_users=scope == "user")
 
 
 def _remove_ours(path: Path, before: bytes, text: str) -> bytes | None:
-    """Build the content of a settings file without our entries; None if the file is to be deleted."""
+    """Return a settings file's content without our entries; None if the file is to be deleted."""
     record = files.find_record(path)
-    if record is not None and files.is_as_written(path, before):
+    if record is not None and files.is_unchanged(path, before):
         return record.before
     text_without_ours = entries.remove_hooks(text, str(path))
     if text_without_ours:
@@ -117,16 +114,13 @@ def _remove_ours(path: Path, before: bytes, text: str) -> bytes | None:
 
 
 def _encode(text: str) -> bytes:
-    """Encode the text of a settings file as UTF-8."""
-    # JSON may contain half of a surrogate pair, which UTF-8 can't encode; it's written as an escape.
+    """Encode settings text as UTF-8."""
+    # JSON can contain half a surrogate pair, which UTF-8 can't encode, so write that as an escape.
     return text.encode("utf-8", "backslashreplace")
 
 
 def list_notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
-    """Yield a note about each obstacle that keeps a client from running any hook.
-
-    If several hooks of ours answer the same prompt, a note names their places.
-    """
+    """Yield notes about anything that keeps a client from running hooks, and about duplicate hooks."""
     if client is CLAUDE_CODE:
         yield from _list_managed_switches()
     yield from list_obstacles(project, client)
@@ -138,24 +132,23 @@ def list_notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
 
 
 def _list_managed_switches() -> Iterator[str]:
-    """Yield remarks on an organisation's settings that switch hooks off."""
+    """Yield remarks on an organisation's settings that disable hooks."""
     managed = Path(MANAGED.get(sys.platform, "/etc/claude-code"))
     more_files = sorted((managed / "managed-settings.d").glob("*.json"))
     for path in (managed / "managed-settings.json", *more_files):
         for switch in ("disableAllHooks", "allowManagedHooksOnly"):
-            if settings(path).get(switch) is True:
+            if load_settings(path).get(switch) is True:
                 yield f"{path} (managed) sets {switch}: Claude Code runs none of your hooks"
 
 
 def list_obstacles(project: Path, client: Client) -> Iterator[str]:
-    """Yield obstacles that a client's own rules put in the way of our hooks.
-
-    Such a rule may be a setting that switches hooks off, a missing trust, or a form that the file must have.
-    """
+    """Yield remarks on rules of the client that keep it from running our hooks."""
     prompt_hooks: list[dict[str, Any]] = []
     for _, path in _list_places(project, client):
-        data = settings(path)
-        file_hooks = [hook for event, _, hook in entries.list_ours(data) if event == client.prompt]
+        data = load_settings(path)
+        file_hooks = [
+            hook for event, _, hook in entries.list_our_entries(data) if event == client.prompt
+        ]
         if not file_hooks:
             continue
         prompt_hooks += file_hooks
@@ -169,7 +162,7 @@ def list_obstacles(project: Path, client: Client) -> Iterator[str]:
 def _list_switched_off(
     project: Path, client: Client, prompt_hooks: list[dict[str, Any]]
 ) -> Iterator[str]:
-    """Yield the settings that switch off a client's hooks, all of them or ours (`prompt_hooks`)."""
+    """Yield remarks on settings that disable a client's hooks, either all of them or ours."""
     for file, general in _list_switches(project, client):
         for switch, off in client.off:
             if _get_value(general, switch) is off:  # the value, true or false, that means off
@@ -184,7 +177,7 @@ def _list_switched_off(
 def _list_disabled(
     file: Path, key: str, names: list[Any], prompt_hooks: list[dict[str, Any]], client: Client
 ) -> Iterator[str]:
-    """Yield a remark if our prompt hook is on the list of disabled hooks that a file has under `key`."""
+    """Yield a remark if our prompt hook is in a file's list of disabled hooks."""
     if not prompt_hooks:
         return
     first_hook = prompt_hooks[0]
@@ -194,7 +187,7 @@ def _list_disabled(
 
 
 def _list_flaws(path: Path, data: dict[str, Any], client: Client) -> Iterator[str]:
-    """Yield the flaws that make a client ignore a whole file of hooks."""
+    """Yield remarks on flaws that make a client ignore a whole file of hooks."""
     effect = f"{client.title} ignores the whole file, with all its hooks"
     keys = ", ".join(key for key in data if key != "hooks")
     if keys:
@@ -208,7 +201,7 @@ def _list_flaws(path: Path, data: dict[str, Any], client: Client) -> Iterator[st
 
 
 def _is_group(group: object) -> bool:
-    """Whether a value in a client's settings has the shape of a group of hooks."""
+    """Whether a value in a client's settings has the form of a hook group."""
     if not isinstance(group, dict):
         return False
     hooks = group.get("hooks", [])
@@ -218,13 +211,13 @@ def _is_group(group: object) -> bool:
 
 
 def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
-    """Yield remarks if Codex hasn't been told to trust our hook in `path`, or has switched it off."""
-    file, general = _read_switches(settings_file("user", project, CODEX), CODEX)
+    """Yield remarks if Codex doesn't trust our hook in `path` yet, or has disabled it."""
+    file, general = _read_switches(get_settings_path("user", project, CODEX), CODEX)
     states = _get_value(general, "hooks.state")
     if not isinstance(states, dict):
         states = {}
     prefixes = (f"{path}:", f"{path.resolve()}:")
-    hook_states = {}  # of the hooks in `path`, also of an older one
+    hook_states = {}  # of any hooks in `path`, including earlier ones
     for key, state in states.items():
         if key.startswith(prefixes):
             hook_states[key] = state
@@ -240,7 +233,7 @@ def _list_codex_states(path: Path, project: Path) -> Iterator[str]:
 
 
 def _is_untrusted(project: Path, general: dict[str, Any]) -> bool:
-    """Whether Codex's configuration says that a project isn't trusted."""
+    """Whether Codex's configuration marks a project as untrusted."""
     projects = _get_value(general, "projects")
     if not isinstance(projects, dict):
         return False
@@ -249,26 +242,23 @@ def _is_untrusted(project: Path, general: dict[str, Any]) -> bool:
 
 
 def _list_switches(project: Path, client: Client) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield each file that may switch hooks off, with its content, including the whole machine's file."""
+    """Yield each file that can disable hooks, with its content, including a machine-wide one."""
     for _, path in _list_places(project, client):
         yield _read_switches(path, client)
     if client.machine:
         name = os.environ.get(client.machine["variable"]) or client.machine.get(sys.platform)
         if name:
-            yield Path(name), settings(Path(name))
+            yield Path(name), load_settings(Path(name))
 
 
 def list_left_hooks(project: Path, client: Client) -> Iterator[str]:
-    """Yield a remark on each place that still has a hook of ours.
-
-    Codex may also keep notes about a hook that's gone; a remark names their file.
-    """
+    """Yield a remark on each place that still has our hook, or Codex's notes about it."""
     for scope, path in _list_places(project, client):
-        if entries.list_ours(settings(path)):
+        if entries.list_our_entries(load_settings(path)):
             remedy = f"judgekit uninstall {client.command} --scope {scope} removes it"
             yield f"the hook is still in {path}; {remedy}"
         elif client is CODEX:
-            file, general = _read_switches(settings_file("user", project, CODEX), CODEX)
+            file, general = _read_switches(get_settings_path("user", project, CODEX), CODEX)
             states = _get_value(general, "hooks.state")
             if isinstance(states, dict) and any(key.startswith(f"{path}:") for key in states):
                 yield f"{file} still has Codex's notes of the hooks of {path}; you may delete them"
@@ -279,11 +269,11 @@ def list_left_hooks(project: Path, client: Client) -> Iterator[str]:
 def _list_answering_places(project: Path, client: Client) -> list[str]:
     """List the places of our hooks that answer prompts.
 
-    Clients merge equal commands, so two places with the same command count once.
+    Hooks with equal commands count once, since clients merge them.
     """
     places: dict[str, str] = {}
     for scope, path in _list_places(project, client):
-        for event, _, hook in entries.list_ours(settings(path)):
+        for event, _, hook in entries.list_our_entries(load_settings(path)):
             if event == client.prompt:
                 command = json.dumps([hook.get("command"), hook.get("args")])
                 key = scope if client is CODEX else command  # Codex doesn't merge them
@@ -294,12 +284,12 @@ def _list_answering_places(project: Path, client: Client) -> list[str]:
 
 
 def _read_switches(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:
-    """Read the file that may switch off the hooks in `path`; returns its path and its content.
+    """Read the file that can disable the hooks in `path`; return its path and content.
 
-    It's the same file, except for Codex, which has a `config.toml` beside it.
+    It's `path` itself, except for Codex, which uses the `config.toml` next to it.
     """
     if client is not CODEX:
-        return path, settings(path)
+        return path, load_settings(path)
     file = path.with_name("config.toml")
     try:
         return file, tomllib.loads(file.read_bytes().decode())
@@ -308,7 +298,7 @@ def _read_switches(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:
 
 
 def _get_value(data: object, keys: str) -> object:
-    """Look up the value at a dotted key (`hooks.state`); None if there's none."""
+    """Return the value at a dotted key, such as `hooks.state`; None if it's missing."""
     value = data
     for key in keys.split("."):
         if not isinstance(value, dict):
@@ -318,10 +308,10 @@ def _get_value(data: object, keys: str) -> object:
 
 
 def is_plugin_enabled(project: Path) -> bool:
-    """Whether our plugin is switched on; a project's settings come before the user's."""
+    """Whether our plugin is enabled. A project's settings override the user's."""
     switches: dict[str, Any] = {}
-    for scope in SCOPES:  # the user's first, so that later ones replace them
-        plugins = settings(settings_file(scope, project)).get("enabledPlugins")
+    for scope in SCOPES:  # from the user's to the most specific, which overrides the others
+        plugins = load_settings(get_settings_path(scope, project)).get("enabledPlugins")
         if isinstance(plugins, dict):
             switches |= plugins
     for full_name, is_on in switches.items():
@@ -332,7 +322,7 @@ def is_plugin_enabled(project: Path) -> bool:
 
 
 def check_prompt_hooks(project: Path) -> Iterator[Finding]:
-    """Yield findings on the prompt hook; each hook that may run is tried once, for at most 10 s."""
+    """Yield findings on the prompt hook. Each hook that's safe to run is tried, for at most 10 s."""
     problems: list[Finding] = []
     details: list[Finding] = []
     notes: list[Finding] = []
@@ -365,7 +355,7 @@ class _ClientFindings(NamedTuple):
 
 
 def _check_client(client: Client, project: Path) -> _ClientFindings:
-    """Check a client's settings files, try the hooks in them, and list what keeps these from running."""
+    """Check a client's settings files and hooks, and collect anything that keeps them from running."""
     of_client = "" if client is CLAUDE_CODE else f" of {client.title}"
     findings = _ClientFindings(places=[], problems=[], details=[], notes=[])
     for scope, path in _list_places(project, client):
@@ -388,15 +378,15 @@ def _check_client(client: Client, project: Path) -> _ClientFindings:
 
 
 def _map_first_hooks(path: Path) -> dict[str, dict[str, Any]]:
-    """Map each event to our first hook for it in a settings file."""
+    """Return our first hook for each event in a settings file."""
     hooks: dict[str, dict[str, Any]] = {}
-    for event, _, hook in entries.list_ours(settings(path)):
+    for event, _, hook in entries.list_our_entries(load_settings(path)):
         hooks.setdefault(event, hook)
     return hooks
 
 
 def check_agent_command() -> Finding:
-    """Try the command that hints tell an agent to run, in a fresh login shell; returns the finding."""
+    """Check in a fresh login shell that an agent can run the command in our hints."""
     subject = "an agent's search"
     shell = os.environ.get("SHELL") or "/bin/sh"
     bare_environ = {"PATH": os.defpath, "SHELL": shell}
@@ -416,7 +406,7 @@ def check_agent_command() -> Finding:
 
 
 def _runs_without_error(words: list[str], environ: dict[str, str]) -> bool:
-    """Whether a program, which is run here, ends in time and with code 0."""
+    """Whether a program ends in time with exit code 0."""
     try:
         code, _, _ = programs.run(words, environ, seconds=DEADLINE)
     except (programs.Unfinished, OSError):
@@ -429,11 +419,11 @@ def _describe_hooks(
 ) -> Iterator[tuple[State, str]]:
     """Yield findings on our hooks in a settings file: their form, whether they answer, and missing ones.
 
-    `hooks` maps the client's events to our hooks.
+    `hooks` maps events to our hooks.
     """
     hook = hooks.get(client.prompt) or next(iter(hooks.values()))
-    program, *arguments = entries.argument_vector(hook)
-    is_portable = hook == entries.build_portable(client)
+    program, *arguments = entries.get_argument_vector(hook)
+    is_portable = hook == entries.build_portable_entry(client)
     if hook["command"] == entries.PORTABLE:
         form = "the portable form"
     elif arguments[:2] == ["-I", "-S"]:
@@ -441,8 +431,8 @@ def _describe_hooks(
     else:
         form = f"another form, {program}"
 
-    # A project's settings may come from a stranger: only a command that we would write is run.
-    is_run = scope == "user" or is_portable or hook == entries.build_fastest(client=client)
+    # A project's settings may come from a stranger, so only run a command that we would have written.
+    is_run = scope == "user" or is_portable or hook == entries.build_fastest_entry(client=client)
     problem = find_problem(hook) if is_run else _describe_absence(program)
     again = f"run judgekit install {client.command} --scope {scope} again"
     if problem and is_portable:
@@ -453,23 +443,21 @@ def _describe_hooks(
         yield "ok", f"{form}; it answers"
     else:
         yield "ok", f"{form}; not run: decide yourself whether to trust this command"
+    # Some events may lack our hook, if an earlier version installed it.
     missing_events = [event for event in client.events if event not in hooks]
     if missing_events:
         yield "note", f"not called on {', '.join(missing_events)}; {again}"
 
 
 def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
-    """Try a hook of ours with a prompt in a temporary project, for `deadline` seconds at most.
-
-    Returns the problem, or None if it answers.
-    """
-    words = entries.argument_vector(hook)
+    """Try our hook with a prompt in a temporary project. Returns the problem, or None if it answers."""
+    words = entries.get_argument_vector(hook)
     absence = _describe_absence(words[0])
     if absence:
         return absence
     if "args" not in hook:  # the client starts a shell
         words = [programs.find("sh", os.environ) or "/bin/sh", "-c", str(hook["command"])]
-    environ = {}  # without the user's settings
+    environ = {}  # without the user's judgekit settings
     for name, value in os.environ.items():
         if not name.startswith("JUDGEKIT_"):
             environ[name] = value
@@ -497,7 +485,7 @@ def find_problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None
 
 
 def _prepare_trial(folder: str) -> str:
-    """Put a memory into a temporary project; returns the event of a prompt that finds it, as JSON."""
+    """Create a memory in a temporary project; return the JSON event for a prompt that finds it."""
     store = Path(folder, ".claude", "memory")
     store.mkdir(parents=True)
     memory = "# The doctor asks the prompt hook a question\n"
@@ -507,7 +495,7 @@ def _prepare_trial(folder: str) -> str:
 
 
 def _describe_absence(program: str) -> str | None:
-    """Say that a hook's program is missing; None if it's there."""
+    """Describe that a hook's program is missing; None if it exists."""
     if Path(program).is_absolute():
         if Path(program).is_file():
             return None

@@ -43,9 +43,9 @@ def choose_by_judge(
     configured: Settings,
     notes: list[str],
 ) -> Shown | None:
-    """Choose the candidates to show by asking models about them.
+    """Choose the candidates to show by asking models.
 
-    Returns None if no model could be asked, and adds the reason to `notes`.
+    If no model can be asked, add the reason to `notes` and return None.
     """
     candidates = list_judged(ranked)
     if not candidates:
@@ -66,6 +66,8 @@ def choose_by_judge(
     if only_drops:
         notes += context.take_due_notes(configured.project, [ONLY_DROPS])
         return drop_only(ranked, [*kept, *undecided], configured)
+
+    # Show a decision model's probability instead of a confidence.
     labels = {}
     for index, probability in probabilities.items():
         labels[id(candidates[index])] = f"{probability:.2f}"
@@ -73,21 +75,19 @@ def choose_by_judge(
 
 
 def list_judged(ranked: RankedCandidates) -> list[Candidate]:
-    """List the candidates that models are asked about: those in force.
-
-    Damaged memories aren't among them, since they may be retired; pinned ones are shown anyway.
-    """
+    """List the candidates that models are asked about: memories in force, except damaged ones."""
+    # Damaged memories may be retired. Pinned ones are shown anyway.
     return [hit for hit in confidence.in_force(ranked.candidates) if not hit.damaged]
 
 
 def drop_only(
     ranked: RankedCandidates, not_dropped: Sequence[Candidate], configured: Settings
 ) -> Shown:
-    """Choose what would be shown without a judge, except for the memories that models dropped.
+    """Choose what would be shown without a judge, except for memories that models dropped.
 
-    Models have seen all candidates but damaged ones, and left those in `not_dropped`. A decision model's yes
-    means nothing until it's been compared with labels, but its no saves a reader something.
+    Models saw all undamaged candidates and left those in `not_dropped`.
     """
+    # An uncalibrated decision model's yes means nothing, but its no still saves the reader something.
     kept_ids = {id(hit) for hit in not_dropped}
     dropped_ids = set()
     for hit in confidence.in_force(ranked.candidates):
@@ -106,12 +106,11 @@ def choose_decided(
     configured: Settings,
     labels: Mapping[int, str],
 ) -> Shown:
-    """Choose the candidates to show after models have judged: they kept some, and left some undecided.
+    """Choose the candidates to show after models decided: some are kept, and others undecided.
 
-    A candidate that models kept gets a label in place of its confidence. That's "judged", or a decision
-    model's probability, which `labels` has under Python's `id` of the candidate.
+    `labels` maps Python's `id` of a kept candidate to a label for it, by default "judged".
     """
-    # An undecided hit without a confidence only has a rank, which isn't enough to inject it.
+    # An undecided hit without a confidence has only a rank, which isn't enough for injection.
     injectable = [hit for hit in kept if hit.rated or hit not in undecided]
     injected = injectable[: configured["max_inject"]]
     for candidate in injected:
@@ -122,14 +121,14 @@ def choose_decided(
     mentioned = []
     for hit in confidence.in_force(ranked.candidates):
         is_left_open = hit in undecided and hit not in injected
-        has_no_decision = hit.damaged or is_left_open  # models never see damaged ones
+        has_no_decision = hit.damaged or is_left_open  # models don't see damaged memories
         if has_no_decision and hit.worth_mentioning:
             mentioned.append(hit)
     return injected, mentioned
 
 
 def list_parts(candidates: Sequence[Candidate]) -> list[str]:
-    """List the parts of a prompt that found candidates, each once."""
+    """List the distinct parts of a prompt that found the candidates."""
     texts = [candidate.part.text for candidate in candidates if candidate.part]
     return list(dict.fromkeys(texts))
 
@@ -137,9 +136,9 @@ def list_parts(candidates: Sequence[Candidate]) -> list[str]:
 def _judge(
     prompt: str, candidates: list[Candidate], payload: Mapping[str, Any], configured: Settings
 ) -> Judged | str:
-    """Ask the engine to judge the candidates; if there's no engine, judge in this process.
+    """Ask the engine to judge the candidates, or judge them in this process if necessary.
 
-    Returns the reason, a text, if no model could be asked.
+    If no model could be asked, return the reason as a string.
     """
     seconds = min(configured["deadline"], MOST_SECONDS)
 
@@ -150,13 +149,13 @@ def _judge(
         watchdog.extend(seconds + _IMPORTS)
         return _judge_in_process(prompt, candidates, payload, configured.project)
 
-    watchdog.extend(seconds + _SLACK + _SLACK / 2)  # a little longer than the call below may take
+    watchdog.extend(seconds + _SLACK + _SLACK / 2)  # slightly longer than the call below may take
     return client.call(
         "select",
         lambda: _write_request(prompt, candidates, payload, configured.project),
         lambda response: _read_reply(response, candidates),
         judge_here,
-        use=settings.engine_wanted(configured),
+        use=settings.is_engine_wanted(configured),
         begin=client.Connection,
         seconds=seconds + _SLACK,
     )
@@ -165,7 +164,7 @@ def _judge(
 def _write_request(
     prompt: str, candidates: Sequence[Candidate], payload: Mapping[str, Any], project: str
 ) -> bytes:
-    """Write the body of the request to the engine, as JSON."""
+    """Build the request body for the engine, as JSON."""
     sent_candidates = []
     for candidate in candidates:
         fields = {name: getattr(candidate, name) for name in _SENT}
@@ -184,7 +183,7 @@ def _write_request(
 
 
 def _read_reply(response: client.Response, candidates: Sequence[Candidate]) -> Judged | str:
-    """Read the engine's decisions from its response, or the reason if there are none."""
+    """Read the engine's decisions from its response. If there are none, return the reason."""
     reply = quickjson.loads(response.read().decode())
     if response.status != _OK:
         return f"not judged ({reply['error']['message']}); {_BM25}"
@@ -198,9 +197,9 @@ def _read_reply(response: client.Response, candidates: Sequence[Candidate]) -> J
 
 
 def _explain_obstacle(reason: client.NoEngine) -> str:
-    """Say why nothing is judged here although no engine answered, for this `reason`; "" if it must be.
+    """Explain why this process can't judge in place of the engine; "" if it can.
 
-    If an engine is busy, or is just starting for later prompts, judging here would take too long.
+    While an engine is busy or just starting, judging here would take too long.
     """
     if isinstance(reason, client.EngineBusy):
         return f"not judged (the engine is busy: {reason}); {_BM25}"
@@ -220,11 +219,11 @@ def _explain_obstacle(reason: client.NoEngine) -> str:
 def _judge_in_process(
     prompt: str, candidates: list[Candidate], payload: Mapping[str, Any], project: str
 ) -> Judged | str:
-    """Judge the candidates without an engine; returns the reason if no model could be asked."""
+    """Judge the candidates without an engine. If no model can be asked, return the reason."""
     from judgekit import programs  # noqa: PLC0415 - not needed with an engine
 
     programs.make_importable()
-    from judgekit.judging import search  # noqa: PLC0415 - must wait until its packages can be imported
+    from judgekit.judging import search  # noqa: PLC0415 - its packages can only be imported now
 
     choice = search.judged_hook(prompt, candidates, list_parts(candidates), payload, project)
     if isinstance(choice, str):

@@ -49,10 +49,10 @@ verbose = true"""
 
 
 def plan_install(project: Path) -> FileChange:
-    """Plan the addition of our hook to a project's configuration of pre-commit.
+    """Plan the addition of our hook to a project's pre-commit configuration.
 
     Raises `ConfigError` or `InputError` if the file can't be read or edited, and `UsageError` if the project
-    has only prek's own file.
+    only has prek's own file.
     """
     toml = project / PREK_FILE
     if is_for_prek(project):
@@ -63,7 +63,7 @@ def plan_install(project: Path) -> FileChange:
             f"{toml}: prek reads this file and no {FILE}, and judgekit doesn't edit it; "
             "judgekit install pre-commit --print shows the lines to add to it"
         )
-    # Its `before` is the content now, and its `after` is that without our hook.
+    # `before` is the current content, and `after` the content without our hook.
     removal = plan_uninstall(project, only_ours=False)
     path = removal.path
     text = (removal.before or b"").decode()
@@ -74,19 +74,19 @@ def plan_install(project: Path) -> FileChange:
 
 
 def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
-    """Plan the removal of our hook from a project's configuration; raises `ConfigError` or `InputError`.
+    """Plan the removal of our hook from a project's configuration.
 
-    If nobody has changed the file since the installation, it gets its former content, byte for byte. If our
-    hook is listed among other hooks, that's an error with `only_ours`. Otherwise such an entry stays.
+    If the file is unchanged since the installation, its former content is restored exactly. If our entry also
+    lists other hooks, raise `ConfigError` with `only_ours`, otherwise leave it alone.
     """
-    path = file_of(project)
+    path = get_config_path(project)
     before = files.read_content(path)
     try:
         text = (before or b"").decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
     record = files.find_record(path)
-    if record is not None and files.is_as_written(path, before):
+    if record is not None and files.is_unchanged(path, before):
         return FileChange(path, before, after=record.before)
 
     no_change = FileChange(path, before, after=before)
@@ -102,25 +102,21 @@ def plan_uninstall(project: Path, *, only_ours: bool = True) -> FileChange:
             raise ConfigError(problem, path=path, key="repos")
         return no_change
 
-    was_made_by_us = text == _apply_edit(
-        path, "", _add_ours
-    )  # as the installation writes a new file
-    # Removing lines leaves all others as they are; the parser may write them in another layout.
+    # If the text is what we write into a new file, delete the file.
+    was_made_by_us = text == _apply_edit(path, "", _add_ours)
+    # Prefer removing lines, which keeps the layout of all others. The parser might change it.
     text_without_ours = _remove_lines(text) or _apply_edit(path, text, _remove_ours)
     after = None if was_made_by_us else (text_without_ours or "").encode()
     return FileChange(path, before, after=after)
 
 
 def is_for_prek(project: Path) -> bool:
-    """Whether a project lists its hooks only in prek's own file."""
-    return (project / PREK_FILE).exists() and not file_of(project).exists()
+    """Whether a project only lists its hooks in prek's own file."""
+    return (project / PREK_FILE).exists() and not get_config_path(project).exists()
 
 
-def file_of(project: Path) -> Path:
-    """Find the file that lists a project's hooks: `.pre-commit-config.yaml`, or `.yml` if only that exists.
-
-    Only prek reads the second one.
-    """
+def get_config_path(project: Path) -> Path:
+    """Return the file that lists a project's hooks, normally `.pre-commit-config.yaml`, or else `.yml`."""
     path = project / FILE
     other_path = project / OTHER_FILE
     if other_path.exists() and not path.exists():
@@ -129,20 +125,20 @@ def file_of(project: Path) -> Path:
 
 
 def runs_gate(project: Path) -> bool:
-    """Whether the configuration that the framework or prek reads here lists our hook."""
-    return files.mentions_in_code(files.read_content(file_read(project)), ID)
+    """Whether the configuration that's used in this project lists our hook."""
+    return files.mentions_in_code(files.read_content(get_active_config_path(project)), ID)
 
 
-def file_read(project: Path) -> Path:
-    """Find the file that prek reads in a project: its own, or pre-commit's."""
+def get_active_config_path(project: Path) -> Path:
+    """Return the configuration that's used in a project: prek's own file, or else pre-commit's."""
     toml = project / PREK_FILE
-    return toml if toml.exists() else file_of(project)
+    return toml if toml.exists() else get_config_path(project)
 
 
 def _apply_edit(path: Path, text: str, edit: Callable[[str], str | None]) -> str | None:
-    """Apply an edit to the text of the file at `path`, which isn't written; returns the new text.
+    """Apply an edit to text, and return the new text, or None if nothing changes.
 
-    It's None if the edit changes nothing. A `ConfigError` about the text names the file.
+    A `ConfigError` about the text names the file at `path`.
     """
     try:
         return edit(text)
@@ -151,7 +147,7 @@ def _apply_edit(path: Path, text: str, edit: Callable[[str], str | None]) -> str
 
 
 def _parse(path: Path, text: str) -> Any:  # noqa: ANN401 - any YAML
-    """Parse the YAML in a file; a `ConfigError` about the text names the file."""
+    """Parse a file's YAML text; a `ConfigError` names the file."""
     try:
         return yaml_text.parse_yaml(text)
     except ConfigError as error:
@@ -159,7 +155,7 @@ def _parse(path: Path, text: str) -> Any:  # noqa: ANN401 - any YAML
 
 
 def _list_repos(data: object) -> list[Any]:
-    """List the repositories in a configuration; an empty list if it has another shape."""
+    """List the repositories in a configuration; [] if it has a different form."""
     if not isinstance(data, dict):
         return []
     repos = data.get("repos")
@@ -167,24 +163,24 @@ def _list_repos(data: object) -> list[Any]:
 
 
 def _is_alone(repo: Any) -> bool:  # noqa: ANN401 - any YAML
-    """Whether our hook is the only one that a repository's entry lists, as `install` writes it."""
+    """Whether a repository's entry lists only our hook, as `plan_install` writes it."""
     return bool(repo.get("repo") == "local" and _list_hook_ids(repo) == [ID])
 
 
 def _add_ours(text: str) -> str | None:
-    """Add our hook to the text; None if the hook is in it already."""
+    """Add our hook to the text; None if it's there already."""
     (our_repo,) = yaml_text.parse_yaml(ITEM)
     repos = _list_repos(yaml_text.parse_yaml(text))
     index = _find_our_repo(repos)
     if index is not None:
         is_up_to_date = repos[index] == our_repo
-        if is_up_to_date or not _is_alone(repos[index]):  # entries that somebody else made stay
+        if is_up_to_date or not _is_alone(repos[index]):  # leave other people's entries alone
             return None
 
     def put_ours(data: dict[str, Any]) -> None:
-        repos = data.get("repos") or []  # the key may be there without a value
+        repos = data.get("repos") or []  # the key can be there without a value
         data["repos"] = repos
-        if index is not None:  # an older form of our hook
+        if index is not None:  # an older form of our hook: replace it
             del repos[index]
         repos.append(our_repo)
 
@@ -192,7 +188,7 @@ def _add_ours(text: str) -> str | None:
 
 
 def _remove_ours(text: str) -> str:
-    """Remove the entry that lists our hook from the text, which must have one."""
+    """Remove the entry that lists our hook; the text must have one."""
 
     def delete_ours(data: dict[str, Any]) -> None:
         repos = data["repos"]
@@ -203,25 +199,26 @@ def _remove_ours(text: str) -> str:
 
 
 def _remove_lines(text: str) -> str | None:
-    """Remove the lines of our hook from the text, and leave all other lines unchanged.
+    """Remove our hook's lines, leaving all others unchanged.
 
-    Returns None if the layout is one in which removing lines would change something else.
+    Returns None if the layout doesn't allow that.
     """
     data = yaml_text.parse_yaml(text)
     repos = data["repos"]
-    index = _find_our_repo(repos) or 0  # the caller has found it
-    start, _ = repos.lc.item(index)  # its line and column
+    index = _find_our_repo(repos) or 0  # the caller made sure that there is one
+    start, _ = repos.lc.item(index)  # the item's line and column
     lines = text.split("\n")
     if not lines[start].lstrip().startswith("- "):
         return None
     end = _find_end(lines, start)
     other_lines = [*lines[:start], *lines[end:]]
+    # Remove the item from the parsed data as well, to compare both results.
     del repos[index]
     if not repos:
         key_line, _ = data.lc.key("repos")
         other_lines[key_line] = other_lines[key_line].replace("repos:", "repos: []", 1)
     changed = "\n".join(other_lines)
-    # Lines may belong together in other ways, so check that nothing else has changed.
+    # In an unusual layout, that can change something else. So check that the text has the expected data.
     try:
         is_as_planned = yaml_text.parse_yaml(changed) == data
     except ConfigError:
@@ -230,7 +227,7 @@ def _remove_lines(text: str) -> str | None:
 
 
 def _find_end(lines: Sequence[str], start: int) -> int:
-    """Find the end of the list's item that begins at line `start`; blank lines below it aren't part of it."""
+    """Return the end of the list item that starts at line `start`, without blank lines after it."""
     indent = len(lines[start]) - len(lines[start].lstrip())
     end = start + 1
     while end < len(lines):
@@ -245,7 +242,7 @@ def _find_end(lines: Sequence[str], start: int) -> int:
 
 
 def _find_our_repo(repos: list[Any]) -> int | None:
-    """Find the index of the first repository that lists our hook; None if none does."""
+    """Return the index of the first repository that lists our hook, or None."""
     for index, repo in enumerate(repos):
         if ID in _list_hook_ids(repo):
             return index
@@ -253,7 +250,7 @@ def _find_our_repo(repos: list[Any]) -> int | None:
 
 
 def _list_hook_ids(repo: object) -> list[object]:
-    """List the ids of a repository's hooks; an empty list for anything but a repository."""
+    """List the ids of a repository's hooks; [] for anything else."""
     if not isinstance(repo, dict):
         return []
     hooks = repo.get("hooks") or []

@@ -51,7 +51,7 @@ SILENCE = "JUDGEKIT_DISABLE"  # silences every hook: only the ledger gets a line
 
 
 def find_skip_variable() -> str | None:
-    """Find the variable that skips the gate; None if none is set."""
+    """Return the name of the variable that skips the gate; None if none is set."""
     for name in (*SKIP, SILENCE):
         if environment.is_on(name):
             return name
@@ -59,22 +59,21 @@ def find_skip_variable() -> str | None:
 
 
 def finish_early(words: Sequence[str]) -> int | None:
-    """Finish `judgekit gate WORDS` without the command itself if possible; returns its exit code, else None.
+    """Try to finish `judgekit gate WORDS` here. Returns the exit code, or None to run the command itself.
 
-    The process forks: the child judges the push, and this process waits for it. It waits for `PREPARATION`
-    seconds, or longer if the child extends them. In the child, None is returned unless there's surely nothing
-    to judge.
+    The process forks: the child does the work, and the parent waits until the child's time is up. The child
+    only returns an exit code if there's certainly nothing to judge.
     """
     if "--pre-push" not in words:
         return None
     ended_child = watchdog.split(PREPARATION)
     if ended_child is not None:  # this is the parent
-        code, code_if_late = ended_child  # no code if the child's time was up
-        if code is not None:
+        code, code_if_late = ended_child
+        if code is not None:  # the child ended in time
             return code
         warn_of_fault(JudgekitError("out of time"), _warn)
         return code_if_late or Exit.ACCEPTED
-    # Our hook calls `--pre-push REMOTE URL`; with other options the command itself must run.
+    # Our hook calls `--pre-push REMOTE URL`. With any other options, the command itself must run.
     has_other_options = words[:1] != ["--pre-push"] or "--format" in words
     if has_other_options or find_skip_variable():
         return None
@@ -82,22 +81,22 @@ def finish_early(words: Sequence[str]) -> int | None:
 
 
 def _accept_if_none_is_judged(remote_and_url: Sequence[str]) -> int | None:
-    """Accept a push of which the rules judge no file, and say so; None if something is judged."""
+    """Accept a push in which the rules select nothing to judge; None if they might."""
     try:
         updates = _read_updates()
         repository = Repository(Path.cwd())
-        pushed = policy.changes_if_none_is_judged(repository, updates, *remote_and_url)
-    except Exception:  # noqa: BLE001 - the whole run will meet and report the same problem
+        pushed = policy.find_skips_if_none_judged(repository, updates, *remote_and_url)
+    except Exception:  # noqa: BLE001 - the full run will meet and report the same problem
         return None
     if pushed is None:  # something is judged
         return None
     if updates:
-        _warn(describe_run([], pushed.skipped.groups(), []))
+        _warn(describe_run([], pushed.skipped.group_by_reason(), []))
     return Exit.ACCEPTED
 
 
 def _warn(line: str) -> None:
-    """Write a line to stderr, without characters that could control a terminal."""
+    """Write a line to stderr, without terminal control characters."""
     sys.stderr.write(disarmed(f"judgekit: {line}\n"))
 
 
@@ -110,10 +109,10 @@ def check(
     use_engine: bool = True,
     warn: Warn,
 ) -> Report | None:
-    """Judge the commits since `base`, or without one, the push that git describes on stdin.
+    """Judge the commits since `base`, or if that's None, the push that git describes on stdin.
 
-    Returns None if the gate is skipped, or if the push has no refs. A fault of ours holds nothing up unless
-    the rules say so. Raises `UnknownCommit` if `base` isn't a commit.
+    Returns None if the gate is skipped or the push is empty. Raises `UnknownCommit` if `base` isn't a commit;
+    other errors are reported, and only block the push if the rules say so.
     """
     updates: list[RefUpdate] = []
     try:
@@ -135,9 +134,9 @@ def check(
 
 
 def _report_fault(run: Run, error: Exception, name: str, warn: Warn) -> Report:
-    """Build the report of a run that failed, in which no commit was examined.
+    """Build the report of a failed run that examined nothing.
 
-    `name` says which commits: their base, or the remote that they're pushed to.
+    `name` is the commits' base, or the remote that they're pushed to.
     """
     warn_of_fault(error, warn)
     mode = run.mode or "advisory"
@@ -157,7 +156,7 @@ def _report_fault(run: Run, error: Exception, name: str, warn: Warn) -> Report:
 
 
 def _report_deletions(run: Run, updates: Sequence[RefUpdate]) -> Report:
-    """Report a push that only deletes refs: there's nothing to judge."""
+    """Report a push that only deletes refs, so that there's nothing to judge."""
     skipped = Skipped()
     for update in updates:
         skipped.add(examine.REF_DELETED, update.remote_ref)
@@ -166,7 +165,7 @@ def _report_deletions(run: Run, updates: Sequence[RefUpdate]) -> Report:
         mode=run.mode or "advisory",
         notes=[],
         escalate={},
-        skipped=skipped.groups(),
+        skipped=skipped.group_by_reason(),
         fault=False,
     )
 
@@ -181,25 +180,25 @@ def _judge(
     use_engine: bool,
     warn: Warn,
 ) -> Report:
-    """Have the engine judge a push, since everything is imported there; without an engine, judge here."""
+    """Judge a push by the engine, which has everything imported, or else in this process."""
     from judgekit.engine import client  # noqa: PLC0415 - a skipped push needs little
-    from judgekit.hooks.settings import engine_wanted  # noqa: PLC0415 - a skipped push needs little
+    from judgekit.hooks.settings import is_engine_wanted  # noqa: PLC0415 - a skipped push needs little
 
     run = run._replace(id=os.urandom(16).hex())
     asked_at: float | None = None
 
     def write_request() -> bytes:
-        """Write the body of the request to the engine, as JSON, and note when."""
+        """Build the request body for the engine, and note the time."""
         import json  # noqa: PLC0415 - only needed to ask an engine
 
         nonlocal asked_at
-        # The budget begins here: starting an engine doesn't count, just as imports don't.
+        # The budget starts here, so that it doesn't include the time to start an engine.
         asked_at = time.monotonic()
         body = {"updates": updates, "remote": remote, "url": url, "base": base, "mode": run.mode}
         return json.dumps({**client.carried(git=True), **body, "run": run.id}).encode()
 
     def judge_here(_: client.NoEngine) -> Report:
-        """Judge in this process. The time that the engine took counts against the budget."""
+        """Judge in this process. Any time that the engine took counts against the budget."""
         from judgekit.gate import push  # noqa: PLC0415 - pydantic; the engine has it
 
         spent = 0.0
@@ -213,13 +212,13 @@ def _judge(
         write_request,
         lambda response: _read_report(response, run),
         judge_here,
-        use=use_engine and engine_wanted(),
+        use=use_engine and is_engine_wanted(),
         warn=warn,
     )
 
 
 def _read_report(response: client.Response, run: Run) -> Report:
-    """Follow the engine's events as they come, up to the report at the end."""
+    """Process the engine's events up to the report at the end, which is returned."""
     from judgekit.engine import answers, client  # noqa: PLC0415 - only needed to ask an engine
 
     try:
@@ -231,12 +230,12 @@ def _read_report(response: client.Response, run: Run) -> Report:
                 run.on_verdict(Row(**event))  # type: ignore[typeddict-item]  # the same
             elif kind == "end":
                 return Report(**event)
-    except JudgekitError as error:  # this process will meet and report the same problem
+    except JudgekitError as error:  # judging in this process will meet and report the same problem
         raise client.EngineOff(str(error)) from None
     raise client.EngineLost("lost the engine: its response ended too early")
 
 
-@functools.cache  # git writes it once; parsing it again would repeat its warnings
+@functools.cache  # stdin can only be read once, and is needed twice
 def _read_stdin() -> bytes:
     if sys.stdin is None or sys.stdin.isatty():
         return b""
@@ -244,7 +243,7 @@ def _read_stdin() -> bytes:
 
 
 def _read_updates() -> list[RefUpdate]:
-    """Read the updates that git describes on stdin, or else the one that the pre-commit framework names."""
+    """Read the updates that git describes on stdin, or else the one from the pre-commit framework."""
     updates = commits.parse_updates(os.fsdecode(_read_stdin()))
     if updates:
         return updates
@@ -253,12 +252,12 @@ def _read_updates() -> list[RefUpdate]:
 
 
 def _read_update_of_pre_commit() -> RefUpdate | None:
-    """Read the update that the pre-commit framework describes in its variables; None without one."""
+    """Read the update from the pre-commit framework's variables; None if there's none."""
     local_ref = os.environ.get("PRE_COMMIT_LOCAL_BRANCH")
     remote_ref = os.environ.get("PRE_COMMIT_REMOTE_BRANCH")
     if not local_ref or not remote_ref:
         return None
-    # pre-commit names the first ref that brings anything, and no commits if it brings a whole history.
+    # pre-commit gives the first ref with new commits, and no commits for a completely new history.
     repository = Repository(Path.cwd())
     tip = repository.commit(os.environ.get("PRE_COMMIT_TO_REF") or local_ref)
     if tip is None:
@@ -268,49 +267,47 @@ def _read_update_of_pre_commit() -> RefUpdate | None:
     sources = {ref.source for ref in remote.pushed_refs}
     is_new_ref = bool(sources) and remote_ref not in sources
     if is_new_ref:
-        # pre-commit names the commit where the branch left the remote: not the remote's ref, nor its rules.
+        # For a new ref, pre-commit gives the commit where the branch left the remote's, which isn't a state
+        # of this ref.
         before = ""
-    # Git writes an id of zeros for a ref that the remote doesn't have.
+    # In git, an id of zeros means that the remote doesn't have the ref.
     no_commit = "0" * len(tip)
     return RefUpdate(local_ref, tip, remote_ref, before or no_commit)
 
 
 def _record_skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn: Warn) -> None:
-    """Record in the ledger who skipped the gate by which variable.
-
-    A warning says so, too, except for the variable that silences every hook.
-    """
+    """Record in the ledger that the gate was skipped, by whom and by which variable."""
     from judgekit.ledger import Skip  # noqa: PLC0415 - pydantic
 
     try:
         user = getpass.getuser()
-    except (OSError, KeyError):  # a user without a name
+    except (OSError, KeyError):  # the user has no name
         user = ""
     has_terminal = sys.stderr is not None and sys.stderr.isatty()
     refs = [update.remote_ref for update in updates]
     skip = Skip(variable=variable, who=user, terminal=has_terminal, remote=remote, refs=refs)
     outcome = _add_to_ledger(skip)
-    if variable == SILENCE:
+    if variable == SILENCE:  # this one silences warnings as well
         return
     warn(f"{variable} is set: this push is not judged ({outcome})")
 
 
 def warn_of_fault(error: Exception, warn: Warn) -> None:
-    """Warn that nothing could be judged, and why, and record that in the ledger."""
+    """Warn that nothing could be judged, and record that in the ledger."""
     from judgekit.ledger import Fault  # noqa: PLC0415 - pydantic
 
     problem = problem_of(error)
     warn(f"UNDETERMINED, not judged: {problem}")
-    # Figures of a ledger are shown to others, who needn't know the path of a home folder.
+    # The ledger's figures are shown to others, so hide the path of the home folder.
     outcome = _add_to_ledger(Fault(problem=problem.replace(str(Path.home()), "~")))
     if outcome != _RECORDED:
         warn(outcome)
 
 
 def _add_to_ledger(record: Record) -> str:
-    """Add a line to the ledger, and send the shared judge the lines it lacks.
+    """Add a record to the ledger, and send the team's server any lines it lacks.
 
-    Returns the outcome for a person: "recorded in the ledger", and any problems.
+    Returns the outcome: "recorded in the ledger", and any problems.
     """
     from judgekit.config import settings  # noqa: PLC0415 - pydantic
     from judgekit.ledger import Ledger  # noqa: PLC0415 - pydantic

@@ -28,12 +28,12 @@ Answers: TypeAlias = dict[Pair, bool | None]
 
 
 def digest_prompt(prompt: str) -> str:
-    """Return the digest of a prompt, in which runs of blanks count as one space."""
+    """Return the digest of a prompt, ignoring differences in whitespace."""
     return environment.digest(" ".join(prompt.split()))
 
 
-def answers_file(project: str) -> Path:
-    """Return the path of the file with a project's answers; it may not exist."""
+def get_answers_path(project: str) -> Path:
+    """Return the path of the file with a project's answers, which may not exist."""
     return Path(environment.RELEVANCE.path(f"{environment.file_name_for(project)}.jsonl"))
 
 
@@ -44,9 +44,9 @@ class _Line(BaseModel, strict=True):
 
 
 def read_answers(path: Path, project: str) -> Answers:
-    """Read the answers in a file. Of several answers about the same pair, the last one counts.
+    """Read the answers in a file. Later answers about a pair replace earlier ones.
 
-    Raises `InputError` for a line that's wrong.
+    Raises `InputError` for a malformed line.
     """
     answers: Answers = {}
     for place, text in lines(path, "name a file with a JSON object a line"):
@@ -62,9 +62,10 @@ def read_answers(path: Path, project: str) -> Answers:
 
 
 def _read_pair(line: _Line, project: str) -> Pair:
-    """Read the digests of a line.
+    """Return the digests in a line.
 
-    A prompt's text and a memory's path (from `project`, or with ~) may stand in their place.
+    The line may instead contain the prompt itself, and the memory's path (absolute, in the project or with
+    `~`).
     """
     prompt = line.prompt
     if not _DIGEST.fullmatch(prompt):
@@ -77,8 +78,8 @@ def _read_pair(line: _Line, project: str) -> Pair:
     return prompt, memory
 
 
-def keep_answer(path: Path, pair: Pair, *, relevant: bool | None) -> None:
-    """Append one answer to a file that only its owner may read; raises `InputError` if that fails."""
+def store_answer(path: Path, pair: Pair, *, relevant: bool | None) -> None:
+    """Append an answer to a file, which is created if needed; raises `InputError` if that fails."""
     prompt, memory = pair
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     line = json.dumps({"prompt": prompt, "memory": memory, "relevant": relevant, "at": at})

@@ -37,10 +37,7 @@ class Remain(NamedTuple):
 
 
 def find_remains() -> list[Remain]:
-    """List the files and folders that judgekit keeps in its cache, its state and its configuration.
-
-    Empty ones are left out.
-    """
+    """List the non-empty files and folders that judgekit keeps: its cache, state and configuration."""
     remains = []
     for place in environment.PLACES:
         path = Path(place.path())
@@ -53,10 +50,7 @@ def find_remains() -> list[Remain]:
 
 
 def purge(remains: list[Remain]) -> None:
-    """Delete what can be made again, and the hook's logs, then the folders that this leaves empty.
-
-    Raises `OSError`.
-    """
+    """Delete caches and logs, and any folders that become empty. Raises `OSError`."""
     for remain in remains:
         if not remain.is_purged:
             continue
@@ -66,14 +60,14 @@ def purge(remains: list[Remain]) -> None:
             else:
                 part.unlink(missing_ok=True)
     for home in (environment.cache_home(), environment.state_home()):
-        with suppress(OSError):  # something is in it
+        with suppress(OSError):  # it isn't empty
             Path(home, "logs").rmdir()
         with suppress(OSError):
             Path(home).rmdir()
 
 
 def describe_size(size: int) -> str:
-    """Write a number of bytes in the largest unit that fits: `1.5 MB`."""
+    """Format a number of bytes in the largest suitable unit: `1.5 MB`."""
     for unit, name in _UNITS:
         if size >= unit:
             return f"{size / unit:.1f} {name}"
@@ -81,21 +75,18 @@ def describe_size(size: int) -> str:
 
 
 def _list_parts(path: Path) -> list[Path]:
-    """List a file and those of its further parts that exist: of a database, or of a log (the older half)."""
+    """List the existing parts of a file, such as a database's write-ahead log or a log's older half."""
     parts = [path.with_name(path.name + ending) for ending in _ENDINGS]
     return [part for part in parts if part.exists()]
 
 
 def _measure_size(path: Path) -> int:
-    """Add up the sizes, in bytes, of a file or of all files in a folder."""
+    """Add up the sizes in bytes of a file, or of all files in a folder."""
     return sum(file.lstat().st_size for file in _list_files(path))
 
 
 def _list_files(path: Path) -> Iterator[Path]:
-    """Yield `path` itself if it's a file, or else all files in the folder.
-
-    A link counts as a file, and isn't followed.
-    """
+    """Yield `path` if it's a file or link, or else all files in the folder. Links aren't followed."""
     if not path.is_dir() or path.is_symlink():
         yield path
         return

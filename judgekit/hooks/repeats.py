@@ -42,23 +42,24 @@ class HookSession:
         latest_lines = lines[-prompts:] if prompts else []
         for ago, line in enumerate(reversed(latest_lines), start=1):
             for mark in line.split(" "):
-                if mark not in self._prompts_ago:  # the latest time counts
+                # Lines are read from the latest to the oldest, and the latest mention counts.
+                if mark not in self._prompts_ago:
                     self._prompts_ago[mark] = ago
 
-    def ago(self, candidate: Candidate, how: str = INJECTED) -> int | None:
-        """Count the prompts since a memory was injected (or mentioned, as `how` says).
+    def count_prompts_since(self, candidate: Candidate, how: str = INJECTED) -> int | None:
+        """Return the number of prompts since a memory was injected (or mentioned, depending on `how`).
 
-        None if it wasn't among this session's latest answers.
+        None means that it wasn't recently.
         """
         return self._prompts_ago.get(_build_mark(candidate, how))
 
     def hold_back(self, ranked: RankedCandidates, prompt: str) -> None:
-        """Move memories that were injected recently to `ranked.repeated`, unless the prompt names them."""
+        """Move recently injected memories to `ranked.repeated`, unless the prompt names them."""
         text = prompt.casefold()
         new_candidates = []
         repeated_hits = []
         for hit in ranked.candidates:
-            is_recent = self.ago(hit) is not None
+            is_recent = self.count_prompts_since(hit) is not None
             if is_recent and not is_named(hit, text):
                 repeated_hits.append(hit)
             else:
@@ -66,21 +67,18 @@ class HookSession:
         ranked.repeated = repeated_hits
         ranked.candidates[:] = new_candidates
 
-    def unmentioned(self, mentioned: Sequence[Candidate], prompt: str) -> list[Candidate]:
-        """Leave out memories that were mentioned recently, unless the prompt names them."""
+    def drop_mentioned(self, mentioned: Sequence[Candidate], prompt: str) -> list[Candidate]:
+        """Return the memories that weren't mentioned recently, or that the prompt names."""
         text = prompt.casefold()
         remaining = []
         for hit in mentioned:
-            is_recent = self.ago(hit, MENTIONED) is not None
+            is_recent = self.count_prompts_since(hit, MENTIONED) is not None
             if not is_recent or is_named(hit, text):
                 remaining.append(hit)
         return remaining
 
     def add(self, injected: Sequence[Candidate], mentioned: Sequence[Candidate]) -> None:
-        """Record the memories that a prompt got; if that fails, the next prompt may get them again.
-
-        The records of the oldest sessions are deleted once there are too many.
-        """
+        """Record the memories that a prompt got. If that fails, the next prompt may get them again."""
         marks = [_build_mark(hit, INJECTED) for hit in injected]
         marks += [_build_mark(hit, MENTIONED) for hit in mentioned]
         text = " ".join(marks) + "\n"
@@ -90,88 +88,86 @@ class HookSession:
 
         try:
             outputs.append(self._path, text)
-            if self._is_new and len(os.listdir(_folder())) > SESSIONS + _MORE:
-                for path in _sort_newest_first(_folder())[SESSIONS:]:
+            # Once there are too many sessions, delete the oldest.
+            if self._is_new and len(os.listdir(_get_sessions_folder())) > SESSIONS + _MORE:
+                for path in _sort_newest_first(_get_sessions_folder())[SESSIONS:]:
                     os.unlink(path)
         except OSError:
             return
 
 
 def _read_latest_lines(path: str) -> list[str]:
-    """Read a session's latest lines, one for each prompt; raises `OSError` if it has no file."""
+    """Read a session's latest lines, one per prompt; raises `OSError` if there's no file."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(size - _TAIL_BYTES, 0))
         text = file.read().decode("ascii", "replace")
-    # The first line is the project's, or cut off; the last one is empty.
+    # Drop the first line, which is the project's or was cut off, and the empty last one.
     return text.split("\n")[1:-1]
 
 
-def path_of(session: str) -> str:
-    """Return the path of a session's file, which is named by the digest of the session's id."""
-    return os.path.join(_folder(), environment.digest(session))
+def get_session_path(session: str) -> str:
+    """Return the path of a session's file."""
+    return os.path.join(_get_sessions_folder(), environment.digest(session))
 
 
-def files_of(project: str) -> Iterator[str]:
-    """Yield the paths of a project's session files, the one with the latest answer first."""
+def list_session_files(project: str) -> Iterator[str]:
+    """Yield the paths of a project's session files, latest first."""
     project_line = environment.digest(project).encode() + b"\n"
-    for path in _sort_newest_first(_folder()):
+    for path in _sort_newest_first(_get_sessions_folder()):
         with open(path, "rb") as file:
             if file.readline() == project_line:
                 yield path
 
 
 def forget(session: str) -> None:
-    """Forget a session's answers: its client no longer has them."""
-    path = path_of(session)
+    """Forget a session's answers, since its client no longer has them."""
+    path = get_session_path(session)
     if os.path.exists(path):
         os.unlink(path)
 
 
 def is_named(candidate: Candidate, text: str) -> bool:
-    """Whether a lower-case text contains a memory's id, path or title.
-
-    The whole name must be there, with no letter or digit next to it.
-    """
+    """Whether lower-case text contains a memory's complete id, path or title as separate words."""
     for full_name in (candidate.id, candidate.path, candidate.place, candidate.title):
         name = full_name[:_NAME_CHARS].casefold().strip()
-        # An id or title of letters alone (`jwt`) may be used as an ordinary word, so it names nothing.
+        # A name of letters only (`jwt`) can be an ordinary word in the prompt, so ignore it.
         if name and not name.isalpha() and _has_words(text, name):
             return True
     return False
 
 
 def _has_words(text: str, words: str) -> bool:
-    """Whether a text contains `words`, with no letter or digit directly before or behind them."""
+    """Whether text contains `words` without a letter or digit directly before or after."""
     start = text.find(words)
     while start >= 0:
         end = start + len(words)
         char_before = text[max(start - 1, 0) : start]
-        char_behind = text[end : end + 1]
-        if not char_before.isalnum() and not char_behind.isalnum():
+        char_after = text[end : end + 1]
+        if not char_before.isalnum() and not char_after.isalnum():
             return True
         start = text.find(words, start + 1)
     return False
 
 
 def _build_mark(candidate: Candidate, how: str) -> str:
-    """Build the text that stands for a memory in a session's file: `+` or `?`, and the path's digest."""
+    """Return a memory's mark in a session's file: `+` or `?`, and a digest of its path."""
     return how + environment.digest(candidate.file)
 
 
-def _folder() -> str:
+def _get_sessions_folder() -> str:
     return environment.SESSIONS.path()
 
 
 def _sort_newest_first(folder: str) -> list[str]:
-    """List the files in a folder, the last changed first; none if it's missing."""
+    """List the files in a folder, latest first; [] if it doesn't exist."""
     files = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 try:
                     files.append((entry.stat().st_mtime_ns, entry.path))
-                except OSError:  # another process has removed it
+                except OSError:  # another process has just deleted it
                     continue
     except OSError:
         return []

@@ -54,30 +54,31 @@ class Settings:
 
 
 def load(project: str) -> tuple[Settings, list[str]]:
-    """Load the settings in force for `project`, with a line for stderr about each file that's wrong.
+    """Load the settings in force for `project`, with messages about problems in the files.
 
-    They're validated again only if a file, a variable or this program has changed since.
+    They're only validated again if a file, a variable or this program has changed.
     """
     stamps = _stamp_sources(project)
     variables = []
     for name, value in environment.environ().items():
         if name.startswith(_VARIABLES):
             variables.append((name, value))
-    if not variables and not stamps:
+    if not variables and not stamps:  # nothing is configured
         defaults = {"values": compiled.bundled()["settings"], "trusted": [], "profiles": None}
         return Settings(defaults, project), []
+
     key = repr([_FORMAT, environment.__version__, project, sorted(variables), stamps])
     path = environment.HOOK_SETTINGS.path(environment.file_name_for(project) + ".json")
-    data = _read_kept(path, key)
+    data = _read_stored(path, key)
     if data is None:
         data, is_validated = _validate(project)
         if is_validated:
-            _keep(path, {"key": key, **data})
+            _store(path, {"key": key, **data})
     return Settings(data, project), data["notes"]
 
 
 def _stamp_sources(project: str) -> list[tuple[str, Any]]:
-    """List each file and folder that configures the hooks, with a stamp that changes when it does."""
+    """List the files and folders that configure the hooks, with stamps that show changes."""
     sources = environment.configuration_files(project)
     for home in (os.path.join(project, ".judgekit"), environment.config_home()):
         folder = os.path.join(home, "retrieval")
@@ -86,6 +87,7 @@ def _stamp_sources(project: str) -> list[tuple[str, Any]]:
             sources += sorted(os.path.join(folder, name) for name in os.listdir(folder))
         except OSError:
             continue
+
     stamps = []
     for source in sources:
         stamp = environment.stamp(source)
@@ -94,14 +96,14 @@ def _stamp_sources(project: str) -> list[tuple[str, Any]]:
     return stamps
 
 
-def _read_kept(path: str, key: str) -> dict[str, Any] | None:
-    """Read the settings that were validated for the same `key`; None if there are none.
+def _read_stored(path: str, key: str) -> dict[str, Any] | None:
+    """Return the settings that were validated for the same `key`; None if there are none.
 
-    A result with problems is dropped after a while, since something outside of the key may have fixed them.
+    Settings with problems expire, since anything outside the key may have fixed them.
     """
     data = quickjson.load(path)
     try:
-        age = abs(time.time() - os.stat(path).st_mtime)  # the clock may have been set back since
+        age = abs(time.time() - os.stat(path).st_mtime)  # `abs`, in case the clock was set back
         is_outdated = bool(data["notes"]) and age > WRONG_SECONDS
         if data["key"] != key or is_outdated:
             return None
@@ -110,8 +112,8 @@ def _read_kept(path: str, key: str) -> dict[str, Any] | None:
     return dict(data)
 
 
-def _keep(path: str, data: dict[str, Any]) -> None:
-    """Store validated settings for later processes; if that fails, those validate again."""
+def _store(path: str, data: dict[str, Any]) -> None:
+    """Store validated settings for later processes. If that fails, they'll validate again."""
     from judgekit import outputs  # noqa: PLC0415 - only needed to write
 
     try:
@@ -121,8 +123,8 @@ def _keep(path: str, data: dict[str, Any]) -> None:
         return
 
 
-def engine_wanted(configured: Settings | None = None) -> bool:
-    """Whether the user's configuration and the variables allow the engine; projects have no say."""
+def is_engine_wanted(configured: Settings | None = None) -> bool:
+    """Whether the user's configuration and variables allow the engine. Projects can't decide that."""
     from judgekit.engine import client  # noqa: PLC0415 - most prompts need no engine
 
     if not client.wanted():
@@ -133,15 +135,12 @@ def engine_wanted(configured: Settings | None = None) -> bool:
     return engine_settings.get("use", True) is not False
 
 
-def descriptions(root: str) -> dict[str, str]:
-    """Read the descriptions of categories in a store's memory-config.json, by category.
-
-    The mapping is empty without such a file, or if it can't be read.
-    """
+def read_descriptions(root: str) -> dict[str, str]:
+    """Return the descriptions of a store's categories in memory-config.json; empty if it can't be read."""
     path = os.path.join(root, environment.MEMORY_CONFIG)
     real_root = os.path.realpath(root).rstrip(os.sep) + os.sep
     is_inside = os.path.realpath(path).startswith(real_root)
-    if not is_inside or not os.path.isfile(path):  # reading a device may never end
+    if not is_inside or not os.path.isfile(path):  # reading a device might never end
         return {}
     text_by_category = {}
     try:
@@ -157,10 +156,9 @@ def descriptions(root: str) -> dict[str, str]:
 
 
 def _validate(project: str) -> tuple[dict[str, Any], bool]:
-    """Validate the settings for `project`; values that are wrong are noted, and replaced by defaults.
+    """Validate the settings for `project`. Invalid values are replaced by defaults, with a note.
 
-    The second value is False if our packages are missing, so that nothing was validated. The result isn't
-    stored then, because the packages may be there next time.
+    Also returns whether our packages could be imported. Otherwise, the result mustn't be stored.
     """
     from judgekit import programs  # noqa: PLC0415 - once per change of the configuration
 
@@ -172,7 +170,7 @@ def _validate(project: str) -> tuple[dict[str, Any], bool]:
 
 
 def _read_files(project: str) -> dict[str, Any]:
-    """Load the settings from the user's and project's files; raises `ImportError` without our packages."""
+    """Load settings from the user's and project's files; raises `ImportError` if packages are missing."""
     from pathlib import Path  # noqa: PLC0415 - loaded only to validate
 
     from judgekit.errors import ConfigError  # noqa: PLC0415 - loaded only to validate
@@ -182,12 +180,14 @@ def _read_files(project: str) -> dict[str, Any]:
     notes = []
     if problem:
         notes.append(problem)
+        # A file that can't be read may still switch the hook off.
         if is_hook_off(project):
             values = values | {"enabled": False}
     profiles = None
     try:
         compiled_profiles = compile_profiles(Path(project))
         bundled = compiled.bundled()
+        # Store profiles only if they differ from the bundled ones.
         if any(compiled_profiles[part] != bundled[part] for part in ("languages", "profiles")):
             profiles = compiled_profiles
     except ConfigError as error:
@@ -196,7 +196,7 @@ def _read_files(project: str) -> dict[str, Any]:
 
 
 def _fall_back(project: str, error: ImportError) -> dict[str, Any]:
-    """Build the settings to use if the packages that read the configuration are missing."""
+    """Build default settings for when the packages that read the configuration are missing."""
     values = compiled.bundled()["settings"]
     if is_hook_off(project):
         values = values | {"enabled": False}
@@ -206,9 +206,9 @@ def _fall_back(project: str, error: ImportError) -> dict[str, Any]:
 
 
 def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
-    """Load the values in force, the roots that the user named, and the problem with a file, or "".
+    """Load the settings in force, the roots that the user named, and the problem with a file, or "".
 
-    If a project's file is wrong, the user's values apply alone; if the user's is, the defaults do.
+    If the project's file is invalid, only the user's settings apply. If that's invalid, the defaults do.
     """
     from pathlib import Path  # noqa: PLC0415 - loaded only to validate
 
@@ -227,16 +227,16 @@ def _load_values(project: str) -> tuple[dict[str, Any], list[str], str]:
             values = dumped["retrieval"] | {"stop": dumped["stop"], "engine": dumped["engine"]}
             trusted = config.user_roots() or []
         except ConfigError as error:
-            problem = problem or str(error).replace("\n", "; ")  # the project's, which comes first
+            problem = problem or str(error).replace("\n", "; ")  # keep the project's problem
             continue
-        if problem:  # it's about the project's file
+        if problem:  # the project's file was invalid
             problem = f"{problem}; ignoring the project's settings"
         return values, trusted, problem
     return values, trusted, f"{problem}; using the defaults"
 
 
 def describe_off(project: str) -> str:
-    """Say that the hook is off in a project, and name the file or variable that switches it off."""
+    """Describe that the hook is off in a project, and the file or variable that switches it off."""
     from pathlib import Path  # noqa: PLC0415 - for people, not for the client
 
     from judgekit import programs  # noqa: PLC0415 - for people, not for the client
@@ -245,19 +245,19 @@ def describe_off(project: str) -> str:
     try:
         from judgekit.config.settings import explain_off  # noqa: PLC0415 - needs our packages
         from judgekit.errors import ConfigError  # noqa: PLC0415 - for people, not for the client
-    except ImportError:  # the plugin by itself, without packages
+    except ImportError:  # it's the plugin, without packages
         return f"{_ADDS_NOTHING}: retrieval.enabled is false"
     try:
         reason = explain_off(Path(project))
-    except ConfigError:  # it's reported along with this
+    except ConfigError:  # the caller reports this
         reason = ""
     return f"{_ADDS_NOTHING}: {reason or 'a configuration that cannot be read switches it off'}"
 
 
 def is_hook_off(project: str) -> bool:
-    """Whether the hook must be taken as off while the configuration can't be read.
+    """Whether to switch the hook off while the configuration can't be read.
 
-    It's off if a variable or a file says so, and also if one of them leaves doubt.
+    It's off if a variable or file says so, or might say so.
     """
     variable = os.environ.get(VARIABLE, "")
     if variable:
@@ -269,25 +269,25 @@ def is_hook_off(project: str) -> bool:
 
 
 def _may_switch_off(source: str) -> bool:
-    """Whether a configuration file switches the hook off, or leaves doubt about that."""
+    """Whether a configuration file switches the hook off, or might do so."""
     import re  # noqa: PLC0415 - only for a wrong configuration
 
-    if not os.path.isfile(source):  # a device may have no end
+    if not os.path.isfile(source):  # reading a device might never end
         return True
     try:
         with open(source, encoding="utf-8-sig", errors="replace") as file:
-            # In UTF-16 there's a NUL beside each letter: without these, the keys are readable.
+            # UTF-16 has a NUL next to each ASCII letter. Without the NULs, the keys are readable.
             text = file.read(_MOST).replace("\0", "")
     except OSError:
         return True
     if source == environment.SETTINGS.path() and _FOLDERS in text:
-        return True  # this project may be one of those folders
+        return True  # this project can be one of those folders
     switches = re.findall(_KEY, text)  # the values of all keys `enabled`
-    if source.endswith(".json"):  # another tool's file, in which other sections have that key, too
+    if source.endswith(".json"):  # another tool's file, in which other sections also have `enabled`
         try:
             switches = [str(quickjson.loads(text)["retrieval"]["enabled"])]
         except (KeyError, TypeError):
             switches = []
-        except ValueError:  # can't tell which `enabled` is meant
+        except ValueError:  # it isn't clear which section each `enabled` belongs to
             pass
     return not all(switch.lower() in _TRUE for switch in switches)

@@ -23,15 +23,15 @@ NAME = "memory-search"
 _COMMAND = "judgekit "  # as the skill's own text calls the program
 
 
-def place_of(scope: Scope, project: Path, client: Client) -> Path:
-    """Return the path of the skill's file, beside the client's settings; it may not exist."""
-    return install.settings_file(scope, project, client).parent / "skills" / NAME / "SKILL.md"
+def get_skill_path(scope: Scope, project: Path, client: Client) -> Path:
+    """Return the path of the skill's file next to the client's settings. It may not exist."""
+    return install.get_settings_path(scope, project, client).parent / "skills" / NAME / "SKILL.md"
 
 
-def text_for(scope: Scope) -> bytes:
-    """Return the text of the skill. A project's skill is for other people's machines, so it names no path."""
+def render_skill(scope: Scope) -> bytes:
+    """Return the skill's content. For a project, it's shared with others, so it doesn't contain paths."""
     text = (bundled.folder("skills") / NAME / "SKILL.md").read_text(encoding="utf-8")
-    program = context.PROGRAM if scope == "project" else context.search_program()
+    program = context.PROGRAM if scope == "project" else context.find_agent_command()
     if program and program != context.PROGRAM:
         text = text.replace(f"Bash({_COMMAND}", f"Bash({program} ")
         text = text.replace(f"\n{_COMMAND}", f"\n{program} ")
@@ -39,10 +39,10 @@ def text_for(scope: Scope) -> bytes:
 
 
 def plan_install(scope: Scope, project: Path, client: Client) -> FileChange:
-    """Plan the installation of the skill; raises `UsageError` if somebody else's file is there."""
-    path = place_of(scope, project, client)
+    """Plan the installation of the skill; raises `UsageError` if another file is in its place."""
+    path = get_skill_path(scope, project, client)
     before = files.read_content(path)
-    after = text_for(scope)
+    after = render_skill(scope)
     if before not in (None, after) and not _is_ours(path, before):
         problem = "is there already, and judgekit did not write it; move it away, or install without --skill"
         raise UsageError(f"{path} {problem}")
@@ -50,8 +50,8 @@ def plan_install(scope: Scope, project: Path, client: Client) -> FileChange:
 
 
 def plan_uninstall(scope: Scope, project: Path, client: Client) -> FileChange | None:
-    """Plan the removal of the skill that judgekit installed; None if it's missing or has been edited."""
-    path = place_of(scope, project, client)
+    """Plan the removal of our skill; None if it's missing or was edited."""
+    path = get_skill_path(scope, project, client)
     before = files.read_content(path)
     if before is None or not _is_ours(path, before):
         return None
@@ -59,7 +59,7 @@ def plan_uninstall(scope: Scope, project: Path, client: Client) -> FileChange | 
 
 
 def _is_ours(path: Path, content: bytes | None) -> bool:
-    """Whether a file has the content that our installation wrote."""
+    """Whether a file still has the content that we installed."""
     record = files.find_record(path)
     if record is None:
         return False

@@ -39,7 +39,7 @@ class _DistinctiveTerms:
         memories_by_stem = Counter[str]()
         for stems in stems_by_file.values():
             memories_by_stem.update(stems)
-        # A stem is distinctive if no more memories than this have it.
+        # A stem is distinctive if at most this many memories have it.
         most_memories = max(1, len(stems_by_file) // RARE)
         self.files = stems_by_file.keys()
         self.recognisable_files: set[str] = set()  # of memories that an answer can show to be used
@@ -52,7 +52,7 @@ class _DistinctiveTerms:
                     self._files_by_stem[stem].append(file)
 
     def _read_stems(self, configured: settings.Settings) -> dict[str, set[str]]:
-        """Read the stems of each memory by the memory's file, and note the languages of the stores."""
+        """Read each memory's stems by file, and collect the stores' languages."""
         stems_by_file = {}
         project_prefix = os.path.realpath(configured.project).rstrip(os.sep) + os.sep
         for root in configured["roots"]:
@@ -69,7 +69,7 @@ class _DistinctiveTerms:
         return stems_by_file
 
     def find_in_answer(self, exchange: transcript.Exchange) -> set[str]:
-        """Find the files of the memories whose distinctive words are in an answer but not in its prompt."""
+        """Return the files of memories whose distinctive words are in the answer but not in the prompt."""
         new_words = self._stems("\n".join(exchange.answer)) - self._stems(exchange.prompt)
         counts = Counter[str]()
         for stem in new_words:
@@ -77,21 +77,18 @@ class _DistinctiveTerms:
         return {file for file, count in counts.items() if count >= WORDS}
 
     def _stems(self, text: str) -> set[str]:
-        """Collect the stems of a text in each language of the stores."""
+        """Return the stems of text in each of the stores' languages."""
         stems = set[str]()
         for language in self._languages.values():
             stems.update(terms.stems(text, language))
         return stems
 
 
-def report(folder: str, *, as_json: bool = False) -> str:
-    """Report the use of the memories that were injected in the project around `folder`.
-
-    The report consists of lines for a person, or of JSON.
-    """
+def report_use(folder: str, *, as_json: bool = False) -> str:
+    """Report on the use of injected memories in the project around `folder`, as text or JSON."""
     project = environment.project_root(folder)
     configured, notes = settings.load(project)
-    logged = explain.read_log(project)[::-1]  # the oldest first, in the order of the transcripts
+    logged = explain.read_log(project)[::-1]  # oldest first, like the transcripts
     if logged:
         figures = _count_logged(logged, configured)
     else:
@@ -118,7 +115,7 @@ def report(folder: str, *, as_json: bool = False) -> str:
 
 
 def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -> dict[str, Any]:
-    """Compute the figures of the log, joined with the transcripts of its sessions."""
+    """Compute figures from the log and the transcripts of its sessions."""
     words = _DistinctiveTerms(configured)
     project_folder = os.path.realpath(configured.project)
     exchanges = transcript.read_sessions({str(line.get("session")) for line in logged})
@@ -149,6 +146,7 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
         if mentioned:
             counts["nudges"] += 1
 
+        # Without a transcript of the answer, it isn't known whether the memories were used.
         exchange = _take_exchange(exchanges.get(str(session), []), line.get("prompt"))
         if exchange is None:
             continue
@@ -159,7 +157,7 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
                 counts["nudges_followed"] += 1
         if injected:
             counts["answered_injections"] += len(injected)
-            # The agent didn't get these: they show how often such words are in an answer by chance.
+            # The agent didn't get these, so they show how often such words appear by chance.
             others = words.recognisable_files - seen_in_session[session]
             used = _count_use(counts, set(injected), others, exchange, words)
             times_used.update(used)
@@ -181,18 +179,18 @@ def _count_logged(logged: list[dict[str, Any]], configured: settings.Settings) -
 
 
 def _count_avoided(repeated: dict[str, dict[str, Any]]) -> int:
-    """Count the memories that were held back, and would have been injected again otherwise."""
-    labels = [entry.get("label", "high") for entry in repeated.values()]  # older lines have none
+    """Count the held-back memories that would have been injected again."""
+    labels = [entry.get("label", "high") for entry in repeated.values()]  # older log lines lack it
     return labels.count("high")
 
 
 def _round_mean(total: int, count: int) -> int:
-    """Round the mean of `count` numbers with this sum; 0 if there are none."""
+    """Return the rounded mean for a sum of `count` numbers; 0 if there are none."""
     return round(total / count) if count else 0
 
 
 def _count_cost(counts: Counter[str], line: dict[str, Any]) -> None:
-    """Count what a prompt's answer cost, and what a judge dropped. Older lines of the log have neither."""
+    """Add the cost of a prompt's answer, and the memories that a judge dropped. Older log lines lack both."""
     characters = line.get("characters")
     milliseconds = line.get("ms")
     if isinstance(characters, int) and isinstance(milliseconds, int):
@@ -216,10 +214,10 @@ def _count_use(
     exchange: transcript.Exchange,
     words: _DistinctiveTerms,
 ) -> set[str]:
-    """Count an answer's use of the memories injected for its prompt; returns the files of those it used.
+    """Count an answer's use of the injected memories, and return the files of those that it used.
 
-    A memory is used if its file was opened, or if its distinctive words are in the answer. `others` are the
-    files of memories that weren't injected: their words show what chance does.
+    A memory counts as used if its file was opened, or if the answer contains its distinctive words. `others`
+    weren't injected, so their words in the answer are due to chance.
     """
     opened = _find_opened(injected, exchange)
     in_answer = words.find_in_answer(exchange)
@@ -234,7 +232,7 @@ def _count_use(
 
 
 def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
-    """Compute the figures from the hook's records of sessions, joined with their transcripts."""
+    """Compute figures from the hook's session records and the transcripts of the sessions."""
     counts = Counter(prompts=0, injections=0, nudges=0, searches=0, answered_injections=0, opened=0)
     lines_by_session = _read_sessions(configured.project)
     exchanges = transcript.read_sessions(lines_by_session.keys())
@@ -268,9 +266,9 @@ def _count_remembered(configured: settings.Settings) -> dict[str, Any]:
 
 
 def _read_sessions(project: str) -> dict[str, list[str]]:
-    """Read the hook's records of a project's sessions: a line for each prompt, by session."""
+    """Read the hook's records for a project: lists of lines, one per prompt, by session."""
     lines_by_session = {}
-    for path in repeats.files_of(project):
+    for path in repeats.list_session_files(project):
         with open(path, encoding="ascii", errors="replace", newline="\n") as file:
             lines = lines_of(file.read())[1:]  # the first line is the project's
         lines_by_session[os.path.basename(path)] = lines
@@ -280,9 +278,9 @@ def _read_sessions(project: str) -> dict[str, list[str]]:
 def _take_exchange(
     exchanges: list[transcript.Exchange], prompt: object
 ) -> transcript.Exchange | None:
-    """Find the first exchange with this prompt, and remove it and those before it from the list.
+    """Return the first exchange with this prompt, and remove it and earlier ones from the list.
 
-    The log has only the beginning of a long prompt. None if no exchange has it; then the list stays as it is.
+    `prompt` is the start of the prompt, as in the log. Returns None if there's no such exchange.
     """
     for number, exchange in enumerate(exchanges, start=1):
         if short_line(exchange.prompt, explain.PROMPT_CHARS) == prompt:
@@ -292,7 +290,7 @@ def _take_exchange(
 
 
 def _map_entries(line: dict[str, Any], name: str, project_folder: str) -> dict[str, dict[str, Any]]:
-    """Map the files of memories to what a line of the log has about them under the key `name`."""
+    """Return a log line's entries under the key `name`, by the memory's file."""
     value = line.get(name)
     if not isinstance(value, list):
         return {}
@@ -305,8 +303,8 @@ def _map_entries(line: dict[str, Any], name: str, project_folder: str) -> dict[s
 
 
 def _find_opened(files: Iterable[str], exchange: transcript.Exchange) -> set[str]:
-    """Find those of `files` that a tool call names, by the name of the file and of the folder it's in."""
-    calls = "\n".join(exchange.calls).replace("\\\\", "/")  # in JSON a backslash is two
+    """Return the files that a tool call names, at least by their name and parent folder."""
+    calls = "\n".join(exchange.calls).replace("\\\\", "/")  # JSON escapes backslashes
     named_files = set()
     for file in files:
         parts = file.replace("\\", "/").split("/")
@@ -317,7 +315,7 @@ def _find_opened(files: Iterable[str], exchange: transcript.Exchange) -> set[str
 
 
 def _count_searches(exchange: transcript.Exchange) -> int:
-    """Count the different tool calls that search memories; Gemini writes some calls twice."""
+    """Count distinct tool calls that search memories, since Gemini records some calls twice."""
     count = 0
     for call in set(exchange.calls):
         if any(name in call for name in _SEARCHES):

@@ -38,13 +38,12 @@ _MAX_SEEN = 1000  # contents of a session that are remembered
 _MAX_AGE = 30 * 24 * 3600  # seconds to keep a session's file
 
 
-def answer(
+def judge_stop(
     payload: Mapping[str, Any], project: str, configured: Mapping[str, Any]
 ) -> tuple[str, list[str]]:
-    """Judge a session's changes when its agent stops. Returns the client's JSON, and notes for stderr.
+    """Judge a session's changes when its agent stops. Returns output for the client, and notes for stderr.
 
-    The JSON asks the agent to go on. It's "", so that the agent may stop, if nothing changed, this state was
-    judged before, the work is fine, the agent was asked often enough, or judging failed.
+    The output asks the agent to go on, or is "" if it may stop.
     """
     ends_at = time.monotonic() + configured["deadline"]
     session = _name_session(payload)
@@ -57,9 +56,9 @@ def answer(
         key = _digest_state(document, task)
         path = environment.STOP_SESSIONS.path(environment.file_name_for(session) + ".json")
         seen_keys, times_asked = _read_session(path)
-        if key in seen_keys:
+        if key in seen_keys:  # this state was already judged
             return "", []
-        seconds_left = max(0.1, ends_at - time.monotonic())  # a deadline must be above 0
+        seconds_left = max(0.1, ends_at - time.monotonic())  # a deadline must be positive
         request = JudgeRequest(deadline=seconds_left)
         verdict, notes = tasks.judge_task(document, folder, request)
     except JudgekitError as error:
@@ -68,6 +67,7 @@ def answer(
     must_go_on = _should_go_on(verdict) and times_asked < configured["blocks"]
     if must_go_on:
         times_asked += 1
+    # Don't judge this state again, unless models didn't come to a decision.
     if verdict.verdict in ("accept", "improve", "reject"):
         seen_keys = [*seen_keys, key][-_MAX_SEEN:]
     _write_session(path, seen_keys, times_asked)
@@ -75,18 +75,18 @@ def answer(
         notes.append(f"undetermined, so the agent may stop: {verdict.degraded}")
     if not must_go_on:
         return "", notes
-    return quickjson.dumps({"decision": "block", "reason": explain(verdict)}), notes
+    return quickjson.dumps({"decision": "block", "reason": explain_verdict(verdict)}), notes
 
 
 def _digest_state(document: Document, task: TaskFile) -> str:
-    """Compute the digest of a state of the work: its files, and the requirements for them."""
+    """Compute a digest of the work's state: its files and requirements."""
     parts = [document.sha256, document.task_id, task.description, task.acceptance]
     state = "\0".join(parts).encode("utf-8", "replace")
     return hashlib.sha256(state).hexdigest()
 
 
 def _name_session(payload: Mapping[str, Any]) -> str:
-    """Name a session by the letters, digits and hyphens of its id; "unknown" if it has none."""
+    """Build a session's name from the letters, digits and hyphens in its id; "unknown" if there are none."""
     session_id = str(payload.get("session_id") or "")
     chars = [char for char in session_id if char.isascii() and (char.isalnum() or char == "-")]
     name = "".join(chars[:_MAX_SESSION])
@@ -96,10 +96,7 @@ def _name_session(payload: Mapping[str, Any]) -> str:
 def _read_changes(
     payload: Mapping[str, Any], task: TaskFile, folder: Path, session: str, most: int
 ) -> Document | None:
-    """Read the files that changed since the conversation began, `most` at most, as one document.
-
-    None if no file changed.
-    """
+    """Read up to `most` files that changed during the conversation as a document; None if none changed."""
     patterns = task.paths
     if patterns is None:
         patterns = settings.load(folder).gate.paths
@@ -113,9 +110,9 @@ def _read_changes(
 
 
 def _read_session(path: str) -> tuple[list[str], int]:
-    """Read the keys of a session's judged states, and the number of times its agent was asked to go on.
+    """Read the keys of a session's judged states, and how often its agent was asked to go on.
 
-    Without a readable file these are an empty list and 0.
+    Without a readable file, returns [] and 0.
     """
     seen_keys: list[str] = []
     times_asked = 0
@@ -127,36 +124,32 @@ def _read_session(path: str) -> tuple[list[str], int]:
 
 
 def _write_session(path: str, seen_keys: list[str], times_asked: int) -> None:
-    """Record a session's judged states, and the number of times its agent was asked to go on.
+    """Store a session's judged states, and how often its agent was asked to go on.
 
-    The old files of other sessions are removed.
+    Old files of other sessions are deleted.
     """
     sessions = environment.STOP_SESSIONS.make()
     data = {"seen": seen_keys, "told": times_asked}
     outputs.write_atomically(path, quickjson.dumps(data), private=True)
     with os.scandir(sessions) as entries:
         for entry in entries:
-            with suppress(OSError):  # another process has removed it
+            with suppress(OSError):  # another process may have just deleted it
                 if entry.stat().st_mtime < time.time() - _MAX_AGE:
                     os.unlink(entry.path)
 
 
 def _should_go_on(verdict: Verdict) -> bool:
-    """Whether the agent should go on: a person rejected its work, or models did or want it improved.
-
-    Without findings models name nothing to improve, so their verdict isn't enough.
-    """
+    """Whether the agent should go on: a person rejected its work, or models have findings against it."""
     if verdict.human_override is not None:
         return verdict.human_override.decision == "reject"
     has_findings = len(_list_open_findings(verdict)) > 0
     return has_findings and verdict.verdict in ("reject", "improve")
 
 
-def explain(verdict: Verdict) -> str:
-    """Describe a verdict and its findings to the agent, as facts and not as orders.
+def explain_verdict(verdict: Verdict) -> str:
+    """Describe a verdict and its findings to the agent, as facts instead of orders.
 
-    A file may have steered what the model wrote about it. So the model's words can't end the element around
-    them.
+    The judged files may have influenced the model's words, so these are escaped.
     """
     names = ", ".join(_escape_line(subject.path, _MAX_NAME) for subject in verdict.subjects)
     ref = f"{verdict.rubric.id}@{verdict.rubric.version}"
@@ -179,10 +172,7 @@ def explain(verdict: Verdict) -> str:
 
 
 def _describe_finding(finding: Finding) -> str:
-    """Write a finding on one line, as `- DIMENSION, LOCATION: ISSUE (suggested: SUGGESTION)`.
-
-    Parts that the finding doesn't have are left out.
-    """
+    """Format a finding as `- DIMENSION, LOCATION: ISSUE (suggested: SUGGESTION)`, without empty parts."""
     line = _escape_line(finding.issue)
     subjects = [text for text in (finding.dimension, finding.location) if text]
     if subjects:
@@ -199,6 +189,6 @@ def _list_open_findings(verdict: Verdict) -> list[Finding]:
 
 
 def _escape_line(text: str, limit: int = MAX_TEXT) -> str:
-    """Write the beginning of a text on one line, with entities for characters that could be a tag's."""
+    """Shorten text to a single line, and escape characters that could form a tag."""
     line = short_line(text, limit)
     return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

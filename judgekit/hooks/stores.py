@@ -21,9 +21,9 @@ _PATIENCE = 2.0  # seconds to count the memories of a folder, or most of them
 
 
 def describe_stores(project: str) -> Iterator[str]:
-    """Yield a line about each folder that the hook reads: its path, and the number of its memories.
+    """Yield a line about each folder that the hook reads, with its number of memories.
 
-    If there's no memory in any of them, a last line proposes a setting that adds a folder of notes.
+    If there are no memories at all, a last line proposes a setting that adds a folder.
     """
     configured, _ = settings.load(project)
     if not configured["enabled"]:
@@ -53,10 +53,8 @@ def describe_stores(project: str) -> Iterator[str]:
 
 
 def _count_memories(folder: str, profiles: Profiles) -> tuple[int, bool]:
-    """Count the memories in a folder; return the number, and whether all files were read.
-
-    This also builds the index, so that the next prompt needn't.
-    """
+    """Count the memories in a folder. Also returns whether all files were read in time."""
+    # This also builds the index for the next prompt.
     try:
         with closing(index.open_index(folder, profiles, patience=_PATIENCE)) as opened:
             is_whole = not opened.pending
@@ -67,7 +65,7 @@ def _count_memories(folder: str, profiles: Profiles) -> tuple[int, bool]:
 
 
 def _propose_roots(project: str, roots: Sequence[str]) -> Iterator[str]:
-    """Yield a line with a setting that adds `~/notes`, and Claude Code's own memories if there are any."""
+    """Yield a line with a setting that adds `~/notes`, and Claude Code's own memories if they exist."""
     proposed_roots = list(roots)
     client_memory = search.resolve(search.AUTO_ROOT, project)
     if os.path.isdir(client_memory) and search.AUTO_ROOT not in roots:

@@ -58,33 +58,30 @@ class PromptTrial(NamedTuple):
         injected, _ = self.judged or self.plain
         return injected
 
-    def injections(self, *, mentions: bool = False) -> list[Candidate]:
-        """List the memories injected without a judge or with one, each once.
-
-        With `mentions`, the mentioned ones are listed, too.
-        """
+    def list_injected(self, *, mentions: bool = False) -> list[Candidate]:
+        """List the distinct memories injected with or without a judge, and if `mentions`, those mentioned."""
         results = [self.plain]
         if self.judged is not None:
             results.append(self.judged)
-        hits: dict[Candidate, None] = {}  # each once
+        hits: dict[Candidate, None] = {}  # like a set, but ordered
         for injected, mentioned in results:
             hits |= dict.fromkeys(injected)
             if mentions:
                 hits |= dict.fromkeys(mentioned)
         return list(hits)
 
-    def surest(self, most: int) -> list[Candidate]:
-        """List the `most` candidates that the model keeps with the highest probability, highest first."""
+    def list_surest(self, most: int) -> list[Candidate]:
+        """List up to `most` candidates by the model's probability of keeping them, highest first."""
         rated = [hit for hit in self.hits if hit.path in self.sureness]
         rated.sort(key=lambda hit: -self.sureness[hit.path])
         return rated[:most]
 
-    def best_hit(self) -> list[Candidate]:
-        """List the best hit, shown or not; an empty list if nothing matches."""
+    def list_best_hit(self) -> list[Candidate]:
+        """Return a list with the best hit, whether it's shown or not; empty if nothing matches."""
         return list(self.hits[:1])
 
-    def pair(self, hit: Candidate) -> Pair:
-        """Compute the digests of the prompt and of a memory's file, by which people's answers are stored."""
+    def make_pair(self, hit: Candidate) -> Pair:
+        """Return the digests of the prompt and a memory's file, by which answers are stored."""
         return digest_prompt(self.prompt), environment.digest(hit.file)
 
 
@@ -136,10 +133,7 @@ class HookReport(ReportPart):
 
 
 def read_prompts(place: str, project: str, most: int) -> list[str]:
-    """Read the latest prompts of a project, newest first: from the log if `place` is "log".
-
-    Otherwise they're from the transcripts of conversations.
-    """
+    """Read a project's latest prompts, newest first, from the log or from transcripts of conversations."""
     if place == "log":
         prompts = [str(line.get("prompt", "")) for line in explain.read_log(project)]
     else:
@@ -148,12 +142,12 @@ def read_prompts(place: str, project: str, most: int) -> list[str]:
 
 
 def _is_answered(prompt: str) -> bool:
-    """Whether the hook answers a prompt: it's long enough, and a person typed it."""
+    """Whether the hook answers a prompt: it's long enough, and a person wrote it."""
     return not claude_code.is_silent(prompt)
 
 
 def choose_distinct(prompts: Iterable[str], most: int) -> list[str]:
-    """Keep the first prompts that the hook answers, each once."""
+    """Return the first `most` distinct prompts that the hook answers."""
     prompt_by_key: dict[str, str] = {}
     for prompt in prompts:
         key = digest_prompt(prompt)
@@ -162,12 +156,12 @@ def choose_distinct(prompts: Iterable[str], most: int) -> list[str]:
     return list(prompt_by_key.values())[:most]
 
 
-def run(
+def try_prompts(
     prompts: Sequence[str], configured: Settings, progress: Callable[[int], None]
 ) -> TriedPrompts:
-    """Try the hook on prompts, and report `progress` by the number of prompts done.
+    """Try the hook on prompts, and report `progress` as the number of prompts done.
 
-    If judging is on, models are asked about each prompt separately.
+    If judging is on, models are asked about each prompt.
     """
     tried = TriedPrompts(trials=[], selections=[], unjudged=[], notes=[])
     for done_count, prompt in enumerate(prompts, start=1):
@@ -179,7 +173,7 @@ def run(
         trial = PromptTrial(prompt, ranked.candidates, shown_plainly)
         if configured["judge"] == "on":
             choice = _choose_by_judge(prompt, ranked, configured, tried)
-            # If models had no part in it, what's shown is the same as without a judge.
+            # If models had no part in the choice, show the same as without a judge.
             shown_by_judge = context.drop_repeats(choice.shown or without_judge, None, prompt)
             trial = trial._replace(
                 judged=shown_by_judge,
@@ -192,21 +186,18 @@ def run(
     return tried
 
 
-def judge_report(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
-    """Count the memories that the judge dropped, and those that it injected in addition.
-
-    The report also has the cost, under the keys that a verdict has for it.
-    """
-    # The answers about the memories.
+def report_on_judge(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
+    """Count the memories that the judge dropped or added, by people's answers, and add up its cost."""
+    # People's answers about these memories.
     dropped: list[bool | None] = []
     newly_injected: list[bool | None] = []
     for trial in tried.trials:
         for hit in trial.injected:
             if hit not in trial.injected_by_judge:
-                dropped.append(answers.get(trial.pair(hit)))
+                dropped.append(answers.get(trial.make_pair(hit)))
         for hit in trial.injected_by_judge:
             if hit not in trial.injected:
-                newly_injected.append(answers.get(trial.pair(hit)))
+                newly_injected.append(answers.get(trial.make_pair(hit)))
 
     first_reason = tried.unjudged[0] if tried.unjudged else None
     return {
@@ -220,7 +211,7 @@ def judge_report(tried: TriedPrompts, answers: Answers) -> dict[str, Any]:
 
 
 def _add_up_cost(selections: Sequence[Selection]) -> dict[str, Any]:
-    """Add up the cost of the models' decisions, under the keys that a verdict has for it."""
+    """Add up the cost of the models' decisions, with the same keys as in a verdict."""
     usages = []
     rounds = []
     for selection in selections:
@@ -237,7 +228,7 @@ def _add_up_cost(selections: Sequence[Selection]) -> dict[str, Any]:
 
 
 def _count_answers(answers: list[bool | None]) -> dict[str, int]:
-    """Count memories by the answers about them; None stands for no answer, or one that couldn't tell."""
+    """Count memories by people's answers. None means that there's no clear answer."""
     return {
         "memories": len(answers),
         "relevant": answers.count(True),
@@ -260,14 +251,11 @@ class _Choice(NamedTuple):
 def _choose_by_judge(
     prompt: str, ranked: RankedCandidates, configured: Settings, tried: TriedPrompts
 ) -> _Choice:
-    """Choose the hits to show by asking models, as the hook does.
-
-    The models' decisions, and the reasons why they didn't decide, are added to `tried`.
-    """
+    """Choose the hits to show by asking models, as the hook does. Their decisions are added to `tried`."""
     candidates = judged.list_judged(ranked)
     if not candidates:
         return _Choice()
-    if ranked.fallback is not None:  # they were found by their keywords, without a full-text search
+    if ranked.fallback is not None:  # without full-text search, the hook doesn't ask models
         tried.unjudged.append(search.NO_FULL_TEXT)
         return _Choice()
     parts = judged.list_parts(candidates)
@@ -294,22 +282,19 @@ def _choose_by_judge(
 
 
 def measure_share(count: int, of: int) -> Share | None:
-    """Compute a share with its Clopper-Pearson interval, which also holds for few labels.
-
-    None if `of` is 0.
-    """
+    """Compute `count / of` with its Clopper-Pearson interval; None if `of` is 0."""
     if not of:
         return None
     interval = exact_interval(count, of)
     return Share(count=count, of=of, value=interval.value, low=interval.low, high=interval.high)
 
 
-def hook_report(
+def report_on_hook(
     trials: Sequence[PromptTrial], answers: Answers, *, judged: bool = False
 ) -> HookReport:
-    """Sum up the hook's additions with a judge (if `judged`) or without one.
+    """Summarize the hook's additions, with a judge if `judged`.
 
-    A prompt is covered if one of its injections is relevant, by a person's answer.
+    A prompt is covered if people found any of its injected memories relevant.
     """
     injections = 0
     mentions = 0
@@ -325,7 +310,7 @@ def hook_report(
         mentions += len(mentioned)
         if mentioned:
             prompts_with_mentions += 1
-        prompt_answers = [answers.get(trial.pair(hit)) for hit in injected]
+        prompt_answers = [answers.get(trial.make_pair(hit)) for hit in injected]
         labels += [answer for answer in prompt_answers if answer is not None]
         if True in prompt_answers:
             covered_prompts += 1
@@ -341,37 +326,35 @@ def hook_report(
 def collect_pairs(
     trials: Sequence[PromptTrial], *, mentions: bool, surest: int = 0
 ) -> list[TriedPair]:
-    """List the pairs of a prompt and a memory that a person can be asked about.
+    """List the pairs of a prompt and a memory to ask a person about.
 
-    These are each prompt's injected memories, with `mentions` also the mentioned ones, and up to `surest`
-    hits that a model most likely keeps. If there's no such memory for any prompt, each prompt is paired with
-    its best hit, since answers about that show if the hook is too silent.
+    They include injected memories, mentioned ones if `mentions`, and up to `surest` hits that a model most
+    likely keeps. If there are none, use each prompt's best hit, to show whether the hook is too silent.
     """
     pairs = []
     for trial in trials:
-        hits = dict.fromkeys([*trial.injections(mentions=mentions), *trial.surest(surest)])
+        hits = dict.fromkeys([*trial.list_injected(mentions=mentions), *trial.list_surest(surest)])
         pairs += [(trial, hit) for hit in hits]
     if pairs:
         return pairs
     for trial in trials:
-        pairs += [(trial, hit) for hit in trial.best_hit()]
+        pairs += [(trial, hit) for hit in trial.list_best_hit()]
     return pairs
 
 
 def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
-    """Find the prompts that get nothing because several memories fit them about equally well.
+    """Find the prompts that get nothing because too many memories match them equally well.
 
-    Not all of these memories can be meant, so none is certain enough. Usually they're notes that say nearly
-    the same.
+    Usually these memories are notes with nearly the same content.
     """
     crowded = []
     for trial in trials:
-        if not trial.hits or trial.injections():
+        if not trial.hits or trial.list_injected():
             continue
         best_hit = trial.hits[0]
-        if len(best_hit.matched) < SEVERAL_TERMS:
+        if len(best_hit.matched) < SEVERAL_TERMS:  # a single word isn't enough evidence in any case
             continue
-        rivals = []  # memories that fit about as well, the best one included
+        rivals = []  # memories that match about equally well, including the best one
         for hit in trial.hits:
             is_of_same_part = hit.part is best_hit.part
             if is_of_same_part and not hit.status and _fits_as_well(hit, best_hit):
@@ -382,29 +365,23 @@ def find_crowded(trials: Sequence[PromptTrial]) -> list[CrowdedPrompt]:
 
 
 def _fits_as_well(hit: Candidate, best: Candidate) -> bool:
-    """Whether a hit has about as much evidence as the best one.
-
-    Hits of a user's program have no evidence: for them it's False.
-    """
+    """Whether a hit has about as much evidence as the best one. False for a program's hits without any."""
     if "odds" not in hit.features or "odds" not in best.features:
         return False
     return hit.features["odds"] > best.features["odds"] - SAME_EVIDENCE
 
 
 def build_rows(tried_pairs: Sequence[TriedPair], answers: Answers) -> list[dict[str, Any]]:
-    """Build a row for each pair that a person is asked about.
-
-    The first three keys of a row are those of a line of answers.
-    """
+    """Build a row for each pair to ask a person about, starting with the keys of a line of answers."""
     pair_rows = []
     for trial, hit in tried_pairs:
-        is_injected_by_judge = None  # nothing was judged
+        is_injected_by_judge = None  # without a judge
         if trial.judged is not None:
             is_injected_by_judge = hit in trial.injected_by_judge
         row = {
             "prompt": trial.prompt,
             "memory": hit.path,
-            "relevant": answers.get(trial.pair(hit)),
+            "relevant": answers.get(trial.make_pair(hit)),
             "title": hit.title,
             "confidence": hit.confidence if hit.rated else None,
             "plain": hit in trial.injected,

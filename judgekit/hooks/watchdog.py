@@ -28,95 +28,100 @@ class _Limit:
         import _thread  # noqa: PLC0415 - `threading` costs a hook more than all of this
 
         self._end = end
-        # A lock is all that `_thread` has to wake a thread by: it's held until `move` releases it.
+        # This lock wakes the thread, as `_thread` has nothing else for that. `move` releases it.
         self._moved = _thread.allocate_lock()
         self._moved.acquire()
         self._until = time.monotonic() + seconds
         try:
             _thread.start_new_thread(self._watch, ())
-        except RuntimeError:  # there are too many; the alarm is left
+        except RuntimeError:  # there are too many threads, so rely on the alarm
             return
 
     def move(self, seconds: float) -> None:
-        """Let the time end `seconds` from now instead, and wake the thread so that it notices."""
+        """Set the end to `seconds` from now, and wake the thread to notice that."""
         self._until = time.monotonic() + seconds
-        if self._moved.locked():  # otherwise the thread hasn't noticed the last move yet
+        if self._moved.locked():  # otherwise, the thread hasn't noticed the last move yet
             self._moved.release()
 
     def _watch(self) -> None:
-        """Wait until the time is up, then end the process."""
+        """Wait until the time is up, and then end the process."""
         while True:
             seconds_left = max(self._until - time.monotonic(), 0.0)
-            was_moved = self._moved.acquire(timeout=seconds_left)  # by `move`, which releases it
+            was_moved = self._moved.acquire(timeout=seconds_left)  # succeeds after a `move`
             if not was_moved:
                 break
         self._end()
 
 
 def limit(seconds: float, end: Callable[[], None]) -> None:
-    """Let another thread call `end`, which ends this process, after `seconds`.
+    """Have another thread call `end` after `seconds`, to end this process.
 
-    An alarm of the kernel ends the process a little later, in case the thread can't.
+    If the thread can't do that, the kernel's alarm ends the process slightly later.
     """
     _limits.append(_Limit(seconds, end))
     _set_alarm(seconds + _LATER)
 
 
 def split(seconds: float) -> tuple[int | None, int | None] | None:
-    """Fork a child that does the work within `seconds`, and wait for it in the parent.
+    """Fork a child to work for up to `seconds`, and wait for it.
 
-    In the parent, returns the child's exit code (None if its time was up) and the last byte that the child
-    noted. Returns None in the child, and also if forking fails: then this process does the work.
+    The parent gets the child's exit code (None if its time was up) and the last byte that it noted. The child
+    gets None, and so does this process if forking fails: then it has to do the work itself.
     """
     if not hasattr(os, "fork"):
         return None
-    reading, writing = os.pipe()
+
+    read_fd, write_fd = os.pipe()
     try:
         child = os.fork()
-    except OSError:  # too many processes: this one does the work, without a time limit
-        os.close(reading)
-        os.close(writing)
+    except OSError:  # there are too many processes, so do the work here without a time limit
+        os.close(read_fd)
+        os.close(write_fd)
         return None
+
     if child == 0:
-        os.close(reading)
-        _pipes.append(writing)
+        os.close(read_fd)
+        _pipes.append(write_fd)
         _set_alarm(seconds)
         return None
-    os.close(writing)
-    return _wait(child, reading)
+    os.close(write_fd)
+    return _wait(child, read_fd)
 
 
-def _wait(child: int, reading: int) -> tuple[int | None, int | None]:
+def _wait(child: int, read_fd: int) -> tuple[int | None, int | None]:
     """Wait for a child to end. Returns its exit code and the last byte that it wrote to the pipe.
 
-    The code is None if the child's time was up. The byte is None if there's none.
+    The code is None if the child's time was up, and the byte None if it wrote nothing.
     """
-    signals = _signals()
+    signals = _import_signals()
     for number in (signals.SIGTERM, signals.SIGHUP):  # pass these on to the child
         signals.signal(number, lambda number, _: os.kill(child, number))
-    signals.signal(signals.SIGINT, signals.SIG_IGN)  # a terminal sends it to the child, too
+    signals.signal(signals.SIGINT, signals.SIG_IGN)  # the terminal also sends this to the child
     _, status = os.waitpid(child, 0)
-    # A negative code is the number of the signal that ended the child.
+
+    # A negative code is the signal that ended the child.
     code: int | None = os.waitstatus_to_exitcode(status)
-    if code == -signals.SIGALRM:  # its time was up
+    if code == -signals.SIGALRM:  # the alarm: its time was up
         code = None
     elif code is not None and code < 0:
-        code = 128 - code  # 128 and the signal's number, as in a shell
-    return code, _read_last_byte(reading)
+        code = 128 - code  # as in a shell: 128 + the signal's number
+    return code, _read_last_byte(read_fd)
 
 
-def _read_last_byte(pipe: int) -> int | None:
-    """Read the last byte that was written to a pipe; None if there's none."""
-    os.set_blocking(pipe, False)
+def _read_last_byte(read_fd: int) -> int | None:
+    """Return the last byte that was written to a pipe; None if there's none."""
+    os.set_blocking(read_fd, False)
     try:
-        noted_bytes = os.read(pipe, 4096)
-    except BlockingIOError:  # something that the child has started holds the pipe
+        noted_bytes = os.read(read_fd, 4096)
+    except (
+        BlockingIOError
+    ):  # nothing was written, but a process started by the child keeps the pipe open
         return None
     return noted_bytes[-1] if noted_bytes else None
 
 
 def extend(seconds: float, note: int | None = None) -> None:
-    """Move the end of this process to `seconds` from now; a child can also note a byte for its parent."""
+    """Set the end of this process to `seconds` from now. A child can also note a byte for its parent."""
     if _pipes:
         if note is not None:
             os.write(_pipes[0], bytes([note]))
@@ -127,16 +132,16 @@ def extend(seconds: float, note: int | None = None) -> None:
 
 
 def _set_alarm(seconds: float) -> None:
-    """Let the kernel end this process in this many seconds. An earlier alarm is replaced."""
-    signals = _signals()
-    if hasattr(signals, "setitimer"):  # Windows has none
+    """Have the kernel end this process in `seconds`, instead of at any earlier alarm."""
+    signals = _import_signals()
+    if hasattr(signals, "setitimer"):  # missing on Windows
         signals.signal(signals.SIGALRM, signals.SIG_DFL)
         signals.pthread_sigmask(signals.SIG_UNBLOCK, [signals.SIGALRM])
         signals.setitimer(signals.ITIMER_REAL, seconds)
 
 
-def _signals() -> Any:  # noqa: ANN401 - no stub
-    """Return the C module behind `signal`, which is quicker to import."""
+def _import_signals() -> Any:  # noqa: ANN401 - no stub
+    """Import the C module behind `signal`, which loads faster."""
     import _signal  # type: ignore[import-not-found]  # noqa: PLC0415 - `signal` imports `enum`, a tenth of starting Python
 
     return _signal

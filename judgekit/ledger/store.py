@@ -526,7 +526,7 @@ class Ledger(NamedTuple):
         for read_line in read_entries([self.folder], wanted, on_damage):
             yield read_line.record
 
-    def note(
+    def add_verdict(
         self,
         verdict: Verdict,
         said: Iterable[Record],

@@ -415,11 +415,11 @@ def test_another_tools_switch_for_a_judge_is_named_where_it_does_nothing(
     told = f"{switch}: judge.enabled has no effect: a model sees your prompts only if you allow it"
     remedy = f"set retrieval.judge: project in your own configuration, {settings.user_file()}"
     question = "How do we refresh the JWT?"
-    for text in (judgekit("doctor").out, explain.report(question, str(project))):
+    for text in (judgekit("doctor").out, explain.explain_prompt(question, str(project))):
         assert told in text
         assert remedy in text
     by_user("retrieval: {judge: project}\n")
-    for text in (judgekit("doctor").out, explain.report(question, str(project))):
+    for text in (judgekit("doctor").out, explain.explain_prompt(question, str(project))):
         assert "has no effect" not in text
 
 

@@ -208,7 +208,7 @@ def test_in_twice_and_out_twice(judgekit: Run, hook: Path) -> None:
     of_git = [f"Wrote {hook}: git runs the gate before a push", "undo: judgekit uninstall git"]
     of_file = [f"Wrote {file}", "run once in each clone: pre-commit install --hook-type pre-push"]
     for command, path, what, text, lines in (
-        ("git", hook, "judgekit's hook", git_hook.render().decode(), of_git),
+        ("git", hook, "judgekit's hook", git_hook.render_hook().decode(), of_git),
         ("pre-commit", file, "the gate", "id: judgekit-gate", of_file),
     ):
         shown = judgekit("install", command, "--print")
@@ -374,7 +374,10 @@ def test_what_is_written(judgekit: Run, client: Client, project: Path, isolated:
     for event, matcher in client.events.items():
         (group,) = own[event]
         (hook,) = group["hooks"]
-        assert ("args" in hook, entries.argument_vector(hook)) == (False, entries.build_command())
+        assert ("args" in hook, entries.get_argument_vector(hook)) == (
+            False,
+            entries.build_command(),
+        )
         seconds = entries.TIMEOUTS.get(event, entries.TIMEOUT)
         assert (group.get("matcher"), hook["timeout"]) == (
             matcher,

@@ -146,7 +146,7 @@ def test_each_answer_is_kept_at_once_and_none_is_asked_twice(
         "1 of 30",
     ):
         assert shown in done.err
-    path = relevance.answers_file(environment.project_root())
+    path = relevance.get_answers_path(environment.project_root())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert str(path).startswith(environment.state_home())
     text = path.read_text()
@@ -397,7 +397,7 @@ def test_the_log_gives_prompts_and_no_session_is_read_or_written(
 ) -> None:
     by_user("retrieval: {log: true}\n")
     for topic in TOPICS[:3]:
-        claude_code.answer({"prompt": prompt(topic), "cwd": str(world), "session_id": "s"})
+        claude_code.answer_prompt({"prompt": prompt(topic), "cwd": str(world), "session_id": "s"})
     state = Path(environment.state_home())
     before = {path: path.read_bytes() for path in state.rglob("*") if path.is_file()}
     assert len(before) == 2

@@ -80,7 +80,7 @@ def write_prompts(count: int = COUNT) -> None:
 
 
 def ask_hook(project: Path, topic: str) -> str:
-    text, _ = claude_code.answer({"prompt": prompt(topic), "cwd": str(project)})
+    text, _ = claude_code.answer_prompt({"prompt": prompt(topic), "cwd": str(project)})
     return text
 
 
@@ -147,7 +147,7 @@ def test_below_the_threshold_nothing_is_injected(world: Path) -> None:
 @pytest.mark.usefixtures("likely")
 def test_a_threshold_of_another_model_counts_for_nothing(world: Path) -> None:
     by_user(JUDGED.replace("{judge: on}", "{judge: on, inject_above: {another/model: 0.1}}"))
-    _, notes = claude_code.answer({"prompt": prompt("lantern wick"), "cwd": str(world)})
+    _, notes = claude_code.answer_prompt({"prompt": prompt("lantern wick"), "cwd": str(world)})
     assert "it only drops" in notes[0]
 
 

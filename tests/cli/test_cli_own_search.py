@@ -241,7 +241,10 @@ def test_what_it_prints_is_text_of_others(
     added = prompt(QUERY).out
     assert (added.count("</memory-context>"), added.count("<result ")) == (1, 3)
     shown = (
-        added + judgekit("search", QUERY).out + done.out + explain.report(QUERY, str(Path.cwd()))
+        added
+        + judgekit("search", QUERY).out
+        + done.out
+        + explain.explain_prompt(QUERY, str(Path.cwd()))
     )
     assert not set(shown) & set("\x1b\u202e\u200b")
     assert ("swordfish" in shown, "root:" in shown, len(done.out) < 9_000) == (False, False, True)
@@ -283,7 +286,7 @@ def test_where_candidates_came_from_is_shown(
     pinned = f"  pin: ['{sample_store.JWT.id}']\n  log: true\n"
     program([{**SHELF, "confidence": 0.4}, *lamps], settings=pinned)
     assert 'confidence="pinned"' in prompt(QUERY).out
-    text = explain.report(QUERY, str(Path.cwd()))
+    text = explain.explain_prompt(QUERY, str(Path.cwd()))
     unrated = "the program gave no confidence (score 3.5): without a judge it is at most"
     for line in (
         "engine.py (retrieval.command finds the candidates; the stores serve for pins, and where it fails)\n",
@@ -296,7 +299,7 @@ def test_where_candidates_came_from_is_shown(
         f"left out   Lamp -> d\n           {unrated} mentioned, and only 3 are\n",
     ):
         assert line in text
-    logged = json.loads(Path(explain.log_file()).read_text().splitlines()[0])
+    logged = json.loads(Path(explain.get_log_path()).read_text().splitlines()[0])
     assert [each["confidence"] for each in logged["mentioned"]] == [0.4, None, None]
     assert f"retrieval.command: {sys.executable}: it answers" in judgekit("doctor").out
     assert "engine.py" in judgekit("config", "show").out

@@ -428,6 +428,6 @@ def test_a_prompt_does_not_wait_for_it(
     payload = {"hook_event_name": "UserPromptSubmit", "prompt": "How do we refresh the JWT?"}
     payload["cwd"] = str(project)
     with stopped(home):
-        text, notes = claude_code.answer(payload)
+        text, notes = claude_code.answer_prompt(payload)
     assert "JWT token refresh flow" in text
     assert [note for note in notes if "did not respond in time" in note]

@@ -249,7 +249,7 @@ def test_the_hook_tells_the_same(tmp_path: Path, labels: str) -> None:
     )
     profile = Profiles(compile_profiles(tmp_path)).by_kind["claude-memory"]
     for prompt in PROMPTS:
-        text, notes = claude_code.answer({"prompt": prompt, "cwd": str(tmp_path)})
+        text, notes = claude_code.answer_prompt({"prompt": prompt, "cwd": str(tmp_path)})
         with closing(SearchableCollection(documents, profile)) as store:
             injected, mentioned = shown_by_hook(store.candidates(prompt, PROMPT_POOL))
         assert notes == []

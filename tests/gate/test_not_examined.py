@@ -153,7 +153,7 @@ def test_what_is_skipped_has_a_reason(tmp_path: Path) -> None:
     work.commit("back", same_md=good("s"))
     pushed = examined(work, "base")
     assert paths(pushed) == ["new.md"]
-    groups = {group["reason"]: group["names"] for group in pushed.skipped.groups()}
+    groups = {group["reason"]: group["names"] for group in pushed.skipped.group_by_reason()}
     assert groups == {
         "not selected by gate.paths": ["code.py"],
         "only moved": ["c.md"],
@@ -162,7 +162,7 @@ def test_what_is_skipped_has_a_reason(tmp_path: Path) -> None:
         "the same as before": ["same.md"],
     }
     authored = examined(work, "base", wanted=ChangeFilter((["*.md"], ["nobody"])))
-    assert {group["reason"] for group in authored.skipped.groups()} >= {
+    assert {group["reason"] for group in authored.skipped.group_by_reason()} >= {
         "not selected by gate.authors"
     }
 

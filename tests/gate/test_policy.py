@@ -195,14 +195,14 @@ def main_of(work: GitRepo) -> RefUpdate:
 
 def nothing_to_judge(work: GitRepo) -> bool:
     return (
-        policy.changes_if_none_is_judged(Repository(work.folder), [main_of(work)], "origin")
+        policy.find_skips_if_none_judged(Repository(work.folder), [main_of(work)], "origin")
         is not None
     )
 
 
 def keep(work: GitRepo) -> None:
     repository = Repository(work.folder)
-    policy.keep_choice(
+    policy.store_selection(
         repository, find_rule_commits(repository, [main_of(work)], "origin"), ["*.md"], []
     )
 
@@ -213,7 +213,7 @@ def test_what_decides_a_choice_makes_it_read_again(
     gone = RefUpdate("(delete)", "0" * 40, "refs/heads/x", chosen("rev-parse", "main"))
     for updates in ([gone], []):  # need no rules
         assert (
-            policy.changes_if_none_is_judged(Repository(chosen.folder), updates, "origin")
+            policy.find_skips_if_none_judged(Repository(chosen.folder), updates, "origin")
             is not None
         )
     chosen.commit("code", a_py="x\n")

@@ -183,7 +183,7 @@ def test_a_judgekit_or_a_library_that_does_not_start(world: World) -> None:
     package = world.folder / "broken" / "judgekit"
     package.mkdir(parents=True)
     world.work.commit("bad", a_md=bad("a"))
-    world.install().write_bytes(git_hook.render(root=str(package.parent)))
+    world.install().write_bytes(git_hook.render_hook(root=str(package.parent)))
     for code in (
         "raise ImportError('half an upgrade')",
         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
@@ -199,7 +199,7 @@ def test_a_judgekit_or_a_library_that_does_not_start(world: World) -> None:
     library.mkdir(parents=True)
     (library / "__init__.py").write_text("raise ImportError('half an upgrade')")
     (library.parent / "judgekit").symlink_to(Path(programs.ROOT, "judgekit"))
-    world.install().write_bytes(git_hook.render(root=str(library.parent)))
+    world.install().write_bytes(git_hook.render_hook(root=str(library.parent)))
     assert "judgekit:" in world.push().err
 
 

@@ -74,7 +74,7 @@ def test_the_work_grows_with_the_text_alone(word: str) -> None:
 
 
 def test_an_explanation_names_what_says_the_same(notes: Path) -> None:
-    report = explain.report(QUESTION, str(notes.parents[1]))
+    report = explain.explain_prompt(QUESTION, str(notes.parents[1]))
     assert (
         "says the same as 2 older: .claude/memory/deploy-2.md, .claude/memory/deploy-1.md" in report
     )

@@ -148,7 +148,7 @@ def test_broken_files_are_one_line_each_and_the_answer_stands(store: MemoryStore
     broken = ["decisions/broken.json", "decisions/cut.json"]
     assert sorted(line.split(":")[1].strip() for line in err) == broken
     assert run(payload(store)) == (out, []), "said once a day"
-    assert "broken.json" in explain.report(QUESTION, str(store.project))
+    assert "broken.json" in explain.explain_prompt(QUESTION, str(store.project))
     by_project(store.project, "retrieval: {max_inject: many}\n")
     out, err = run(payload(store))
     assert TITLE in out
@@ -341,7 +341,7 @@ def pin(store: MemoryStore, *pins: str, more: str = "") -> None:
 
 
 def answer(store: MemoryStore, prompt: str = OTHER) -> tuple[str, list[str]]:
-    return claude_code.answer({"prompt": prompt, "cwd": str(store.project)})
+    return claude_code.answer_prompt({"prompt": prompt, "cwd": str(store.project)})
 
 
 def test_a_pin_is_found_by_id_and_by_path_and_comes_first_and_once(pinned: MemoryStore) -> None:
@@ -382,7 +382,7 @@ def test_a_pin_may_leave_out_the_ending_of_a_file(tmp_path: Path, name: str, sco
     page.write_text("# Nothing is deployed in December\n\nAsk Ada first.\n")
     settings = f"{{roots: [notes], scorer: {scorer}, pin: [{name}]}}"
     by_project(tmp_path, f"retrieval: {settings}\n")
-    text, notes = claude_code.answer({"prompt": OTHER, "cwd": str(tmp_path)})
+    text, notes = claude_code.answer_prompt({"prompt": OTHER, "cwd": str(tmp_path)})
     assert notes == []
     assert "Nothing is deployed in December" in text
 
@@ -406,7 +406,7 @@ def test_a_pin_that_fits_nothing_asks_for_the_nearest_name(
     (notes / "runbooks" / "deploy-freezes.md").write_text("# In December\n\nAsk Ada first.\n")
     (notes / "freeze.md").write_text("# Never push on Friday\n\nThe week ends.\n")
     by_project(tmp_path, f"retrieval: {{roots: [notes], scorer: {scorer}, pin: ['{name}']}}\n")
-    _, (note,) = claude_code.answer({"prompt": OTHER, "cwd": str(tmp_path)})
+    _, (note,) = claude_code.answer_prompt({"prompt": OTHER, "cwd": str(tmp_path)})
     near = NEAR_PINS[name]
     _, said, suggestion = note.partition("nothing is injected for it")
     assert said
@@ -419,7 +419,7 @@ def test_an_explanation_asks_for_the_nearest_name_each_time(
     pin(pinned, "fridayz")
     monkeypatch.chdir(pinned.project)
     for _ in range(2):
-        report = explain.report(OTHER, str(pinned.project))
+        report = explain.explain_prompt(OTHER, str(pinned.project))
         assert "did you mean 'constraints/fridays.json'?" in report
 
 
@@ -440,12 +440,12 @@ def test_a_pin_that_is_gone_is_said_once_and_costs_nothing_else(
         path.unlink() if content is None else path.write_bytes(content)
         assert results(answer(pinned)[0]) == []
     by_project(tmp_path / "bare", "retrieval: {pin: [fridays]}\n")
-    assert claude_code.answer({"prompt": OTHER, "cwd": str(tmp_path / "bare")}) == ("", [])
+    assert claude_code.answer_prompt({"prompt": OTHER, "cwd": str(tmp_path / "bare")}) == ("", [])
 
 
 @pytest.fixture
 def indexed(store: MemoryStore) -> MemoryStore:
-    claude_code.answer(payload(store))
+    claude_code.answer_prompt(payload(store))
     return store
 
 

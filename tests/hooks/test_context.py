@@ -56,7 +56,9 @@ def candidate(
 
 def render(*injected: Candidate, described: Any = None, **more: tuple[Candidate, ...]) -> str:  # noqa: ANN401 - texts by category
     pinned, mentioned = (list(more.get(name, ())) for name in ("pinned", "mentioned"))
-    return context.render(pinned, (list(injected), mentioned), "/p", {ROOT: described or {}})
+    return context.render_context(
+        pinned, (list(injected), mentioned), "/p", {ROOT: described or {}}
+    )
 
 
 def test_the_form_is_the_published_one() -> None:
@@ -180,28 +182,28 @@ def logged(store: MemoryStore) -> MemoryStore:
 
 
 def ask(store: MemoryStore, prompt: str = QUESTION) -> tuple[str, list[str]]:
-    return claude_code.answer(payload(store, prompt))
+    return claude_code.answer_prompt(payload(store, prompt))
 
 
 def lines() -> list[dict[str, object]]:
     return [
         json.loads(line)
-        for line in Path(explain.log_file()).read_text(encoding="utf-8").splitlines()
+        for line in Path(explain.get_log_path()).read_text(encoding="utf-8").splitlines()
     ]
 
 
 def test_only_the_user_can_switch_it_on(store: MemoryStore) -> None:
     ask(store)
     off = "log: off (set retrieval.log: true in your own configuration to log each injection"
-    assert off in explain.report(QUESTION, str(store.project))
+    assert off in explain.explain_prompt(QUESTION, str(store.project))
     by_project(store.project, "retrieval: {log: true}\n")
     _, (note,) = ask(store)
     assert "only the user's configuration may" in note
-    assert not Path(explain.log_file()).exists()
+    assert not Path(explain.get_log_path()).exists()
 
 
 def test_a_line_a_prompt_that_its_owner_alone_can_read(logged: MemoryStore) -> None:
-    assert "this prompt is not in the log" in explain.report(QUESTION, str(logged.project))
+    assert "this prompt is not in the log" in explain.explain_prompt(QUESTION, str(logged.project))
     ask(logged)
     ask(logged, "invoice avatar or what? " + "x" * 500 + "\nsecret at the end")
     first, second = lines()
@@ -214,12 +216,12 @@ def test_a_line_a_prompt_that_its_owner_alone_can_read(logged: MemoryStore) -> N
     )
     assert len(str(second["prompt"])) <= explain.PROMPT_CHARS
     assert "secret" not in str(second)
-    assert explain.log_file().startswith(environment.state_home())
-    assert stat.S_IMODE(Path(explain.log_file()).stat().st_mode) == 0o600
-    assert stat.S_IMODE(Path(explain.log_file()).parent.stat().st_mode) == 0o700
-    with Path(explain.log_file()).open("a", encoding="utf-8") as file:
+    assert explain.get_log_path().startswith(environment.state_home())
+    assert stat.S_IMODE(Path(explain.get_log_path()).stat().st_mode) == 0o600
+    assert stat.S_IMODE(Path(explain.get_log_path()).parent.stat().st_mode) == 0o700
+    with Path(explain.get_log_path()).open("a", encoding="utf-8") as file:
         file.write('{"cut off')
-    report = explain.report(QUESTION, str(logged.project))
+    report = explain.explain_prompt(QUESTION, str(logged.project))
     assert "injected JWT token refresh flow; mentioned nothing; held back nothing" in report
     assert report.count("Z: injected") == 1
 
@@ -230,10 +232,10 @@ def test_the_log_is_bounded(
     monkeypatch.setattr(explain, "MAX_BYTES", 1_000)
     for _ in range(12):
         ask(logged)
-    sizes = [path.stat().st_size for path in Path(explain.log_file()).parent.iterdir()]
+    sizes = [path.stat().st_size for path in Path(explain.get_log_path()).parent.iterdir()]
     assert 1 <= len(sizes) <= 2
     assert max(sizes) < 2_000
-    assert explain.report(QUESTION, str(logged.project)).count("Z: injected") == 3
+    assert explain.explain_prompt(QUESTION, str(logged.project)).count("Z: injected") == 3
     store = jwt_store(tmp_path / "pro\u2028ject\x85", 20)  # no line ends there
     ask(store)
     (line,) = explain.read_log(str(store.project))
@@ -293,6 +295,6 @@ EXPLAINED = {
 def test_an_explanation_says_in_words_what_became_of_a_prompt(
     store: MemoryStore, prompt: str
 ) -> None:
-    report = explain.report(prompt, str(store.project))
+    report = explain.explain_prompt(prompt, str(store.project))
     for words in EXPLAINED[prompt]:
         assert words in report

@@ -69,7 +69,7 @@ def take_out(scope: Scope, project: Path) -> files.FileChange:
 
 
 def write(scope: Scope, project: Path, content: bytes | dict[str, Any]) -> Path:
-    path = install.settings_file(scope, project)
+    path = install.get_settings_path(scope, project)
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
     return path
@@ -87,16 +87,20 @@ def test_in_and_out_leaves_no_trace(scope: Scope, project: Path, isolated: Path)
         before = tree(project, isolated)
         change = put(scope, project)
         assert change.changes
-        form = entries.build_portable() if scope == "project" else entries.build_fastest()
+        form = (
+            entries.build_portable_entry() if scope == "project" else entries.build_fastest_entry()
+        )
         written = json.loads((change.after or b"").decode("utf-8-sig"))
         assert written["hooks"]["UserPromptSubmit"][0]["hooks"] == [form]
         assert (str(programs.ROOT).encode() in change.path.read_bytes()) == (scope != "project")
-        assert stat.S_IMODE(files.location().stat().st_mode) == 0o600, "settings may hold keys"
+        assert stat.S_IMODE(files.get_records_path().stat().st_mode) == 0o600, (
+            "settings may hold keys"
+        )
         assert not put(scope, project).changes
         assert take_out(scope, project).changes
         assert tree(project, isolated) == before
         assert not take_out(scope, project).changes
-        assert not files.location().exists()
+        assert not files.get_records_path().exists()
 
 
 def test_no_record_of_the_installation_is_needed_nor_a_place_for_it(
@@ -106,7 +110,7 @@ def test_no_record_of_the_installation_is_needed_nor_a_place_for_it(
     before = tree(project, isolated)
     for record in ("{", '{"folders": 3, "files": 4}', "\x00"):
         put("local", project)
-        files.location().write_text(record)
+        files.get_records_path().write_text(record)
         take_out("local", project)
         assert tree(project, isolated) == before, record
     shutil.rmtree(isolated / "judgekit")
@@ -143,7 +147,7 @@ def test_folders_and_edits_of_others_stay(project: Path) -> None:
 def test_the_clients_folder_can_be_elsewhere(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolated: Path
 ) -> None:
-    assert install.settings_file("user", project) == isolated / ".claude" / "settings.json"
+    assert install.get_settings_path("user", project) == isolated / ".claude" / "settings.json"
     with pytest.raises(UsageError, match="--scope user"):  # a project in the home folder
         install.plan_install("project", isolated)
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "elsewhere"))
@@ -171,16 +175,16 @@ def test_the_hook_answers_whatever_is_configured(
     (isolated / "judgekit").mkdir()
     (isolated / "judgekit" / "config.yaml").write_text("retrieval: {enabled: false}\n")
     monkeypatch.setenv("JUDGEKIT_DISABLE", "1")
-    assert install.find_problem(entries.build_fastest()) is None
+    assert install.find_problem(entries.build_fastest_entry()) is None
     assert install.find_problem(command(sys.executable, "-m", "judgekit", "hook")) is None
     shell = {"type": "command", "command": f"'{sys.executable}' -P -m judgekit hook"}
     assert install.find_problem(shell) is None
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
-    assert install.find_problem(entries.build_portable()) is None
+    assert install.find_problem(entries.build_portable_entry()) is None
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     if not shutil.which("judgekit"):
         assert (
-            install.find_problem(entries.build_portable())
+            install.find_problem(entries.build_portable_entry())
             == "its program judgekit is not on this shell's PATH"
         )
     assert [path.name for path in (isolated / "judgekit").iterdir()] == ["config.yaml"]
@@ -195,7 +199,7 @@ def test_what_does_not_answer_is_said(tmp_path: Path) -> None:
         assert install.find_problem(script(tmp_path, text), deadline=2) == said
     hook = command(sys.executable, *entries.OPTIONS, entries.build_code(str(tmp_path)))
     assert "No module named 'judgekit'" in str(install.find_problem(hook))
-    hook = entries.build_fastest(str(tmp_path / "bin" / "python3"))
+    hook = entries.build_fastest_entry(str(tmp_path / "bin" / "python3"))
     assert install.find_problem(hook) == f"its program {tmp_path}/bin/python3 no longer exists"
     hook = script(tmp_path, "exit 0")
     Path(hook["command"]).chmod(0o644)
@@ -210,7 +214,7 @@ def test_a_hook_is_found_and_a_clones_command_is_not_run(
     assert list(install.check_prompt_hooks(project)) == [UNSET]
     put(scope, project)
     where = ("ok", "prompt hook", f"set up in the {scope} settings")
-    subject, path = f"prompt hook, {scope}", install.settings_file(scope, project)
+    subject, path = f"prompt hook, {scope}", install.get_settings_path(scope, project)
     form = "the portable form" if scope == "project" else f"the fastest form, {sys.executable}"
     found = list(install.check_prompt_hooks(project))
     assert [each[:2] for each in found] == [where[:2], (found[1][0], subject)]
@@ -225,7 +229,7 @@ def test_a_hook_is_found_and_a_clones_command_is_not_run(
 
 
 def test_other_forms_missing_events_and_broken_settings(project: Path) -> None:
-    write("local", project, hooks(entries.build_fastest("/no/such/python3")))
+    write("local", project, hooks(entries.build_fastest_entry("/no/such/python3")))
     _, (state, _, text), *_ = install.check_prompt_hooks(project)
     assert state == "wrong"
     assert (
@@ -268,10 +272,10 @@ def test_what_stops_all_hooks_is_said(
 
 
 def test_how_often_a_prompt_is_answered(project: Path) -> None:
-    write("user", project, hooks(entries.build_fastest()))
-    write("local", project, hooks(entries.build_fastest()))
+    write("user", project, hooks(entries.build_fastest_entry()))
+    write("local", project, hooks(entries.build_fastest_entry()))
     assert list(install.list_notes(project)) == [], "equal commands are one answer"
-    write("project", project, hooks(entries.build_portable()))
+    write("project", project, hooks(entries.build_portable_entry()))
     (line,) = install.list_notes(project)
     assert "answered 2 times: the hook is in the user settings and in the project settings" in line
     for enabled in (True, False):  # the narrower scope's word holds
@@ -279,7 +283,7 @@ def test_how_often_a_prompt_is_answered(project: Path) -> None:
         write(
             "local",
             project,
-            hooks(entries.build_fastest()) | {"enabledPlugins": {"judgekit@shop": enabled}},
+            hooks(entries.build_fastest_entry()) | {"enabledPlugins": {"judgekit@shop": enabled}},
         )
         said = [
             "in the user settings and in the plugin" in line for line in install.list_notes(project)
@@ -382,9 +386,9 @@ def hook_of(command: object, *args: object, **more: object) -> dict[str, Any]:
 
 OURS = [
     *(
-        entries.build_fastest(),
-        entries.build_fastest("/usr/bin/python3.13"),
-        entries.build_portable(),
+        entries.build_fastest_entry(),
+        entries.build_fastest_entry("/usr/bin/python3.13"),
+        entries.build_portable_entry(),
     ),
     *map(hook_of, ("judgekit hook", "'/with space/judgekit' hook", "exec judgekit hook")),
     *map(hook_of, ("python3 -m judgekit hook", "uv run --project . judgekit hook")),
@@ -435,7 +439,7 @@ def test_which_hooks_are_ours_and_the_portable_form_names_no_place() -> None:
         assert entries.is_ours(each), each
     for other in NOT_OURS:
         assert not entries.is_ours(other), other
-    text = json.dumps(entries.build_portable())
+    text = json.dumps(entries.build_portable_entry())
     assert sys.executable not in text
     assert programs.ROOT not in text
 
@@ -463,7 +467,7 @@ def test_the_portable_form_never_costs_the_prompt(tmp_path: Path) -> None:
             assert script is not None or done.stderr == b""
 
 
-HOOK = entries.build_fastest("/usr/bin/python3")
+HOOK = entries.build_fastest_entry("/usr/bin/python3")
 EDIT, STOP = HOOK | {"timeout": 10}, HOOK | {"timeout": 75}
 FOREIGN = {"type": "command", "command": "notify-send", "args": ["prompt"]}
 OLD = {"type": "command", "command": "judgekit", "args": ["hook"], "timeout": 10}
@@ -495,7 +499,7 @@ def uninstalled_from(text: str) -> str:
 
 def our_entries(text: str) -> list[tuple[object, ...]]:
     return sorted(
-        map(tuple, entries.list_ours(entries.parse_settings(text, "settings.json"))), key=str
+        map(tuple, entries.list_our_entries(entries.parse_settings(text, "settings.json"))), key=str
     )
 
 
@@ -524,7 +528,11 @@ def test_a_file_keeps_its_layout_and_another_form_replaces_ours() -> None:
         assert ("\r\n" in text) == ("\r\n" in there)
         rest = iter(there)
         assert all(character in rest for character in text), "what stood there still stands there"
-        for second in (entries.build_portable(), OLD, entries.build_fastest("/elsewhere/python3")):
+        for second in (
+            entries.build_portable_entry(),
+            OLD,
+            entries.build_fastest_entry("/elsewhere/python3"),
+        ):
             changed = installed_in(there, second)
             assert our_entries(changed) == sorted(
                 (

@@ -64,7 +64,7 @@ def test_in_once_and_out_again(repository: GitRepo, hooks: Path) -> None:
     hook.chmod(0o644)
     assert install(repository.folder).changes, "a lost run bit is given back"
     assert os.access(hook, os.X_OK)
-    hook.write_bytes(git_hook.render("/gone/python"))
+    hook.write_bytes(git_hook.render_hook("/gone/python"))
     assert install(repository.folder).changes, "an older one is renewed"
     assert git_hook.read_installation(hook.read_bytes())[0] == sys.executable
     assert not (hooks / KEPT).exists()
@@ -74,11 +74,11 @@ def test_in_once_and_out_again(repository: GitRepo, hooks: Path) -> None:
         with pytest.raises(UsageError, match="edited"):
             change(repository.folder)
     assert hook.read_bytes() == edited, "an edited one is neither renewed nor removed"
-    hook.write_bytes(git_hook.render())
+    hook.write_bytes(git_hook.render_hook())
     assert uninstall(repository.folder).changes
     assert not hooks.exists(), "the folder was made for it"
     assert not uninstall(repository.folder).changes
-    assert not files.location().exists()
+    assert not files.get_records_path().exists()
 
 
 def test_another_programs_hook_comes_back_as_it_was(repository: GitRepo, hooks: Path) -> None:
@@ -106,7 +106,7 @@ def test_another_programs_hook_comes_back_as_it_was(repository: GitRepo, hooks: 
 def test_two_foreign_hooks_are_for_a_person_to_sort_out(repository: GitRepo, hooks: Path) -> None:
     """A hook of ours that pre-commit calls keeps its place when it's renewed or removed."""
     (hooks / HOOK).write_bytes(FOREIGN)
-    (hooks / LEGACY).write_bytes(git_hook.render("/gone/python"))
+    (hooks / LEGACY).write_bytes(git_hook.render_hook("/gone/python"))
     assert install(repository.folder).path.name == LEGACY
     assert (hooks / HOOK).read_bytes() == FOREIGN
     assert uninstall(repository.folder).changes
@@ -156,7 +156,7 @@ def test_the_hook_is_sound_shell_and_known_as_ours(tmp_path: Path) -> None:
         "C:\\Python\\python.exe",
         "/é/\udcff",
     ):
-        hook.write_bytes(git_hook.render(python))
+        hook.write_bytes(git_hook.render_hook(python))
         assert b"@" not in hook.read_bytes().replace(b'"$@"', b"")
         assert git_hook.read_installation(hook.read_bytes())[0] == python
         subprocess.run(["sh", "-n", hook], check=True, timeout=10)
@@ -164,7 +164,7 @@ def test_the_hook_is_sound_shell_and_known_as_ours(tmp_path: Path) -> None:
         assigned = next(line for line in lines if line.startswith("python="))
         assert shlex.split(assigned) == [f"python={python}"]
     assert pre_commit.BLOCKED not in [*Exit, 0, 1, 2, 120, *range(64, 79), *range(123, 256)]
-    assert git_hook.identify_owner(git_hook.render().replace(b"\n", b"\r\n")) == "ours"
+    assert git_hook.identify_owner(git_hook.render_hook().replace(b"\n", b"\r\n")) == "ours"
     for foreign in (b"#!/bin/sh\n# judgekit: git's pre-push hook\n", b""):
         assert git_hook.identify_owner(foreign) == "foreign"
 
@@ -173,10 +173,10 @@ def test_what_doctor_finds(
     repository: GitRepo, hooks: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    text = git_hook.render()
+    text = git_hook.render_hook()
     first, second, rest = text.split(b"\n", 2)
     body = rest + b"# older\n"
-    older = b"\n".join([first, second[:-16] + git_hook._checksum(body), body])
+    older = b"\n".join([first, second[:-16] + git_hook._compute_checksum(body), body])
     gate, framework = (
         b"#!/bin/sh\njudgekit gate --pre-push $1 $2\n",
         b"#!/bin/sh\n# https://pre-commit.com\n",
@@ -186,7 +186,7 @@ def test_what_doctor_finds(
         (text, 0o644, "wrong", "is not executable"),
         (text + b"# mine\n", 0o755, "note", "edited by hand"),
         (older, 0o755, "note", "from another version"),
-        (git_hook.render("/gone/python"), 0o755, "wrong", "/gone/python no longer exists"),
+        (git_hook.render_hook("/gone/python"), 0o755, "wrong", "/gone/python no longer exists"),
         (gate, 0o755, "ok", "belongs to another program and runs the gate"),
         (framework, 0o755, "note", "belongs to another program; "),
         (FOREIGN, 0o644, "note", "is not executable: git skips it"),
@@ -273,7 +273,7 @@ def test_out_of_the_frameworks_file_on_another_machine(
         path.write_bytes(original.encode())
     before = yaml_text.parse_yaml(original or "") or {}
     assert framework(tmp_path, installs=True)
-    files.location().unlink()
+    files.get_records_path().unlink()
     assert framework(tmp_path, installs=False)
     assert path.exists() == (original is not None)
     if original is not None:

@@ -85,9 +85,11 @@ def test_a_memory_is_mentioned_once_and_injected_all_the_same(
 
 def test_the_state_is_small_private_and_says_nothing(store: MemoryStore, told: Told) -> None:
     for number in range(repeats.SESSIONS + 50):
-        session = repeats.HookSession(repeats.path_of(f"s{number}"), str(store.project), 20)
+        session = repeats.HookSession(
+            repeats.get_session_path(f"s{number}"), str(store.project), 20
+        )
         session.add([], [])
-        os.utime(repeats.path_of(f"s{number}"), (number, number))
+        os.utime(repeats.get_session_path(f"s{number}"), (number, number))
     told()
     folder = Path(environment.state_home()) / "sessions"
     files = list(folder.iterdir())
@@ -111,6 +113,6 @@ def test_where_nothing_can_be_remembered_it_is_told_again(
 
 def test_the_explanation_says_what_was_held_back(store: MemoryStore, told: Told) -> None:
     told()
-    text = explain.report(f"{ASKED} {OTHER}", str(store.project))
+    text = explain.explain_prompt(f"{ASKED} {OTHER}", str(store.project))
     assert "held back  JWT token refresh flow" in text
     assert "injected in the latest session, prompts ago: 1; it comes back after 20" in text

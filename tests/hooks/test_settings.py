@@ -168,17 +168,17 @@ def test_descriptions_of_categories_come_from_a_file_of_the_store(
         "z": {},
     }
     path = by_memory(project, {"categories": categories})
-    assert settings.descriptions(root) == {"decision": "why"}
+    assert settings.read_descriptions(root) == {"decision": "why"}
     for text in ('["x"]', "{", '{"categories": 3}'):
         path.write_text(text)
-        assert settings.descriptions(root) == {}
+        assert settings.read_descriptions(root) == {}
     target = tmp_path_factory.mktemp("outside") / "secret.json"
     target.write_bytes(b'{"categories": {"decision": {"description": "a secret"}}}')
     monkeypatch.setattr("builtins.open", refuse)
     for pipe in (True, False):
         path.unlink()
         os.mkfifo(path) if pipe else path.symlink_to(target)
-        assert settings.descriptions(root) == {}
+        assert settings.read_descriptions(root) == {}
 
 
 def test_a_clone_cannot_bring_more_than_is_soon_read_and_looked_at(project: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_project_is_off_for_whoever_names_its_folder(project: Path, projects_f
 
 def test_an_explanation_names_the_file_that_switches_a_project_off(project: Path) -> None:
     path = by_user(json.dumps({"retrieval": {"disabled_in": [str(project)]}}))
-    report = explain.report("What is stored here?", str(project))
+    report = explain.explain_prompt("What is stored here?", str(project))
     assert f"{path}: retrieval.disabled_in names {project}" in report
 
 

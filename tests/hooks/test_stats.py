@@ -74,7 +74,7 @@ def ask(store: MemoryStore, run: Run) -> Ask:
 
 
 def some(store: MemoryStore, names: str) -> list[Any]:
-    found = json.loads(stats.report(str(store.project), as_json=True))
+    found = json.loads(stats.report_use(str(store.project), as_json=True))
     return [found[name] for name in names.split()]
 
 
@@ -181,7 +181,7 @@ def test_what_is_known_without_a_log(store: MemoryStore, ask: Ask, isolated: Pat
         isolated, claude("user", QUESTION), *BROKEN, read, claude("user", HAIKU), search, search
     )
     assert some(store, names) == ["sessions", 3, 1, 1, 1, 1, 1, 1]
-    text = stats.report(str(store.project))
+    text = stats.report_use(str(store.project))
     assert "log: off (to switch it on: retrieval: {log: true} in " in text
     assert "opened: 1 of 1 injections" in text.split("\n")
 
@@ -202,7 +202,7 @@ def test_what_was_added_to_prompts_and_how_long_it_took(store: MemoryStore, run:
     text, _ = run(payload(store))
     run(payload(store, HAIKU))
     assert some(store, "measured_prompts characters") == [2, len(text.rstrip("\n"))]
-    figures = stats.report(str(store.project))
+    figures = stats.report_use(str(store.project))
     assert f"added: {len(text.rstrip())} characters and " in figures
     assert " ms to 2 prompts; " in figures
 
@@ -230,6 +230,6 @@ def test_a_judge_that_drops_everything_is_noticed(
     judged, dropped = some(store, "judged dropped")
     assert judged - dropped == keeps * prompts
     assert some(store, "judged_prompts all_dropped") == [prompts, prompts * (1 - keeps)]
-    text = stats.report(str(store.project))
+    text = stats.report_use(str(store.project))
     assert f"judge: {prompts} prompts; it dropped {dropped} of {judged} memories" in text
     assert ("the judge dropped every memory" in text) == (is_noticed and not keeps)

@@ -274,7 +274,7 @@ def test_the_hook_tells_of_a_chinese_memory(tmp_path: Path) -> None:
         "cwd": str(tmp_path),
         "hook_event_name": "UserPromptSubmit",
     }
-    text, _ = claude_code.answer(event)
+    text, _ = claude_code.answer_prompt(event)
     assert "decisions/port.json" in text
 
 

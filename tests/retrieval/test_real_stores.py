@@ -332,5 +332,5 @@ def test_what_is_not_in_force_is_never_injected(tmp_path: Path) -> None:
         configured = {"max_inject": 3, "inject": inject, "hint_on_zero": True}
         injected, mentioned = context.choose_without_judge(ranked, configured)  # type: ignore[arg-type]  # its keys
         assert [*injected, *mentioned] == [new]
-    text = context.render([old], ([], []), str(tmp_path), {})
+    text = context.render_context([old], ([], []), str(tmp_path), {})
     assert "Old (superseded)" in text

@@ -41,10 +41,10 @@ def clean_verdicts(verdicts: Sequence[Record]) -> list[Record]:
 def clean_gate(report: Report) -> GateRecords:
     """Build the records of a run of the gate, without the secrets in their texts."""
     # Its model needs pydantic, which takes longer to import than an engine takes to judge one document.
-    from judgekit.gate.record import gate_record
+    from judgekit.gate.record import build_gate_record
 
     verdicts = [row["verdict"] for row in report.rows]
-    verdicts, run = without_secrets([verdicts, gate_record(report)])
+    verdicts, run = without_secrets([verdicts, build_gate_record(report)])
     return GateRecords(verdicts, run)
 
 

@@ -27,10 +27,10 @@ def render_gate(report: Report) -> str:
 def gate_records(report: Report) -> list[Mapping[str, Any]]:
     """List the verdict of each file, and the record of the whole run."""
     # Its model needs pydantic, which takes longer to import than an engine takes to judge one document.
-    from judgekit.gate.record import gate_record
+    from judgekit.gate.record import build_gate_record
 
     verdicts = [row["verdict"] for row in report.rows]
-    return [*verdicts, gate_record(report)]
+    return [*verdicts, build_gate_record(report)]
 
 
 def render_rows(results: RowResults) -> str:
