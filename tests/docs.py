@@ -130,9 +130,9 @@ def broken_links(root: Path) -> Iterator[str]:
 @lru_cache(maxsize=1)
 def commands() -> dict[str, str]:
     """Return the whole help of every command that is not hidden, as a terminal of fixed width shows it."""
-    from judgekit.cli.app import application  # noqa: PLC0415 - the checks of pages alone run without it
+    from judgekit.cli.app import build_application  # noqa: PLC0415 - the checks of pages alone run without it
 
-    return dict(_helps("judgekit", application(), None))
+    return dict(_helps("judgekit", build_application(), None))
 
 
 def _helps(name: str, command: Any, parent: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - typer's own
@@ -348,7 +348,7 @@ def stale_gate_rows(root: Path) -> Iterator[str]:
     """Yield the rows of the gate's table on a page that the gate would print with other columns."""
     records = json.loads(_RECORDS.read_text(encoding="utf-8"))
     recorded_row = records["gate"]["rows"][0]
-    printed_line = strip_colours(table.gate_line(recorded_row))
+    printed_line = strip_colours(table.render_gate_row(recorded_row))
     columns = _BETWEEN_COLUMNS.split(printed_line)
     width = printed_line.index(columns[1])  # of the first column
     for page, fence in blocks(root):

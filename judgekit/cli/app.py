@@ -18,7 +18,7 @@ from typer.exceptions import TyperException
 from judgekit import environment
 from judgekit.cli import common, output, output_files
 from judgekit.cli.interruption import KEPT
-from judgekit.cli.output import printable, warn
+from judgekit.cli.output import make_printable, warn
 from judgekit.config import KEYS
 from judgekit.errors import NO_SQLITE, Exit, JudgekitError, lacks_sqlite, problem_of
 
@@ -60,7 +60,7 @@ COMMANDS = {
 
 
 @functools.cache
-def application(command: str = "") -> Any:  # noqa: ANN401 - typer's own group, which it does not name
+def build_application(command: str = "") -> Any:  # noqa: ANN401 - typer's own group, which it does not name
     """Build the application with all commands, or with only the given one, to import less."""
     app = typer.Typer(
         name="judgekit",
@@ -81,7 +81,7 @@ def application(command: str = "") -> Any:  # noqa: ANN401 - typer's own group, 
         else:
             app.command(name)(entry)
     group = typer.main.get_command(app)
-    common.extend(group)
+    common.add_common_options(group)
     return group
 
 
@@ -117,7 +117,7 @@ def run(arguments: list[str] | None = None) -> int:
         if command != "hook":
             _warn_of_unknown_variables()
         try:
-            code = int(application(command)(words, "judgekit", standalone_mode=False) or 0)
+            code = int(build_application(command)(words, "judgekit", standalone_mode=False) or 0)
             if output.current.file is not None:
                 text = "".join(f"{result}\n" for result in output.current.results)
                 output_files.write_file(output.current.file, text)
@@ -144,7 +144,7 @@ def _print_usage_error(error: TyperException) -> None:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "judgekit"
     if "\n" in message:  # the help of a group that was called without a command
-        sys.stderr.write(f"{printable(message)}\n")
+        sys.stderr.write(f"{make_printable(message)}\n")
     else:
         warn(f"{message} ({command} --help lists the options)")
 

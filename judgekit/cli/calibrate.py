@@ -16,7 +16,7 @@ from judgekit.cli import options, output_files
 from judgekit.cli.evaluate import read_cases, warn_unanswered
 from judgekit.cli.figures import WIDTH
 from judgekit.cli.options import AsJson
-from judgekit.cli.output import emit, note, project_path, say, warn
+from judgekit.cli.output import emit, get_project_path, note, say, warn
 from judgekit.cli.progress import count_to
 from judgekit.cli.row_options import Id, Map
 from judgekit.config import ModeName, TierName
@@ -115,7 +115,7 @@ def _learn(
 
     calibration_files.check_writable(out)  # before any model is called
 
-    project = project_path()
+    project = get_project_path()
     loaded = loader.find_rubric(rubric, project)
     cases, left_out = read_cases(labels, loaded.rubric, mode, map_, id_)
     unanswered = None
@@ -205,14 +205,14 @@ def _say_calibration(calibration: Calibration) -> None:
     _say_promise(calibration)
     say("May be final" if calibration.gates else "May be final: nothing")
     for gate in calibration.gates:
-        say(_rule_line(gate, calibration))
+        say(_format_rule(gate, calibration))
     if calibration.not_promised:
         say("Cannot be promised")
     for refused in calibration.not_promised:
         reason = "many errors; more labels would not help"
         if refused.more is not None:
             reason = f"few labels; about {refused.more} more are needed"
-        say(f"{_rule_line(refused, calibration)}; too {reason}")
+        say(f"{_format_rule(refused, calibration)}; too {reason}")
     _say_left_out(calibration)
     _say_effect(calibration)
     for tier, curve in calibration.likelihoods.items():
@@ -300,7 +300,7 @@ def _describe_saved_calls(measured: Measured, usual_calls: int) -> str:
     return f"{1 - sum(measured.calls.values()) / usual_calls:.1%}"
 
 
-def _rule_line(rule: CalibratedRule, calibration: Calibration) -> str:
+def _format_rule(rule: CalibratedRule, calibration: Calibration) -> str:
     """Format a rule as a line: its opinions, their number of errors, and the bound of the error rate."""
     opinions_text = _describe_opinions(rule, is_of_comparisons=bool(calibration.subjects))
     gains = f" and {rule.gains} gained" if rule.gains else ""

@@ -17,7 +17,7 @@ WHOLE_HELP = "judgekit.whole_help"
 _LONGEST = 1000  # characters, so that no summary is cut
 
 
-def extend(command: Any, *, path: str = "", top: bool = True) -> None:  # noqa: ANN401 - typer's own, which it does not name
+def add_common_options(command: Any, *, path: str = "", top: bool = True) -> None:  # noqa: ANN401 - typer's own, which it does not name
     """Add the common options and the rest of the help to a command and its subcommands.
 
     `path` is the command's full name, such as `eval memories`.
@@ -36,20 +36,20 @@ def extend(command: Any, *, path: str = "", top: bool = True) -> None:  # noqa: 
     subcommands = getattr(command, "commands", {})
     if subcommands:
         command.format_commands = functools.partial(_write_commands, subcommands)
-    groups = help_table()["options"].get(path)
+    groups = load_help_table()["options"].get(path)
     if groups:
         command.params.append(_build_whole_help_option())
         command.format_options = functools.partial(_write_options, command, groups)
     if not subcommands or command.invoke_without_command:
         command.format_epilog = _write_example
     for name, subcommand in subcommands.items():
-        extend(subcommand, path=f"{path} {name}".strip(), top=False)
+        add_common_options(subcommand, path=f"{path} {name}".strip(), top=False)
 
 
 def _write_commands(commands: dict[str, Any], ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
     """Write commands with their summaries, in help.toml's groups at the top level, else in a single list."""
     is_top = ctx.parent is None
-    groups = help_table()["groups"] if is_top else {"Commands": list(commands)}
+    groups = load_help_table()["groups"] if is_top else {"Commands": list(commands)}
     width = max(map(len, commands))
     for title, names in groups.items():
         rows = []
@@ -109,12 +109,12 @@ def _write_example(ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's 
     """Write the command's example from help.toml, or else the bare command."""
     formatter.write_paragraph()
     _, _, name = ctx.command_path.partition(" ")  # without `judgekit`
-    example = help_table()["examples"].get(name, ctx.command_path)
+    example = load_help_table()["examples"].get(name, ctx.command_path)
     formatter.write(f"Example: {example}\n")
 
 
 @functools.cache
-def help_table() -> dict[str, Any]:
+def load_help_table() -> dict[str, Any]:
     return environment.table(__file__, "help.toml")
 
 

@@ -12,7 +12,7 @@ from typer import Option
 
 from judgekit import environment
 from judgekit.cli.options import AsJson, OutOption
-from judgekit.cli.output import confirm, emit, project_path, say
+from judgekit.cli.output import confirm, emit, get_project_path, say
 from judgekit.errors import InputError
 from judgekit.text import counted
 
@@ -45,7 +45,7 @@ def _read_settings() -> list[dict[str, Any]]:
     from judgekit.ledger.records import Address
     from judgekit.redaction.redact import without_secrets
 
-    all_settings = settings.list_settings(project_path())
+    all_settings = settings.list_settings(get_project_path())
     for name in environment.NAMES:
         value = environment.environ().get(name)
         if value and name not in settings.VARIABLES:

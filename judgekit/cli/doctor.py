@@ -15,7 +15,7 @@ from typer import Option
 
 from judgekit import environment
 from judgekit.cli.options import AsJson, OutOption
-from judgekit.cli.output import emit, project_path, say
+from judgekit.cli.output import emit, get_project_path, say
 from judgekit.config import files
 from judgekit.errors import ConfigError, Exit, JudgekitError
 from judgekit.retrieval import command, index_file, search
@@ -37,7 +37,7 @@ def doctor(
 ) -> int:
     """Check the installation, the project and the models; exit code 78 when something is wrong."""
     checks: list[Check] = []
-    for check in _check_all(project_path(), is_live=live):
+    for check in _check_all(get_project_path(), is_live=live):
         checks.append(check)
         state, subject, text = check
         if not as_json:

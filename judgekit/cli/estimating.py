@@ -6,8 +6,8 @@ import json
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from judgekit.cli.layout import grid_lines
-from judgekit.cli.output import emit, say, terminal_width
+from judgekit.cli.layout import render_grid
+from judgekit.cli.output import emit, get_terminal_width, say
 from judgekit.text import counted, escaped
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _render_models(estimate: Estimate) -> list[str]:
             usd,
         ]
         rows.append(cells)
-    return grid_lines(rows, width=terminal_width())
+    return render_grid(rows, width=get_terminal_width())
 
 
 def _sum_calls(models: Sequence[ModelEstimate]) -> int:

@@ -12,10 +12,10 @@ from typer import Argument, Option
 
 from judgekit.cli import options, output_files
 from judgekit.cli.figures import say_figure, say_line
-from judgekit.cli.layout import parts_text
+from judgekit.cli.layout import render_parts
 from judgekit.cli.memories import measure_memories
 from judgekit.cli.options import AsJson
-from judgekit.cli.output import emit, note, project_path, say, warn
+from judgekit.cli.output import emit, get_project_path, note, say, warn
 from judgekit.cli.page_foot import build_foot
 from judgekit.cli.progress import count_to
 from judgekit.cli.row_options import Id, Map
@@ -85,7 +85,7 @@ def measure_judges(
     from judgekit.judging.named_inputs import NamedInputs
     from judgekit.rubric import loader
 
-    project = project_path()
+    project = get_project_path()
     loaded = loader.find_rubric(rubric, project) if rubric else None
     cases, left_out = read_cases(file, loaded.rubric if loaded else None, mode, map_, id_)
     is_recorded = any(case.judges for case in cases)
@@ -193,10 +193,10 @@ def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = Fa
     if any(judge.is_binary for judge in report.judges):
         say("no label says improve, so an improve counts as not accepted")
     if is_comparison:
-        say(f"\n{parts_text([pages.judges_table(report).turned])}")
+        say(f"\n{render_parts([pages.judges_table(report).turned])}")
         disputed = pages.outcomes_table(report, disputed=True)
         if disputed.rows:
-            say(f"\nItems that they disagree about\n{parts_text([disputed])}")
+            say(f"\nItems that they disagree about\n{render_parts([disputed])}")
     else:
         for judge in report.judges:
             _say_judge(judge)
@@ -383,7 +383,7 @@ def measure_retrieval(
     if run is not None:
         items = (*collection.queries, *collection.documents)
         retrieval.check_run(run, (item.id for item in items))
-    compiled = Profiles(compile_profiles(project_path())).by_kind[profile]
+    compiled = Profiles(compile_profiles(get_project_path())).by_kind[profile]
     progress = count_to(len(collection.queries), "queries")
     answers = retrieval.search(collection, compiled, scoped=scope_prefix, progress=progress)
     if run is not None:

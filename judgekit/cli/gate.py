@@ -108,11 +108,11 @@ def _print_report(report: Report, form: str, base: str | None) -> None:
     output.note_sent(substitutes)
     # With --base and nothing to judge, another line says so.
     if report.rows or report.skipped or report.not_examined or not base:
-        warn(_last_line(report))
+        warn(_describe_counts(report))
     _print_effect(report, is_push=not base)
 
 
-def _last_line(report: Report) -> str:
+def _describe_counts(report: Report) -> str:
     """Build the last line, which counts the files. Reasons that were printed before aren't repeated."""
     omissions = []
     for omission in report.not_examined:

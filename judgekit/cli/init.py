@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 from typer import Option
 
-from judgekit.cli.output import note, project_path, say
+from judgekit.cli.output import get_project_path, note, say
 from judgekit.errors import InputError, JudgekitError, UsageError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def init(
     rubric_file = _begin_rubric(what, subject)
     rubric = rubric_file.stem.partition("@")[0]
     _write_configuration(rubric, subject, model)
-    say(f"Next: edit {_relative_path(rubric_file)}, and run")
+    say(f"Next: edit {_make_relative(rubric_file)}, and run")
     for command in _list_commands(where, column_options, subject, rubric):
         say(f"  {command}")
 
@@ -173,15 +173,15 @@ def _begin_rubric(what: str, subject: _Subject) -> Path:
     """Create a rubric file from a bundled rubric, unless it exists."""
     from judgekit.rubric import loader
 
-    folder = project_path() / ".judgekit" / "rubrics"
+    folder = get_project_path() / ".judgekit" / "rubrics"
     name = f"my-{what}"
     path = folder / f"{name}@1.0.0.yaml"
     if path.exists():
-        note(f"{_relative_path(path)}: kept as it is")
+        note(f"{_make_relative(path)}: kept as it is")
         return path
-    bundled = loader.find_rubric(subject.rubric, project_path())
+    bundled = loader.find_rubric(subject.rubric, get_project_path())
     for file in loader.begin(name, folder, like=bundled):
-        say(_relative_path(file))
+        say(_make_relative(file))
     return path
 
 
@@ -189,7 +189,7 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
     """Add the rubric and model to the configuration, unless it already contains others."""
     from judgekit.config import settings, yaml_text
 
-    path = settings.project_file(project_path())
+    path = settings.project_file(get_project_path())
     configured_values: dict[str, object] = {}
     if path.exists():
         configured = yaml_text.parse_yaml(path.read_text(encoding="utf-8"), path) or {}
@@ -201,11 +201,11 @@ def _write_configuration(rubric: str, subject: _Subject, model: str) -> None:
         new_values["tiers"] = {"quick": model}
     for key, value in new_values.items():
         if key in configured_values:
-            note(f"{_relative_path(path)}: judge.{key} is kept as it is")
+            note(f"{_make_relative(path)}: judge.{key} is kept as it is")
         else:
             yaml_text.put_value(path, "judge", key, value)
     if path.exists():
-        say(_relative_path(path))
+        say(_make_relative(path))
 
 
 def _list_commands(where: str, column_options: str, subject: _Subject, rubric: str) -> list[str]:
@@ -213,7 +213,7 @@ def _list_commands(where: str, column_options: str, subject: _Subject, rubric: s
     from judgekit.config import settings
 
     quoted_path = shlex.quote(where)
-    is_configured = settings.load(project_path()).judge.rubric == rubric
+    is_configured = settings.load(get_project_path()).judge.rubric == rubric
     named_rubric = f" --rubric {rubric}"
     if is_configured and subject.task != "compare":
         named_rubric = ""
@@ -224,7 +224,7 @@ def _list_commands(where: str, column_options: str, subject: _Subject, rubric: s
     return [command, "judgekit report results.jsonl --html report.html"]
 
 
-def _relative_path(path: Path) -> str:
+def _make_relative(path: Path) -> str:
     """Return a path relative to the current folder if possible."""
     try:
         return str(path.relative_to(Path.cwd()))

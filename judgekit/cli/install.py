@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Option
 
-from judgekit.cli.output import note, project_path, say
+from judgekit.cli.output import get_project_path, note, say
 from judgekit.hooks import files, install
 from judgekit.hooks.clients import CLIENTS, Client
 from judgekit.hooks.entries import Scope
@@ -84,7 +84,7 @@ def install_pre_commit(print_: _Print = False) -> None:
     """Add the gate to this project's .pre-commit-config.yaml."""
     from judgekit.hooks import pre_commit
 
-    project = project_path()
+    project = get_project_path()
     if print_ and pre_commit.is_for_prek(project):
         say(pre_commit.PREK_ITEM)
         return
@@ -103,7 +103,7 @@ def uninstall_pre_commit(print_: _Print = False, purge: _Purge = False) -> None:
     """Remove the gate from this project's .pre-commit-config.yaml."""
     from judgekit.hooks import pre_commit
 
-    change = pre_commit.plan_uninstall(project_path())
+    change = pre_commit.plan_uninstall(get_project_path())
     removed = f"removed {change.path}"
     if change.after:  # the file contains other hooks
         removed = f"removed the gate from {change.path}"
@@ -134,7 +134,7 @@ def _install_client(client: Client, scope: Scope, *, print_: bool, with_skill: b
     from judgekit.hooks import skill as skills
     from judgekit.hooks import stores
 
-    project = project_path()
+    project = get_project_path()
     change = install.plan_install(scope, project, client)
     if print_:
         _print_plan(change)
@@ -175,7 +175,7 @@ def _uninstall_client(client: Client, scope: Scope, *, print_: bool) -> None:
     """Remove the prompt hook and skill from a client's settings, or only print the plan."""
     from judgekit.hooks import skill as skills
 
-    project = project_path()
+    project = get_project_path()
     change = install.plan_uninstall(scope, project, client)
     removed = f"removed the hook from {change.path}"
     if change.after is None:

@@ -106,7 +106,7 @@ def judge(
     options.check_filled("--task-id", "a name for all paths together", task_id)
     if depth and review:
         raise UsageError("--depth and --review cannot be combined; --review peers is --depth peers")
-    request = _request_fields(
+    request = _collect_request_fields(
         rubric=rubric[0] if rubric else None,
         mode=mode,
         model=model[0] if model else None,
@@ -170,7 +170,7 @@ def judge(
             combination=combine,
         )
         families = [author_family] if author_family else []
-        return rows.run("judge", dataset, task, request, families, run_options)
+        return rows.judge_rows("judge", dataset, task, request, families, run_options)
 
     if worst is not None:
         raise UsageError("--worst is for rows; name their file with --data")
@@ -226,7 +226,7 @@ def _judge_files(paths: Sequence[str], file_options: _FileOptions) -> int:
         if file_options.explains:
             _note_reasons(verdicts)
         words = {verdict["verdict"] for verdict in verdicts}
-    code = row_options.exit_code(words, file_options.exit_on)
+    code = row_options.choose_exit_code(words, file_options.exit_on)
     if unreadable and code != Exit.REJECTED:
         return unreadable[-1].exit_code
     return code
@@ -256,7 +256,7 @@ def _name_variants(
     return {value: {**request, field: encodable(value)} for value in values}
 
 
-def _request_fields(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
+def _collect_request_fields(**arguments: Unpack[JudgeArgs]) -> dict[str, Any]:
     """Return the `JudgeRequest` fields that aren't None, as a dict so that pydantic needn't be imported."""
     fields: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     if "model" in fields:
@@ -475,7 +475,7 @@ def compare(
     until: row_options.Until = None,
 ) -> int:
     """Decide which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
-    request = _request_fields(
+    request = _collect_request_fields(
         rubric=rubric,
         mode=mode,
         model=model,
@@ -512,7 +512,7 @@ def compare(
             printing=Printing(format_, formats.read_also(also)),
         )
         task = documents.TaskDescription(encodable(prompt or ""))
-        return rows.run("compare", dataset, task, request, author_family or [], run)
+        return rows.judge_rows("compare", dataset, task, request, author_family or [], run)
 
     if also or format_ not in (None, *formats.OF_COMPARISONS):
         known = ", ".join(formats.OF_COMPARISONS)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from typer import Argument, Option
 
 from judgekit import task_ids
-from judgekit.cli.formats.table import verdict_text
+from judgekit.cli.formats.table import render_verdict
 from judgekit.cli.interruption import set_kept
 from judgekit.cli.ledger import (
     Since,
@@ -23,7 +23,7 @@ from judgekit.cli.ledger import (
     measure_readiness,
     warn_damaged,
 )
-from judgekit.cli.output import emit, project_path, read_key, say, warn
+from judgekit.cli.output import emit, get_project_path, read_key, say, warn
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import counted, disarmed, lines_of, short_line
 
@@ -87,10 +87,10 @@ def label(
     if not labels.is_at_terminal():
         raise UsageError("labelling needs a terminal; use --from FILE to read labels from a file")
     line_filter = LineFilter(since=store.parse_time(since) if since else None)
-    warn_once = functools.cache(warn_damaged)  # the same files are read twice
+    warn_once = functools.cache(warn_damaged)  # the files are read twice
     readiness = None
     if not team:
-        readiness, _ = measure_readiness(project_path(), on_damage=warn_once)
+        readiness, _ = measure_readiness(get_project_path(), on_damage=warn_once)
     records = ledger.records(line_filter, warn_once)
     open_verdicts = labels.list_waiting(records, who, readiness)[:limit]
     count = _ask_for_labels(ledger, open_verdicts, who, blind=blind)
@@ -99,7 +99,7 @@ def label(
 
 
 def _dismiss_finding(ledger: AnyLedger, name: str, number: int, who: str, *, undo: bool) -> int:
-    """Note in the ledger that a verdict's finding is no problem, or that it counts again."""
+    """Record in the ledger that a finding is no problem, or with `undo`, that it counts again."""
     from judgekit.ledger import DismissalLine
 
     verdict = _find_verdict(ledger, name)
@@ -132,10 +132,7 @@ def _dismiss_finding(ledger: AnyLedger, name: str, number: int, who: str, *, und
 def _ask_for_labels(
     ledger: AnyLedger, open_verdicts: Sequence[VerdictLine], who: str, *, blind: bool
 ) -> int:
-    """Ask a person about each verdict, and save each answer at once.
-
-    Returns the number of labelled verdicts.
-    """
+    """Ask a person about each verdict, and save each answer at once. Returns the number of labels."""
     from judgekit.ledger import Label
 
     def add_label(verdict: VerdictLine, word: LabelWord) -> None:
@@ -151,7 +148,7 @@ def _ask_for_labels(
         key = _ask_about(verdict, f"{position + 1} of {len(open_verdicts)}", blind=blind)
         if key == "q":
             break
-        if key == "b":  # back to the verdict before, without its label
+        if key == "b":  # go back to the previous verdict and remove its label
             position = max(0, position - 1)
             if position in labelled:
                 labelled.remove(position)
@@ -165,13 +162,13 @@ def _ask_for_labels(
 
 
 def _ask_about(verdict: VerdictLine, count: str, *, blind: bool) -> str:
-    """Show a verdict with its texts until a person presses another key; returns that key."""
+    """Show a verdict and its files until a person presses a key for an answer; return the key."""
     commit = f", commit {verdict.commit[:12]}" if verdict.commit else ""
     time = f"{verdict.timestamp:%Y-%m-%d %H:%M} UTC"
     say(f"\n{'=' * 72}\n{count}: {verdict.task_id}{commit}, {time}\n")
     _print_texts(verdict, _MAX_LINES)
     if not blind:
-        say(verdict_text(verdict.record()))
+        say(render_verdict(verdict.record()))
     say("\nShould this go?")
     while True:
         say(_KEY_HELP)
@@ -183,7 +180,7 @@ def _ask_about(verdict: VerdictLine, count: str, *, blind: bool) -> str:
 
 
 def _print_texts(verdict: VerdictLine, most: int | None) -> None:
-    """Print the texts that a verdict is about, at most `most` lines of each."""
+    """Print up to `most` lines of each file that a verdict is about."""
     from judgekit.ledger.labels import read_judged_files
 
     for path, text in read_judged_files(verdict, Path.cwd()).items():
@@ -198,7 +195,7 @@ def _print_texts(verdict: VerdictLine, most: int | None) -> None:
 
 
 def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
-    """Add the labels in a file to the ledger. Returns exit code 65 if a line can't be used, otherwise 0.
+    """Add the labels in a file to the ledger. Returns exit code 65 if any line is invalid, otherwise 0.
 
     Raises `InputError` if the file can't be read.
     """
@@ -231,7 +228,7 @@ def _add_labels_of_file(ledger: AnyLedger, name: str, who: str) -> int:
 
 
 def _read_text(name: str) -> str:
-    """Read a file, or standard input for `-`; raises `InputError` if that can't be read."""
+    """Read a file, or standard input for `-`; raises `InputError` if that fails."""
     try:
         raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
         return raw.decode()
@@ -242,20 +239,20 @@ def _read_text(name: str) -> str:
 
 
 def _read_cells(line: str) -> list[str]:
-    """Split a line of CSV into cells; a blank line has none."""
+    """Split a CSV line into cells; [] if it's blank."""
     cells = []
     try:
         for row in csv.reader([line]):
             cells += [cell.strip() for cell in row]
-    except csv.Error:  # such as a field of more than 128 KB
+    except csv.Error:  # e.g. a cell is larger than 128 KB
         return [line]
     return cells
 
 
 def _read_label(row: Sequence[str], ids: Collection[str]) -> tuple[str, LabelWord]:
-    """Read a verdict's id and its label. Returns the whole id, which may be abbreviated in the row.
+    """Parse a row's verdict id, which may be abbreviated, and its label. Returns the full id.
 
-    Raises a `ValueError` that says what's wrong with the row.
+    Raises `ValueError` with the problem if the row is invalid.
     """
     if len(row) == 1:
         raise ValueError(f"expected ID,LABEL, got {short_line(row[0], _MAX_TEXT)!r}")
@@ -328,17 +325,17 @@ def override(
 
 
 def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
-    """Find the last verdict on a task or a path, or the verdict with an id; None if there's none.
+    """Find the latest verdict on a task or path, or the verdict with an id; None if there's none.
 
-    A path may start from the current folder or from the top of the repository. An id may be abbreviated.
+    Paths are relative to the current folder or the repository. Ids may be abbreviated.
     """
     from judgekit.ledger import LineFilter, VerdictLine
 
-    names = [_path_from_root(task), task]  # the first one with a verdict counts
-    if task_ids.is_blob(task):  # it may match a verdict as it is
+    names = [_path_from_root(task), task]  # in order of preference
+    if task_ids.is_blob(task):  # an exact task id, so prefer it
         names.reverse()
     last_by_name: dict[str, VerdictLine] = {}
-    verdicts_by_id: dict[str, VerdictLine] = {}  # by id, in case `task` abbreviates one
+    verdicts_by_id: dict[str, VerdictLine] = {}  # those whose id starts with `task`
     for record in ledger.records(LineFilter(kinds=[VerdictLine]), warn_damaged):
         if not isinstance(record, VerdictLine):
             continue
@@ -363,7 +360,7 @@ def _find_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
 
 
 def _path_from_root(path: str) -> str:
-    """Convert a path from the current folder to one from the top of the repository, if there is one."""
+    """Convert a path relative to the current folder to one relative to the repository, if there is one."""
     from judgekit.git import GitError, Repository
 
     try:
@@ -381,7 +378,7 @@ def escalate(
     from judgekit.config.settings import load
     from judgekit.gate import github, issues
 
-    settings = load(project_path()).escalate
+    settings = load(get_project_path()).escalate
     ledger = find_ledger()
     verdicts = _choose_verdicts(ledger, task, with_rejects=settings.rejects)
     if not verdicts:
@@ -393,7 +390,7 @@ def escalate(
             emit(f"{issue.title}\n\n{issue.body}\n", disarmed)
         return Exit.ACCEPTED
     done = 0
-    # A person is waiting, so each issue may take as long as all of them may in an unattended run.
+    # A person is waiting, so allow each issue the time that an unattended run has for all.
     seconds = github.SECONDS * len(verdicts)
     try:
         for _, line in github.ensure_issues(verdicts, settings, Path.cwd(), seconds=seconds):
@@ -408,9 +405,9 @@ def escalate(
 def _choose_verdicts(
     ledger: Ledger, task: str | None, *, with_rejects: bool
 ) -> Sequence[VerdictLine]:
-    """Choose the verdicts to open issues about: the last one on a task, or all that need a person.
+    """Choose the verdicts to open issues about: the latest one on a task, or all that need a person.
 
-    Raises `UsageError` if there's no verdict on the task, or if it was accepted.
+    Raises `UsageError` if the task has no verdict or was accepted.
     """
     from judgekit.gate import github
     from judgekit.ledger import LineFilter, OverrideLine, VerdictLine

@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from judgekit.cli.output import terminal_width
+from judgekit.cli.output import get_terminal_width
 from judgekit.evaluation.page import Figure, Part, Table, shown
 from judgekit.text import escaped, lines_of
 
@@ -24,30 +24,30 @@ _GAP = 2  # blanks between columns
 _INDENT = 2
 
 
-def parts_text(parts: Sequence[Part], most: int = MAX_ROWS) -> str:
-    """Render the parts of a page for a terminal. A long table is cut to its first `most` rows."""
-    width = terminal_width()
+def render_parts(parts: Sequence[Part], most: int = MAX_ROWS) -> str:
+    """Render the parts of a page for a terminal, with at most `most` rows of each table."""
+    width = get_terminal_width()
     page_lines = []
     for part in parts:
         if isinstance(part, str):
             page_lines += lines_of(escaped(part))
         elif isinstance(part, Table):
-            page_lines += _table_lines(part, most, width)
+            page_lines += _render_table(part, most, width)
         else:
             figures = [figure for figure in part if isinstance(figure, Figure)]
-            page_lines += _figure_lines(figures, width)
+            page_lines += _render_figures(figures, width)
     return "\n".join(f"{' ' * _INDENT}{line.rstrip()}" for line in page_lines)
 
 
-def _table_lines(table: Table, most: int, width: int | None) -> list[str]:
-    """Render a table's heading, its first rows, and a line that counts the remaining rows."""
+def _render_table(table: Table, most: int, width: int | None) -> list[str]:
+    """Render a table's header, its first rows, and a line that counts any others."""
     rows = [[escaped(shown(cell)) for cell in row] for row in table.rows[:most]]
     names = list(map(escaped, table.columns))
     least_widths = {}
     for number, name in enumerate(table.columns):
         if name in _TEXTS:
             least_widths[number] = _TEXTS[name]
-    table_lines = grid_lines([names, *rows], least_widths, width)
+    table_lines = render_grid([names, *rows], least_widths, width)
     total = max(table.total, len(table.rows))
     if total > most:
         is_whole = table.is_in_list or total == len(table.rows)
@@ -56,14 +56,16 @@ def _table_lines(table: Table, most: int, width: int | None) -> list[str]:
     return table_lines
 
 
-def _figure_lines(figures: Sequence[Figure], width: int | None) -> list[str]:
-    """Render a line for each figure. If there's no room for the notes, each note gets a line of its own."""
+def _render_figures(figures: Sequence[Figure], width: int | None) -> list[str]:
+    """Render each figure as a line. If its note doesn't fit, it goes on the next line."""
     rows = [[escaped(figure.name), figure.text, escaped(figure.note)] for figure in figures]
-    figure_lines = grid_lines(rows)
+    figure_lines = render_grid(rows)
     if width is None or max(map(len, figure_lines), default=0) <= width - _INDENT:
         return figure_lines
+
+    # Some line is too long, so put the notes on separate lines.
     figure_lines = []
-    without_notes = grid_lines([row[:2] for row in rows])
+    without_notes = render_grid([row[:2] for row in rows])
     for line, (_, _, note) in zip(without_notes, rows, strict=True):
         figure_lines.append(line)
         if note:
@@ -71,15 +73,15 @@ def _figure_lines(figures: Sequence[Figure], width: int | None) -> list[str]:
     return figure_lines
 
 
-def grid_lines(
+def render_grid(
     rows: Sequence[Sequence[str]],
     least_widths: Mapping[int, int] = MappingProxyType({}),
     width: int | None = None,
 ) -> list[str]:
-    """Render rows as lines with aligned columns, no longer than `width` if possible (None: no limit).
+    """Render rows as lines with aligned columns, of at most `width` characters if possible.
 
-    The first row is the header. Columns in `least_widths` (by number) may shrink to the width given there. If
-    that isn't enough, their cells go below each row.
+    The first row is the header. Columns in `least_widths` may shrink to that width. If that isn't enough,
+    their cells are printed below each row.
     """
     from rich.cells import cell_len
 
@@ -98,9 +100,9 @@ def grid_lines(
 def _put_cells_below(
     rows: Sequence[Sequence[str]], lengths: Sequence[int], moved_columns: Sequence[int], room: int
 ) -> list[str]:
-    """Render rows with the cells of `moved_columns` (by number) below each row, as "name: text".
+    """Render rows with the cells of `moved_columns` below them, as "name: text".
 
-    `lengths` are the widths of the columns. The moved texts are cut to `room` characters.
+    `lengths` are the column widths, and `room` the limit for a line.
     """
     from rich.cells import cell_len
 
@@ -120,10 +122,10 @@ def _put_cells_below(
 
 
 def fit_text(head: str, text: str) -> str:
-    """Build a line from `head` and `text`. If the terminal has no room for the text, it's cut."""
+    """Join `head` and `text`, cutting the text if the terminal is too narrow."""
     from rich.cells import cell_len
 
-    width = terminal_width()
+    width = get_terminal_width()
     if width is None or cell_len(head + text) <= width:
         return head + text
     room = width - cell_len(head)
@@ -136,7 +138,7 @@ def fit_text(head: str, text: str) -> str:
 def _shrink_columns(
     lengths: Sequence[int], least_widths: Mapping[int, int], width: int
 ) -> list[int]:
-    """Compute column widths: the longest texts shrink until everything fits or they're at their least."""
+    """Compute column widths by shrinking the widest columns until all fit or can't shrink further."""
     widths = list(lengths)
     gaps = _GAP * (len(widths) - 1)
     while sum(widths) + gaps > width:
@@ -149,7 +151,7 @@ def _shrink_columns(
 
 
 def _align_columns(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> list[str]:
-    """Render rows as lines, padding or cutting each cell to the width of its column."""
+    """Render rows as lines, padding or cutting each cell to its column's width."""
     from rich.cells import cell_len, set_cell_size
 
     aligned_lines = []

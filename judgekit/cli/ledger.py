@@ -106,7 +106,7 @@ def import_(
     from judgekit.ledger import importing, store
 
     if not store.list_files(choose_places(sources)):
-        store.list_files(sources, on_damage=warn_damaged)  # again, to print the problems
+        store.list_files(sources, on_damage=warn_damaged)  # print the problems
         names = ", ".join(map(str, sources))
         raise InputError(f"{names}: no *.jsonl file there; name one or its folder")
     set_kept("ledger", "the added lines stay; run the import again for the rest")
@@ -138,12 +138,12 @@ def remove_lines(
     from judgekit.ledger import store
 
     has_day = before is not None
-    if has_day == all_:  # neither, or both
+    if has_day == all_:  # neither or both are given
         raise UsageError("say what to remove: --before WHEN, or --all")
     day = date.max if before is None else store.parse_time(before).date()
     purges = _prepare_team_purge(day, project) if team else _prepare_purges(day, project)
 
-    counts = {}  # of the lines to remove by kind, by ledger
+    counts = {}  # of lines to remove, by ledger and kind
     for name, purge in purges.items():
         count = purge(preview=True)
         if count:
@@ -165,9 +165,9 @@ def remove_lines(
 
 
 def _prepare_purges(day: date, project: str | None) -> dict[str, Purge]:
-    """Map each ledger's name to the function that removes its lines of earlier days than `day`.
+    """Return a function for each ledger, by name, that removes its lines from before `day`.
 
-    `project` is a ledger's name, None for the current project's ledger, or "all".
+    `project` is a ledger's name, "all", or None for the current project.
     """
     from judgekit.ledger import store
 
@@ -181,9 +181,9 @@ def _prepare_purges(day: date, project: str | None) -> dict[str, Purge]:
 
 
 def _prepare_team_purge(day: date, project: str | None) -> dict[str, Purge]:
-    """Map the team ledger's name to the function that removes its lines of earlier days than `day`.
+    """Return a function that removes the team ledger's lines from before `day`, by the ledger's name.
 
-    Raises `UsageError` if no `project` is named, or if the user doesn't own the team's ledger.
+    Raises `UsageError` if `project` isn't given, or if the user doesn't own the ledger.
     """
     from judgekit.ledger.database import Database
 
@@ -225,7 +225,7 @@ def find_ledger() -> Ledger:
 
 
 def connect_team() -> Shared | Database:
-    """Connect to the user's shared judge, or to its store; raises `UsageError` if neither is configured."""
+    """Connect to the user's shared judge or its store; raises `UsageError` if neither is configured."""
     from judgekit.config import settings
     from judgekit.judging import shared
 
@@ -251,7 +251,7 @@ class TeamLedger:
             yield line.record
 
     def add(self, *records: Record) -> None:
-        """Add records, each of which names its ledger; raises `UsageError` if any is refused."""
+        """Add records to the ledgers that they name; raises `UsageError` if any is refused."""
         from judgekit.ledger.records import serialize_record
 
         if not records:
@@ -262,7 +262,7 @@ class TeamLedger:
 
 
 def add_to_ledger(ledger: Ledger | TeamLedger, record: Record) -> None:
-    """Add a person's record to a ledger; the shared judge gets it at once or with the next lines sent."""
+    """Add a person's record to a ledger, and send it to the shared judge, if any."""
     from judgekit.config import settings
     from judgekit.ledger.export import send_to_team
 
@@ -283,7 +283,7 @@ def _fetch_from_team(line_filter: LineFilter, on_damage: OnDamage) -> Iterator[R
 
 
 def _fetch_from_host(line_filter: LineFilter, host: str) -> Iterator[ReadLine]:
-    """Yield the lines of a host's ledger, then warn of unreadable lines and of the host's complaint."""
+    """Yield the lines of a host's ledger, then warn about unreadable lines and the host's last error."""
     from judgekit.ledger import importing, store
 
     damages: list[Damage] = []
@@ -310,7 +310,7 @@ def read_lines(
     of_team: bool = False,
     host: str | None = None,
 ) -> Iterator[ReadLine]:
-    """Yield the lines of some ledgers, of the shared judge or of a `host`; warn of unreadable ones."""
+    """Yield lines from ledgers, the shared judge or a host, with warnings about unreadable lines."""
     from judgekit.ledger import LineFilter, store
 
     name = None if project == "all" else project
@@ -328,9 +328,9 @@ def read_lines(
 
 
 def choose_places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path]:
-    """List the ledgers to read: the given ones, otherwise that of the current project (None), or all.
+    """Return the ledgers to read: the given ones, or else the current project's (None) or all.
 
-    Raises `InputError` for a ledger that doesn't exist, `UsageError` for an unknown project.
+    Raises `InputError` for a missing ledger, and `UsageError` for an unknown project.
     """
     from judgekit.ledger import store
 
@@ -346,7 +346,7 @@ def choose_places(ledgers: list[Path] | None, project: str | None = "all") -> li
 
 
 def check_project(project: str | None) -> None:
-    """Raise `UsageError` if this user has no ledger of the project; None and `all` are fine."""
+    """Raise `UsageError` if the user has no ledger of this name. None and "all" are allowed."""
     from judgekit.ledger import store
 
     if project is None or project == "all":
@@ -359,7 +359,7 @@ def check_project(project: str | None) -> None:
 
 
 def _list_folders() -> list[Path]:
-    """List the folders of all this user's ledgers, by name; there may be none."""
+    """List the folders of the user's ledgers, sorted by name."""
     from judgekit.ledger import store
 
     if store.home().is_dir():
@@ -407,7 +407,7 @@ def print_kpis(
 
 
 def _say_kpis(name: str, evidence: Evidence) -> None:
-    """Print the KPIs of a part of the ledger for people, under its name."""
+    """Print the KPIs for a part of the ledger, after the part's name."""
     from judgekit.ledger.kpi import measure_kpis, measure_reliance, sum_up_cost
 
     count = counted(len(evidence.verdicts), "verdict", "verdicts")
@@ -416,14 +416,14 @@ def _say_kpis(name: str, evidence: Evidence) -> None:
     for kpi in measure_kpis(evidence):
         mark = _MARKS.get(kpi.state, kpi.state)
         say(f"  {mark:<7} {kpi}")
-    no_mark = " " * 7  # the others have no limits to keep
+    no_mark = " " * 7  # these have no limits
     for kpi in measure_reliance(evidence):
         say(f"  {no_mark} {kpi}")
     say(f"  {no_mark} {sum_up_cost(evidence.verdicts)}")
 
 
 def _build_kpi_record(evidence: Evidence) -> dict[str, Any]:
-    """Build the record of a ledger's part for programs: its verdicts, KPIs by name, and cost."""
+    """Build the JSON record for a part of the ledger: its verdicts, KPIs and cost."""
     from judgekit.ledger.kpi import measure_kpis, measure_reliance, sum_up_cost
 
     kpis: dict[str, Any] = {}
@@ -505,7 +505,7 @@ def promote(
         why=missing,
         dependent=is_dependent,
     )
-    # Last, because the ledger mustn't hold a failed promotion.
+    # Do this last, so that the ledger never contains a failed promotion.
     add_to_ledger(find_ledger(), promotion)
     return 0
 
@@ -513,14 +513,14 @@ def promote(
 def _refuse_links(path: Path) -> None:
     """Raise `ConfigError` if a project's configuration file or its folder is a link."""
     for link in (path.parent, path):
-        if link.is_symlink():  # git would commit it as a link
+        if link.is_symlink():  # git would commit the link instead of the file
             raise ConfigError(
                 "a link, and the gate follows no links; replace it with the file", path=link
             )
 
 
 def _find_top_folder() -> Path:
-    """Find the repository's top folder, whose rules apply; raises `UsageError` outside of a repository."""
+    """Find the repository's top folder; raises `UsageError` outside a repository."""
     from judgekit.git import GitError, Repository
 
     try:
@@ -538,7 +538,7 @@ def measure_readiness(
     *,
     of_team: bool = False,
 ) -> tuple[Readiness, str]:
-    """Measure if a project's gate is ready to block pushes. Also returns the name of its rubric."""
+    """Measure whether a project's gate is ready to block pushes. Also returns the rubric's name."""
     from judgekit.config import settings
     from judgekit.ledger import kpi, store
     from judgekit.rubric import loader
@@ -583,7 +583,7 @@ def print_triage(
 
 
 def _render_triage(report: Triage) -> list[str]:
-    """Render a triage for people: each group under its title, the settled ones, and the cost."""
+    """Render a triage as lines: the groups under their titles, the settled ones, and the cost."""
     from judgekit.ledger.kpi import sum_up_cost
 
     lines = []
@@ -591,7 +591,7 @@ def _render_triage(report: Triage) -> list[str]:
         if group:
             lines.append(f"{title} ({len(group)})")
         for text in group:
-            # Longer than a reason: a verdict's line has its place and its scores, too.
+            # Allow more than a reason's length, since the line also has the place and scores.
             lines.append(f"  {short_line(text, 4 * _CHARS)}")
     if report.settled:
         lines.append(f"{report.settled} more are settled: fixed or overridden since")
@@ -602,7 +602,7 @@ def _render_triage(report: Triage) -> list[str]:
 
 
 def _build_triage_record(report: Triage) -> dict[str, Any]:
-    """Build a record of everything that needs a person, for programs."""
+    """Build the JSON record of everything that needs a person."""
     from judgekit.ledger.kpi import sum_up_cost
 
     record: dict[str, Any] = {}
@@ -611,15 +611,15 @@ def _build_triage_record(report: Triage) -> dict[str, Any]:
         record[name] = [
             record_in_group.model_dump(mode="json", by_alias=True) for record_in_group in records
         ]
-    record["faults"] = []  # reasons why whole pushes weren't judged
+    record["faults"] = []  # reasons why complete pushes weren't judged
     for problem, count in report.faults.most_common():
         record["faults"].append({"problem": problem, "count": count})
-    record["failures"] = []  # of models that didn't answer
+    record["failures"] = []  # models that didn't answer
     for (kind, model, message), count in report.failures.most_common():
         failure = {"kind": kind, "model": model, "message": message, "count": count}
         record["failures"].append(failure)
     record["settled"] = report.settled
-    record["unjudged"] = []  # files pushed while no model answered
+    record["unjudged"] = []  # files pushed when no model answered
     for verdict in report.unjudged:
         pushed = {"id": verdict.id, "project": verdict.project, "task_id": verdict.task_id}
         record["unjudged"].append({**pushed, "command": _build_judge_command(verdict)})
@@ -628,7 +628,7 @@ def _build_triage_record(report: Triage) -> dict[str, Any]:
 
 
 def _group_triage(report: Triage) -> dict[str, list[str]]:
-    """Describe everything that needs a person, in lines by heading; some headings have no lines."""
+    """Describe everything that needs a person, as lines by heading. Some headings can be empty."""
     skips = [f"{skip.project}: {skip.variable} by {skip.who}" for skip in report.skips]
     not_judged = []
     for problem, count in report.faults.most_common():
@@ -657,20 +657,20 @@ def _describe_unjudged(verdict: VerdictLine) -> str:
 
 
 def _build_judge_command(verdict: VerdictLine) -> str:
-    """Build the command that judges a pushed commit's files in its checkout."""
+    """Build the command that judges the files in a commit."""
     commit = verdict.commit or "HEAD"
     parent = f"{commit[:12]}^"
     return f"judgekit gate --base {parent}"
 
 
 def _describe_override(override: OverrideLine) -> str:
-    """Describe a person's decision, and say if it wasn't made at a terminal: an agent may have made it."""
+    """Describe an override. Without a terminal, an agent may have given it, so mention that."""
     warning = "" if override.terminal else " WITHOUT A TERMINAL"
     return f"{override.task_id}: {override.decision} by {override.who}{warning}: {override.why}"
 
 
 def _describe_change(change: ModeChange) -> str:
-    """Describe a change of the gate's mode, and its reasons."""
+    """Describe a change of the gate's mode, with its reasons."""
     words = [f"{change.project}: {change.mode}"]
     if change.forced:
         words.append("(forced)")
@@ -680,7 +680,7 @@ def _describe_change(change: ModeChange) -> str:
 
 
 def _describe_verdict(verdict: VerdictLine) -> str:
-    """Describe a verdict: its time, place and outcome, and the first reasons for it."""
+    """Describe a verdict: its time, place, outcome and first reasons."""
     verdict_place = f"{verdict.project}: {verdict.task_id}"
     if verdict.commit:
         verdict_place = f"{verdict_place} in {verdict.commit[:12]}"

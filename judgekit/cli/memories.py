@@ -12,7 +12,7 @@ from typer import Option
 from judgekit import environment
 from judgekit.cli import interruption, options, output
 from judgekit.cli.figures import say_figure, say_line
-from judgekit.cli.formats.table import cost_text
+from judgekit.cli.formats.table import describe_cost
 from judgekit.cli.options import AsJson
 from judgekit.cli.output import emit, say, warn
 from judgekit.cli.progress import count_to
@@ -65,11 +65,11 @@ def measure_memories(
     trial_run = trial.try_prompts(texts, configured, count_to(len(texts), "prompts"))
     trials = trial_run.trials
     warn(*notes, *trial_run.notes)
-    # Thresholds are also fitted to mentions, and to the memories that a model is surest of.
+    # Mentions, and the hits that a model is surest of, also help to fit thresholds.
     surest = configured["max_inject"] if fit else 0
     pairs = trial.collect_pairs(trials, mentions=fit, surest=surest)
     if labels is None and is_at_terminal():
-        _ask_about(_leave_out_answered(pairs, answers), answers, answers_path)  # adds to `answers`
+        _ask_about(_select_unanswered(pairs, answers), answers, answers_path)  # adds to `answers`
 
     hook_alone = trial.report_on_hook(trials, answers)
     hook_with_judge = None
@@ -84,12 +84,12 @@ def measure_memories(
         "hook": hook_alone.model_dump(),
         "judged": hook_with_judge.model_dump() if hook_with_judge else None,
         "judge": judge_report,
-        "unanswered": len(_leave_out_answered(pairs, answers)),
+        "unanswered": len(_select_unanswered(pairs, answers)),
         "fits": fits,
         "injections": trial.build_rows(pairs, answers),
     }
     is_silent = not any(prompt_trial.list_injected(mentions=fit) for prompt_trial in trials)
-    if is_silent:  # then the pairs are the prompts' best hits
+    if is_silent:  # in this case, the pairs are the prompts' best hits
         report["best_hits"] = _measure_best_hits(pairs, answers)
     crowded = trial.find_crowded(trials)
     if crowded:
@@ -105,13 +105,13 @@ def measure_memories(
 def _measure_best_hits(
     pairs: Sequence[tuple[PromptTrial, Candidate]], answers: Answers
 ) -> dict[str, Any]:
-    """Count the best hits of prompts on which the hook stayed silent, and how many of them are relevant."""
+    """Count the prompts on which the hook was silent, and the relevant ones among their best hits."""
     from judgekit.hooks import trial
 
     labels = []
     for prompt_trial, hit in pairs:
         is_relevant = answers.get(prompt_trial.make_pair(hit))
-        if is_relevant is not None:  # it's None if nobody has answered
+        if is_relevant is not None:  # None: there's no clear answer
             labels.append(is_relevant)
     relevant = trial.measure_share(labels.count(True), len(labels))
     return {"prompts": len(pairs), "relevant": relevant.model_dump() if relevant else None}
@@ -140,9 +140,9 @@ def _read_prompts(
 def _read_answers(
     labels: Path | None, answers_path: Path, project: str, *, as_json: bool
 ) -> Answers:
-    """Read the answers from a file of labels, or else those that earlier runs saved in `answers_path`.
+    """Read answers from a file of labels, or else from earlier runs.
 
-    Returns {} if there's neither. Raises `UsageError` if in that case nobody can be asked, either.
+    Raises `UsageError` if there are none and nobody can be asked.
     """
     from judgekit.hooks import relevance
     from judgekit.ledger.labels import is_at_terminal
@@ -158,7 +158,7 @@ def _read_answers(
 
 
 def _refuse_if_not_measurable(configured: Settings, *, fit: bool) -> None:
-    """Raise an error if the hook is off, there are no memories, or `fit` has no threshold to change."""
+    """Raise an error if the hook is off or has no memories, or if `fit` has no threshold to change."""
     from judgekit.hooks.settings import describe_off
     from judgekit.retrieval import search
 
@@ -178,10 +178,10 @@ def _refuse_if_not_measurable(configured: Settings, *, fit: bool) -> None:
             )
 
 
-def _leave_out_answered(
+def _select_unanswered(
     pairs: Sequence[tuple[PromptTrial, Candidate]], answers: Answers
 ) -> list[tuple[PromptTrial, Candidate]]:
-    """Leave out the pairs that a person has answered."""
+    """Return the pairs without an answer."""
     return [(trial, hit) for trial, hit in pairs if trial.make_pair(hit) not in answers]
 
 
@@ -200,7 +200,7 @@ def _ask_about(
         ((passage, _),) = search.passages(trial.prompt, [hit])
         shown_passage = short_line(passage, _PROMPT)
         text = f"\n{number} of {len(pairs)}: {prompt}\n  {memory}\n    {shown_passage}\n"
-        typer.echo(output.printable(f"{text}  relevant? y/n/skip (s; q stops)"), err=True)
+        typer.echo(output.make_printable(f"{text}  relevant? y/n/skip (s; q stops)"), err=True)
         key = ""
         while key not in {*_ANSWERS, "q"}:
             key = output.read_key()
@@ -213,10 +213,7 @@ def _ask_about(
 def _fit_thresholds(
     trials: Sequence[PromptTrial], answers: Answers, configured: Settings
 ) -> list[dict[str, Any]]:
-    """Fit the thresholds of each kind of store and of each model, and write those that are better.
-
-    Returns a record of each fit.
-    """
+    """Fit the thresholds for stores and models, write the improved ones, and return records of the fits."""
     store_records = _fit_stores(trials, answers, configured)
     return [*store_records, *_fit_models(trials, answers, configured)]
 
@@ -224,7 +221,7 @@ def _fit_thresholds(
 def _fit_stores(
     trials: Sequence[PromptTrial], answers: Answers, configured: Settings
 ) -> list[dict[str, Any]]:
-    """Fit the thresholds of each kind of store that a memory was found in."""
+    """Fit the thresholds for the kinds of stores with hits, and write the improved ones."""
     from judgekit.hooks import fitting
 
     labels = {kind: profile.labels for kind, profile in configured.profiles.by_kind.items()}
@@ -247,7 +244,7 @@ def _fit_stores(
 def _fit_models(
     trials: Sequence[PromptTrial], answers: Answers, configured: Settings
 ) -> list[dict[str, Any]]:
-    """Fit the threshold of each model that says how sure it is."""
+    """Fit the thresholds for models that give probabilities, and write the improved ones."""
     from judgekit.hooks import fitting
 
     records = []
@@ -261,7 +258,7 @@ def _fit_models(
 
 
 def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport | None) -> None:
-    """Print the report for people; `judged` are the hook's figures with the judge, if it's on."""
+    """Print the report for people. `judged` are the hook's figures with a judge, if it's on."""
     prompts = counted(report["prompts"], "prompt", "prompts")
     say(f"{prompts}; bar: {report['bar']:.0%} of what is injected is relevant")
     _say_hook("Without a judge", hook, report["prompts"])
@@ -292,7 +289,7 @@ def _say_hook(title: str, hook: HookReport, prompts: int) -> None:
 
 
 def _say_best_hits(best_hits: dict[str, Any]) -> None:
-    """Say how relevant the hits are that the hook leaves out when it stays silent."""
+    """Print the relevance of the best hits for prompts on which the hook is silent."""
     from judgekit.hooks.trial import Share
 
     hits = counted(best_hits["prompts"], "prompt has", "prompts have")
@@ -307,7 +304,7 @@ def _say_best_hits(best_hits: dict[str, Any]) -> None:
 
 
 def _say_crowded(crowded: list[dict[str, Any]]) -> None:
-    """List the memories that crowd each other out, and say what to do about it."""
+    """Print the prompts with too many equally good memories, and what to do about it."""
     prompts = counted(len(crowded), "prompt gets", "prompts get")
     say(f"\n{prompts} nothing, because several memories fit equally well and none stands out:")
     for prompt in crowded[:_MOST_CROWDED]:
@@ -323,20 +320,20 @@ def _say_crowded(crowded: list[dict[str, Any]]) -> None:
 
 
 def _say_effect_of_judge(judge: dict[str, Any]) -> None:
-    """Print which memories the judge drops and adds, how many prompts it judged, and what that cost."""
+    """Print the memories that the judge drops and adds, the number of judged prompts, and the cost."""
     for change in ("dropped", "added"):
         counts = judge[change]
         relevance = f"{counts['relevant']} relevant, {counts['irrelevant']} not relevant"
         figures = f"{counts['memories']}: {relevance}"
         say_line(f"{change} by the judge", figures)
-    say_line("prompts that models judged", f"{judge['prompts']}{cost_text(judge)}")
+    say_line("prompts that models judged", f"{judge['prompts']}{describe_cost(judge)}")
     if judge["unjudged"]:
         prompts = counted(judge["unjudged"], "prompt", "prompts")
         warn(f"models did not decide all about {prompts}: {judge['reason']}")
 
 
 def _compare_with_bar(precision: Share | None, bar: float) -> str:
-    """Say if injected memories are relevant often enough. If that's unclear, say what would settle it."""
+    """Describe whether injected memories are relevant often enough, or what would settle that."""
     from judgekit.hooks.trial import FEWEST
     from judgekit.judging.binomial import count_labels_needed
 
@@ -348,8 +345,8 @@ def _compare_with_bar(precision: Share | None, bar: float) -> str:
         return f"{value} is below the bar; --fit looks for better thresholds"
     if precision.low >= bar:
         return f"{value} and its interval are above the bar"
-    most_irrelevant = round(1 - bar, 9)  # without the noise of floating-point numbers
-    on_each_side = 0.025  # of the interval of 95 %
+    most_irrelevant = round(1 - bar, 9)  # without floating-point noise
+    on_each_side = 0.025  # for a 95 % interval
     total = count_labels_needed(most_irrelevant, on_each_side, 1 - precision.value)
     more = "more labels may"
     if total:
@@ -358,9 +355,9 @@ def _compare_with_bar(precision: Share | None, bar: float) -> str:
 
 
 def _say_fit(fit: dict[str, Any]) -> None:
-    """Print the thresholds of a kind of store or a model, and if they were changed, or why not."""
+    """Print the thresholds for a kind of store or a model, and whether they were changed."""
     title = "Threshold" if fit.get("is_model") else "Thresholds"
-    before = _threshold_text(fit["before"]) or "none"
+    before = _format_thresholds(fit["before"]) or "none"
     say(f"\n{title} of {fit['kind']}: {before}")
     precision = fit["precision"]
     if precision:
@@ -373,10 +370,10 @@ def _say_fit(fit: dict[str, Any]) -> None:
     elif not fit["written"]:
         say("  not changed: no other threshold does better")
     else:
-        say(f"  changed to: {_threshold_text(fit['after'])}; this holds in all your projects")
+        say(f"  changed to: {_format_thresholds(fit['after'])}; this holds in all your projects")
         for name, path in zip(("written", "the old one"), fit["written"], strict=False):
             say(f"  {name}: {path}")
 
 
-def _threshold_text(thresholds: dict[str, float]) -> str:
+def _format_thresholds(thresholds: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in thresholds.items())

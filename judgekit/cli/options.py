@@ -16,14 +16,14 @@ from judgekit.errors import UsageError
 
 
 def ask_only(model: str) -> str:
-    """Ask one model in every tier, here and in the engine; raises `UsageError` for an empty name."""
+    """Use only this model for every tier, here and in the engine; raises `UsageError` for an empty name."""
     check_filled("--model", "a model such as anthropic/claude-haiku-5-5", model)
     os.environ["JUDGEKIT_ONLY_MODEL"] = model
     return model
 
 
 def check_finite(number: float | None) -> float | None:
-    """Check an option's number and return it; raises `typer.BadParameter` for infinity and NaN."""
+    """Return an option's number if it's finite, else raise `typer.BadParameter`."""
     if number is not None and not math.isfinite(number):
         raise typer.BadParameter(f"expected a number, got {number:g}")
     return number
@@ -89,6 +89,6 @@ FAMILY = ("--author-family", "a family such as anthropic")
 
 
 def check_filled(option: str, expected: str, *values: str | None) -> None:
-    """Raise `UsageError` for an option that's given but empty, as when a script's variable is unset."""
+    """Raise `UsageError` for an option with an empty value, as from an unset variable in a script."""
     if any(value is not None and not value.strip() for value in values):
         raise UsageError(f"{option}: expected {expected}, got nothing; is a variable unset?")

@@ -51,36 +51,36 @@ current = Streams()  # of the running command
 
 
 def note(*lines: str) -> None:
-    """Print lines that -q leaves out: progress, a hint, a summary."""
+    """Print lines that -q omits, such as progress, hints and summaries."""
     current.notices += lines
     if not current.quiet:
         _write_to_stderr(*lines)
 
 
 def warn(*lines: object) -> None:
-    """Print lines to stderr, each marked as ours; does nothing if there's no stderr."""
+    """Print lines to stderr, each marked as ours."""
     current.notices += map(str, lines)
     _write_to_stderr(*lines)
 
 
 def _write_to_stderr(*lines: object) -> None:
-    """Write lines to stderr, without colours, and each marked as ours."""
-    if sys.stderr is None:  # as under pythonw
+    """Write lines to stderr without colours, each marked as ours."""
+    if sys.stderr is None:  # e.g. under pythonw
         return
     for line in lines:
         text = str(line).replace("\x1b", "\\x1b").replace("\n", "\njudgekit: ")
-        sys.stderr.write(f"judgekit: {printable(text)}\n")
+        sys.stderr.write(f"judgekit: {make_printable(text)}\n")
 
 
 def say(text: str = "") -> None:
-    """Print a result for people; in colour on a terminal or with FORCE_COLOR, but not with NO_COLOR.
+    """Print a result for people, in colour on a terminal, depending on NO_COLOR and FORCE_COLOR.
 
-    Raises `typer.Exit` if nobody reads it any more, and `InputError` if it can't be written.
+    Raises `typer.Exit` if the reader has closed the pipe, and `InputError` if it can't be written.
     """
     if current.file is not None:
-        current.results.append(strip_colours(printable(text, "utf-8")))
+        current.results.append(strip_colours(make_printable(text, "utf-8")))
         return
-    has_colour: bool | None = None  # only on a terminal
+    has_colour: bool | None = None  # decided by typer: only on a terminal
     if os.environ.get("NO_COLOR"):
         has_colour = False
     elif os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
@@ -88,13 +88,13 @@ def say(text: str = "") -> None:
     elif os.environ.get("TERM") == "dumb":
         has_colour = False
     with _explain_output_errors():
-        typer.echo(printable(text), color=has_colour)
+        typer.echo(make_printable(text), color=has_colour)
 
 
 def emit(text: str, disarm: Callable[[str], str] = disarmed_json) -> None:
-    """Print a result for programs: UTF-8, whatever the terminal's encoding; raises the errors of `say`.
+    """Print a result for programs as UTF-8; raises the same errors as `say`.
 
-    It's JSON, unless another `disarm` is given.
+    `disarm` escapes dangerous characters, by default in JSON.
     """
     text = disarm(text)
     if current.file is not None:
@@ -106,8 +106,8 @@ def emit(text: str, disarm: Callable[[str], str] = disarmed_json) -> None:
             sys.stdout.flush()
 
 
-def terminal_width() -> int | None:
-    """Return the width in columns of the terminal that results are printed to; None for a file or pipe."""
+def get_terminal_width() -> int | None:
+    """Return the terminal's width in columns; None if results go to a file or pipe."""
     if current.file is not None or current.is_for_file:
         return None
     if sys.stdout is None or not sys.stdout.isatty():
@@ -117,7 +117,7 @@ def terminal_width() -> int | None:
 
 @contextlib.contextmanager
 def render_for_file() -> Iterator[None]:
-    """Render for a file inside this context: nothing is cut to the terminal's width."""
+    """In this context, render for a file, without cutting text to the terminal's width."""
     current.is_for_file = True
     try:
         yield
@@ -127,19 +127,19 @@ def render_for_file() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _explain_output_errors() -> Iterator[None]:
-    """Turn an error of writing to stdout into an exit code or an `InputError`."""
+    """Turn an error while writing to stdout into an exit code or an `InputError`."""
     try:
         yield
     except OSError as error:
-        # Otherwise the interpreter would try again at its exit, and fail loudly.
+        # Otherwise, the interpreter would try again at exit and print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise typer.Exit(Exit.OUTPUT_LOST) from None
         raise InputError(f"cannot write the output: {error.strerror}") from None
 
 
-def printable(text: str, encoding: str = "") -> str:
-    """Fit a text to the terminal's encoding, and escape anything it or a CI server obeys, except colours."""
+def make_printable(text: str, encoding: str = "") -> str:
+    """Fit text to the terminal's encoding, and escape control characters except colours."""
     encoding = encoding or getattr(sys.stdout, "encoding", None) or "utf-8"
     text = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
     return disarmed(text.encode(encoding, "backslashreplace").decode(encoding))
@@ -149,12 +149,12 @@ def strip_colours(text: str) -> str:
     return _COLOUR.sub("", text)
 
 
-def project_path() -> Path:
+def get_project_path() -> Path:
     return Path(environment.project_root())
 
 
 def confirm(question: str, to_do: str) -> None:
-    """Ask a person, and abort on a no; without a terminal, raises a `UsageError` that mentions --yes."""
+    """Ask for confirmation, and abort on a no. Without a terminal, raise a `UsageError` about --yes."""
     from judgekit.ledger.labels import is_at_terminal
 
     if not is_at_terminal():
@@ -163,7 +163,7 @@ def confirm(question: str, to_do: str) -> None:
 
 
 def read_key() -> str:
-    """Wait for a person to press a key, and return it; "q" at the end of the input."""
+    """Wait for a key press and return the key; "q" at the end of input."""
     try:
         return typer.getchar().lower()
     except EOFError:
@@ -171,7 +171,7 @@ def read_key() -> str:
 
 
 def note_sent(providers: Iterable[str], secrets: int = 0) -> None:
-    """Print notes on the number of secrets removed, and on providers asked because of a text's author."""
+    """Print notes about removed secrets, and about providers used because of a text's author."""
     if secrets:
         note(f"{counted(secrets, 'secret was', 'secrets were')} removed before sending")
     names = ", ".join(sorted(set(providers)))
@@ -184,7 +184,7 @@ def note_sent(providers: Iterable[str], secrets: int = 0) -> None:
 def say_prompts(
     title: str, prompts: Iterable[tuple[str, str, Iterable[Iterable[Message]]]]
 ) -> None:
-    """Print prompts as they would be sent: for each tier and its model, the messages of each round."""
+    """Print the prompts that would be sent, by tier, model and round."""
     for tier, model, rounds in prompts:
         for messages in rounds:
             parts = [f"=== {escaped(f'{title}: {tier} ({model})')}"]

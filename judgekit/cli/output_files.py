@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def write_results_to(path: Path | None) -> Path | None:
-    """Make results go to a file when the command ends; raises the errors of `refuse_read_file`."""
+    """Have results written to a file when the command ends; raises the errors of `refuse_read_file`."""
     _check_folder(path)
     output.current.file = refuse_read_file(path)
     return path
 
 
 def check_page(path: Path | None) -> Path | None:
-    """Check the path of a page and return it; raises as `refuse_read_file`, and for a wrong ending."""
+    """Return a page's path if it ends in .html and its folder exists; raises like `refuse_read_file`."""
     if path is not None and path.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--html {path}: name a file that ends in .html")
     _check_folder(path)
@@ -31,7 +31,7 @@ def check_page(path: Path | None) -> Path | None:
 
 
 def check_also(path: Path, word: str) -> None:
-    """Check the file of an --also option (`word` is its value) as `refuse_read_file` does."""
+    """Check the file of an --also option, as `refuse_read_file` does. `word` is the option's value."""
     _check_folder(path)
     _refuse_unsafe_output(path)
     if path.exists() and _count_words(path, own_word=word):
@@ -39,31 +39,31 @@ def check_also(path: Path, word: str) -> None:
 
 
 def _check_folder(path: Path | None) -> None:
-    """Raise `InputError` if the folder of a file to write doesn't exist."""
+    """Raise `InputError` if the folder for an output file doesn't exist."""
     if path is not None and not path.parent.is_dir():
         raise InputError(f"{path}: cannot be written; there is no folder {path.parent}")
 
 
 def refuse_read_file(path: Path | None) -> Path | None:
-    """Check an output path and return it; raises `UsageError` if it's also an input, or none is allowed."""
+    """Return an output path if it's allowed; raises `UsageError` if it's also an input of the command."""
     if path is None:
         return None
     _refuse_unsafe_output(path)
-    # It's named once for the output, and a second time if it's also an input.
+    # The path is named once as the output. A second mention means that it's also an input.
     if path.exists() and _count_words(path) > 1:
         raise _build_input_error(path)
     return path
 
 
 def _refuse_unsafe_output(path: Path) -> None:
-    """Raise `UsageError` for a path that mustn't be written to, such as a link that a clone brought."""
+    """Raise `UsageError` for a path that mustn't be written to, such as a link that came with a clone."""
     if not outputs.is_stream(str(path)):
         with _name_output_errors(path):
             outputs.place_of(str(path))
 
 
 def _count_words(path: Path, own_word: str = "") -> int:
-    """Count the words of the command line that name a file, apart from the output option's value."""
+    """Count the words in the command line that name a file, except the output option itself."""
     count = 0
     for word in output.current.words:
         is_own_word = word in (own_word, f"--also={own_word}")
@@ -82,7 +82,7 @@ def _build_input_error(path: Path) -> UsageError:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file atomically, or to a device directly, and say so."""
+    """Write a file atomically (or to a device, directly), and print a note."""
     with _name_output_errors(path):
         if outputs.is_stream(str(path)):
             path.write_text(text, encoding="utf-8")
@@ -97,7 +97,7 @@ def write_file(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _name_output_errors(path: Path) -> Iterator[None]:
-    """Turn errors while writing a file into `UsageError` and `InputError`, which name it."""
+    """Turn errors while writing a file into `UsageError` or `InputError` with the file's name."""
     try:
         yield
     except outputs.RefusedOutputError as error:

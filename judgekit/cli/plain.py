@@ -29,7 +29,7 @@ _INSTALL = f"python3 -m venv ~/.judgekit-venv && ~/.judgekit-venv/bin/pip instal
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code, as `judgekit.cli.app.run` would."""
+    """Run a command and return its exit code, like `judgekit.cli.app.run`."""
     try:
         if arguments[:1] == ["hook"]:
             from judgekit.hooks.claude_code import main as hook
@@ -38,9 +38,9 @@ def main(arguments: Sequence[str]) -> int:
         if arguments[:1] == ["search"]:
             return _search(arguments[1:])
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the pipe is closed: don't fail again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # otherwise, Python would fail again at exit
         return Exit.OUTPUT_LOST
-    except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours is said in one line
+    except Exception as error:  # noqa: BLE001 - the boundary: report our own faults in a line
         _warn(problem_of(error))
         return Exit.INTERNAL
     _warn(f"the plugin has only `search` and `hook`; to install all of judgekit: {_INSTALL}")
@@ -56,7 +56,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _search(arguments: Sequence[str]) -> int:
-    """Search as `judgekit search` does without a judge; prints the results and returns the exit code."""
+    """Search like `judgekit search` without a judge; prints the results and returns the exit code."""
     from judgekit.hooks import settings
     from judgekit.retrieval import command
     from judgekit.retrieval.index_file import describe_empty
@@ -86,7 +86,7 @@ def _search(arguments: Sequence[str]) -> int:
         "snippets": True,
         "scorer": configured["scorer"],
     }
-    users_command = None if roots else configured["command"]  # it doesn't search named roots
+    users_command = None if roots else configured["command"]  # the command can't search named roots
     stores = roots or configured["roots"]
     ranked = command.search(
         options.query, users_command, stores, configured["deadline"], search_options
@@ -119,7 +119,7 @@ def _search(arguments: Sequence[str]) -> int:
 
 
 def _build_parser() -> _Parser:
-    """Build the parser of `search`, with the options that need no package."""
+    """Build the parser for `search`, with the options that need no packages."""
     description = "Search stored memories and documents, best first."
     parser = _Parser(prog="judgekit search", description=description, allow_abbrev=False)
     parser.add_argument("query", help="Words to search for.")
@@ -151,10 +151,8 @@ def _print_candidate(candidate: Candidate) -> None:
 
 
 def explain_refusal(roots: Sequence[str], *, judge: bool) -> str:
-    """Say why a search with `--no-judge` is refused; "" if it isn't.
-
-    A user may allow agents any command that begins like this, so it mustn't read outside the project.
-    """
+    """Explain why a search with `--no-judge` is refused; "" if it isn't."""
+    # Users may allow agents any command that starts like this, so it mustn't read outside the project.
     if judge:
         return "--judge and --no-judge cannot be combined"
     project = os.path.realpath(environment.project_root())
@@ -167,7 +165,7 @@ def explain_refusal(roots: Sequence[str], *, judge: bool) -> str:
 
 
 def _resolve_folder(root: str) -> str:
-    """Resolve a folder's real path; "" if there's no such folder. `claude:auto` stays as it is."""
+    """Return a folder's real path; "" if it doesn't exist. `claude:auto` is returned unchanged."""
     if root == "claude:auto":
         return root
     path = Path(root).expanduser()

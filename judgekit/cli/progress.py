@@ -22,23 +22,23 @@ def is_watched() -> bool:
 
 
 def show(text: str) -> None:
-    """Show progress on a terminal in place of the last text; "" ends it. Elsewhere it does nothing."""
+    """Replace the progress line on a terminal; "" removes it. Does nothing without a terminal."""
     if not is_watched():
         return
-    # A longer line would wrap, and not be overwritten.
+    # A longer line would wrap, and could then not be overwritten.
     width = shutil.get_terminal_size().columns - 1
     back_and_erase = "\r\x1b[K"
-    sys.stderr.write(f"{back_and_erase}{output.printable(text)[:width]}")
+    sys.stderr.write(f"{back_and_erase}{output.make_printable(text)[:width]}")
     sys.stderr.flush()
 
 
 def clear() -> None:
-    """Erase the progress line, so that a line of results can be printed in its place."""
+    """Erase the progress line, to make room for results."""
     show("")
 
 
 def count_to(total: int, what: str) -> Callable[[int], None]:
-    """Build a function that shows how many of `total` things are done; the last one ends it."""
+    """Build a function that shows how many of `total` things are done, until all are."""
 
     def show_count(done: int) -> None:
         show(f"{done} of {total} {what}" if done < total else "")
@@ -48,7 +48,7 @@ def count_to(total: int, what: str) -> Callable[[int], None]:
 
 @contextlib.contextmanager
 def follow(describe: Callable[[], str]) -> Iterator[None]:
-    """Show the text of `describe` inside this context as it changes; without a terminal, print notes."""
+    """In this context, show the changing text that `describe` returns, or print it as notes in a log."""
     is_over = threading.Event()
     print_line: Callable[[str], None] = output.note
     seconds = LOG_SECONDS
@@ -60,7 +60,7 @@ def follow(describe: Callable[[], str]) -> Iterator[None]:
         last_line = ""
         while not is_over.wait(seconds):
             line = describe()
-            if line != last_line:  # a batch takes hours, so don't repeat a line
+            if line != last_line:  # a batch can take hours, so don't repeat lines
                 print_line(line)
             last_line = line
 

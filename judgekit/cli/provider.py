@@ -11,8 +11,8 @@ import typer
 from typer import Argument, Option
 
 from judgekit.cli import progress
-from judgekit.cli.formats.table import source_text
-from judgekit.cli.output import note, project_path, say, warn
+from judgekit.cli.formats.table import describe_cost_source
+from judgekit.cli.output import get_project_path, note, say, warn
 from judgekit.errors import Exit, UsageError
 from judgekit.text import counted
 
@@ -30,8 +30,8 @@ def list_() -> None:
     from judgekit.judging import panel
     from judgekit.providers.resolve import provider_report
 
-    project = project_path()
-    states = provider_report(os.environ, _panel_request())
+    project = get_project_path()
+    states = provider_report(os.environ, _build_panel_request())
     width = max(len(state.name) for state in states)
     for state in states:
         models = ", ".join(dict.fromkeys(state.models.values()))
@@ -46,7 +46,7 @@ def list_() -> None:
 
 
 def list_models(tiers: Tiers) -> str:
-    """List the models that are asked in a line, each behind its tier; "" if there are none."""
+    """List the models in a line, each after its tier; "" if there are none."""
     models = []
     for tier, jury in tiers.items():
         models += [f"{tier} {endpoint.model}" for endpoint in jury]
@@ -73,7 +73,7 @@ def check(
 
     if fetch:
         _fetch_local_model()
-    request = _panel_request()
+    request = _build_panel_request()
     profile = None
     if name is not None:
         profile = registry.find(name)
@@ -86,7 +86,9 @@ def check(
     endpoints = {}
     for tier in panel.endpoints.values():
         for endpoint in tier:
-            endpoints[endpoint.model] = endpoint  # a model of several tiers is asked once
+            endpoints[endpoint.model] = (
+                endpoint  # ask a model only once, even if it's in multiple tiers
+            )
 
     server_code = _check_shared_judge() if name is None else None
     code = Exit.ACCEPTED if server_code is None else server_code
@@ -112,7 +114,7 @@ def check(
 
 
 def _fetch_local_model() -> None:
-    """Download the model that JUDGEKIT_LOCAL_MODEL names, unless it's there; raises `UsageError` if unset."""
+    """Download the model in JUDGEKIT_LOCAL_MODEL unless it's there; raises `UsageError` if none is set."""
     from judgekit.providers import local
 
     name = os.environ.get("JUDGEKIT_LOCAL_MODEL", "")
@@ -120,19 +122,19 @@ def _fetch_local_model() -> None:
         known = ", ".join(local.CATALOGUE)
         raise UsageError(f"set JUDGEKIT_LOCAL_MODEL to a model that can be fetched: {known}")
     path = None
-    with contextlib.suppress(UsageError):  # it isn't there yet
+    with contextlib.suppress(UsageError):  # it's missing
         path = local.resolve(name)
-    # A model in our folder is verified, and fetched again if it's damaged. Others belong to the user.
+    # Fetch a model in our own folder again if it's damaged. Others belong to the user.
     if path is None or path.parent == local.folder():
         fetch_model(name)
 
 
 def _check_shared_judge() -> Exit | None:
-    """Ask the shared judge, if one is configured, and print its answer; returns the exit code for that."""
+    """Check the shared judge and print the result. Returns the exit code, or None if it isn't configured."""
     from judgekit.config import settings
     from judgekit.judging import shared
 
-    server = shared.configured(settings.load(project_path()))
+    server = shared.configured(settings.load(get_project_path()))
     if server is None:
         return None
     try:
@@ -146,7 +148,7 @@ def _check_shared_judge() -> Exit | None:
 
 
 def describe_trial(tried: Trial) -> str:
-    """Describe a trial in one line: its time, its cost and its findings, or the reason for its failure."""
+    """Describe a trial in a line: its time, cost and findings, or the reason for its failure."""
     failure = tried.answer.failure
     usage = tried.answer.usage
     if failure is not None:
@@ -154,14 +156,14 @@ def describe_trial(tried: Trial) -> str:
     else:
         line = f"answered in {tried.answer.latency_ms} ms"
         if usage.cost_usd is not None:
-            line += f", ${usage.cost_usd:.6f}{source_text(usage.cost_source)}"
+            line += f", ${usage.cost_usd:.6f}{describe_cost_source(usage.cost_source)}"
     if tried.observed:
         return f"{line}; {tried.observed}"
     return line
 
 
 def fetch_model(model: str) -> None:
-    """Download a local model, and show its progress: on a terminal all of it, elsewhere its start and end."""
+    """Download a local model and show its progress, or in a log only the start and end."""
     from judgekit.providers import local
 
     lines: list[str] = []
@@ -179,9 +181,9 @@ def fetch_model(model: str) -> None:
         note(lines[-1])
 
 
-def _panel_request() -> PanelRequest:
-    """Build the request for models from the settings of this project."""
+def _build_panel_request() -> PanelRequest:
+    """Build a request for models from this project's settings."""
     from judgekit.config import settings
     from judgekit.judging import panel
 
-    return panel.requested_panel(settings.load(project_path()))
+    return panel.requested_panel(settings.load(get_project_path()))

@@ -33,7 +33,7 @@ _UNPRICED = "judgekit.cost_incomplete"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options and the setting for recordings."""
+    """Add the options and setting for recordings."""
     group = parser.getgroup("judgekit", "texts judged by language models")
     group.addoption(_RECORD, metavar="DIR", help="Ask models and keep their replies in DIR.")
     group.addoption(_REPLAY, metavar="DIR", help="Judge by the replies in DIR and ask no model.")
@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark, and find the folder of recordings."""
+    """Register the mark, and determine the folder of recordings."""
     marker = "judge: asks a model; every test with `assert_accepted` gets this mark"
     config.addinivalue_line("markers", marker)
     record = config.getoption(_RECORD)
@@ -101,7 +101,7 @@ def assert_accepted(request: pytest.FixtureRequest) -> Callable[..., Verdict]:
 
 
 def _list_cost_properties(verdict: Verdict) -> list[tuple[str, object]]:
-    """List the properties of a test's report about the cost of a verdict."""
+    """List the properties about a verdict's cost for the test report."""
     properties: list[tuple[str, object]] = [(_COST, verdict.cost_usd or 0.0)]
     if verdict.cost_complete is False:
         properties.append((_UNPRICED, True))
@@ -109,7 +109,7 @@ def _list_cost_properties(verdict: Verdict) -> list[tuple[str, object]]:
 
 
 def _check_text(text: object) -> None:
-    """Raise `UsageError` for a blank text or a value of another type, for which no recording could exist."""
+    """Raise `UsageError` for blank text or a value of another type, which can't have a recording."""
     __tracebackhide__ = True
     from judgekit.errors import UsageError
     from judgekit.text import is_blank
@@ -123,7 +123,7 @@ def _check_text(text: object) -> None:
 
 
 def _load_rubric(name: str | None, options: Mapping[str, Any]) -> ScoreRubric:
-    """Load the rubric to judge by; raises `UsageError` if the test doesn't give everything it needs."""
+    """Load the rubric to judge by; raises `UsageError` if the test doesn't pass everything that it needs."""
     from judgekit import environment
     from judgekit.config import check_arguments, settings
     from judgekit.errors import UsageError
@@ -144,7 +144,7 @@ def _load_rubric(name: str | None, options: Mapping[str, Any]) -> ScoreRubric:
 def _judge_or_replay(
     request: pytest.FixtureRequest, text: str, rubric: str | None, options: Mapping[str, Any]
 ) -> Verdict:
-    """Judge a text by models or replay its recording; a missing recording fails the test."""
+    """Judge text by models, or replay a recording. A missing recording fails the test."""
     __tracebackhide__ = True
     from judgekit.text import short_line
 
@@ -156,6 +156,7 @@ def _judge_or_replay(
     if request.config.getoption(_RECORD):
         return _record(file, judge)
 
+    # Replay: fail if the file, or a reply in it, is missing.
     if file.is_file():
         verdict = judge(JUDGEKIT_REPLAY=str(file), JUDGEKIT_RECORD="")
         unrecorded = _find_unrecorded(verdict)
@@ -171,9 +172,9 @@ def _judge_or_replay(
 def _name_recording(
     test_name: str, text: str, rubric: str | None, options: Mapping[str, Any]
 ) -> str:
-    """Build the name of a recording's file, with a hash of everything that's judged.
+    """Return the name of a recording's file, with a hash of everything that's judged.
 
-    So a text or question that has changed has no recording yet.
+    When the text or question changes, the old recording no longer matches.
     """
     from judgekit import environment
 
@@ -184,7 +185,7 @@ def _name_recording(
 
 
 def _find_unrecorded(verdict: Verdict) -> Failure | None:
-    """Find the first failure that says a recording lacks a reply."""
+    """Return the first failure because of a missing reply in a recording, or None."""
     for round_ in verdict.rounds:
         if round_.failure and round_.failure.kind == "not_recorded":
             return round_.failure
@@ -192,12 +193,12 @@ def _find_unrecorded(verdict: Verdict) -> Failure | None:
 
 
 def _record(file: Path, judge: Callable[..., Verdict]) -> Verdict:
-    """Judge by models, and keep their replies in a file."""
+    """Judge by models, and store their replies in a file."""
     __tracebackhide__ = True
     unfinished_file = file.with_suffix(f".{os.getpid()}")
     try:
         verdict = judge(JUDGEKIT_RECORD=str(unfinished_file), JUDGEKIT_REPLAY="")
-        if verdict.verdict != "undetermined":  # in that case an older recording is worth more
+        if verdict.verdict != "undetermined":  # otherwise, keep any earlier recording
             unfinished_file.replace(file)
     finally:
         unfinished_file.unlink(missing_ok=True)
@@ -205,12 +206,12 @@ def _record(file: Path, judge: Callable[..., Verdict]) -> Verdict:
 
 
 def _relative_folder(config: pytest.Config) -> Path:
-    """Return the folder of recordings, relative to the one where pytest was started."""
+    """Return the folder of recordings, relative to where pytest was started."""
     return Path(os.path.relpath(config.stash[_FOLDER] or "", config.invocation_params.dir))
 
 
 def _judge(text: str, rubric: str | None, options: Mapping[str, Any], **variables: str) -> Verdict:
-    """Judge a text with some environment variables set."""
+    """Judge text with some environment variables set."""
     __tracebackhide__ = True
     from judgekit import api, environment
 
@@ -228,18 +229,18 @@ def _judge(text: str, rubric: str | None, options: Mapping[str, Any], **variable
 
 
 def _describe_failure(verdict: Verdict, text: str, rubric: ScoreRubric) -> str:
-    """Describe the rubric's question, the verdict and the text, for the report of a failed test."""
+    """Describe the condition, the verdict and the text, for a failed test's report."""
     from judgekit.cli import output
-    from judgekit.cli.formats.table import verdict_text
+    from judgekit.cli.formats.table import render_verdict
     from judgekit.text import short_line
 
     accept = getattr(rubric.modes, verdict.mode).accept
     condition = f"each score must be at least {accept.each:g}"
     if accept.mean is not None:
         condition = f"{condition}, and their mean {accept.mean:g}"
-    return output.printable(
+    return output.make_printable(
         f"{verdict.verdict}; to be accepted, {condition}\n"
-        f"    {verdict_text(verdict.record(), headed=False)}\n"
+        f"    {render_verdict(verdict.record(), headed=False)}\n"
         f"    text: {short_line(text, 200)}"
     )
 
@@ -247,7 +248,7 @@ def _describe_failure(verdict: Verdict, text: str, rubric: ScoreRubric) -> str:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Print the number of verdicts and their cost, and how many tests weren't judged, and why."""
+    """Print the number of verdicts and their cost, and the tests that weren't judged, with reasons."""
     from judgekit.text import counted
 
     properties = _collect_properties(terminalreporter)
@@ -268,7 +269,7 @@ def pytest_terminal_summary(
 
 
 def _collect_properties(terminalreporter: pytest.TerminalReporter) -> list[tuple[str, Any]]:
-    """Collect the properties of all tests from each test's last report, which has all of them."""
+    """Collect the properties of all tests from their last reports, which contain them all."""
     properties = []
     for reports in terminalreporter.stats.values():
         for report in reports:
@@ -280,7 +281,7 @@ def _collect_properties(terminalreporter: pytest.TerminalReporter) -> list[tuple
 def _describe_cost(
     properties: Sequence[tuple[str, Any]], cost: float, config: pytest.Config
 ) -> str:
-    """Describe the cost of all verdicts, or name the folder they were replayed from."""
+    """Describe the cost of all verdicts, or the folder they were replayed from."""
     names = {name for name, _ in properties}
     if _COST not in names:
         return f"replayed from {_relative_folder(config)}"

@@ -111,7 +111,7 @@ def report(
     if labels is None and not {"label", "winner"}.isdisjoint(columns.given):
         if results[0] == STDIN:
             raise UsageError("--map label: standard input is read once; name the file, or --labels")
-        labels = results[0]  # its rows have both
+        labels = results[0]  # these rows contain both
     label_sheet = _read_labels(labels, first, columns)
     if id_ and not first.has_id_column and not (label_sheet and label_sheet.has_id_column):
         raise UsageError(f"--id {id_}: neither the results nor the labels have such a column")
@@ -164,8 +164,8 @@ def report(
     return Exit.REJECTED if missed else Exit.ACCEPTED
 
 
-def sum_up(rows: ResultFile, *, worst: int | None) -> RowResults:
-    """Sum up results as `report` does without options, for the formats of rows."""
+def summarize_results(rows: ResultFile, *, worst: int | None) -> RowResults:
+    """Summarize results like `report` without options, for the formats of rows."""
     from judgekit.data.report import summarise
 
     summary = summarise(rows, rows.name)
@@ -187,7 +187,7 @@ class _Limits(NamedTuple):
     fail_if_worse: str | None
 
     def check(self, file: str, sample: int | None) -> None:
-        """Raise `UsageError` for limits on results that aren't read, or can't be read twice."""
+        """Raise `UsageError` for limits on results that aren't read, or would have to be read twice."""
         from judgekit.judging.documents import STDIN
 
         if sample is not None and self != _NO_LIMITS:
@@ -196,9 +196,9 @@ class _Limits(NamedTuple):
             raise UsageError("--fail-if-worse: standard input is read once; name the file")
 
     def find_missed(self, summary: ResultsReport, file: str, columns: NamedColumns) -> list[str]:
-        """Describe each missed limit in a line; raises `UsageError` if the results can't have such a limit.
+        """Describe each missed limit in a line; raises `UsageError` for limits that don't apply.
 
-        `file` holds the results; `--fail-if-worse` reads it once more.
+        `--fail-if-worse` reads the results in `file` again.
         """
         from judgekit.data.limits import describe_missed, describe_worse, read_base
 
@@ -222,7 +222,7 @@ class _Limits(NamedTuple):
         return missed
 
     def _conditions(self) -> list[Condition]:
-        """Build a condition for each limit that's given."""
+        """Build a condition for each given limit."""
         from judgekit.evaluation.conditions import Condition, read_share
 
         limits: list[tuple[str, Operator, float | None]] = [
@@ -241,9 +241,9 @@ _NO_LIMITS = _Limits(None, None, None, None)
 
 
 def _open_rows(path: str) -> Rows:
-    """Open a file of results or labels, and say how it's read if that's unusual.
+    """Open a file of results or labels, with a note if it's read in an unusual way.
 
-    For a table without whole verdicts, we read the lines that it was written from.
+    For a table without complete verdicts, open the lines that it was made from.
     """
     from judgekit.data.results import lines_behind
     from judgekit.data.rows import open_rows
@@ -257,7 +257,7 @@ def _open_rows(path: str) -> Rows:
 
 
 def _read_words(path: str, columns: NamedColumns) -> dict[str, str]:
-    """Read the verdicts of a results file by id."""
+    """Read the verdicts in a results file, by id."""
     from judgekit.data.labels import results
 
     rows = results(_open_rows(path), columns)
@@ -267,12 +267,10 @@ def _read_words(path: str, columns: NamedColumns) -> dict[str, str]:
 def _read_second(
     path: str | None, page_rows: PageRows | None, columns: NamedColumns
 ) -> tuple[str, Mapping[str, str]] | None:
-    """Read the name and the verdicts by id of the second results; None if there are none.
-
-    If the page has them already, they aren't read again: standard input can be read only once.
-    """
+    """Return the second results' name and their verdicts by id; None if there are none."""
     from judgekit.data.labels import results
 
+    # The page has already read them, and standard input can only be read once.
     if page_rows is not None and page_rows.beside is not None:
         return page_rows.beside.file, page_rows.beside.words
     if path is None:
@@ -284,7 +282,7 @@ def _read_second(
 def _draw_sample(
     file: str, results: ResultFile, labels: str | None, count: int, columns: NamedColumns
 ) -> None:
-    """Add rows to a label sheet (the usual one if none is named), and say what to do with it."""
+    """Add rows to a label sheet, by default the usual one, and print the next steps."""
     from judgekit.data.labels import add_sample
 
     sheet = labels or f"{Path(results.name).with_suffix('')}.labels.csv"
@@ -296,7 +294,7 @@ def _draw_sample(
 
 
 def _read_labels(path: str | None, results: ResultFile, columns: NamedColumns) -> LabelSheet | None:
-    """Read the labels of a file; raises `InputError` if all are blank."""
+    """Read the labels in a file; raises `InputError` if all are blank."""
     from judgekit.data.labels import read_labels
 
     if path is None:
@@ -315,7 +313,7 @@ def _read_labels(path: str | None, results: ResultFile, columns: NamedColumns) -
 
 
 def _describe_results(results: ResultsReport) -> str:
-    """Describe the number of rows with each verdict, and their cost."""
+    """Describe the number of rows with each verdict, and the cost."""
     words = ", ".join(f"{count:,} {word}" for word, count in results.verdicts.items())
     parts = [f"{counted(results.rows, 'row', 'rows')}: {words}"]
     if results.undetermined:
@@ -330,14 +328,14 @@ def _describe_results(results: ResultsReport) -> str:
 
 
 def _choose_page_sections(results: ResultsReport, sections: Sequence[Section]) -> list[Section]:
-    """Choose a page's sections; lists of rows are left out, since the page has a single list of its own."""
+    """Choose a page's sections, without lists of rows, which the page shows in another way."""
     chosen = []
     for section in sections:
         if section.title in _LISTS:
             continue
         parts = list(section.parts)
         if section.title == _RATES:
-            figures, *_ = parts  # the notes go to the foot
+            figures, *_ = parts  # the notes go into the foot
             parts = [figures]
         elif section.title == f"By {results.column}":
             parts = [_build_group_figures(results.groups), *parts]
@@ -346,7 +344,7 @@ def _choose_page_sections(results: ResultsReport, sections: Sequence[Section]) -
 
 
 def _build_group_figures(groups: Sequence[Group]) -> list[Figure]:
-    """Build the chart of the groups' rates, leaving out those without a verdict."""
+    """Build the chart of groups' rates, without groups that have no verdicts."""
     figures = []
     for group in groups:
         rate = group.rate
@@ -362,7 +360,7 @@ def _build_group_figures(groups: Sequence[Group]) -> list[Figure]:
 
 
 def _build_sections(results: ResultsReport) -> list[Section]:
-    """Build the sections of a report: the rates first, then one for each other thing to show."""
+    """Build the sections of a report, starting with the rates."""
     sections = [Section(_RATES, [_build_figures(results), *_write_notes(results)])]
     labelled = results.labelled
     if labelled and labelled.confusion:
@@ -395,7 +393,7 @@ def _build_sections(results: ResultsReport) -> list[Section]:
 
 
 def _build_win_table(results: ResultsReport) -> Table:
-    """Build a table of how often each text is better than each other."""
+    """Build a table of how often each text beats each other."""
     letters = list(results.win_rates)
     rows: list[Row] = []
     for letter, rates in results.matrix.items():
@@ -405,7 +403,7 @@ def _build_win_table(results: ResultsReport) -> Table:
 
 
 def _build_figures(results: ResultsReport) -> list[Figure]:
-    """Build the figures of rates, including those that rest on labels and second results."""
+    """Build the figures for rates, including those from labels and second results."""
     figures = []
     rate = results.accept_rate
     if rate:
@@ -419,7 +417,7 @@ def _build_figures(results: ResultsReport) -> list[Figure]:
         figures += _build_agreement_figures(results.labelled)
     difference = results.difference
     if results.labelled_second and difference:
-        _, second_name = report_page.short_names(results.file, difference.file)
+        _, second_name = report_page.shorten_names(results.file, difference.file)
         figures += _build_agreement_figures(results.labelled_second, f"{second_name}: ")
     if difference and difference.interval:
         note = f"of {counted(difference.rows, 'row', 'rows')} in both"
@@ -428,13 +426,13 @@ def _build_figures(results: ResultsReport) -> list[Figure]:
 
 
 def _build_agreement_figures(labelled: Labelled, prefix: str = "") -> list[Figure]:
-    """Build the figures on agreement with labels; `prefix` comes before their names."""
+    """Build the figures for agreement with labels, with a `prefix` for their names."""
     agreement = {"agreement with labels": labelled.accuracy, "Cohen's kappa": labelled.kappa}
     note = f"of {counted(labelled.labels, 'label', 'labels')}"
     figures = []
     for name, interval in agreement.items():
         if interval:
-            # Kappa may be negative.
+            # Kappa can be negative.
             least = min(0.0, interval.low)
             figures.append(Figure(prefix + name, interval.value, interval, note, least=least))
     return figures
@@ -445,7 +443,7 @@ def _count_wins(win: WinRate) -> str:
 
 
 def _write_notes(results: ResultsReport) -> list[str]:
-    """Write notes below the rates: on rows and labels left out of them and why, and on the judges."""
+    """Write the notes below the rates: about omitted rows and labels, and about the judges."""
     notes = []
     if results.agreement:
         notes += [f"{line}." for line in results.agreement.describe()]
@@ -478,7 +476,7 @@ def _write_notes(results: ResultsReport) -> list[str]:
 
 
 def _describe_mismatch(unmatched: Unmatched, other: str) -> str:
-    """Say that the results have no row in common with another file, and how to mend that."""
+    """Describe that two files have no ids in common, and how to fix that."""
     first_ids = ", ".join(unmatched.results)
     first_other_ids = ", ".join(unmatched.others)
     ids = (
@@ -495,9 +493,9 @@ def _build_win_cell(win: WinRate | None) -> Cell | None:
 
 
 def _build_group_row(group: Group, words: Iterable[str]) -> Row:
-    """Build the row of a group in a table; `words` are the verdicts with a column each."""
+    """Build a group's table row. `words` are the verdicts that have a column."""
     rate = group.rate
-    corrected = group.needs  # in place of a corrected rate
+    corrected = group.needs  # in place of a corrected rate, what's missing for one
     if rate and rate.interval:
         corrected = rate.interval.text
     counts = [group.verdicts.get(word, 0) for word in words]
@@ -511,9 +509,9 @@ def _build_group_row(group: Group, words: Iterable[str]) -> Row:
 
 
 def _build_row_table(rows: Sequence[Shown], total: int) -> Table:
-    """Build a table of rows with every column that any of them fills.
+    """Build a table of rows, with only the columns that aren't empty.
 
-    There are `total` such rows; the table may show only some.
+    `total` is the number of all such rows, of which the table may show only some.
     """
     scores: list[str | float | None] = []
     for row in rows:

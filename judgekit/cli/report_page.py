@@ -23,8 +23,8 @@ _RESULT_FIELDS = ("verdict", "label", "winner")  # the other ones are read from 
 _NAME_CHARS = 40
 
 
-def short_names(first: str, second: str) -> tuple[str, str]:
-    """Name two files of results by their stems, or in full if these are the same."""
+def shorten_names(first: str, second: str) -> tuple[str, str]:
+    """Name two result files by their stems, or in full if the stems are equal."""
     first_name = PurePath(first).stem
     second_name = PurePath(second).stem
     if first_name == second_name:
@@ -44,7 +44,7 @@ class PageSource(NamedTuple):
 
 
 def split_columns(columns: NamedColumns) -> tuple[NamedColumns, NamedColumns]:
-    """Split named columns into those of the results and those of the file that was judged."""
+    """Split named columns into those of the results and those of the judged file."""
     result_columns = {}
     data_columns = {}
     for field, column in columns.given.items():
@@ -56,15 +56,15 @@ def split_columns(columns: NamedColumns) -> tuple[NamedColumns, NamedColumns]:
 
 
 def open_page_rows(source: PageSource, open_rows: Callable[[str], Rows]) -> PageRows:
-    """Prepare to collect a page's rows; reads second results and the file that was judged."""
+    """Prepare to collect a page's rows, and read any second results and judged file."""
     from judgekit.data import page_rows
     from judgekit.data.labels import read_texts, results
 
-    name = ""  # of the first results, if there are second ones
+    name = ""  # the name of the first results, needed only with second ones
     second_results = None
     if source.second is not None:
         others = results(open_rows(source.second), source.columns)
-        name, second_name = short_names(source.results.name, others.name)
+        name, second_name = shorten_names(source.results.name, others.name)
         second_results = page_rows.set_beside(others, second_name)
     texts = None
     if source.data is not None:
@@ -93,14 +93,14 @@ def write_page(
 
 
 def build_difference(first: str, difference: Difference, note: str = "") -> DifferenceFigure:
-    """Build the figure for the difference between the second results' rate and the first's."""
-    assert difference.interval is not None  # noqa: S101 - as the caller asked
-    first_name, second_name = short_names(first, difference.file)
+    """Build the figure for the difference between the rates of second and first results."""
+    assert difference.interval is not None  # noqa: S101 - the caller has checked it
+    first_name, second_name = shorten_names(first, difference.file)
     return DifferenceFigure.of(f"{second_name} minus {first_name}", difference.interval, note)
 
 
 def describe_headline(summary: ResultsReport) -> str:
-    """Sum results up in one line: accepted 86.5 %, corrected 84 to 89; 12 undetermined."""
+    """Summarize results in a line, such as: accepted 86.5 %, corrected 84 to 89; 12 undetermined."""
     parts = []
     rate = summary.accept_rate
     if rate is not None:
@@ -118,7 +118,7 @@ def describe_headline(summary: ResultsReport) -> str:
 
 
 def _describe_wins(win_rates: Mapping[str, WinRate]) -> str:
-    """Describe how often each text is better, with the interval."""
+    """Describe how often each text wins, with intervals."""
     wins = []
     for letter, win in win_rates.items():
         bounds = f"{100 * win.low:.0f} to {100 * win.high:.0f}"
@@ -127,7 +127,7 @@ def _describe_wins(win_rates: Mapping[str, WinRate]) -> str:
 
 
 def _describe_rate(rate: CorrectedRate) -> str:
-    """Describe the accepted share with its interval: corrected by labels, or else only for chance."""
+    """Describe the accept rate with its interval, corrected by labels if possible."""
     text = f"accepted {100 * rate.judged:.1f} %"
     if rate.interval is not None:
         low, high = rate.interval.bounds

@@ -226,7 +226,7 @@ class DataOptions(NamedTuple):
         """Build the options for reading rows; raises `UsageError` for an invalid encoding or delimiter."""
         if self.encoding is not None:
             try:
-                is_of_text = codecs.lookup(self.encoding)._is_text_encoding  # noqa: SLF001 - as open() asks
+                is_of_text = codecs.lookup(self.encoding)._is_text_encoding  # noqa: SLF001 - like open()
             except (LookupError, ValueError):
                 is_of_text = False
             if not is_of_text:
@@ -241,9 +241,9 @@ class DataOptions(NamedTuple):
 
     @classmethod
     def of_pairs(cls, data: list[str] | None, **others: Any) -> Self:  # noqa: ANN401 - the fields
-        """Build the options of `compare`, whose rows come from one file or from two."""
+        """Build the options for `compare`, which takes rows from one or two files."""
         paths = data or []
-        if len(paths) > 2:  # noqa: PLR2004 - as the message says
+        if len(paths) > 2:  # noqa: PLR2004 - see the message
             raise UsageError("--data: given more than twice; a comparison is of two files")
         first = paths[0] if paths else None
         second = paths[1] if len(paths) > 1 else None
@@ -254,7 +254,7 @@ class DataOptions(NamedTuple):
         if self.data is None:
             raise self._explain_missing_data()
         if self.until is not None and files:
-            # Without quotes, a shell takes `>= 0.9` as a redirection to the file `=`, and a path.
+            # Without quotes, the shell takes `>= 0.9` as a redirection to the file `=`, and a path.
             problem = "put the condition in quotes, and leave paths out"
             raise UsageError(f"--until: {problem}: --until 'accept >= 0.9'")
         others = {"a path": files, "--task-id": task_id}
@@ -276,7 +276,7 @@ class DataOptions(NamedTuple):
             raise UsageError("--batch and --on ray do not go together; give one of the two")
 
     def _explain_missing_data(self) -> UsageError:
-        """Build the error for rows without a file: it names the first option that's only for rows."""
+        """Build the error for rows without a file. It names the first given option for rows."""
         for name, value in self._replace(out=None)._asdict().items():
             if value != self._field_defaults[name]:
                 option = f"--{name.replace('_', '-')}"
@@ -284,7 +284,7 @@ class DataOptions(NamedTuple):
         return UsageError("nothing to judge: name files, or a file of rows with --data")
 
     def _check_results(self) -> None:
-        """Raise `UsageError` for options about results that don't fit the results' file."""
+        """Raise `UsageError` for options that don't suit the results file."""
         if self.trust_results and (self.fresh or not self.out):
             raise UsageError(
                 "--trust-results is for an --out, and without --fresh, which loses its rows"
@@ -294,7 +294,7 @@ class DataOptions(NamedTuple):
             raise UsageError(f"--full is for an --out in CSV or TSV: {problem}")
 
     def _check_batch(self) -> None:
-        """Raise `UsageError` for options of batches without --batch, and for batches that need more."""
+        """Raise `UsageError` for batch options without --batch, or a batch that lacks what it needs."""
         if self.batch_fallback != "live" and not self.batch:
             raise UsageError("--batch-fallback is for --batch; give both")
         if self.batch and self.out is None:
@@ -305,7 +305,7 @@ class DataOptions(NamedTuple):
             )
 
     def _check_ray(self) -> None:
-        """Raise `UsageError` for options of Ray without --on ray, and for rows that workers can't read."""
+        """Raise `UsageError` for Ray options without --on ray, or rows that workers can't read."""
         if self.ray_address and not self.on:
             raise UsageError("--ray-address is for --on ray; give both")
         if self.on and (self.data == "-" or not self.out):
@@ -317,7 +317,7 @@ class DataOptions(NamedTuple):
             raise UsageError(f"--encoding and --delimiter do not go with --on ray: {problem}")
 
     def check_variants(self, given_twice: str) -> None:
-        """Raise `UsageError` if rows can't be judged in several ways."""
+        """Raise `UsageError` for options that don't go with multiple models or rubrics."""
         if self.data is None:
             raise UsageError(
                 f"{given_twice} is given twice: that is for rows; name them with --data"
@@ -340,7 +340,7 @@ class DataOptions(NamedTuple):
             raise UsageError("--on ray reads one file; join both before, or leave --on out")
 
     def _check_agreement(self) -> None:
-        """Raise `UsageError` for a promise's options without a promise, and for those that can't keep one."""
+        """Raise `UsageError` for agreement options without --agree, or if --agree can't be used."""
         if self.agree is None:
             for name in ("agree_on", "always_confirm", "noise"):
                 if getattr(self, name) != self._field_defaults[name]:
@@ -350,7 +350,7 @@ class DataOptions(NamedTuple):
             raise UsageError(f"--agree and --on ray do not go together: {problem}")
 
     def _check_until(self) -> None:
-        """Raise `UsageError` for options with which a run can't stop when `--until` is settled."""
+        """Raise `UsageError` for options that don't go with --until."""
         if self.until is None:
             return
         conflicts = (
@@ -364,20 +364,20 @@ class DataOptions(NamedTuple):
                 raise UsageError(f"--until and {name} do not go together: {problem}")
 
 
-def exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int:
-    """Return the exit code for these verdicts; a rejection outranks the others.
+def choose_exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int:
+    """Return the exit code for these verdicts. A rejection takes precedence.
 
-    `exit_on` are the outcomes that may give another code than 0.
+    `exit_on` are the outcomes that cause a code other than 0.
     """
     codes_by_word: dict[str, int] = {}
     for outcome in exit_on:
         codes_by_word.update(_CODES[outcome])
-    # To escalate means that a person decides, as about an undetermined verdict.
+    # An escalated verdict needs a person, like an undetermined one.
     outcomes = {"undetermined" if word == "escalate" else word for word in words}
     codes = {codes_by_word.get(outcome, 0) for outcome in outcomes}
     is_undecided = outcomes == {"undetermined"}
     if codes_by_word and is_undecided:
-        codes.add(Exit.HUMAN_NEEDED)  # nothing was judged, so nothing was found to be good
+        codes.add(Exit.HUMAN_NEEDED)  # nothing was judged, so don't report success
     if Exit.REJECTED in codes:
         return Exit.REJECTED
     return max(codes, default=0)

@@ -26,12 +26,12 @@ class Printing(NamedTuple):
     worst: int | None = None
 
     def make_printer(self, out: str | None) -> RowPrinter:
-        """Build the printer for a run whose results go to OUT."""
+        """Build the printer for a run with the results file OUT, if any."""
         format_ = self.format
         if format_ is None and self.worst is not None:
             format_ = "table"
         if format_ is None and out is None:
-            format_ = "jsonl" if output.terminal_width() is None else "table"
+            format_ = "jsonl" if output.get_terminal_width() is None else "table"
         return RowPrinter(self, format_, out)
 
 
@@ -49,7 +49,7 @@ class RowPrinter:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Keep the rows of a run without OUT inside this context, if they're needed at its end."""
+        """In this context, store the rows of a run without OUT if they're needed at the end."""
         if self._out is not None or not self._needs_all:
             yield
             return
@@ -59,12 +59,12 @@ class RowPrinter:
 
     @property
     def _needs_all(self) -> bool:
-        """Whether all rows are needed at the end: to print them then, or to write them to other files."""
+        """Whether all rows are needed at the end, to print them or write them to other files."""
         is_printed_at_end = self._format is not None and not self._is_streamed
         return is_printed_at_end or bool(self._printing.also)
 
     def add_line(self, line: str) -> None:
-        """Take a judged row's line of JSON, in a run without OUT."""
+        """Take a judged row as a JSON line, in a run without OUT."""
         if self._kept is not None:
             self._kept.write(f"{line}\n")
         if not self._is_streamed:
@@ -72,14 +72,14 @@ class RowPrinter:
         if self._format == "jsonl":
             output.emit(line)
             return
-        from judgekit.cli.formats.table import row_line
+        from judgekit.cli.formats.table import render_row
 
         row = json.loads(line)
         progress.clear()
-        output.say(row_line(row["verdict"], str(row["id"]), row))
+        output.say(render_row(row["verdict"], str(row["id"]), row))
 
     def print_all(self, name: str) -> None:
-        """Print and write the rows that wait for the end; `name` is the input file."""
+        """Print and write the rows that had to wait for the end. `name` is the input file."""
         if not self._needs_all:
             return
         results = self._read_results(name)
@@ -90,8 +90,8 @@ class RowPrinter:
             formats.print_rows(self._format, results)
 
     def _read_results(self, name: str) -> RowResults | None:
-        """Read the results from OUT, or those that were kept; None if there's none."""
-        from judgekit.cli.report import sum_up
+        """Read the results in OUT, or the stored ones; None if there are none."""
+        from judgekit.cli.report import summarize_results
         from judgekit.data.labels import results
         from judgekit.data.results import lines_behind
         from judgekit.data.rows import open_rows
@@ -104,7 +104,7 @@ class RowPrinter:
             path = self._kept.name
         if path is None:
             return None
-        no_stdin = io.BytesIO()  # results are never read from standard input
+        no_stdin = io.BytesIO()  # results don't come from standard input
         rows = open_rows(lines_behind(path), no_stdin)
         rows.name = name
-        return sum_up(results(rows), worst=self._printing.worst)
+        return summarize_results(results(rows), worst=self._printing.worst)

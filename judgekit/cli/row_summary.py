@@ -20,7 +20,7 @@ _BEST_FIRST = ("accept", "improve", "reject", "escalate", "undetermined")
 _WORST_FIRST = ("reject", "undetermined", "escalate", "improve", "accept")
 
 
-def summarise(
+def summarize_run(
     run: DatasetRun,
     name: str,
     seconds: float,
@@ -31,10 +31,10 @@ def summarise(
     others: Mapping[str, int] = MappingProxyType({}),
     is_settled: bool = False,
 ) -> str:
-    """Sum up a run in one line: rows by verdict, the numbers judged and reused, and the cost.
+    """Summarize a run in a line: rows by verdict, the numbers judged and reused, and the cost.
 
-    `others` are rows of OUT that this run didn't come to, by judge. If the condition of `--until`
-    `is_settled`, the remaining rows weren't needed.
+    `others` are rows in OUT that this run didn't reach, by judge. If `is_settled`, the condition of `--until`
+    is decided, so that the remaining rows aren't needed.
     """
     count = run.judged + run.kept
     rows = counted(count, "row", "rows")
@@ -54,10 +54,11 @@ def summarise(
         by_judge = ", ".join(f"{number:,} by {judge}" for judge, number in others.items())
         parts.append(f"rows that this run did not come to: {by_judge}")
     end = ""
-    is_complete = total == count  # no rows are left, whatever ended the run
+    is_complete = total == count  # all rows are done, whatever ended the run
     if not is_complete:
         left = "the rest" if total is None else counted(total - count, "row", "rows")
         end = _explain_end(run, left, is_settled=is_settled)
+    # Without another reason, say how to continue.
     if not end and interrupted:
         end = "run the same command to continue" if resumes else "with --out a run can be continued"
     if end:
@@ -66,7 +67,7 @@ def summarise(
 
 
 def _explain_end(run: DatasetRun, left: str, *, is_settled: bool) -> str:
-    """Say why the rows that are left aren't judged; "" if it wasn't the run that decided so."""
+    """Explain why the run left rows unjudged; "" if it wasn't the run's decision."""
     if is_settled:
         return f"{left} not needed"
     if run.gave_up:
@@ -78,7 +79,7 @@ def _explain_end(run: DatasetRun, left: str, *, is_settled: bool) -> str:
 
 
 def _count_verdicts(run: DatasetRun, order: Sequence[str]) -> str:
-    """Count the rows by verdict: first those in `order`, then any others by name; "" if there are none."""
+    """Count rows by verdict, starting with those in `order`; "" if there are none."""
     counts = run.verdict_counts
     words = [word for word in order if word in counts]
     words += sorted(word for word in counts if word not in order)
@@ -86,26 +87,24 @@ def _count_verdicts(run: DatasetRun, order: Sequence[str]) -> str:
 
 
 def _describe_labels(run: DatasetRun) -> list[str]:
-    """Say how many labels agree with the verdicts, how many were left out, and why."""
+    """Describe how many labels agree with the verdicts, and how many were left out, with reasons."""
     from judgekit.evaluation.labels import agreement
 
     try:
         agreed, compared, left_out = agreement(run.labels)
-    except (
-        UsageError
-    ) as error:  # the verdicts are valid all the same, and `report` has more options
+    except UsageError as error:  # the verdicts are still valid, and `report` has more options
         return [f"labels not compared: {error}"]
     parts = []
     if compared:
         parts.append(f"{agreed:,} of {compared:,} labels agree ({agreed / compared:.0%})")
-    has_labels = compared or left_out.unknown  # blank cells alone are no labels
+    has_labels = compared or left_out.unknown  # blank cells alone don't count
     if has_labels and left_out.told():
         parts.append(f"left out: {left_out.told()}")
     return parts
 
 
 def describe_cost(run: DatasetRun) -> str:
-    """Describe a run's cost so far, and say if calls of unknown cost are missing from it."""
+    """Describe a run's cost so far, and whether it lacks calls of unknown cost."""
     if not run.spent_usd and run.unpriced:
         if run.priced:
             return "cost at least 0 (a model has no price)"
@@ -118,7 +117,7 @@ def describe_cost(run: DatasetRun) -> str:
 
 
 def describe_progress(run: DatasetRun, total: int | None, started: float) -> str:
-    """Describe progress: the number of rows judged, their verdicts, the speed, and the cost so far."""
+    """Describe a run's progress: rows, verdicts, speed and cost so far."""
     done = run.judged + run.kept
     rows = counted(done, "row", "rows")
     if total is not None:

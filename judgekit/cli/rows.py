@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from judgekit import environment
 from judgekit.cli import interruption, output, progress
 from judgekit.cli.output import note, warn
-from judgekit.cli.row_options import USUAL_EXIT, DataOptions, ExitOn, exit_code
+from judgekit.cli.row_options import USUAL_EXIT, DataOptions, ExitOn, choose_exit_code
 from judgekit.cli.row_printing import Printing, RowPrinter
-from judgekit.cli.row_summary import describe_progress, summarise
+from judgekit.cli.row_summary import describe_progress, summarize_run
 from judgekit.errors import Exit, UsageError
 from judgekit.text import counted, escaped
 
@@ -59,7 +59,7 @@ class RunOptions(NamedTuple):
     combination: Literal["all", "any"] = "all"
 
 
-def run(
+def judge_rows(
     task: Literal["judge", "compare"],
     options: DataOptions,
     description: TaskDescription,
@@ -67,7 +67,7 @@ def run(
     families: Sequence[str],
     run_options: RunOptions,
 ) -> int:
-    """Judge the rows of a dataset, or only show or estimate what's sent, and print a summary.
+    """Judge a dataset's rows and print a summary, or only print the prompts or an estimate.
 
     Returns the exit code. Raises `UsageError` for options that don't go together.
     """
@@ -111,7 +111,7 @@ def run(
     if options.agree is not None:
         promised = _bind_promise(options, dataset, project, request)
         dataset = promised.bound
-    if condition is not None:  # drawing needs all rows
+    if condition is not None:  # rows are drawn at random, so all are needed
         dataset = replace(dataset, rows=list(dataset.rows))
     printer = run_options.printing.make_printer(options.out)
     work = runs.DatasetRun(
@@ -142,10 +142,10 @@ def run(
 
 
 def _open_source(options: DataOptions, columns: Mapping[str, str]) -> Rows:
-    """Open the file of rows, or the two whose rows are joined; `columns` are those of `--map`."""
+    """Open the file of rows, or two files to join. `columns` are those of `--map`."""
     from judgekit.data.rows import open_rows
 
-    assert options.data is not None  # noqa: S101 - what the callers look at
+    assert options.data is not None  # noqa: S101 - the callers have checked it
     if options.other_data is not None:
         return _open_joined(options, columns)
     return open_rows(options.data, sys.stdin.buffer, options.reading())
@@ -158,7 +158,7 @@ def _build_row_options(
     description: TaskDescription,
     families: Sequence[str],
 ) -> RowOptions:
-    """Collect the options for reading rows; raises `UsageError` for a template that can't be used."""
+    """Collect the options for reading rows; raises `UsageError` for an unusable template."""
     from judgekit.data.dataset import RowOptions
 
     row_options = RowOptions(
@@ -168,19 +168,19 @@ def _build_row_options(
         template=_parse_template(options, description),
         drops_thoughts=options.drop_thinking,
     )
-    # The rows of two files were joined by --map and --id, and have usual names now.
+    # Rows of two files are already joined by --map and --id, and have the usual column names.
     if options.other_data is None:
         row_options = row_options._replace(
             given=columns, id_column=options.id, judge_turn=options.judge_turn
         )
-    # A condition is about all rows: the limit then only counts the rows that are drawn.
+    # A condition applies to all rows, and the limit only to the rows drawn for it.
     if options.until is None:
         row_options = row_options._replace(limit=options.limit)
     return row_options
 
 
 def _parse_template(options: DataOptions, description: TaskDescription) -> Template | None:
-    """Parse `--template`; raises `UsageError` if another option gives the description, too."""
+    """Parse `--template`; raises `UsageError` if another option already gives the description."""
     from judgekit.data.templates import parse_template
 
     if options.template is None:
@@ -191,12 +191,12 @@ def _parse_template(options: DataOptions, description: TaskDescription) -> Templ
 
 
 def _open_joined(options: DataOptions, columns: Mapping[str, str]) -> Rows:
-    """Open two files, and join their rows by their ids."""
+    """Open two files and join their rows by id."""
     from judgekit.data.joined import JoinedRows
     from judgekit.data.rows import open_rows
 
-    assert options.data is not None, "the first one"  # noqa: S101
-    assert options.other_data is not None, "only then is it called"  # noqa: S101
+    assert options.data is not None, "the first file"  # noqa: S101
+    assert options.other_data is not None, "called only for two files"  # noqa: S101
     reading = options.reading()
     first = open_rows(options.data, sys.stdin.buffer, reading)
     second = open_rows(options.other_data, sys.stdin.buffer, reading)
@@ -204,7 +204,7 @@ def _open_joined(options: DataOptions, columns: Mapping[str, str]) -> Rows:
 
 
 def _note_missing_key() -> None:
-    """Print a note if there's no key to seal results with: a second run won't trust them."""
+    """Print a note if there's no key to sign results with, without which a second run won't trust them."""
     from judgekit.data import seals
 
     if seals.state_key() is not None:
@@ -216,17 +216,17 @@ def _note_missing_key() -> None:
 def _bind_promise(
     options: DataOptions, dataset: Dataset, project: Path, request: JudgeRequest
 ) -> PromisedRows:
-    """Read all rows that the promise of `--agree` is about, with the tiers that judge them."""
+    """Read all rows that the promise of `--agree` covers, with the tiers to judge them."""
     from judgekit.data import promised
 
     return promised.bind_rows(dataset, _build_agreement_options(options), project, request)
 
 
 def _build_agreement_options(options: DataOptions) -> AgreementOptions:
-    """Collect the options of a promise of agreement."""
+    """Collect the options for a promise of agreement."""
     from judgekit.data.promised import AgreementOptions
 
-    assert options.agree is not None, "only then is it called"  # noqa: S101
+    assert options.agree is not None, "called only with a promise"  # noqa: S101
     return AgreementOptions(
         share=options.agree,
         on=options.agree_on,
@@ -271,7 +271,7 @@ def _judge_here(job: _Job) -> _Outcome:
     options = job.options
     work = job.work
     source = job.source
-    # A stream can't be read twice, unless a promise or a condition needed all of its rows already.
+    # A stream can't be read twice, unless its rows were already stored for a promise or a condition.
     can_count = source.lasting or job.promised or job.condition
     total = work.dataset.check() if can_count else None
     results = open_results(
@@ -291,7 +291,7 @@ def _judge_here(job: _Job) -> _Outcome:
         if promised_run is not None:
             runner: Runner = promised_run
         else:
-            # An unknown total counts as no rows.
+            # If the total is unknown, count no rows as new.
             new_rows = (total or 0) - results.count_earlier()
             runner = _make_runner(job, new_rows)
         judge = partial(runner, work.pending(), work.on_record)
@@ -301,29 +301,29 @@ def _judge_here(job: _Job) -> _Outcome:
         if promised_run is None:
             return outcome
         agreement = promised_run.tally().sum_up()
-        if agreement is None:  # no row was judged under the promise
+        if agreement is None:  # no rows were judged under the promise
             return outcome
         return outcome._replace(lines=agreement.describe())
 
 
 def _judge_until(job: _Job, results: Results) -> _Outcome:
-    """Judge rows in a random order until the condition is settled."""
+    """Judge rows in random order until the condition is decided."""
     from judgekit.data.dataset import PendingRow
     from judgekit.data.until import UntilJob, UntilRun
 
-    assert job.condition is not None, "only then is it called"  # noqa: S101
+    assert job.condition is not None, "called only with a condition"  # noqa: S101
     all_rows = [row for row in job.work.dataset if isinstance(row, PendingRow)]
     until_job = UntilJob(
         condition=job.condition,
         rows=all_rows,
-        runner=_make_runner(job, new_rows=0),  # it may need few
+        runner=_make_runner(job, new_rows=0),  # a few rows may be enough
         at_once=job.run_options.jobs,
         limit=job.options.limit,
         out=job.options.out,
         is_fresh=job.options.fresh,
     )
     run = UntilRun(until_job, job.work)
-    # We don't know yet how many rows it takes.
+    # The number of rows that it takes isn't known in advance.
     is_interrupted, seconds = _judge_with_progress(run, job.work, total=None)
     results.write_out()
     return _Outcome(
@@ -338,12 +338,12 @@ def _judge_until(job: _Job, results: Results) -> _Outcome:
 
 
 def _report_outcome(job: _Job, outcome: _Outcome) -> int:
-    """Print a run's problems and its summary; returns the exit code."""
+    """Print a run's problems and summary, and return the exit code."""
     work = job.work
     is_interrupted = outcome.is_interrupted and not work.gave_up
     _print_problems(work, job.task)
-    interruption.KEPT[job.task] = None  # the summary says what's kept
-    summary = summarise(
+    interruption.KEPT[job.task] = None  # the summary covers this
+    summary = summarize_run(
         work,
         outcome.name,
         outcome.seconds,
@@ -355,7 +355,7 @@ def _report_outcome(job: _Job, outcome: _Outcome) -> int:
     )
     if sys.stderr is not None and not output.current.quiet:
         for line in (summary, *outcome.lines):
-            sys.stderr.write(f"{output.printable(line)}\n")
+            sys.stderr.write(f"{output.make_printable(line)}\n")
 
     if is_interrupted:
         return Exit.INTERRUPTED
@@ -365,7 +365,7 @@ def _report_outcome(job: _Job, outcome: _Outcome) -> int:
 
 
 def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None:
-    """Say where texts were sent, why rows have no verdict, and why a run was given up."""
+    """Print where texts were sent, why rows have no verdict, and why a run was given up."""
     output.note_sent(work.substitutes, work.redacted)
     output.note(*work.deciders.notes(task))
     doubled_note = work.doubled_note()
@@ -381,19 +381,19 @@ def _print_problems(work: DatasetRun, task: Literal["judge", "compare"]) -> None
 
 
 def _choose_exit_code(work: DatasetRun, exit_on: Collection[ExitOn]) -> int:
-    """Choose the exit code for the run's problem if it has one, else for its verdicts."""
+    """Choose the exit code by the run's problem, if any, or else by its verdicts."""
     if work.gave_up:
         return Exit.BAD_CONFIG
     if work.problem:
         return work.problem.exit_code
     words = set(work.verdict_counts)
-    if work.is_spent:  # the remaining rows have no verdict
+    if work.is_spent:  # the remaining rows have no verdicts
         words.add("undetermined")
-    return exit_code(words, exit_on)
+    return choose_exit_code(words, exit_on)
 
 
 def _make_promised_run(job: _Job) -> PromisedRun | None:
-    """Build the run under a promise of agreement, if one is requested."""
+    """Build the run under a promise of agreement, or None without a promise."""
     if job.promised is None:
         return None
     from judgekit.data.promised import PromisedJob, PromisedRun
@@ -411,9 +411,9 @@ def _make_promised_run(job: _Job) -> PromisedRun | None:
 
 
 def _make_deep_batch_runner(job: _Job, limit_usd: float | None, is_first: bool) -> BatchRunner:
-    """Build a batch runner that asks only `deep`, for at most `limit_usd`.
+    """Build a batch runner that asks only the deep tier, for at most `limit_usd`.
 
-    A run may have several rounds of batches; only its first one (`is_first`) may replace the manifest.
+    If a run has multiple rounds of batches, only the first one may replace the manifest.
     """
     from judgekit.data.promised import only_deep
 
@@ -424,9 +424,9 @@ def _make_deep_batch_runner(job: _Job, limit_usd: float | None, is_first: bool) 
 
 
 def _make_runner(job: _Job, new_rows: int) -> Runner:
-    """Choose who judges the rows, and build a runner for it: batches, the engine or this process.
+    """Build the runner that judges the rows: in batches, by the engine or in this process.
 
-    `new_rows` is the number of rows that OUT doesn't have yet, as far as it's known.
+    `new_rows` is the known number of rows that OUT lacks.
     """
     from judgekit.data import runners
 
@@ -434,7 +434,7 @@ def _make_runner(job: _Job, new_rows: int) -> Runner:
     jobs = job.run_options.jobs
     if options.batch:
         return _make_batch_runner(job)
-    # Only a file is ready: a pipe or an address may keep its reader waiting.
+    # Only a file can be read without waiting.
     is_ready = bool(job.source.paths)
     if job.variants is not None:
         return job.variants.runner(job.project, jobs, is_ready=is_ready)
@@ -463,7 +463,7 @@ def _make_batch_runner(job: _Job) -> BatchRunner:
 def _judge_with_progress(
     judge: Callable[[], None], work: DatasetRun, total: int | None
 ) -> tuple[bool, float]:
-    """Judge rows and show progress; returns whether a person interrupted it, and the seconds it took."""
+    """Judge rows and show progress. Returns whether a person interrupted it, and the time in seconds."""
     started = time.monotonic()
     is_interrupted = False
     describe = partial(describe_progress, work, total, started)
@@ -484,7 +484,7 @@ def _judge_on_ray(job: _Job) -> _Outcome:
     except ImportError as error:
         raise UsageError(f"--on ray needs Ray ({error}); run {install_extra('ray')}") from None
     options = job.options
-    assert options.data is not None and options.out is not None  # noqa: S101, PT018 - what `check` looks at
+    assert options.data is not None and options.out is not None  # noqa: S101, PT018 - `check` made sure
     jobs = job.run_options.jobs
     with (
         on_ray.connected(options.ray_address),
@@ -537,10 +537,7 @@ def _print_estimate(
 
 
 def _open_earlier_results(options: DataOptions) -> Results:
-    """Open the results of earlier runs to look rows up, or if there are none, empty results.
-
-    None of their lines is printed.
-    """
+    """Open the results of earlier runs, or empty results if there are none. They aren't printed."""
     from judgekit.data.results import Results, open_results
 
     if options.out is None or options.fresh or options.on or not Path(options.out).exists():
@@ -557,7 +554,7 @@ class _NewSubjects:
         self._unjudgeable = 0
 
     def read(self, results: Results) -> Iterator[Document | ComparisonInput]:
-        """Yield the subject of each row that would be judged; raises `InputError` for an unreadable one."""
+        """Yield the subjects of rows to be judged; raises `InputError` for an unreadable row."""
         from judgekit.data.dataset import unreadable_error
         from judgekit.data.sources import UnreadableRow
 
@@ -572,7 +569,7 @@ class _NewSubjects:
                 yield row.subject
 
     def describe_left_out(self) -> list[str]:
-        """Say how many rows were left out, a line for each reason."""
+        """Describe how many rows were left out, with a line for each reason."""
         lines = []
         if self._with_result:
             lines.append(f"{counted(self._with_result, 'row has', 'rows have')} a result already")
@@ -583,15 +580,17 @@ class _NewSubjects:
 
 @contextlib.contextmanager
 def _set_on_interrupt(stopped: threading.Event) -> Iterator[None]:
-    """Set `stopped` on Ctrl-C; raise `KeyboardInterrupt` two seconds later, or at the second Ctrl-C."""
+    """On Ctrl-C, set `stopped`; raise `KeyboardInterrupt` two seconds later, or on a second Ctrl-C."""
     main = threading.main_thread()
-    if threading.current_thread() is not main:  # Python lets only the main thread handle signals
+    if threading.current_thread() is not main:  # only the main thread can handle signals
         yield
         return
 
     def interrupt() -> None:
-        """Act as if the user had pressed Ctrl-C once more."""
-        if hasattr(signal, "pthread_kill"):  # it interrupts the main thread's waiting
+        """Simulate a second Ctrl-C."""
+        if hasattr(
+            signal, "pthread_kill"
+        ):  # this also interrupts a blocking call in the main thread
             signal.pthread_kill(main.ident or 0, signal.SIGINT)
         else:
             os.kill(os.getpid(), signal.SIGINT)

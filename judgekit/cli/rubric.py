@@ -13,7 +13,7 @@ from judgekit import environment
 from judgekit.cli import options
 from judgekit.cli.evaluate import keep_noise, say_judges, warn_unanswered
 from judgekit.cli.options import OutOption, check_finite
-from judgekit.cli.output import emit, note, project_path, say, warn
+from judgekit.cli.output import emit, get_project_path, note, say, warn
 from judgekit.cli.progress import count_to
 from judgekit.config import MODES, ModeName
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
@@ -52,10 +52,10 @@ def list_() -> int:
     from judgekit.rubric import search_path
 
     code = Exit.ACCEPTED
-    for origin, path in search_path.rubric_files(project_path()):
+    for origin, path in search_path.rubric_files(get_project_path()):
         try:
             head = search_path.read_head(path)
-            if head is None:  # it isn't published, so we read all of it to see if it's sound
+            if head is None:  # an unpublished rubric must be read completely, to see if it's valid
                 from judgekit.rubric import loader
 
                 rubric = loader.load_rubric(path, origin).rubric
@@ -121,7 +121,7 @@ def check(
     if keep and repeat == 1:
         raise UsageError("--keep keeps what --repeat measures; add --repeat 3, or more")
     if not references:
-        references = [str(path) for _, path in search_path.rubric_files(project_path())]
+        references = [str(path) for _, path in search_path.rubric_files(get_project_path())]
 
     codes = [Exit.ACCEPTED]
     for reference in references:
@@ -158,7 +158,7 @@ class _SoundRubric(NamedTuple):
 
 
 def _read_if_sound(reference: str) -> _SoundRubric | None:
-    """Read a rubric, and print remarks about it; None if it has an error."""
+    """Read a rubric and print remarks about it; None if it has errors."""
     from judgekit.rubric import loader
     from judgekit.rubric.lint import list_remarks
 
@@ -174,7 +174,7 @@ def _read_if_sound(reference: str) -> _SoundRubric | None:
 
 
 def _print_remarks(remarks: Iterable[Remark]) -> bool:
-    """Print remarks about a rubric; returns True if none of them is an error."""
+    """Print remarks about a rubric, and return False if any is an error."""
     is_sound = True
     for remark in remarks:
         if remark.wrong:
@@ -193,10 +193,7 @@ def _judge_cases(
     *,
     as_json: bool,
 ) -> list[Exit]:
-    """Judge a rubric's cases, and print how well each mode agrees with their labels.
-
-    Returns the exit code of each mode, as `_say_agreement` does.
-    """
+    """Judge a rubric's cases, print how well each mode agrees with the labels, and return the exit codes."""
     from judgekit.evaluation import runner
 
     def print_case(tried: Tried) -> None:
@@ -210,7 +207,7 @@ def _judge_cases(
             answer += f"  {name} {value:g}"
         say(f"{mark}{tried.mode:<8} {tried.case:<28} {answer}")
 
-    trials = runner.judge_cases(loaded, cases, project_path(), modes=modes, progress=print_case)
+    trials = runner.judge_cases(loaded, cases, get_project_path(), modes=modes, progress=print_case)
     codes = []
     for mode in modes:
         trials_in_mode = [tried for tried in trials if tried.mode == mode]
@@ -219,10 +216,9 @@ def _judge_cases(
 
 
 def _say_agreement(mode: ModeName, trials: Sequence[Tried], at_least: float) -> Exit:
-    """Print how many cases were judged as labelled in a mode.
+    """Print how many cases were judged as labelled in a mode, and return the exit code.
 
-    Returns the exit code: a person is needed for undecided cases, and if a smaller share than `at_least`
-    agrees, the rubric is rejected.
+    Undecided cases need a person. If fewer than `at_least` agree, the rubric is rejected.
     """
     from judgekit.evaluation import runner
 
@@ -247,7 +243,7 @@ def _say_agreement(mode: ModeName, trials: Sequence[Tried], at_least: float) -> 
 
 
 def _describe_share(agreement: Agreement) -> str:
-    """Render the share of texts judged as expected, with its interval."""
+    """Format the fraction of texts judged as expected, with its interval."""
     share = agreement.share
     if share is None:
         return "none was read"
@@ -257,11 +253,11 @@ def _describe_share(agreement: Agreement) -> str:
 def _judge_wrong_texts(
     loaded: LoadedRubric, wrong: Sequence[WrongCase], mode: ModeName, *, as_json: bool
 ) -> None:
-    """Print the share of a rubric's wrong texts that each model accepts."""
+    """Print the fraction of a rubric's wrong texts that each model accepts."""
     from judgekit.evaluation import runner
 
     progress = count_to(len(wrong), "wrong texts")
-    for judge, kinds in runner.leniency(loaded, wrong, mode, project_path(), progress).items():
+    for judge, kinds in runner.leniency(loaded, wrong, mode, get_project_path(), progress).items():
         if as_json:
             shares = {kind: _build_share_record(accepted) for kind, accepted in kinds.items()}
             record = {"mode": mode, "judge": judge, "accepted_wrong": shares}
@@ -275,7 +271,7 @@ def _judge_wrong_texts(
 
 
 def _build_share_record(agreement: Agreement) -> dict[str, Any]:
-    """Build the share of texts judged as expected, for programs."""
+    """Build the JSON record of how many texts were judged as expected."""
     share = agreement.share
     return {
         "right": agreement.right,
@@ -295,9 +291,9 @@ def _judge_repeatedly(
     keep: bool,
     as_json: bool,
 ) -> Exit:
-    """Ask every tier `times` times about a rubric's cases; print how often outcomes flip and scores move.
+    """Have a rubric's cases judged `times` times, print how much verdicts vary, and return the exit code.
 
-    With `keep`, the measured noise is saved for the gate. Returns the exit code.
+    If `keep`, the measured noise is saved for the gate.
     """
     from judgekit.evaluation import report, runner
     from judgekit.evaluation.cases import Case
@@ -307,7 +303,7 @@ def _judge_repeatedly(
     repeated_cases = runner.add_variants(once, times - 1, swapped=False)
     progress = count_to(len(repeated_cases), "answers")
     named_inputs = NamedInputs.of(loaded.path)
-    opinions = runner.ask(repeated_cases, named_inputs, loaded, mode, project_path(), progress)
+    opinions = runner.ask(repeated_cases, named_inputs, loaded, mode, get_project_path(), progress)
     if opinions.unasked:
         first_reason = opinions.unasked[0]
         raise InputError(f"{loaded.path}: a case is not judged: {first_reason}")
@@ -351,7 +347,7 @@ def diff(
 
 
 def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | None) -> None:
-    """Judge the new rubric's cases (or the old one's) under both rubrics, and list verdicts that change."""
+    """Judge the new rubric's cases (or the old one's) under both rubrics, and print changed verdicts."""
     from judgekit.evaluation import runner
     from judgekit.rubric.loader import read_cases
 
@@ -359,8 +355,8 @@ def _compare_verdicts(old: LoadedRubric, new: LoadedRubric, mode: ModeName | Non
     if not cases:
         raise UsageError(f"neither {old.rubric.ref} nor {new.rubric.ref} has labelled cases to try")
     modes = (mode,) if mode else MODES
-    old_trials = runner.judge_cases(old, cases, project_path(), modes=modes)
-    new_trials = runner.judge_cases(new, cases, project_path(), modes=modes)
+    old_trials = runner.judge_cases(old, cases, get_project_path(), modes=modes)
+    new_trials = runner.judge_cases(new, cases, get_project_path(), modes=modes)
 
     for earlier, tried in runner.flips(old_trials, new_trials):
         if tried.agrees:
@@ -396,7 +392,7 @@ def begin_rubric(
 
     if like is not None and task is not None:
         raise UsageError("--from copies the rubric's task; remove --task")
-    folder = project_path() / ".judgekit" / "rubrics"
+    folder = get_project_path() / ".judgekit" / "rubrics"
     if user:
         folder = Path(environment.RUBRICS.path())
     original = None if like is None else _load_rubric(like)
@@ -436,7 +432,7 @@ def import_(
 
 
 def _load_rubric(reference: str) -> LoadedRubric:
-    """Find a rubric by its id, with or without a version, or by its file."""
+    """Load a rubric by its id, with or without version, or from its file."""
     from judgekit.rubric import loader
 
-    return loader.find_rubric(reference, project_path())
+    return loader.find_rubric(reference, get_project_path())

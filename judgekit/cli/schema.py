@@ -39,13 +39,13 @@ def schema(
     name: Annotated[Name, typer.Argument(help="Which schema.")], _out: OutOption = None
 ) -> None:
     """Print a JSON Schema (draft 2020-12)."""
-    emit(json.dumps(json_schema(name), indent=2))
+    emit(json.dumps(build_json_schema(name), indent=2))
 
 
-def json_schema(name: str) -> dict[str, Any]:
+def build_json_schema(name: str) -> dict[str, Any]:
     """Build the JSON Schema of a model by its name in this module."""
     module, _, model = _MODELS[name].rpartition(".")
-    # Files we write have every key; files we read may leave out those with a default.
+    # We write every key, but in files that we read, those with a default may be missing.
     mode = "serialization" if name in ("verdict", "comparison", "gate") else "validation"
     model_class = getattr(import_module(f"judgekit.{module}"), model)
     fields = model_class.model_json_schema(by_alias=True, mode=mode)

@@ -48,7 +48,7 @@ def search(
     search_options: dict[str, Any] = {"mode": mode, "judge": judge, "limit": number}
 
     def write_body() -> bytes:
-        # The engine works in another folder, so it gets absolute paths.
+        # The engine's current folder is different, so send absolute paths.
         absolute_roots = [str(Path(name).resolve()) for name in root or ()]
         fields = {**search_options, "roots": absolute_roots or None, "query": query}
         return json.dumps({**client.carried(environment.project_root()), **fields}).encode()
@@ -60,7 +60,7 @@ def search(
 
     use_engine = judge and not no_engine and is_engine_wanted()
     if use_engine:
-        # A root that isn't a folder, such as claude:auto, is resolved from the current folder.
+        # Other roots, such as claude:auto, depend on the current folder.
         use_engine = all(Path(name).is_dir() for name in root or ())
     selection = client.call(
         "search", write_body, answers.value, search_here, use=use_engine, warn=note
@@ -69,7 +69,7 @@ def search(
     degraded = selection["degraded"] or ""
     for line in selection.pop("notes"):
         warn(line)
-        degraded = degraded.removeprefix(line).removeprefix("; ")  # so that it isn't said twice
+        degraded = degraded.removeprefix(line).removeprefix("; ")  # don't print it twice
     if degraded:
         warn(f"no model decided, so BM25 did: {degraded}")
     if as_json:
@@ -79,7 +79,7 @@ def search(
 
 
 def _print_results(results: list[dict[str, Any]]) -> None:
-    """Print results by rank, followed by those that are no longer in force."""
+    """Print results by rank, followed by those no longer in force."""
     if not results:
         say("nothing found")
     in_force = [result for result in results if not result.get("status")]
@@ -97,13 +97,13 @@ def _print_results(results: list[dict[str, Any]]) -> None:
 
 
 def _count_alike(result: dict[str, Any]) -> str:
-    """Say how many older results are grouped with this one; "" if there are none."""
+    """Describe how many older results are grouped with this one; "" if none."""
     count = result.get("alike")
     return f" (and {count} alike)" if count else ""
 
 
 def _print_details(result: dict[str, Any]) -> None:
-    """Print the lines below a result's title: its place, confidence and age, other places, and a passage."""
+    """Print the lines below a result's title: place, confidence, age, other places, and a passage."""
     category = f"{result['category']}  " if result["category"] else ""
     tags = f"  #{','.join(result['tags'])}" if result["tags"] else ""
     confidence = result["confidence_label"]
@@ -121,13 +121,13 @@ def _print_details(result: dict[str, Any]) -> None:
     for other in result.get("also", ()):
         say(f"    also {_name_place(result['path'], other)} {' '.join(other['section'].split())}")
     snippet = " ".join(result["snippet"].split())
-    snippet = snippet.removeprefix(f"# {title}").lstrip()  # the heading is printed above already
+    snippet = snippet.removeprefix(f"# {title}").lstrip()  # the title is already printed
     if snippet:
         say(f"    {snippet}")
 
 
 def _name_place(path: str, place: dict[str, Any]) -> str:
-    """Build `PATH:LINE` from a path and a place in it, or only the path if the line isn't known."""
+    """Format a place as `PATH:LINE`, or only the path if the line isn't known."""
     return f"{path}:{place['line']}" if place.get("line") else path
 
 
@@ -157,7 +157,7 @@ def status(root: Roots = None, as_json: options.AsJson = False) -> None:
 
 
 def _print_state(state: dict[str, Any]) -> None:
-    """Print the state of a store's index: its size, its age, and what isn't read yet."""
+    """Print a store's index: its size, age, and unread files."""
     say(state["root"])
     if state["path"] is None:
         say("    no index yet; the first query builds it")
@@ -199,10 +199,10 @@ def rebuild(root: Roots = None) -> None:
 
 
 def _find_stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
-    """Find the real folders of stores, and the profiles for reading them.
+    """Return the real folders of stores, and the profiles for reading them.
 
-    The stores are the named roots, or else the existing ones that the configuration lists. Raises
-    `InputError` for a named root that isn't a folder.
+    The stores are the given roots, or else the configured ones that exist. Raises `InputError` for a given
+    root that isn't a folder.
     """
     from judgekit.config import settings
     from judgekit.retrieval.profiles import compile_profiles
@@ -216,7 +216,7 @@ def _find_stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
     for root in roots or settings.load(Path(project)).retrieval.roots:
         folder = Path(resolve(root, base_folder)).resolve()
         if not folder.is_dir():
-            if roots:  # a folder named in the configuration may be created later
+            if roots:  # a configured folder may be created later, but a given one must exist
                 raise InputError(
                     f"{root}: no such folder; name a store or a folder of Markdown files"
                 )

@@ -24,9 +24,9 @@ from scripted import by_content, scores
 import judgekit as package
 from judgekit import environment
 from judgekit.cli import output
-from judgekit.cli.app import COMMANDS, application
-from judgekit.cli.formats.table import verdict_text
-from judgekit.cli.output import printable, say, warn
+from judgekit.cli.app import COMMANDS, build_application
+from judgekit.cli.formats.table import render_verdict
+from judgekit.cli.output import make_printable, say, warn
 from judgekit.config import files as bundled
 from judgekit.config import settings, yamlfile
 from judgekit.engine import client
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from outcome import Run, Served
 
 
-WHOLE: Any = application()
+WHOLE: Any = build_application()
 POSIX = pytest.mark.skipif(
     sys.platform == "win32", reason="interrupts and ends processes otherwise"
 )
@@ -120,10 +120,10 @@ def test_both_streams_are_guarded_and_complaints_have_no_colours(
         "\x08",
         "\x1b[",
     ):
-        shown = printable(f"a{command}b")
+        shown = make_printable(f"a{command}b")
         assert (shown.isprintable(), shown.startswith("a\\x")) == (True, True)
     text = "\x1b[32m\x1b[1mACCEPT\x1b[0m\ta\nb é"
-    assert printable(text) == text
+    assert make_printable(text) == text
     title = "\x1b]0;EVIL\x07"
     say(title)
     warn(title)
@@ -165,8 +165,8 @@ def test_costs() -> None:
         (0.0123, None, None, "1.5 s, $0.0123"),
     ):
         record = RECORD | {"cost_usd": cost, "cost_source": source, "cost_complete": complete}
-        assert verdict_text(record).endswith(end)
-    assert verdict_text(RECORD | {"cost_usd": 0.5}).endswith("$0.5000")  # of an older version
+        assert render_verdict(record).endswith(end)
+    assert render_verdict(RECORD | {"cost_usd": 0.5}).endswith("$0.5000")  # of an older version
 
 
 def test_machine_formats_are_utf_8_whatever_the_locale_is(project: Path) -> None:

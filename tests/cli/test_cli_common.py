@@ -17,8 +17,8 @@ from loopback import Loopback, fails, says
 from scripted import scores
 
 import judgekit as package
-from judgekit.cli.app import COMMANDS, application
-from judgekit.cli.common import help_table
+from judgekit.cli.app import COMMANDS, build_application
+from judgekit.cli.common import load_help_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,12 +37,12 @@ def _leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any
 
 
 def test_every_command_is_in_one_group_and_has_an_example_that_it_understands() -> None:
-    groups = [name for group in help_table()["groups"].values() for name in group]
+    groups = [name for group in load_help_table()["groups"].values() for name in group]
     assert sorted(groups) == sorted(COMMANDS)
-    leaves, examples = dict(_leaves(application())), help_table()["examples"]
+    leaves, examples = dict(_leaves(build_application())), load_help_table()["examples"]
     assert examples.keys() <= leaves.keys()
     # A command keeps the names of its help's option, which it has from the context above it.
-    above = application().make_context("judgekit", [], resilient_parsing=True)
+    above = build_application().make_context("judgekit", [], resilient_parsing=True)
     for name, command in leaves.items():
         text = examples.get(name, f"judgekit {name}")
         words = shlex.split(text[text.index("judgekit ") :].removesuffix(')" my-rubric.yaml'))
@@ -211,7 +211,7 @@ def test_a_long_help_fits_on_a_screen_and_a_half(
 @pytest.mark.parametrize("command", ["judge", "compare"])
 def test_the_whole_help_has_every_option_once(judgekit: Run, command: str) -> None:
     whole = judgekit(command, "--help-all").out
-    wanted = application(command).commands[command].params
+    wanted = build_application(command).commands[command].params
     for option in wanted:
         if option.param_type_name == "option" and not option.hidden:
             name = max(option.opts, key=len)

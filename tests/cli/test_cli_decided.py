@@ -18,7 +18,7 @@ from loopback import Loopback, says
 from scripted import finding, scores
 
 from judgekit import environment
-from judgekit.cli.formats.table import verdict_text
+from judgekit.cli.formats.table import render_verdict
 from judgekit.config import files
 from judgekit.errors import FailureKind
 from judgekit.judging.decisions import State, ask_decisions
@@ -128,7 +128,7 @@ def test_a_terminal_shows_the_probabilities_of_the_last_round_that_has_any(
     (verdict,) = judgekit(*JUDGE, document).json
     verdict["rounds"].append({**verdict["rounds"][-1], "opinion": None})
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    assert "semantic  █▁▁▁▁  1: 100%" in verdict_text(verdict)
+    assert "semantic  █▁▁▁▁  1: 100%" in render_verdict(verdict)
 
 
 def test_reasons_for_a_rejection_are_written_where_they_are_asked_for(

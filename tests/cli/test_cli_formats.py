@@ -25,7 +25,7 @@ from pushing import bad, good
 from scripted import by_content
 
 from judgekit.cli import formats, layout, output, row_printing
-from judgekit.cli.formats.table import row_line
+from judgekit.cli.formats.table import render_row
 from judgekit.markdown import escape_prose
 from judgekit.text import short_line
 
@@ -455,7 +455,9 @@ def test_an_annotation_is_one_line_of_one_command(judgekit: Run, text: str) -> N
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_hostile_row_is_one_line_on_a_terminal(text: str) -> None:
-    line = output.strip_colours(row_line("reject", text, {"reasoning": text, "scores": {text: 1}}))
+    line = output.strip_colours(
+        render_row("reject", text, {"reasoning": text, "scores": {text: 1}})
+    )
     assert "\n" not in line
     assert "\x1b" not in line
 

@@ -13,7 +13,7 @@ from git_repo import GitRepo
 from loopback import fails
 from scripted import by_content
 
-from judgekit.cli.schema import json_schema
+from judgekit.cli.schema import build_json_schema
 from judgekit.git import GitError
 
 if TYPE_CHECKING:
@@ -70,14 +70,14 @@ def test_only_a_no_go_while_blocking_is_1_by_the_rules_of_the_base(
 
 def test_programs_get_every_file(judgekit: Run, served: Served) -> None:
     *verdicts, run = served(by_content, *GATE, "--format", "json")[0].json
-    jsonschema.Draft202012Validator(json_schema("gate")).validate(run)
+    jsonschema.Draft202012Validator(build_json_schema("gate")).validate(run)
     assert (run["verdict"], run["judged"]) == ("NO-GO", {"GO": 1, "NO-GO": 1, "UNDETERMINED": 0})
     assert run["not_examined"] == [
         {"name": "picture.md", "reason": "a binary file; judgekit judges only text"}
     ]
     assert [verdict["verdict"] for verdict in verdicts] == ["reject", "accept", "undetermined"]
     for verdict in verdicts:
-        jsonschema.Draft202012Validator(json_schema("verdict")).validate(verdict)
+        jsonschema.Draft202012Validator(build_json_schema("verdict")).validate(verdict)
     sarif = judgekit(*GATE, "--format", "sarif").json
     places = [each["locations"][0]["physicalLocation"] for each in sarif["runs"][0]["results"]]
     assert {each["artifactLocation"]["uri"] for each in places} == {

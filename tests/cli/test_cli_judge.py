@@ -21,7 +21,7 @@ from scripted import by_content, finding, scores
 
 import judgekit as package
 from judgekit.cli.formats import sarif
-from judgekit.cli.schema import json_schema
+from judgekit.cli.schema import build_json_schema
 from judgekit.config import AnyDepth
 from judgekit.providers import litellm, running
 from judgekit.rubric import loader
@@ -268,7 +268,7 @@ def test_a_rubric_that_takes_a_bundled_id_is_named_as_whose_it_is(
     assert f'classname="kls ({whose})"' in shown("junit").replace("&#39;", "'")
     (verdict,) = json.loads(shown("json"))
     assert verdict["rubric"]["source"] == folder
-    jsonschema.Draft202012Validator(json_schema("verdict")).validate(verdict)
+    jsonschema.Draft202012Validator(build_json_schema("verdict")).validate(verdict)
     assert "(" not in shown("table", "kls@1.0.0").split("kls@1.0.0")[1].split(",")[0]
     doctor = judgekit("doctor")
     assert f"judge uses kls@9.0.0 ({whose})" in doctor.out + doctor.err
@@ -346,7 +346,7 @@ def test_the_exit_code_of_a_comparison(
     (line,) = done.out.splitlines()
     record = json.loads(line)
     assert (done.code, record["verdict"], bool(done.err)) == (code, word, code == 2)
-    jsonschema.Draft202012Validator(json_schema("comparison")).validate(record)
+    jsonschema.Draft202012Validator(build_json_schema("comparison")).validate(record)
 
 
 def test_winner_and_reason(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from loopback import SILENT, Answer, Asked, Loopback, fails
 from loopback import says as reply
 from scripted import scores
 
-from judgekit.cli.schema import json_schema
+from judgekit.cli.schema import build_json_schema
 from judgekit.gate import github
 from judgekit.ledger import Ledger, OverrideLine, VerdictLine
 
@@ -57,7 +57,7 @@ def lines(project: Path) -> list[VerdictLine]:
 
 def only(done: Outcome) -> dict[str, Any]:
     (found,) = done.json
-    jsonschema.Draft202012Validator(json_schema("verdict")).validate(found)
+    jsonschema.Draft202012Validator(build_json_schema("verdict")).validate(found)
     return dict(found)
 
 
@@ -249,7 +249,7 @@ def test_a_program_is_told_once_of_each_content_on_which_models_disagree(
         record = only(done)  # stdout is the verdict's alone
     (line,) = file.read_text().split("\n")[:-1]
     assert json.loads(line)["subjects"] == record["subjects"]
-    jsonschema.validate(json.loads(line), json_schema("verdict"))
+    jsonschema.validate(json.loads(line), build_json_schema("verdict"))
     assert "sk-of-the-user" not in (file.parent / "env").read_text()
     (project / "bad.md").write_text("# Bad\n\nChanged.\n")
     tiers(*TASK, **DIVIDED)

@@ -12,7 +12,7 @@ from git_repo import GitRepo
 from loopback import Asked, says
 from scripted import finding, scores
 
-from judgekit.cli.schema import json_schema
+from judgekit.cli.schema import build_json_schema
 from judgekit.ledger import DismissalLine, Ledger, VerdictLine
 from judgekit.ledger.store import KEY
 
@@ -44,7 +44,7 @@ def gate(served: Served, form: str = "json") -> Outcome:
 
 
 def marks(done: Outcome) -> list[list[bool]]:
-    jsonschema.Draft202012Validator(json_schema("verdict")).validate(done.json[0])
+    jsonschema.Draft202012Validator(build_json_schema("verdict")).validate(done.json[0])
     return [["dismissed" in each for each in verdict["findings"]] for verdict in records(done)]
 
 

@@ -14,7 +14,7 @@ from pushing import bad, good
 from scripted import by_content, finding, scores
 
 from judgekit.cli.formats import junit
-from judgekit.cli.schema import json_schema
+from judgekit.cli.schema import build_json_schema
 from judgekit.config.settings import user_file
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def test_what_was_not_examined_is_in_every_format(
     words = (*GATE, "--block", "--format")
     done, _ = served(by_content, *words, "json")
     *_, run = done.json
-    jsonschema.Draft202012Validator(json_schema("gate")).validate(run)
+    jsonschema.Draft202012Validator(build_json_schema("gate")).validate(run)
     assert (run["verdict"], run["blocked"], run["holds"]) == ("NO-GO", True, holds)
     assert run["skipped"] == [
         {"reason": "not selected by gate.paths", "count": 1, "names": ["code.py"]}

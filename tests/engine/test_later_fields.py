@@ -10,7 +10,7 @@ from engine_processes import document
 from loopback import Loopback, sends
 
 from judgekit import api
-from judgekit.cli.schema import json_schema
+from judgekit.cli.schema import build_json_schema
 from judgekit.judging import shared, verdict
 from judgekit.judging.verdict import READS_ON, READS_ON_HEADER, Verdict
 from judgekit.ledger import store
@@ -77,12 +77,12 @@ def parse_line(record: dict[str, Any]) -> Record:
 
 @pytest.mark.parametrize("name", ["verdict", "comparison", "ledger", "gate"])
 def test_the_published_schema_of_what_is_read_allows_unknown_fields(name: str) -> None:
-    assert '"additionalProperties": false' not in json.dumps(json_schema(name))
+    assert '"additionalProperties": false' not in json.dumps(build_json_schema(name))
 
 
 @pytest.mark.parametrize("name", ["rubric", "provider", "retrieval", "config", "calibration"])
 def test_the_published_schema_of_what_people_write_refuses_unknown_keys(name: str) -> None:
-    assert '"additionalProperties": false' in json.dumps(json_schema(name))
+    assert '"additionalProperties": false' in json.dumps(build_json_schema(name))
 
 
 def test_a_request_with_an_unknown_field_is_refused(client: TestClient) -> None:

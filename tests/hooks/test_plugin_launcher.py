@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 from typer.core import TyperGroup
 
 import judgekit
-from judgekit.cli.app import application
+from judgekit.cli.app import build_application
 from judgekit.hooks import entries
 from tests import docs
 
@@ -368,7 +368,7 @@ def test_commands_of_a_skill_exist_with_their_options_and_run(tmp_path: Path) ->
     assert len(shown) > len(SKILLS) > 1
     for program, *words in shown:
         assert program == "judgekit"
-        command, rest = application(), [*words]
+        command, rest = build_application(), [*words]
         context = command.make_context("judgekit", [], resilient_parsing=True)
         while isinstance(command, TyperGroup):
             found = command.get_command(context, rest.pop(0))

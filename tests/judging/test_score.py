@@ -11,7 +11,7 @@ import pytest
 from making import PanelModels, call_usage, document, document_judge, file, reply
 from scripted import ByModel, ScriptedGateway, of_family, scores, scripted_endpoint, three_models
 
-from judgekit.cli.formats.table import verdict_text
+from judgekit.cli.formats.table import render_verdict
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import documents, findings, service
 from judgekit.judging.fence import without_nonce
@@ -425,9 +425,9 @@ def test_opinions_and_findings_are_tagged_and_a_person_sees_which_scores_nobody_
     dimensions = [each.opinion and each.opinion.dimensions for each in verdict.rounds]
     assert dimensions == [["semantic", "pragmatic", "syntactic"]] * len(verdict.rounds)
     unexplained = judged("Nothing is wrong.", {"issue": "The link is broken."})
-    assert "    no reason given for pragmatic\n" in verdict_text(unexplained.record())
+    assert "    no reason given for pragmatic\n" in render_verdict(unexplained.record())
     for said in (verdict, judged("Fine.")):  # words that tell nothing are no reproach
-        assert "nothing is said about" not in verdict_text(said.record())
+        assert "nothing is said about" not in render_verdict(said.record())
 
 
 JURY: PanelModels = {

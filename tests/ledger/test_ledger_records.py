@@ -15,7 +15,7 @@ from git_repo import GitRepo
 from ledger_lines import NOW, content, label, round_of, verdict
 from pydantic import ValidationError
 
-from judgekit.cli.schema import json_schema
+from judgekit.cli.schema import build_json_schema
 from judgekit.errors import FailureKind
 from judgekit.judging.verdict import Verdict
 from judgekit.ledger import Ledger, VerdictLine, export, importing, kpi, labels, records, store
@@ -124,7 +124,7 @@ KINDS: dict[str, Record] = {  # how often "ann" stands in each line
 
 def test_every_kind_is_read_back_and_signed_by_who_brought_it() -> None:
     """Whatever a line claims: labels, overrides, bypasses, changes of mode, and quotes in a verdict."""
-    schema, lines = json_schema("ledger"), list(KINDS.values())
+    schema, lines = build_json_schema("ledger"), list(KINDS.values())
     assert {line.schema_ for line in lines} == {*records.SCHEMAS.values()}
     assert len({line.id for line in lines}) == len(lines)
     for name, record in KINDS.items():

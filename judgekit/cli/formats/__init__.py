@@ -36,23 +36,23 @@ class Renderer(Protocol):
     """The functions of a format's module."""
 
     def render_verdicts(self, verdicts: Sequence[Record]) -> str:
-        """Render the records of verdicts as text."""
+        """Render verdict records."""
 
     def render_gate(self, report: Report) -> str:
-        """Render a run of the gate: a row for each file, the skipped files and those not examined."""
+        """Render a run of the gate: judged, skipped and unexamined files."""
 
     def render_rows(self, results: RowResults) -> str:
         """Render judged rows."""
 
     def render_report(self, results: RowResults) -> str:
-        """Render the summary of rows, as `report` prints it."""
+        """Render the summary of rows, as printed by `report`."""
 
 
 class ComparisonRenderer(Renderer, Protocol):
     """The functions of a format's module if `compare` offers it, too."""
 
     def render_comparison(self, comparison: Comparison) -> str:
-        """Render a comparison as text."""
+        """Render a comparison."""
 
 
 class Format(NamedTuple):
@@ -113,9 +113,9 @@ class AlsoFile(NamedTuple):
 
 
 def read_also(words: Sequence[str] | None) -> list[AlsoFile]:
-    """Read the values of --also, as `FORMAT=FILE`.
+    """Parse the values of --also, such as `FORMAT=FILE`.
 
-    Raises `UsageError` for other values, and `InputError` for a folder that doesn't exist.
+    Raises `UsageError` for other values, and `InputError` if the file's folder doesn't exist.
     """
     files: list[AlsoFile] = []
     for word in words or ():
@@ -137,45 +137,45 @@ def load_renderer(name: str) -> Renderer:
 
 
 def print_verdicts(name: str, verdicts: Sequence[Record]) -> None:
-    """Print the records of verdicts in the format of this name."""
+    """Print verdict records in the named format."""
     _print(name, load_renderer(name).render_verdicts(verdicts))
 
 
 def print_gate(name: str, report: Report) -> None:
-    """Print a run of the gate in the format of this name."""
+    """Print a run of the gate in the named format."""
     _print(name, load_renderer(name).render_gate(report))
 
 
 def print_rows(name: str, results: RowResults) -> None:
-    """Print rows that were judged in the format of this name."""
+    """Print judged rows in the named format."""
     _print(name, load_renderer(name).render_rows(results))
 
 
 def print_report(name: str, results: RowResults) -> None:
-    """Print the summary of rows in the format of this name."""
+    """Print the summary of rows in the named format."""
     _print(name, load_renderer(name).render_report(results))
 
 
 def print_comparison(name: str, comparison: Comparison) -> None:
-    """Print a comparison in the format of this name."""
+    """Print a comparison in the named format."""
     module = cast("ComparisonRenderer", load_renderer(name))
     _print(name, module.render_comparison(comparison))
 
 
 def write_also(files: Sequence[AlsoFile], render: Callable[[Renderer], str]) -> None:
-    """Write a file in each format. `render` makes the text with the format's renderer."""
+    """Write a file in each format. `render` calls the wanted function of a renderer."""
     for name, path in files:
         with output.render_for_file():
             text = render(load_renderer(name))
         if FORMATS[name].is_for_people:
-            text = output.strip_colours(output.printable(text, "utf-8"))
+            text = output.strip_colours(output.make_printable(text, "utf-8"))
         else:
             text = FORMATS[name].disarm(text)
         output_files.write_file(path, f"{text}\n" if text else "")
 
 
 def _print(name: str, text: str) -> None:
-    if not text:  # nothing to print, not even a blank line
+    if not text:  # don't even print a blank line
         return
     if FORMATS[name].is_for_people:
         output.say(text)

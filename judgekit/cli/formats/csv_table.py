@@ -26,7 +26,7 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
 
 
 def render_gate(report: Report) -> str:
-    """Write a line for each judged file, each file that wasn't examined, and each reason to skip files."""
+    """Write a line for each judged file, each unexamined file, and each reason why files were skipped."""
     rows = []
     judged_paths = set()
     for row in report.rows:
@@ -45,7 +45,7 @@ def render_gate(report: Report) -> str:
 
 
 def render_rows(results: RowResults) -> str:
-    """Write a line for each row, without its record."""
+    """Write a line for each row, without the verdict record."""
     from judgekit.data.results import RECORD_COLUMNS
 
     rows = []
@@ -59,7 +59,7 @@ render_report = render_rows
 
 
 def _convert_to_row(verdict: Record) -> dict[str, Any]:
-    """Convert a verdict to a row of results."""
+    """Convert a verdict record to a row."""
     row = {name: verdict.get(name) for name in _COLUMNS}
     row["id"] = task_name(verdict["task_id"])
     row["error"] = verdict["degraded"]
@@ -67,14 +67,14 @@ def _convert_to_row(verdict: Record) -> dict[str, Any]:
 
 
 def _write_rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Write rows under a header with the columns of all rows. The input's own columns come first."""
+    """Write rows under a header with all their columns, the input's own first."""
     from judgekit.data import tables
 
     columns = tables.ColumnKinds(_COLUMNS)
     for row in rows:
         columns.add(row)
     kinds, renamed = columns.named()
-    # Of our own columns, those without any value are left out.
+    # Omit our own columns that have no values.
     names = [name for name, values in kinds.items() if name not in _COLUMNS or values]
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def finding_lines(finding: Mapping[str, Any]) -> list[str]:
-    """Render a finding as lines: its dimension, location and issue, then its quote and its suggestion."""
+def render_finding(finding: Mapping[str, Any]) -> list[str]:
+    """Render a finding as lines: dimension, location and issue, then the quote and suggestion."""
     subject = " in ".join(filter(None, (finding.get("dimension"), finding.get("location"))))
     issue = finding["issue"]
     text_lines = [f"- {subject}: {issue}" if subject else f"- {issue}"]

@@ -15,8 +15,8 @@ from judgekit.cli.formats.handed_on import (
     clean_gate,
     clean_verdicts,
     find_places,
-    rule_name,
-    summarise,
+    name_rubric,
+    summarize_verdict,
 )
 from judgekit.cli.formats.row_results import WORST_FIRST
 from judgekit.gate import describe_run
@@ -54,15 +54,15 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
 
 
 def render_gate(report: Report) -> str:
-    """Write the annotations for the gate: files that stop the push, other files, files not examined."""
+    """Write annotations for the gate's files, including unexamined ones."""
     verdicts, run = clean_gate(report)
-    levels = _LEVELS if run["blocked"] else {}  # a push that goes on only gets warnings
+    levels = _LEVELS if run["blocked"] else {}  # if the push isn't blocked, only give warnings
     checkout = Checkout.of_gate()
     annotations = _annotate_verdicts(verdicts, checkout, levels)
-    level = "error" if run["holds"] else "warning"  # of files that hold the push, being unexamined
+    level = "error" if run["holds"] else "warning"  # for unexamined files, which may block the push
     judged_names = {task_name(verdict["task_id"]) for verdict in verdicts}
     for omission in run["not_examined"]:
-        if omission["name"] not in judged_names:  # a judged file has its annotation above
+        if omission["name"] not in judged_names:  # judged files have their annotations already
             message = f"{omission['name']}: {omission['reason']}"
             annotations.append(_annotate(level, message, title="not examined"))
     summary = without_secrets(describe_run(report.judged, report.skipped, report.not_examined))
@@ -71,11 +71,11 @@ def render_gate(report: Report) -> str:
 
 
 def render_rows(results: RowResults) -> str:
-    """Write an error for each limit that's missed, and an annotation for each of the worst rows."""
+    """Write an error for each missed limit, and an annotation for each of the worst rows."""
     missed = without_secrets(list(results.missed))
     annotations = [_annotate("error", missed_limit, title="limit") for missed_limit in missed]
     file_property: dict[str, object] = {}
-    if Path(results.rows.name).is_file():  # it may be standard input, or an address
+    if Path(results.rows.name).is_file():  # not standard input or an address
         file_property["file"] = Checkout.of_folder(Path.cwd()).name(results.rows.name)
     most_rows = results.worst or _MOST_ROWS
     for row in results.summary.worst[:most_rows]:
@@ -100,9 +100,9 @@ render_report = render_rows
 def _annotate_verdicts(
     verdicts: Sequence[Record], checkout: Checkout, levels: Mapping[str, str]
 ) -> list[str]:
-    """Write an annotation for each finding that nobody dismissed, the worst verdicts first.
+    """Write an annotation for each finding that isn't dismissed, the worst verdicts first.
 
-    A verdict without such findings gets one for itself, unless it's accepted.
+    A verdict without any gets its own annotation, unless it's accepted.
     """
     annotations = []
     for verdict in sorted(verdicts, key=_rank_badness):
@@ -110,7 +110,7 @@ def _annotate_verdicts(
         if word == "accept":
             continue
         level = levels.get(word, "warning")
-        title = f"{word}: {rule_name(verdict)}"
+        title = f"{word}: {name_rubric(verdict)}"
         whole_file, places = find_places(verdict, checkout)
         has_findings = False
         for finding, place in zip(verdict["findings"], places, strict=True):
@@ -121,25 +121,23 @@ def _annotate_verdicts(
             position = _build_position(place, checkout)
             annotations.append(_annotate(level, "\n".join(texts), **position, title=title))
         if not has_findings:
-            message = summarise(verdict) or word
+            message = summarize_verdict(verdict) or word
             position = _build_position(whole_file, checkout)
             annotations.append(_annotate(level, message, **position, title=title))
     return annotations
 
 
 def _rank_badness(verdict: Record) -> int:
-    """Rank a verdict for sorting, the worst first."""
+    """Return a number for sorting verdicts, the worst first."""
     return WORST_FIRST.index(verdict["verdict"])
 
 
 def _build_position(place: Place, checkout: Checkout) -> dict[str, object]:
-    """Build the properties that say what an annotation points to.
-
-    GitHub takes columns only if the place is within a single line.
-    """
+    """Build the properties for an annotation's position."""
     properties: dict[str, object] = {"file": checkout.name(place.path)}
     region = place.region
     start_line = region["startLine"]
+    # GitHub accepts columns only within a single line.
     is_one_line = region.get("endLine", start_line) == start_line
     for key, name in _REGION.items():
         is_column = key.endswith("Column")
@@ -149,27 +147,25 @@ def _build_position(place: Place, checkout: Checkout) -> dict[str, object]:
 
 
 def _annotate(level: str, message: str, **properties: object) -> str:
-    """Build an annotation as a workflow command.
-
-    Its texts come from others: what a terminal or a CI server obeys is escaped first, and then the signs
-    that have a meaning in such a command.
-    """
+    """Build an annotation as a workflow command."""
+    # The texts are untrusted. First escape anything that a terminal or CI server obeys, and then the
+    # characters with a meaning in workflow commands.
     assignments = []
     for name, value in properties.items():
         one_line = escaped(str(value))
         assignments.append(f"{name}={_percent_encode(one_line, _IN_PROPERTIES)}")
-    harmless_message = disarmed(visible(message[:_MOST_CHARS]).strip())  # it may have several lines
+    harmless_message = disarmed(visible(message[:_MOST_CHARS]).strip())  # can have multiple lines
     encoded_message = _percent_encode(harmless_message, _IN_MESSAGES)
     return f"::{level} {','.join(assignments)}::{encoded_message}"
 
 
 def _percent_encode(text: str, codes: Mapping[str, str]) -> str:
-    """Replace each character that has a code, such as `%` by `%25`."""
+    """Replace each character that has a code, such as `%` with `%25`."""
     return text.translate({ord(sign): code for sign, code in codes.items()})
 
 
 def _sum_up(words: Iterable[str]) -> str:
-    """Build a notice with the number of documents for each verdict, the best verdict first."""
+    """Build a notice with the number of documents by verdict, best first."""
     counts = Counter(words)
     counts_by_word = [f"{counts[word]} {word}" for word in reversed(WORST_FIRST) if counts[word]]
     by_verdict = ", ".join(counts_by_word) or "nothing judged"

@@ -33,13 +33,13 @@ class GateRecords(NamedTuple):
 
 
 def clean_verdicts(verdicts: Sequence[Record]) -> list[Record]:
-    """Copy the records of verdicts without the secrets in their texts."""
+    """Return verdict records without the secrets in their text."""
     clean: list[Record] = without_secrets(list(verdicts))
     return clean
 
 
 def clean_gate(report: Report) -> GateRecords:
-    """Build the records of a run of the gate, without the secrets in their texts."""
+    """Build the records of a gate run, without the secrets in their text."""
     # Its model needs pydantic, which takes longer to import than an engine takes to judge one document.
     from judgekit.gate.record import build_gate_record
 
@@ -48,16 +48,13 @@ def clean_gate(report: Report) -> GateRecords:
     return GateRecords(verdicts, run)
 
 
-def rule_name(verdict: Record) -> str:
+def name_rubric(verdict: Record) -> str:
     """Name the rubric that a verdict follows."""
     return rubric_name(verdict["rubric"]["id"], verdict["rubric"].get("source"))
 
 
-def summarise(verdict: Record) -> str:
-    """Join a verdict's scores, its reasoning, and why it's undetermined or less sure.
-
-    "" if the verdict has none of these. The text may have line breaks.
-    """
+def summarize_verdict(verdict: Record) -> str:
+    """Join a verdict's scores, its reasoning, and the reason if it's undetermined or less certain."""
     scores = [f"{name} {value:g}" for name, value in (verdict["scores"] or {}).items()]
     summary_parts = [", ".join(scores), verdict["reasoning"], verdict["degraded"]]
     return "; ".join(summary_part for summary_part in summary_parts if summary_part)
@@ -71,7 +68,7 @@ class Checkout(NamedTuple):
 
     @classmethod
     def of_folder(cls, folder: Path) -> Self:
-        """Find the repository that a folder is in. Without a repository, use the folder itself."""
+        """Find the repository around a folder, or else use the folder itself."""
         folder = folder.resolve()
         for parent in (folder, *folder.parents):
             if (parent / ".git").exists():
@@ -80,15 +77,12 @@ class Checkout(NamedTuple):
 
     @classmethod
     def of_gate(cls) -> Self:
-        """Find the repository around the current folder; the gate's paths start from its root."""
+        """Find the repository around the current folder, since the gate's paths are relative to it."""
         root = cls.of_folder(Path.cwd()).root
         return cls(root, root)
 
     def name(self, path: str) -> str:
-        """Name a file by its path from the repository's root, with slashes.
-
-        A path that leads out of the repository stays as it is.
-        """
+        """Return a file's path relative to the repository, with slashes; unchanged if it's outside."""
         if path == STDIN:
             return path
         absolute_path = Path(os.path.normpath(self.folder / path))
@@ -97,7 +91,7 @@ class Checkout(NamedTuple):
         return path
 
     def uri(self, path: str) -> str:
-        """Build a file's URI: relative if it's in the repository, otherwise absolute."""
+        """Build a file's URI, relative if it's in the repository."""
         name = self.name(path)
         absolute_path = Path(os.path.normpath(self.folder / path))
         if path != STDIN and not absolute_path.is_relative_to(self.root):
@@ -105,7 +99,7 @@ class Checkout(NamedTuple):
         return quote(name)
 
     def read_judged_text(self, subject: Record) -> str:
-        """Read a file's text, if the file is still as it was when it was judged; otherwise return ""."""
+        """Read a file's text if it's unchanged since it was judged; otherwise return ""."""
         try:
             path = self.folder / str(subject["path"])
             with path.open("rb") as file:
@@ -125,9 +119,9 @@ class Place(NamedTuple):
 
 
 def find_places(verdict: Record, checkout: Checkout) -> tuple[Place, list[Place]]:
-    """Find the places of a verdict's findings. Returns the place of the verdict first: its first file.
+    """Return the place of a verdict, which is its first file, and the places of its findings.
 
-    A finding's place is that of its quote. If the quote isn't found, it's the verdict's place.
+    A finding's place is where its quote is, or else the verdict's place.
     """
     whole_file = Place(verdict["subjects"][0]["path"], MappingProxyType({"startLine": 1}))
     text_by_path = {}
@@ -141,7 +135,7 @@ def find_places(verdict: Record, checkout: Checkout) -> tuple[Place, list[Place]
 
 
 def _find_quote(passage: str, texts: Mapping[str, str]) -> Place | None:
-    """Find the place of a quote in the first text that has it; None if no text has it."""
+    """Find a quote in the first text that contains it; None if none does."""
     for path, text in texts.items():
         region = find_region(passage, text)
         if region is not None:
@@ -150,10 +144,7 @@ def _find_quote(passage: str, texts: Mapping[str, str]) -> Place | None:
 
 
 def find_region(passage: str, text: str) -> dict[str, int] | None:
-    """Find the region of a quote in a text; None if the text doesn't have it.
-
-    Lines and columns count from 1, and the end is exclusive.
-    """
+    """Find the region of a quote in text, or None. Lines and columns start at 1, and the end is exclusive."""
     if not passage.strip():
         return None
     offsets = _find_offsets(passage, text)
@@ -171,10 +162,11 @@ def find_region(passage: str, text: str) -> dict[str, int] | None:
 
 
 def _find_offsets(passage: str, text: str) -> tuple[int, int] | None:
-    """Find the start and the end of a quote, even if its lines are broken differently; None without it."""
+    """Find the start and end of a quote, even if its whitespace differs; None if it isn't there."""
     start = text.find(passage)
     if start >= 0:
         return start, start + len(passage)
+
     flat_text = " ".join(text.split())
     flat_passage = " ".join(passage.split())
     flat_start = flat_text.find(flat_passage)
@@ -187,15 +179,12 @@ def _find_offsets(passage: str, text: str) -> tuple[int, int] | None:
 
 
 def _find_line_and_column(text: str, offset: int) -> tuple[int, int]:
-    """Convert a character's offset to its line and column, both counted from 1."""
+    """Convert a character's offset to a line and column, starting at 1."""
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
 def _find_original_offset(text: str, flat_text: str, flat_offset: int) -> int:
-    """Map an offset in `flat_text` to the offset in the original text.
-
-    `flat_text` is the text with single blanks between its words.
-    """
+    """Convert an offset in `flat_text`, which has single spaces between words, to one in `text`."""
     word_start = flat_text.rfind(" ", 0, flat_offset) + 1
     word_number = flat_text.count(" ", 0, word_start)
     word = next(islice(re.finditer(r"\S+", text), word_number, None))

@@ -21,12 +21,12 @@ def render_verdicts(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def render_gate(report: Report) -> str:
-    return render_verdicts(gate_records(report))
+    return render_verdicts(list_gate_records(report))
 
 
-def gate_records(report: Report) -> list[Mapping[str, Any]]:
-    """List the verdict of each file, and the record of the whole run."""
-    # Its model needs pydantic, which takes longer to import than an engine takes to judge one document.
+def list_gate_records(report: Report) -> list[Mapping[str, Any]]:
+    """List the verdicts of the gate's files, followed by the record of the run."""
+    # The model needs pydantic, which takes longer to import than an engine takes to judge a document.
     from judgekit.gate.record import build_gate_record
 
     verdicts = [row["verdict"] for row in report.rows]
@@ -38,7 +38,7 @@ def render_rows(results: RowResults) -> str:
 
 
 def render_report(results: RowResults) -> str:
-    """Write the summary of the rows as one object."""
+    """Write the summary of rows as one object."""
     return results.summary.model_dump_json(by_alias=True)
 
 

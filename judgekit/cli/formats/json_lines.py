@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from judgekit.cli.formats.json_array import gate_records
+from judgekit.cli.formats.json_array import list_gate_records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ def render_verdicts(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def render_gate(report: Report) -> str:
-    return render_verdicts(gate_records(report))
+    return render_verdicts(list_gate_records(report))
 
 
 def render_rows(results: RowResults) -> str:

@@ -10,8 +10,13 @@ import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 from xml.etree import ElementTree as ET
 
-from judgekit.cli.formats.findings import finding_lines
-from judgekit.cli.formats.handed_on import clean_gate, clean_verdicts, rule_name, summarise
+from judgekit.cli.formats.findings import render_finding
+from judgekit.cli.formats.handed_on import (
+    clean_gate,
+    clean_verdicts,
+    name_rubric,
+    summarize_verdict,
+)
 from judgekit.cli.formats.row_results import UNDECIDED
 from judgekit.redaction.redact import without_secrets
 from judgekit.task_ids import task_name
@@ -36,7 +41,7 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
 
 
 def render_gate(report: Report) -> str:
-    """Write a test for each file, also for files not examined, and the run's outcome as properties."""
+    """Write a test for each file, including unexamined ones, and the run's outcome as properties."""
     verdicts, run = clean_gate(report)
     suite = ET.Element("testsuite", name="judgekit")
     _add_properties(suite, run)
@@ -54,7 +59,7 @@ def render_gate(report: Report) -> str:
 
 
 def render_rows(results: RowResults) -> str:
-    """Write a test for each row. If limits were given, also write one test for all limits."""
+    """Write a test for each row, and one for all limits if there are any."""
     suite = ET.Element("testsuite", name="judgekit")
     if results.has_limits:
         case = _add_case(suite, "limits", "judgekit")
@@ -74,7 +79,7 @@ render_report = render_rows
 
 
 def _write_suite(suite: ET.Element) -> str:
-    """Count the tests of a suite, and render it."""
+    """Count a suite's tests, and render it."""
     suite.set("tests", str(len(suite.findall("testcase"))))
     suite.set("failures", str(len(suite.findall("*/failure"))))
     suite.set("errors", str(len(suite.findall("*/error"))))
@@ -85,38 +90,38 @@ def _write_suite(suite: ET.Element) -> str:
 def _add_verdict(
     suite: ET.Element, verdict: Record, unexamined: Collection[str] = (), *, holds: bool = False
 ) -> None:
-    """Add the test of a verdict. If the gate `holds` the push, an undecided verdict is an error."""
+    """Add the test for a verdict. If the gate `holds` the push, an undecided one is an error."""
     name = verdict.get("row") or task_name(verdict["task_id"])
-    case = _add_case(suite, name, rule_name(verdict))
+    case = _add_case(suite, name, name_rubric(verdict))
     case.set("time", f"{verdict['duration_ms'] / 1000:.3f}")
-    text = "\n".join([summarise(verdict), *_finding_lines(verdict)])
+    text = "\n".join([summarize_verdict(verdict), *_render_findings(verdict)])
     word = verdict["verdict"]
     if word in ("reject", "improve"):
         ET.SubElement(case, "failure", message=word).text = _make_xml_safe(text)
     elif word in UNDECIDED:
         if name in unexamined:
             word = "not examined"
-        _add_undecided(case, f"{word}: {summarise(verdict)}", text, holds=holds)
+        _add_undecided(case, f"{word}: {summarize_verdict(verdict)}", text, holds=holds)
     elif verdict["findings"] or verdict["degraded"]:
         ET.SubElement(case, "system-out").text = _make_xml_safe(text)
 
 
 def _add_case(suite: ET.Element, name: str, classname: str) -> ET.Element:
-    """Add a test to a suite, and return it."""
+    """Add a test to a suite and return it."""
     return ET.SubElement(
         suite, "testcase", name=_make_xml_safe(name), classname=_make_xml_safe(classname)
     )
 
 
 def _add_undecided(case: ET.Element, message: str, text: str, *, holds: bool) -> None:
-    """Mark a test as skipped, or as an error if the gate `holds` pushes that it can't judge."""
+    """Mark a test as skipped, or as an error if the gate `holds` undecided pushes."""
     tag = "error" if holds else "skipped"
     outcome = ET.SubElement(case, tag, message=_make_xml_safe(message))
     outcome.text = _make_xml_safe(text)
 
 
 def _add_properties(suite: ET.Element, run: Record) -> None:
-    """Add the outcome of a run of the gate, and the files it skipped, to a test suite."""
+    """Add a gate run's outcome and skipped files to a test suite."""
     values = {"mode": run["mode"], "blocked": str(run["blocked"]).lower()}
     for word, count in run["judged"].items():
         values[f"judged {word}"] = str(count)
@@ -130,11 +135,11 @@ def _add_properties(suite: ET.Element, run: Record) -> None:
         )
 
 
-def _finding_lines(verdict: Record) -> list[str]:
-    """Render a verdict's findings as lines, with the name of anyone who dismissed a finding."""
+def _render_findings(verdict: Record) -> list[str]:
+    """Render a verdict's findings as lines, with the names of people who dismissed any."""
     text_lines: list[str] = []
     for finding in verdict["findings"]:
-        text_lines += finding_lines(finding)
+        text_lines += render_finding(finding)
         dismissed = finding.get("dismissed")
         if dismissed:
             text_lines.append(f"  dismissed by {dismissed['who']}")
@@ -142,5 +147,5 @@ def _finding_lines(verdict: Record) -> list[str]:
 
 
 def _make_xml_safe(text: str) -> str:
-    """Replace characters that XML can't hold."""
+    """Replace characters that XML doesn't allow."""
     return _NOT_XML.sub("\ufffd", text)

@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from judgekit.cli.formats.findings import finding_lines
-from judgekit.cli.formats.handed_on import Checkout, clean_gate, clean_verdicts, rule_name
+from judgekit.cli.formats.findings import render_finding
+from judgekit.cli.formats.handed_on import Checkout, clean_gate, clean_verdicts, name_rubric
 from judgekit.cli.formats.row_results import WORST_FIRST, WORST_ROWS
 from judgekit.evaluation.page import Figure, Table, shown
 from judgekit.gate import PASSES, STOPS, UNKNOWN, describe_run
@@ -52,7 +52,7 @@ class _Line(NamedTuple):
 
 
 def render_verdicts(verdicts: Sequence[Record]) -> str:
-    """Write the headline, a table of the worst documents, and their findings."""
+    """Write a comment with a headline, a table of the worst documents, and their findings."""
     verdict_lines = []
     for verdict in clean_verdicts(verdicts):
         verdict_lines.append(_Line(verdict["verdict"], task_name(verdict["task_id"]), verdict))
@@ -64,7 +64,7 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
 
 
 def render_gate(report: Report) -> str:
-    """Write the gate's verdict, a table of the worst files, notes on the run, and the findings."""
+    """Write a comment with the gate's verdict, a table of the worst files, notes, and findings."""
     verdicts, run = clean_gate(report)
     verdict_lines = []
     for row, verdict in zip(report.rows, verdicts, strict=True):
@@ -89,7 +89,7 @@ def render_gate(report: Report) -> str:
 
 
 def render_rows(results: RowResults) -> str:
-    """Write the headline, the limits that were missed, the figures and the worst rows."""
+    """Write a comment with a headline, missed limits, figures, and the worst rows."""
     summary = results.summary
     headline = f"judgekit: {counted(summary.rows, 'row', 'rows')}"
     if summary.accept_rate is not None:
@@ -121,7 +121,7 @@ render_report = render_rows
 
 
 def _choose_stable_name(path: str) -> str:
-    """Name a file the same in every run: by its path in the repository, or else by its last part."""
+    """Return a name for a file that's the same in every run: its path in the repository, or its last part."""
     name = Checkout.of_folder(Path.cwd()).name(path)
     is_outside = PurePath(name).is_absolute()
     return PurePath(name).name if is_outside else name
@@ -134,15 +134,14 @@ def _write_comment(
     lines: Sequence[_Line] = (),
     name: str = "",
 ) -> str:
-    """Put a comment together: its title and `paragraphs`, and as many findings as there's room for.
+    """Combine a comment's title, paragraphs, and as many findings as fit.
 
-    A script recognises the comment by its first line, which holds the `command` and the `name` of the
-    input.
+    The first line contains the `command` and input `name`, by which a script recognises the comment.
     """
     words = ["judgekit", command]
     if name:
         words.append(_OF_A_NAME.sub("_", name))
-    mark = " ".join(words).replace("--", "__")  # because `--` would end the HTML comment
+    mark = " ".join(words).replace("--", "__")  # `--` would end the HTML comment
     text = "\n\n".join([f"<!-- {mark} -->\n### {title}", *paragraphs])
     text = _cut_at_line(text)
 
@@ -163,7 +162,7 @@ def _write_comment(
 
 
 def _cut_at_line(text: str) -> str:
-    """If a comment is too long, cut it at the end of a line."""
+    """Cut a comment that's too long after a line."""
     if len(text) <= MOST_CHARS:
         return text
     whole_lines, _, _ = text[:MOST_CHARS].rpartition("\n")
@@ -171,7 +170,7 @@ def _cut_at_line(text: str) -> str:
 
 
 def _build_verdict_table(lines: Sequence[_Line]) -> list[str]:
-    """Build a table of the worst verdicts, and a line that counts the remaining verdicts."""
+    """Build a table of the worst verdicts, and a line that counts the others."""
     if not lines:
         return []
     has_commits = any(line.commit for line in lines)
@@ -187,7 +186,7 @@ def _build_verdict_table(lines: Sequence[_Line]) -> list[str]:
 
 
 def _render_verdict_cells(line: _Line, *, has_commits: bool) -> list[str]:
-    """Render the cells of a verdict's row in the table of verdicts."""
+    """Render the cells of a verdict in the table."""
     verdict = line.verdict
     scores = ", ".join(f"{name} {value:g}" for name, value in (verdict["scores"] or {}).items())
     reason = verdict["reasoning"] or verdict["degraded"] or ""
@@ -212,7 +211,7 @@ def _write_details(line: _Line) -> str:
         return ""
     finding_texts = []
     for finding in verdict["findings"]:
-        for text in finding_lines(finding):
+        for text in render_finding(finding):
             indent = " " * (len(text) - len(text.lstrip()))
             finding_texts.append(wrap(text.strip(), _MOST_FINDING, indent, f"{indent}  "))
         dismissed = finding.get("dismissed")
@@ -220,13 +219,13 @@ def _write_details(line: _Line) -> str:
             finding_texts.append(f"  dismissed by {dismissed['who']}")
     count = counted(len(verdict["findings"]), "finding", "findings")
     name = escape_prose(line.name)
-    summary = f"<summary>{name}: {count} ({escape_prose(rule_name(verdict))})</summary>"
+    summary = f"<summary>{name}: {count} ({escape_prose(name_rubric(verdict))})</summary>"
     block = format_block("\n".join(finding_texts))
     return f"<details>{summary}\n\n{block}\n\n</details>"
 
 
 def _render_part(part: Part, most: int) -> list[str]:
-    """Render one part of a page: a note, a table, or figures with their intervals."""
+    """Render a part of a page: a note, a table, or figures with intervals."""
     if isinstance(part, str):
         return [escape_prose(without_secrets(part))]
     if isinstance(part, Table):
@@ -244,10 +243,7 @@ def _render_part(part: Part, most: int) -> list[str]:
 
 
 def _render_cells(columns: Sequence[str], row: Sequence[Any]) -> list[str]:
-    """Render the cells of a row, without secrets.
-
-    Names are rendered as code, other cells as escaped prose.
-    """
+    """Render a row's cells without secrets: names as code, others as escaped prose."""
     cells = []
     for name, cell in zip(columns, row, strict=True):
         text = without_secrets(shown(cell))
@@ -269,7 +265,7 @@ def _write_row(cells: Sequence[str]) -> str:
 
 
 def _write_list(texts: Sequence[str]) -> list[str]:
-    """Render texts as one list, in a single paragraph; no paragraph if there are no texts."""
+    """Render a list as one paragraph, or as no paragraph if it's empty."""
     list_items = [f"- {escape_prose(text)}" for text in texts if text]
     if not list_items:
         return []

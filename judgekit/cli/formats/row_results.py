@@ -40,18 +40,17 @@ class RowResults:
     worst: int | None = None
 
     def verdicts(self) -> Iterator[Record]:
-        """Yield the rows as records like a verdict's, with the row's id as `row`."""
+        """Yield the rows as verdict records, with their ids as `row`."""
         for row in self.rows:
-            yield verdict_of(row, self.rows.name)
+            yield convert_to_verdict(row, self.rows.name)
 
 
-def verdict_of(row: ResultRow, file: str) -> dict[str, Any]:
-    """Convert a row of results to a record like that of a verdict. Its subject is the results file.
+def convert_to_verdict(row: ResultRow, file: str) -> dict[str, Any]:
+    """Convert a row of results to a verdict record, with the results file as its subject.
 
-    For results of other programs and for comparisons, the record is shorter: it has the word, scores,
-    reasoning and cost.
+    For other programs' results and for comparisons, the record only has the word, scores, reasoning and cost.
     """
-    # These need pydantic, which takes longer to import than an engine takes to judge one document.
+    # These need pydantic, which takes longer to import than an engine takes to judge a document.
     from judgekit.data.labels import nested
     from judgekit.evaluation.labels import number_of
 
@@ -74,7 +73,7 @@ def verdict_of(row: ResultRow, file: str) -> dict[str, Any]:
         record["rubric"] = judged.get("rubric") or _OTHER_JUDGE
         record["mode"] = judged.get("mode") or ""
         record["reasoning"] = record["reasoning"] or judged.get("reasoning") or ""
-    if str(judged.get("schema")).startswith(_VERDICT):  # it has everything that a record needs
+    if str(judged.get("schema")).startswith(_VERDICT):  # then it's a complete verdict record
         record = {**record, **judged, "degraded": record["degraded"] or judged.get("degraded")}
     record["row"] = row.row_id
     record["task_id"] = row.row_id

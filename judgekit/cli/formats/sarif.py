@@ -15,8 +15,8 @@ from judgekit.cli.formats.handed_on import (
     clean_gate,
     clean_verdicts,
     find_places,
-    rule_name,
-    summarise,
+    name_rubric,
+    summarize_verdict,
 )
 from judgekit.cli.formats.row_results import NOT_ACCEPTED
 from judgekit.environment import __version__
@@ -43,7 +43,7 @@ def render_verdicts(verdicts: Sequence[Record]) -> str:
 
 
 def render_gate(report: Report) -> str:
-    """Write results for each file's verdict. Files without a verdict become notifications."""
+    """Write the results for the gate's files, and notifications about files without a verdict."""
     verdicts, run = clean_gate(report)
     log_run = _build_run(verdicts, Checkout.of_gate())
     log_run["tool"]["driver"]["notifications"] = [{"id": _SKIPPED}, {"id": _NOT_EXAMINED}]
@@ -52,9 +52,9 @@ def render_gate(report: Report) -> str:
 
 
 def render_rows(results: RowResults) -> str:
-    """Write a result for each row that wasn't accepted, under the row's name.
+    """Write a result for each row that wasn't accepted, and notifications about missed limits.
 
-    The place of each result is the file of results. Missed limits become notifications.
+    Each result's place is the results file.
     """
     rejected = [verdict for verdict in results.verdicts() if verdict["verdict"] in NOT_ACCEPTED]
     log_run = _build_run(clean_verdicts(rejected), Checkout.of_folder(Path.cwd()))
@@ -76,14 +76,14 @@ def _write_log(log_run: Record) -> str:
 
 
 def _build_run(verdicts: Sequence[Record], checkout: Checkout) -> dict[str, Any]:
-    """Build a run of the tool with the results of these verdicts."""
+    """Build a run of the tool with the results for these verdicts."""
     results: list[dict[str, Any]] = []
     for verdict in verdicts:
         results += _build_results(verdict, checkout)
     if any("suppressions" in result for result in results):
-        for result in results:  # the standard requires it of all results or of none
+        for result in results:  # the standard requires it for all results or none
             result.setdefault("suppressions", [])
-    names = sorted({rule_name(verdict) for verdict in verdicts})
+    names = sorted({name_rubric(verdict) for verdict in verdicts})
     rules = [{"id": name} for name in names]
     driver = {"name": "judgekit", "version": __version__, "rules": rules}
     return {
@@ -94,10 +94,10 @@ def _build_run(verdicts: Sequence[Record], checkout: Checkout) -> dict[str, Any]
 
 
 def _build_results(verdict: Record, checkout: Checkout) -> list[dict[str, Any]]:
-    """Build the results of one verdict: first one for the verdict itself, then one for each finding."""
-    # A result about a whole file also needs a region: without one, GitHub's code scanning shows nothing.
+    """Build the results for a verdict: one for the verdict itself, and one for each finding."""
+    # Even a result about a complete file needs a region, or GitHub's code scanning doesn't show it.
     whole_file, places = find_places(verdict, checkout)
-    message = f"{verdict['verdict']}: {summarise(verdict)}"
+    message = f"{verdict['verdict']}: {summarize_verdict(verdict)}"
     results = [_build_result(verdict, message, whole_file, checkout)]
     for finding, place in zip(verdict["findings"], places, strict=True):
         paragraphs = [finding["issue"]]
@@ -120,13 +120,13 @@ def _build_results(verdict: Record, checkout: Checkout) -> list[dict[str, Any]]:
 def _build_result(
     verdict: Record, message: str, place: Place, checkout: Checkout
 ) -> dict[str, Any]:
-    """Build a result at a place in a file. The result of a row also names the row."""
+    """Build a result at a place in a file. For a row, the result also contains the row's name."""
     physical = {"artifactLocation": {"uri": checkout.uri(place.path)}, "region": dict(place.region)}
     location: dict[str, Any] = {"physicalLocation": physical}
     if "row" in verdict:
         location["logicalLocations"] = [{"fullyQualifiedName": verdict["row"]}]
     return {
-        "ruleId": rule_name(verdict),
+        "ruleId": name_rubric(verdict),
         "level": _LEVELS.get(verdict["verdict"], "warning"),
         "message": {"text": message},
         "locations": [location],
@@ -134,7 +134,7 @@ def _build_result(
 
 
 def _build_invocation(run: Record) -> dict[str, Any]:
-    """Build notifications about the files that a run of the gate skipped or didn't examine."""
+    """Build notifications about files that a gate run skipped or didn't examine."""
     notifications: list[dict[str, Any]] = []
     for group in run["skipped"]:
         text = f"{group['count']} skipped: {group['reason']}"
@@ -145,7 +145,7 @@ def _build_invocation(run: Record) -> dict[str, Any]:
         notifications.append(_build_notification(_NOT_EXAMINED, level, text))
     properties = {name: run[name] for name in ("verdict", "mode", "blocked", "judged", "notes")}
     return {
-        # Only an error of the gate itself counts here, not the verdicts.
+        # This is about errors of the gate itself, not about verdicts.
         "executionSuccessful": not run["fault"],
         "toolExecutionNotifications": notifications,
         "properties": properties,

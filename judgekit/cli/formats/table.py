@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
-from judgekit.cli.formats.findings import finding_lines
+from judgekit.cli.formats.findings import render_finding
 from judgekit.cli.formats.row_results import WORST_ROWS
-from judgekit.cli.layout import fit_text, parts_text
+from judgekit.cli.layout import fit_text, render_parts
 from judgekit.evaluation.page import INTERVALS
 from judgekit.gate import PASSES, STOPS, UNKNOWN
 from judgekit.judging.wordless import is_wordless
@@ -51,12 +51,12 @@ _COST_SOURCES = {
 
 
 def render_verdicts(verdicts: Sequence[Record]) -> str:
-    """Render verdicts one below the other, each with its reasons."""
+    """Render verdicts below each other, with their reasons."""
     verdict_texts = []
     for verdict in verdicts:
-        # The reason for undetermined verdicts is printed once, at the end.
+        # The reason for undetermined verdicts is printed only once, at the end.
         is_determined = verdict["verdict"] != "undetermined"
-        verdict_texts.append(verdict_text(verdict, degraded=is_determined))
+        verdict_texts.append(render_verdict(verdict, degraded=is_determined))
     return "\n".join(verdict_texts)
 
 
@@ -81,19 +81,19 @@ def render_gate(report: Report) -> str:
     """Render a line for each file, with its reasons indented below."""
     file_texts = []
     for row in report.rows:
-        line_and_reasons = [gate_line(row), *_render_gate_reasons(row, report.notes)]
+        line_and_reasons = [render_gate_row(row), *_render_gate_reasons(row, report.notes)]
         file_texts.append("\n    ".join(line_and_reasons))
     return "\n".join(file_texts)
 
 
-def gate_line(row: Row) -> str:
-    """Render the columns of a row of the gate as a line."""
+def render_gate_row(row: Row) -> str:
+    """Render a gate row's columns as a line."""
     cells = [column(row) for column in GATE_COLUMNS]
     return "  ".join(cell for cell in cells if cell)
 
 
 def _render_gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
-    """Render the reasons below a row of the gate. A reason that's among the run's `notes` is left out."""
+    """Render the reasons below a gate row, except those that are among the run's `notes`."""
     verdict = row["verdict"]
     reasons = []
     noise = verdict.get("noise")
@@ -111,43 +111,43 @@ def _render_gate_reasons(row: Row, notes: Sequence[str]) -> list[str]:
         if verdict["degraded"] and is_wordless(verdict):
             reasons.append(verdict["degraded"])
     elif verdict["rounds"]:
-        reasons.append(verdict_text(verdict, headed=False))
+        reasons.append(render_verdict(verdict, headed=False))
     elif verdict["degraded"] not in notes:
         reasons.append(verdict["degraded"])
     return reasons
 
 
 def render_rows(results: RowResults) -> str:
-    """Render a line for each row, or with `worst` only the worst rows, with all details."""
+    """Render a line for each row, or if `worst` is set, only the worst rows with details."""
     if results.worst is not None:
         return "\n".join(_render_worst_rows(results))
     row_lines = []
     for row in results.rows:
-        row_lines.append(row_line(row.word, row.row_id, {**row.columns, "scores": row.scores}))
+        row_lines.append(render_row(row.word, row.row_id, {**row.columns, "scores": row.scores}))
     return "\n".join(row_lines)
 
 
 def render_report(results: RowResults) -> str:
-    """Render the summary of rows: figures and tables, and the worst rows if wanted."""
+    """Render the summary of rows: figures, tables, and the worst rows if requested."""
     section_texts = [escaped(f"{results.summary.file}: {results.about}")]
     for section in results.sections:
         if section.title == WORST_ROWS and results.worst is not None:
-            continue  # these come at the end, with more details
-        section_texts.append(f"\n{section.title}\n{parts_text(section.parts)}")
+            continue  # they're added below with more details
+        section_texts.append(f"\n{section.title}\n{render_parts(section.parts)}")
     if results.worst is not None:
         section_texts += ["", WORST_ROWS, *(f"  {line}" for line in _render_worst_rows(results))]
     text = "\n".join(section_texts)
-    # An interval begins with a share or, of a difference, with a sign.
+    # An interval starts with a fraction, or if it's a difference, with a sign.
     has_intervals = any(beginning in text for beginning in ("[0", "[-", "[+"))
     return f"{text}\n\n{INTERVALS}" if has_intervals else text
 
 
-def row_line(word: str, row_id: str, columns: Record) -> str:
-    """Render a row's verdict, name and mean, and as much of its reasons as fits on the terminal.
+def render_row(word: str, row_id: str, columns: Record) -> str:
+    """Render a row's verdict, name and mean, and as many of its reasons as fit.
 
-    A comparison has a score for each text instead of a mean.
+    A comparison has scores for its texts instead of a mean.
     """
-    # It needs pydantic, which is slow to import.
+    # This needs pydantic, which is slow to import.
     from judgekit.evaluation.labels import number_of
 
     scores = ""
@@ -161,20 +161,20 @@ def row_line(word: str, row_id: str, columns: Record) -> str:
     reason = columns.get("error") or columns.get("reasoning") or ""
     reasons = short_line(str(reason), _MOST_REASONS)
     plain_line = fit_text(f"{head}  ", escaped(reasons)).rstrip()
-    # The colour comes last, because its codes would count as width.
+    # Add the colour last, because its codes would count as width.
     return _colour_word(word) + plain_line.removeprefix(word.upper())
 
 
 def _colour_word(word: str) -> str:
-    """Write a verdict in capitals and in its colour."""
+    """Format a verdict in capitals and colour."""
     return typer.style(word.upper(), fg=COLOURS.get(word), bold=True)
 
 
 def _render_worst_rows(results: RowResults) -> list[str]:
-    """Render the worst rows, as many as the user wants, each with its reasons below."""
+    """Render the requested number of worst rows, with their reasons."""
     row_lines = []
     for row in results.summary.worst[: results.worst]:
-        padding = " " * (_WORD_WIDTH - len(row.verdict))  # the codes of the colour have no width
+        padding = " " * (_WORD_WIDTH - len(row.verdict))  # colour codes have no width
         head = f"{_colour_word(row.verdict)}{padding}  {escaped(row.id)}"
         if row.average is not None:
             head += f"  mean {row.average:g}"
@@ -198,7 +198,7 @@ def _render_comparison_lines(comparison: Comparison) -> Iterator[str]:
     yield head if winner is None else f"{head}  {winner}"
 
     def rank(subject: Contestant) -> tuple[bool, float]:
-        has_no_score = subject.score is None  # such texts come last
+        has_no_score = subject.score is None  # sort these last
         return has_no_score, -(subject.score or 0.0)
 
     for subject in sorted(comparison.subjects, key=rank):
@@ -210,7 +210,7 @@ def _render_comparison_lines(comparison: Comparison) -> Iterator[str]:
         yield line
 
     cost_fields = {"cost_usd", "cost_source", "cost_complete", "rounds"}
-    cost = cost_text(comparison.model_dump(include=cost_fields))
+    cost = describe_cost(comparison.model_dump(include=cost_fields))
     rounds = counted(len(comparison.rounds), "round", "rounds")
     ref = f"{comparison.rubric.id}@{comparison.rubric.version}"
     rubric = f"{rubric_name(ref, comparison.rubric.source)}, {comparison.mode}"
@@ -226,7 +226,7 @@ def _render_comparison_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def _describe_decision(comparison: Comparison) -> str:
-    """Name the tier that decided a comparison, with its agreement and the winner's lead."""
+    """Describe how a comparison was decided: the tier, its agreement, and the winner's lead."""
     if comparison.decided and not comparison.rounds:
         return "no model was asked"
     if not comparison.judge_tier:
@@ -239,7 +239,7 @@ def _describe_decision(comparison: Comparison) -> str:
 
 
 def _describe_lead(comparison: Comparison) -> str:
-    """Describe the winner's lead in scores or in votes; "" if it isn't known."""
+    """Describe the winner's lead in scores or votes; "" if it isn't known."""
     if comparison.lead is None:
         return ""
     is_tie = comparison.verdict == "tie"
@@ -248,13 +248,13 @@ def _describe_lead(comparison: Comparison) -> str:
         return f"the best two {comparison.lead:g} apart"
     if has_scores:
         return f"ahead by {comparison.lead:g}"
-    if is_tie:  # in votes, nobody leads
+    if is_tie:  # no text is ahead in votes
         return ""
     return f"{comparison.lead:.0%} ahead in votes"
 
 
 def _describe_comparison_partiality(comparison: Comparison) -> str:
-    """Return a warning naming the texts written by the judges' own model families."""
+    """Return a warning about the texts written by the judges' own model families."""
     from judgekit.judging.documents import named
 
     letters = []
@@ -270,11 +270,11 @@ def _describe_comparison_partiality(comparison: Comparison) -> str:
     return warning
 
 
-def verdict_text(verdict: Record, *, headed: bool = True, degraded: bool = True) -> str:
-    """Render a verdict's record for people.
+def render_verdict(verdict: Record, *, headed: bool = True, degraded: bool = True) -> str:
+    """Render a verdict record for people.
 
-    With `headed`, its word and name come first. With `degraded`, the reason is included if the verdict is
-    undetermined or less sure.
+    If `headed`, start with its word and name. If `degraded`, include the reason for an undetermined or less
+    certain verdict.
     """
     scores = _render_scores(verdict, headed=headed)
     text_lines = [scores] if scores else []
@@ -293,7 +293,7 @@ def verdict_text(verdict: Record, *, headed: bool = True, degraded: bool = True)
             text_lines.append("reasons: none (decided by probabilities)")
         text_lines += _draw_probability_bars(verdict)
     text_lines += _render_findings_and_reviews(verdict)
-    # A model's further lines are indented, so that they can't pass for ours.
+    # Indent further lines by a model, so that they can't be mistaken for ours.
     deeper = "\n        "
     first_line, *other_lines = text_lines
     indented = [f"    {deeper.join(lines_of(line))}" for line in other_lines]
@@ -301,19 +301,19 @@ def verdict_text(verdict: Record, *, headed: bool = True, degraded: bool = True)
 
 
 def _draw_probability_bars(verdict: Record) -> list[str]:
-    """Draw a decision model's probabilities for a terminal, with a bar for each level."""
+    """Draw a decision model's probabilities for a terminal, as a bar for each level."""
     if not sys.stdout.isatty():
         return []
     opinions = []
     for round_ in verdict["rounds"]:
-        if round_["tier"] == verdict["judge_tier"] and round_["opinion"]:  # none of a failed one
+        if round_["tier"] == verdict["judge_tier"] and round_["opinion"]:  # skip failed rounds
             opinions.append(round_["opinion"])
     last_opinion = opinions[-1]
     dimension_lines = []
     for name, shares in last_opinion["probabilities"].items():
         if name not in verdict["scores"]:
-            continue  # it's one claim of many, and its findings say more
-        bars = ""  # the higher the likelier
+            continue  # this is one of many claims, which the findings explain
+        bars = ""  # a higher bar is more likely
         for share in shares.values():
             bars += _BARS[round(share * (len(_BARS) - 1))]
         likeliest = max(shares, key=shares.__getitem__)
@@ -322,7 +322,7 @@ def _draw_probability_bars(verdict: Record) -> list[str]:
 
 
 def _render_scores(verdict: Record, *, headed: bool) -> str:
-    """Render a verdict's mean and scores. With `headed`, its word and name come first."""
+    """Render a verdict's mean and scores, and if `headed`, before them its word and name."""
     scores = ""
     if verdict["average"] is not None:
         scores = f"  mean {verdict['average']:g}"
@@ -336,24 +336,26 @@ def _render_scores(verdict: Record, *, headed: bool) -> str:
 
 
 def _render_judges(verdict: Record) -> str:
-    """Describe where a verdict comes from: rubric, outcome of each tier, model that decided."""
+    """Describe a verdict's origin: the rubric, each tier's outcome, and the deciding model."""
     ref = f"{verdict['rubric']['id']}@{verdict['rubric']['version']}"
     line_parts = [f"{rubric_name(ref, verdict['rubric'].get('source'))}, {verdict['mode']}"]
     if verdict["rounds"]:
-        line_parts.append(", ".join(_round_text(verdict, round_) for round_ in verdict["rounds"]))
+        line_parts.append(
+            ", ".join(_describe_round(verdict, round_) for round_ in verdict["rounds"])
+        )
         decision = "undecided"
         if verdict["model"]:
             decision = f"decided by {verdict['model']} ({verdict['consensus']})"
         seconds = f"{verdict['duration_ms'] / 1000:.1f} s"
-        line_parts.append(f"{decision}, {seconds}{cost_text(verdict)}")
+        line_parts.append(f"{decision}, {seconds}{describe_cost(verdict)}")
     depth = verdict.get("depth")
     if depth:
         line_parts.append(f"depth {depth['depth']} ({escaped(depth['rule'])})")
     return "; ".join(line_parts)
 
 
-def _round_text(verdict: Record, round_: Record) -> str:
-    """Name a round's tier, and its outcome or kind of failure."""
+def _describe_round(verdict: Record, round_: Record) -> str:
+    """Format a round's tier with its outcome or kind of failure."""
     tier = round_["tier"]
     if tier == "tiebreaker" and verdict.get("review"):
         tier = "after review"
@@ -366,32 +368,29 @@ def _round_text(verdict: Record, round_: Record) -> str:
 
 
 def _find_unexplained_scores(verdict: Record) -> list[str]:
-    """List the scores that neither the reasoning nor a finding explains.
-
-    It's empty for older records, which don't have the dimensions that the reasoning explains.
-    """
+    """List the scores that neither the reasoning nor a finding explains."""
     explained: set[str] = set()
     for round_ in verdict["rounds"]:
         if round_["tier"] == verdict["judge_tier"]:
             explained.update((round_["opinion"] or {}).get("dimensions", ()))
-    if not explained:
+    if not explained:  # older records don't contain the explained dimensions
         return []
     explained.update(finding["dimension"] for finding in verdict["findings"])
     return [name for name in verdict["scores"] or {} if name not in explained]
 
 
 def _render_findings_and_reviews(verdict: Record) -> list[str]:
-    """Render the outcome of a peer review, and each finding with its quote, suggestion and reviewers."""
+    """Render a peer review's outcome, and each finding with its quote, suggestion and reviewers."""
     reviews = {}
     for review in verdict.get("review", ()):
         reviews[review["issue"], review["quote"]] = review
     text_lines = []
     if reviews:
-        counts = Counter(map(_review_word, reviews.values()))
+        counts = Counter(map(_describe_review, reviews.values()))
         words = ", ".join(f"{count} {word}" for word, count in counts.items())
         text_lines.append(f"reviewed by peers: {words}")
     for finding in verdict["findings"]:
-        text_lines += finding_lines(finding)
+        text_lines += render_finding(finding)
         review_of_finding = reviews.get((finding["issue"], finding["quote"]))
         if review_of_finding:
             text_lines.append(f"  {_describe_reviewers(review_of_finding)}")
@@ -403,15 +402,15 @@ def _render_findings_and_reviews(verdict: Record) -> list[str]:
     return text_lines
 
 
-def _review_word(finding: Record) -> str:
-    """Say in a word or two how a peer review of a finding ended."""
+def _describe_review(finding: Record) -> str:
+    """Summarize a finding's peer review in one or two words."""
     if finding["held"]:
         return "held"
     return _describe_missing_confirmation(finding)
 
 
 def _describe_reviewers(finding: Record) -> str:
-    """Name the models that found a finding and those that confirmed it, or say why none confirmed it."""
+    """Describe which models found and confirmed a finding, or why none confirmed it."""
     raised = f"found by {', '.join(finding['raised_by'])}"
     if finding["held"] and finding["confirmed_by"]:
         return f"{raised}; confirmed by {', '.join(finding['confirmed_by'])}"
@@ -419,7 +418,7 @@ def _describe_reviewers(finding: Record) -> str:
 
 
 def _describe_missing_confirmation(finding: Record) -> str:
-    """Say why no other model confirmed a finding."""
+    """Describe why no other model confirmed a finding."""
     if finding["dropped"]:
         return "dropped"
     return "not confirmed" if finding["checked"] else "not checked"
@@ -430,26 +429,26 @@ def _describe_partiality(verdict: Record) -> str:
     return f"not independent: judged by models of the author's family ({family})"
 
 
-def cost_text(verdict: Record) -> str:
-    """Describe the cost of judging: the sum, its source, and if the sum is incomplete.
+def describe_cost(verdict: Record) -> str:
+    """Describe a verdict's cost, with its source, as `, $0.0123` to continue a line.
 
-    The text continues a line, as `, $0.0123`. "" if there's nothing to say.
+    Returns "" if there's nothing to say.
     """
     cost = verdict["cost_usd"]
     is_incomplete = verdict.get("cost_complete") is False
     if verdict.get("cost_source") == "local" and not is_incomplete:
         return ", cost 0 (local)"
-    if is_incomplete and not cost:  # no call has a known cost
+    if is_incomplete and not cost:  # no call's cost is known
         known_sum = "unknown" if cost is None else "at least 0"
         return f", cost {known_sum} ({_explain_unknown_cost(verdict)})"
     if cost is None:
         return ""
     at_least = "at least " if is_incomplete else ""
-    return f", {at_least}${cost:.4f}{source_text(verdict.get('cost_source'))}"
+    return f", {at_least}${cost:.4f}{describe_cost_source(verdict.get('cost_source'))}"
 
 
 def _explain_unknown_cost(verdict: Record) -> str:
-    """Name the models without a price that answered; if there are none, it was a call that failed."""
+    """Name the models without a price. If there are none, a failed call makes the cost unknown."""
     models: dict[str, None] = {}
     for round_ in verdict["rounds"]:
         usage = round_.get("usage") or {}
@@ -460,6 +459,6 @@ def _explain_unknown_cost(verdict: Record) -> str:
     return "a call that failed may have been charged"
 
 
-def source_text(source: str | None) -> str:
-    """Name the source of a cost in brackets; "" if it isn't known."""
+def describe_cost_source(source: str | None) -> str:
+    """Describe a cost's source in brackets; "" if it isn't known."""
     return _COST_SOURCES.get(source or "", "")
