@@ -47,9 +47,9 @@ class Agreement(ReportPart):
     """How many rows `deep` judged twice, and how many of them got the same verdict."""
 
     def describe(self) -> list[str]:
-        """Describe the promise's effect in one line, and in up to three more.
+        """Describe the promise's effect: calls, agreement, savings, and how often `deep` repeats itself.
 
-        Those say how often the tiers agree, what was saved, and how often `deep` repeats its verdict.
+        The first line is always there; the others only if their figures are known.
         """
         first_tier_text = (
             f"{self.first_tier} decided {self.decided_by_first:,} of {self.rows:,} rows"
@@ -58,18 +58,22 @@ class Agreement(ReportPart):
         if self.sampled:
             strong_text += f" ({self.sampled:,} of them drawn as a sample)"
         lines = [f"promise {self.promise:g}: {first_tier_text}; {strong_text}"]
+
         if self.decided_by_first:
             least_text = f"at least {self.least:.1%} with 95 % confidence"
             lines.append(f"agreement with {STRONG} alone: about {self.estimate:.1%}, {least_text}")
-            lines.append(self._describe_savings())
+            savings = self._describe_savings()
+            if savings:
+                lines.append(savings)
+
         if self.judged_twice:
             judged_twice_text = counted(self.judged_twice, "row", "rows")
             same_twice_text = f"{self.same_twice:,} of {judged_twice_text} that it judged twice"
             lines.append(f"{STRONG} agrees with itself on {same_twice_text}")
-        return [line for line in lines if line]
+        return lines
 
     def _describe_savings(self) -> str:
-        """Describe the money and the time saved; "" if neither is known."""
+        """Describe the saved money and time, or return "" if neither is known."""
         parts = []
         if self.saved_usd is not None:
             parts.append(f"{self.saved_usd:,.2f} USD saved")
@@ -91,17 +95,18 @@ class Call(NamedTuple):
 
     @classmethod
     def of(cls, rounds: Sequence[Round]) -> Call | None:
-        """Add up the costs of a tier's rounds, with the time of the slowest one.
-
-        None if there are no rounds. The cost is None if the cost of any round isn't known.
-        """
+        """Sum up a tier's rounds: their total cost, and the slowest one's time. None without rounds."""
         if not rounds:
             return None
         usd: float | None = 0.0
         for round_ in rounds:
             cost = round_.usage.cost_usd
-            usd = None if usd is None or cost is None else usd + cost
-        slowest_ms = max(round_.latency_ms for round_ in rounds)  # they run at the same time
+            if usd is None or cost is None:
+                usd = None  # a single unknown cost makes the total unknown
+            else:
+                usd += cost
+        # The rounds run at the same time, so the tier takes as long as its slowest round.
+        slowest_ms = max(round_.latency_ms for round_ in rounds)
         return cls(usd, slowest_ms / 1000)
 
 
@@ -118,7 +123,7 @@ class PromisedRow(NamedTuple):
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> PromisedRow | None:
-        """Read the record of a verdict. None if the record has no promise, or isn't a valid verdict."""
+        """Read a verdict record. Returns None if it isn't a valid verdict made under a promise."""
         if not isinstance(record.get("promise"), dict):
             return None
         try:
@@ -155,20 +160,16 @@ class _Group:
 
     @property
     def estimate(self) -> float:
-        """Estimate how many opinions outside the sample would differ from those of `deep`.
-
-        The sample's rows are checked by `deep`, and `rate` is the share of rows drawn for it. Without a
-        sample (`rate` is 0) the estimate is 0.
-        """
-        if not self.rate:
+        """Estimate how many of the first tier's unchecked opinions differ from `deep`'s."""
+        if not self.rate:  # `deep` checked no sample, because no opinion of this group can be final
             return 0.0
-        # Each row of the sample stands for (1 - rate) / rate rows outside it.
+        # `deep` checks a sample drawn at `rate`, so each sampled row represents (1 - rate) / rate others.
         return self.disagreements * (1 - self.rate) / self.rate
 
     @property
     def most(self) -> int:
-        """The upper bound of that number at this `level` of confidence; 0 without a sample."""
-        if not self.rate:
+        """Bound that number from above, with an error probability of `level`."""
+        if not self.rate:  # as in `estimate`
             return 0
         return min(self.final, agreement.most_unsampled(self.disagreements, self.rate, self.level))
 
@@ -208,22 +209,18 @@ class AgreementTally:
         self._note_agreement(row)
 
     def _note_agreement(self, row: PromisedRow) -> None:
-        """Count a row in its group.
-
-        In strict mode, rows that the first tier accepts are a group of their own.
-        """
+        """Count a row in its group. Strict mode has a separate group for rows that the first tier accepts."""
         promise = row.promise
-        # Without an opinion of the first tier, or without a sample, there's nothing to compare.
         if promise.first is None or promise.rate is None:
-            return
+            return  # without a first opinion or a sample, there's nothing to compare
+
         is_strict = row.mode == "strict"
-        # Whether the row is in the group of accepted rows.
-        is_apart = is_strict and promise.first == "accept"
-        level = agreement.level_of(is_strict=is_strict, is_apart=is_apart)
-        group = self._groups.setdefault(is_apart, _Group(level))
+        is_in_accepted_group = is_strict and promise.first == "accept"
+        level = agreement.level_of(is_strict=is_strict, is_apart=is_in_accepted_group)
+        group = self._groups.setdefault(is_in_accepted_group, _Group(level))
         group.rate = promise.rate
         group.final += row.is_decided_by_first
-        if promise.counted:
+        if promise.counted:  # the row is in the sample
             agrees = Promise(promise.share, promise.on).holds_for(promise.first, row.verdict)
             group.disagreements += not agrees
 
@@ -237,11 +234,9 @@ class AgreementTally:
 
     @property
     def _saved_usd(self) -> float | None:
-        """The US dollars saved against asking `deep` about every row.
-
-        None if the cost of a call isn't known, or if `deep` was asked about no row: then its price is
-        unknown.
-        """
+        """The US dollars saved, compared with asking `deep` about every row. None if any cost is unknown."""
+        if not self._strong:
+            return None  # `deep` was never called, so its price is unknown
         first_usd = 0.0
         strong_usd = 0.0
         for call in self._first:
@@ -252,26 +247,21 @@ class AgreementTally:
             if call.usd is None:
                 return None
             strong_usd += call.usd
-        if not self._strong:
-            return None
         usd_of_strong_alone = strong_usd / len(self._strong) * self.rows
         return usd_of_strong_alone - first_usd - strong_usd
 
     @property
     def _saved_seconds(self) -> float | None:
-        """The seconds of calls saved against asking `deep` about every row.
-
-        None if `deep` was asked about none.
-        """
+        """The seconds of calls saved, compared with asking `deep` about every row. None if it's unknown."""
         if not self._strong:
-            return None
+            return None  # `deep` was never called, so its speed is unknown
         first_seconds = sum(call.seconds for call in self._first)
         strong_seconds = sum(call.seconds for call in self._strong)
         seconds_of_strong_alone = strong_seconds / len(self._strong) * self.rows
         return seconds_of_strong_alone - first_seconds - strong_seconds
 
     def sum_up(self) -> Agreement | None:
-        """Build the figures; None if no row was judged under a promise."""
+        """Compute the figures. Returns None if no row was judged under a promise."""
         if not self.rows:
             return None
         return Agreement(

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def parquet_module(name: str, what: str = "Parquet") -> ModuleType:
-    """Import `pyarrow.parquet`. If it isn't installed, raises `InputError`.
+    """Import `pyarrow.parquet`. Raises `InputError` if pyarrow isn't installed.
 
-    The error begins with the file's `name`, and says that `what` (such as "Parquet") needs pyarrow.
+    The message is "NAME: WHAT needs pyarrow", where `name` is a file.
     """
     try:
         from pyarrow import parquet  # noqa: PLC0415 - an extra, which only Parquet needs
@@ -30,26 +30,27 @@ def parquet_module(name: str, what: str = "Parquet") -> ModuleType:
 
 
 def plain_cells(column: pa.Array) -> list[Any]:
-    """Convert an array to cells as in `DataRow`, with a `CellError` for values that Python can't hold."""
+    """Convert an array to the cells of a `DataRow`. Values that can't be converted become a `CellError`."""
     import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
 
-    # Python's times have no nanoseconds, so these are cut off.
-    kind = column.type
-    if pa.types.is_timestamp(kind) and kind.unit == "ns":
-        column = column.cast(pa.timestamp("us", kind.tz), safe=False)
-    elif kind == pa.duration("ns"):
+    # Python's times have no nanoseconds, so truncate them to microseconds.
+    arrow_type = column.type
+    if pa.types.is_timestamp(arrow_type) and arrow_type.unit == "ns":
+        column = column.cast(pa.timestamp("us", arrow_type.tz), safe=False)
+    elif arrow_type == pa.duration("ns"):
         column = column.cast(pa.duration("us"), safe=False)
-    elif kind == pa.time64("ns"):
+    elif arrow_type == pa.time64("ns"):
         column = column.cast(pa.time64("us"), safe=False)
+
     try:
         return [plain_value(cell) for cell in column.to_pylist()]
-    # Some value can't be converted: convert one by one, so that only this cell becomes a `CellError`.
+    # Only some values can't be converted, so convert the cells one by one.
     except (ValueError, OverflowError, NoJsonValueError):
         return [_plain_cell(cell) for cell in column]
 
 
 def _plain_cell(cell: pa.Scalar) -> object:
-    """Convert a single cell to a JSON value, or to a `CellError` if Python or JSON can't hold it."""
+    """Convert a single cell to a JSON value, or to a `CellError` if that's impossible."""
     try:
         return plain_value(cell.as_py())
     except (ValueError, OverflowError) as error:

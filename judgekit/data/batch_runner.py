@@ -1,4 +1,4 @@
-"""Judges all rows of a run at once, while their calls wait for batches."""
+"""Judges all rows of a run concurrently, while their calls wait for batches."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ class BatchRunner(BatchRun):
     async def judge(self, rows: Iterator[PendingRow], on_record: OnRecord) -> None:
         """Judge rows in batches, and pass their records to `on_record`.
 
-        Raises `InputError` if the batches can't go on, or if the manifest (the file that lists them) can't
-        be used.
+        Raises `InputError` if the batches can't continue, or if the manifest can't be used.
         """
         manifest = open_manifest(
             f"{self.out}.batch", is_fresh=self.is_fresh, is_trusted=self.is_trusted
@@ -57,7 +56,7 @@ class BatchRunner(BatchRun):
             if not self.work.stopped.is_set():
                 await gateway.finish()
         except BaseExceptionGroup as errors:
-            error, *_ = errors.exceptions  # the first one, which stopped the other tasks
+            error = errors.exceptions[0]  # the one that stopped the other tasks
             if isinstance(error, sqlite3.Error):
                 remedy = "free space and run the same command again"
                 problem = f"{manifest.path}: cannot be used ({error}); {remedy}"
@@ -68,13 +67,13 @@ class BatchRunner(BatchRun):
             await gateway.aclose()
 
     def _make_waiting_judge(self, judge: Judge[Any, Any, Any]) -> Judge[Any, Any, Any]:
-        """Return a copy of a judge that waits as long as batches take.
+        """Copy a judge, without the limits that a batch doesn't need, such as its timeout.
 
-        Raises `UsageError` if the judge's models can't be asked in batches.
+        Raises `UsageError` if the judge's models can't be called in batches.
         """
         judge = self.adapt(judge)
         models_by_tier = judge.models_by_tier
-        all_models = [*chain(*models_by_tier.values())]
+        all_models = list(chain(*models_by_tier.values()))
         refusal_reason = self._find_refusal(judge, all_models)
         if refusal_reason:
             raise UsageError(
@@ -88,23 +87,21 @@ class BatchRunner(BatchRun):
             models_by_tier=unlimited_models,
             others=partial(_list_batch_models, judge),
             timeout=_FOREVER,
-            max_cost_usd=None,  # the gateway keeps to the limit
+            max_cost_usd=None,  # the gateway enforces the limit for all rows together
         )
         cache = KeepOnly(ReplyFile()) if judge.cache else judge.cache
         return replace(waiting_judge, cache=cache)
 
     def _find_refusal(self, judge: Judge[Any, Any, Any], models: Sequence[Endpoint]) -> str | None:
-        """Say why the judge can't ask its models in batches; None if it can.
-
-        A model may not offer batches, or the cost limit can't be kept because a model's price isn't known.
-        """
+        """Return the reason why the judge can't call its models in batches, or None if it can."""
         for model in models:
             refusal_reason = refusal(model)
             if refusal_reason:
                 return refusal_reason
         if self.request.max_cost_usd is not None:
             for model in models:
-                if price(model, 1, 1) is None:
+                is_price_known = price(model, 1, 1) is not None
+                if not is_price_known:
                     return f"no price of {model.model} is known, so --max-cost cannot work"
         if judge.is_remote:
             return "the shared judge (server.url) asks the models"
@@ -116,29 +113,29 @@ async def _judge_rows(
     rows: Iterator[PendingRow],
     judge_row: Callable[[PendingRow], Coroutine[Any, Any, None]],
 ) -> None:
-    """Judge rows at the same time, up to `batches.AT_ONCE`, while the gateway drives their batches."""
-    free_places = asyncio.Semaphore(batches.AT_ONCE)
+    """Judge up to `batches.AT_ONCE` rows concurrently, while the gateway drives their batches."""
+    free_slots = asyncio.Semaphore(batches.AT_ONCE)
     async with asyncio.TaskGroup() as group:
         group.create_task(gateway.drive())
-        # In a thread, because a row may come from standard input, which makes us wait.
+        # Read rows in a thread, because reading from standard input blocks.
         while pending := await running.run_in_thread(partial(next, rows, None)):
-            await free_places.acquire()
+            await free_slots.acquire()
             task = group.create_task(judge_row(pending))
-            task.add_done_callback(lambda _: free_places.release())
+            task.add_done_callback(lambda _: free_slots.release())
         gateway.note_all_rows_read()
 
 
 def _list_batch_models(judge: Judge[Any, Any, Any]) -> list[Any]:
-    """List the models of each other provider whose models can all be asked in batches, too."""
+    """List the models by tier of each alternative provider that can be called in batches."""
     usable = []
-    for other_models in judge.settings.others():
-        refusals = map(refusal, chain(*other_models.values()))
+    for models_by_tier in judge.settings.others():
+        refusals = map(refusal, chain(*models_by_tier.values()))
         if not any(refusals):
-            usable.append(other_models)
+            usable.append(models_by_tier)
     return usable
 
 
 def _lift_call_limits(model: Endpoint) -> Endpoint:
-    """Lift a model's limits on calls at a time and per minute, since a batch is one call."""
+    """Copy a model without limits on concurrent calls and calls per minute: a batch counts as one call."""
     limits = Limits(context_chars=model.profile.limits.context_chars)
     return replace(model, profile=model.profile.model_copy(update={"limits": limits}))

@@ -47,8 +47,8 @@ _ALL = 2**62  # as the number of the last request: above that of any
 _LINE_OVERHEAD = 200  # bytes that a file adds around a body, at most
 
 
-class BatchPlace(NamedTuple):
-    """The provider, address, model and path of a batch: requests to one place may share a batch."""
+class BatchTarget(NamedTuple):
+    """Where a batch is sent: all its requests have the same provider, address, model and path."""
 
     provider: str
     base: str
@@ -57,14 +57,14 @@ class BatchPlace(NamedTuple):
 
 
 class Submitted(NamedTuple):
-    """A batch of ours; without an `id`, the provider may or may not have it.
+    """A batch that was submitted, or is about to be: without an `id`, the provider may or may not have it.
 
-    Once its answers are collected, `provider_files` are the files to delete at the provider; None before.
+    `provider_files` is None until the answers are collected, then the provider's files that we must delete.
     """
 
     number: int
     tag: str
-    place: BatchPlace
+    target: BatchTarget
     file: str | None = None
     id: str | None = None
     provider_files: tuple[str, ...] | None = None
@@ -72,11 +72,10 @@ class Submitted(NamedTuple):
 
 
 def open_manifest(path: str, *, is_fresh: bool, is_trusted: bool) -> Manifest:
-    """Open the manifest of a run.
+    """Open a run's manifest.
 
-    Raises `InputError` for a damaged file, `UsageError` for entries that this user's key didn't seal. With
-    `is_fresh` such a file is replaced; a sound one stays, so that no batch is paid for twice. With
-    `is_trusted` the entries are sealed, and none of the files they name is deleted.
+    Raises `InputError` for a damaged file, and `UsageError` for entries not sealed with this user's key.
+    `is_fresh` replaces such files instead, and `is_trusted` seals the entries.
     """
     manifest = Manifest(path)
     try:
@@ -90,6 +89,8 @@ def open_manifest(path: str, *, is_fresh: bool, is_trusted: bool) -> Manifest:
         raise InputError(
             f"{path}: no list of batches of judgekit ({error}); move it away"
         ) from None
+
+    # A sound manifest is kept even if `is_fresh`, so that no batch is paid for twice.
     if unsealed and is_fresh:
         manifest.close(remove=True)
         return Manifest(path)
@@ -101,7 +102,7 @@ def open_manifest(path: str, *, is_fresh: bool, is_trusted: bool) -> Manifest:
 
 class Manifest:
     def __init__(self, path: str) -> None:
-        """Open the file or create it; raises `InputError`."""
+        """Open or create the file. Raises `InputError` if that fails."""
         self.path = path
         self.left_behind: list[str] = []
         self._key = seals.state_key()
@@ -119,16 +120,16 @@ class Manifest:
             raise InputError(f"{path}: cannot be used ({error}); {remedy}") from None
 
     def _prepare(self) -> None:
-        """Create the tables unless they exist; raises `InputError` for a database that isn't ours."""
+        """Create missing tables and columns. Raises `InputError` for a database that isn't ours."""
         self._table.execute("PRAGMA trusted_schema = OFF")
         self._check_objects()
         self._table.executescript(_CREATE)
-        if not self._has_seals():
+        if not self._has_seals():  # an earlier version wrote the file
             for statement in _LATER_COLUMNS:
                 self._table.execute(statement)
 
     def answer(self, custom_id: str) -> BatchAnswer | None:
-        """Return the answer to a request; None if there's none yet, or no such request."""
+        """Return a request's answer, or None if it isn't answered or unknown."""
         row = self._execute("SELECT answer FROM request WHERE custom_id = ?", custom_id)
         if row is None:
             return None
@@ -136,101 +137,105 @@ class Manifest:
         return BatchAnswer(*json.loads(text)) if text else None
 
     def has(self, custom_id: str) -> bool:
-        """Whether a request is in a batch or waits for the next one."""
+        """Whether a request is in a batch or waiting for the next one."""
         return self._execute("SELECT 1 FROM request WHERE custom_id = ?", custom_id) is not None
 
-    def add(self, custom_id: str, place: BatchPlace, body: bytes) -> None:
-        """Add a request, which waits for the next batch."""
-        values = custom_id, json.dumps(place), body
-        seal = self._seal("request", _sealed_fields(*values, None))
-        self._execute(
-            "INSERT INTO request (custom_id, place, body, seal) VALUES (?, ?, ?, ?)", *values, seal
-        )
+    def add(self, custom_id: str, target: BatchTarget, body: bytes) -> None:
+        """Add a request to send in the next batch."""
+        target_json = json.dumps(target)
+        fields = _sealed_fields(custom_id, target_json, body, answer=None)
+        seal = self._seal("request", fields)
+        insert = "INSERT INTO request (custom_id, place, body, seal) VALUES (?, ?, ?, ?)"
+        self._execute(insert, custom_id, target_json, body, seal)
 
     def last_number(self) -> int:
-        """Return the number of the newest request; 0 if there are none."""
+        """Return the newest request's number, or 0 without requests."""
         row = self._execute("SELECT max(rowid) FROM request")
         return int(row[0] or 0) if row else 0
 
-    def unsent(self, last: int = _ALL) -> Iterator[tuple[str, BatchPlace, int]]:
-        """Yield unsent requests up to number `last`, in order: custom id, place and size in bytes."""
+    def unsent(self, last: int = _ALL) -> Iterator[tuple[str, BatchTarget, int]]:
+        """Yield the custom id, target and bytes of each unsent request up to number `last`, in order."""
         query = (
             "SELECT custom_id, place, length(body) FROM request"
             " WHERE batch IS NULL AND rowid <= ? ORDER BY rowid"
         )
-        for custom_id, place, size in self._table.execute(query, (last,)):
-            yield custom_id, BatchPlace(*json.loads(place)), size
+        for custom_id, target_json, size in self._table.execute(query, (last,)):
+            yield custom_id, BatchTarget(*json.loads(target_json)), size
 
     def split_unsent(
-        self, last: int, max_requests: Mapping[BatchPlace, int]
-    ) -> list[tuple[BatchPlace, Sequence[str]]]:
-        """Split the unsent requests up to number `last` into parts small enough for a batch.
+        self, last: int, max_requests: Mapping[BatchTarget, int]
+    ) -> list[tuple[BatchTarget, Sequence[str]]]:
+        """Split the unsent requests up to number `last` into batches, as lists of custom ids.
 
-        `max_requests` are the limits of places that take smaller batches than usual.
+        `max_requests` has the targets that only take smaller batches than usual.
         """
-        parts: list[tuple[BatchPlace, Sequence[str]]] = []
-        # For each place the part that isn't full yet: its custom ids, and its size in bytes.
-        open_parts: dict[BatchPlace, tuple[list[str], int]] = {}
-        for custom_id, place, size in self.unsent(last):
-            part, part_size = open_parts.get(place, ([], 0))
+        batches: list[tuple[BatchTarget, Sequence[str]]] = []
+        # Each target has one batch that isn't full yet. These are its custom ids and its size in bytes.
+        open_batches: dict[BatchTarget, tuple[list[str], int]] = {}
+        for custom_id, target, size in self.unsent(last):
+            custom_ids, batch_size = open_batches.get(target, ([], 0))
             line_size = size + _LINE_OVERHEAD
-            has_most_requests = len(part) >= max_requests.get(place, MOST_REQUESTS)
-            is_full = has_most_requests or part_size + line_size > MOST_BYTES
-            if not part or is_full:
-                part = []
-                part_size = 0
-                parts.append((place, part))
-            part.append(custom_id)
-            open_parts[place] = part, part_size + line_size
-        return parts
+            has_max_requests = len(custom_ids) >= max_requests.get(target, MOST_REQUESTS)
+            is_full = has_max_requests or batch_size + line_size > MOST_BYTES
+            if not custom_ids or is_full:
+                custom_ids = []
+                batch_size = 0
+                batches.append((target, custom_ids))
+            custom_ids.append(custom_id)
+            open_batches[target] = custom_ids, batch_size + line_size
+        return batches
 
-    def intend(self, tag: str, place: BatchPlace, custom_ids: Sequence[str]) -> Submitted:
+    def intend(self, tag: str, target: BatchTarget, custom_ids: Sequence[str]) -> Submitted:
         """Record that a batch of these requests is about to be submitted."""
         with self._table:
             insert = "INSERT INTO batch (tag, place, is_ours) VALUES (?, ?, 1)"
-            number = int(self._table.execute(insert, (tag, json.dumps(place))).lastrowid or 0)
-            self._update(Submitted(number, tag, place))
+            number = int(self._table.execute(insert, (tag, json.dumps(target))).lastrowid or 0)
+            batch = Submitted(number, tag, target)
+            self._update(batch)  # adds the seal, which covers more fields than were just inserted
             pairs = ((number, custom_id) for custom_id in custom_ids)
             self._table.executemany("UPDATE request SET batch = ? WHERE custom_id = ?", pairs)
-        return Submitted(number, tag, place)
+        return batch
 
     def content(self, batch: Submitted) -> bytes:
-        """Build a batch's request file."""
+        """Build a batch's request file, as JSON Lines."""
         query = "SELECT custom_id, body FROM request WHERE batch = ? ORDER BY rowid"
-        line = b'{"custom_id": "%s", "method": "POST", "url": "/v1%s", "body": %s}\n'
         rows = self._table.execute(query, (batch.number,))
-        path = batch.place.path.encode()
-        lines = [line % (custom_id.encode(), path, body) for custom_id, body in rows]
+        path = batch.target.path.encode()
+        # Bodies are JSON already, and large, so they're inserted as they are.
+        line_format = b'{"custom_id": "%s", "method": "POST", "url": "/v1%s", "body": %s}\n'
+        lines = [line_format % (custom_id.encode(), path, body) for custom_id, body in rows]
         return b"".join(lines)
 
     def store(self, batch: Submitted) -> Submitted:
-        """Save the changes to a batch, and return it."""
+        """Save a changed batch, and return it."""
         with self._table:
             self._update(batch)
         return batch
 
     def _update(self, batch: Submitted) -> None:
-        """Write a batch's changeable fields, with a new seal."""
+        """Update a batch's changeable fields and its seal."""
         files = None if batch.provider_files is None else json.dumps(batch.provider_files)
         values = batch.file, batch.id, files, int(batch.is_ours)
-        seal = self._seal("batch", [batch.tag, json.dumps(batch.place), *values])
+        seal = self._seal("batch", [batch.tag, json.dumps(batch.target), *values])
         change = (
             "UPDATE batch SET file = ?, id = ?, rest = ?, is_ours = ?, seal = ? WHERE number = ?"
         )
         self._execute(change, *values, seal, batch.number)
 
     def batches(self) -> list[Submitted]:
-        """List all batches, from old to new."""
+        """List all batches, oldest first."""
         query = "SELECT number, tag, place, file, id, rest, is_ours FROM batch ORDER BY number"
         batches = []
-        for number, tag, place, file, batch_id, files, is_ours in self._table.execute(query):
+        for number, tag, target_json, file, batch_id, files_json, is_ours in self._table.execute(
+            query
+        ):
             batch = Submitted(
                 number=number,
                 tag=tag,
-                place=BatchPlace(*json.loads(place)),
+                target=BatchTarget(*json.loads(target_json)),
                 file=file,
                 id=batch_id,
-                provider_files=files and tuple(json.loads(files)),
+                provider_files=files_json and tuple(json.loads(files_json)),
                 is_ours=bool(is_ours),
             )
             batches.append(batch)
@@ -241,17 +246,19 @@ class Manifest:
         return (custom_id for (custom_id,) in self._table.execute(query, (batch.number,)))
 
     def collect(self, batch: Submitted, answers: Iterable[tuple[str, BatchAnswer | None]]) -> None:
-        """Keep the answers of a finished batch; forget requests with no answer, or with two that differ."""
-        contradicted = set[str]()
-        keep = (
-            "UPDATE request SET answer = ?, seal = ?, body = NULL WHERE custom_id = ? AND batch = ?"
+        """Store an ended batch's answers, and forget requests with no answer or with contradictory ones."""
+        store_answer = (
+            "UPDATE request SET answer = ?, seal = ?, body = NULL"
+            " WHERE custom_id = ? AND batch = ? AND answer IS NULL"
         )
-        drop = "UPDATE request SET answer = NULL WHERE custom_id = ? AND batch = ?"
+        drop_answer = "UPDATE request SET answer = NULL WHERE custom_id = ? AND batch = ?"
+        contradicted = set[str]()
         with self._table:
             values = self._seal_answers(batch, answers, contradicted)
-            self._table.executemany(f"{keep} AND answer IS NULL", values)
-            dropped = ((custom_id, batch.number) for custom_id in contradicted)
-            self._table.executemany(drop, dropped)
+            self._table.executemany(store_answer, values)
+            # `_seal_answers` has now filled `contradicted`.
+            keys = ((custom_id, batch.number) for custom_id in contradicted)
+            self._table.executemany(drop_answer, keys)
             self._execute("DELETE FROM request WHERE batch = ? AND answer IS NULL", batch.number)
             self.store(batch)
 
@@ -261,25 +268,24 @@ class Manifest:
         answers: Iterable[tuple[str, BatchAnswer | None]],
         contradicted: set[str],
     ) -> Iterator[tuple[str, str | None, str, int]]:
-        """Yield for each answer its JSON and seal, with the request's custom id and the batch's number.
+        """Yield each answer's JSON and seal, its request's custom id and the batch's number.
 
-        Requests with two answers that differ are added to `contradicted`.
+        Adds requests with two different answers to `contradicted`.
         """
-        first_meanings: dict[str, str] = {}  # of each request's first answer, by custom id
-        place = json.dumps(batch.place)
+        first_hashes: dict[str, str] = {}  # of each request's first answer, by custom id
+        target_json = json.dumps(batch.target)
         for custom_id, answer in answers:
             if answer is None:
                 continue
-            meaning = _hash_answer(answer)
-            first_meaning = first_meanings.setdefault(custom_id, meaning)
-            if meaning != first_meaning:
+            answer_hash = _hash_answer(answer)
+            if answer_hash != first_hashes.setdefault(custom_id, answer_hash):
                 contradicted.add(custom_id)
-            text = json.dumps(answer)
-            seal = self._seal("request", _sealed_fields(custom_id, place, None, text))
-            yield text, seal, custom_id, batch.number
+            answer_json = json.dumps(answer)
+            fields = _sealed_fields(custom_id, target_json, body=None, answer=answer_json)
+            yield answer_json, self._seal("request", fields), custom_id, batch.number
 
     def release(self, batch: Submitted) -> None:
-        """Forget a batch that the provider doesn't have: its requests are unsent again."""
+        """Forget a batch that the provider doesn't have, and mark its requests as unsent."""
         with self._table:
             self._execute(
                 "UPDATE request SET batch = NULL WHERE batch = ? AND answer IS NULL", batch.number
@@ -287,7 +293,7 @@ class Manifest:
             self.end(batch)
 
     def end(self, batch: Submitted) -> None:
-        """Forget a collected batch, once the provider keeps nothing of it."""
+        """Forget a collected batch whose files the provider has deleted."""
         with self._table:
             self._execute("DELETE FROM batch WHERE number = ?", batch.number)
 
@@ -302,31 +308,33 @@ class Manifest:
             Path(self.path).unlink(missing_ok=True)
 
     def count_unsealed(self) -> int:
-        """Count the batches and requests that this user's key didn't seal."""
-        batches = self._table.execute("SELECT tag, place, file, id, rest, is_ours, seal FROM batch")
+        """Count the batches and requests that weren't sealed with this user's key."""
         count = 0
-        for *values, seal in batches:
-            if not seals.is_valid(self._key, "batch", values, seal):
+        batches = self._table.execute("SELECT tag, place, file, id, rest, is_ours, seal FROM batch")
+        for *fields, seal in batches:
+            if not seals.is_valid(self._key, "batch", fields, seal):
                 count += 1
         requests = self._table.execute("SELECT custom_id, place, body, answer, seal FROM request")
-        for custom_id, place, body, answer, seal in requests:
-            content = _sealed_fields(custom_id, place, body, answer)
-            if not seals.is_valid(self._key, "request", content, seal):
+        for custom_id, target_json, body, answer, seal in requests:
+            fields = _sealed_fields(custom_id, target_json, body, answer)
+            if not seals.is_valid(self._key, "request", fields, seal):
                 count += 1
         return count
 
     def trust(self) -> None:
-        """Seal every entry because the user says so; none of the files it names counts as ours."""
+        """Seal all entries for a user who trusts the file. None of the provider's files counts as ours."""
         for batch in self.batches():
             if batch.provider_files is None:
                 self.store(batch._replace(is_ours=False))
-            else:
+            else:  # it's collected, and only its files remain, which we mustn't delete
                 self.left_behind += filter(None, batch.provider_files)
                 self.end(batch)
+
         query = "SELECT custom_id, place, body, answer FROM request"
         with self._table:
-            for custom_id, place, body, answer in self._table.execute(query).fetchall():
-                seal = self._seal("request", _sealed_fields(custom_id, place, body, answer))
+            for custom_id, target_json, body, answer in self._table.execute(query).fetchall():
+                fields = _sealed_fields(custom_id, target_json, body, answer)
+                seal = self._seal("request", fields)
                 self._execute("UPDATE request SET seal = ? WHERE custom_id = ?", seal, custom_id)
 
     def _seal(self, kind: str, content: object) -> str | None:
@@ -335,37 +343,40 @@ class Manifest:
         return None
 
     def _has_seals(self) -> bool:
-        """Whether the file has a column for seals, which the first versions didn't write."""
+        """Whether the file has a column for seals. The first versions' files have none."""
         columns = self._table.execute("PRAGMA table_info(request)")
         return any(name == "seal" for _, name, *_ in columns)
 
     def _check_objects(self) -> None:
-        """Raise `InputError` for a database that holds anything else, such as a trigger, which would run."""
+        """Raise `InputError` if the database contains anything but our own tables and indexes."""
+        # Anything else could run, such as a trigger.
         for kind, name in self._table.execute("SELECT type, name FROM sqlite_master"):
             is_known = name in _OBJECTS or name.startswith("sqlite_autoindex_")
             if not is_known or kind not in ("table", "index"):
                 raise InputError(f"{self.path}: no list of batches of judgekit; move it away")
 
     def _execute(self, statement: str, *values: object) -> tuple[str, ...] | None:
-        """Execute a statement, and return the first row of its result, if there is one."""
+        """Execute a statement, and return the first row of its result, or None."""
         row: tuple[str, ...] | None = self._table.execute(statement, values).fetchone()
         return row
 
 
 def _hash_answer(answer: BatchAnswer) -> str:
-    """Hash an answer without its id: a reply that's delivered twice may have two ids."""
+    """Hash an answer's status and content."""
     content = answer.body
     if isinstance(content, dict) and "choices" in content:
-        content = content["choices"]
+        content = content[
+            "choices"
+        ]  # without the reply's id, which differs if it's delivered twice
     text = json.dumps([answer.status, content], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _sealed_fields(
-    custom_id: str, place: str, body: bytes | str | None, answer: str | None
+    custom_id: str, target_json: str, body: bytes | str | None, answer: str | None
 ) -> list[str | None]:
-    """List the fields of a request that its seal covers."""
-    # We write bytes; if somebody else wrote the file, it may be text.
+    """List the request fields that its seal covers."""
+    # We write the body as bytes, but in a file from elsewhere it can be text.
     raw = body.encode() if isinstance(body, str) else body
-    sha256 = None if raw is None else hashlib.sha256(raw).hexdigest()
-    return [custom_id, place, sha256, answer]
+    body_sha256 = None if raw is None else hashlib.sha256(raw).hexdigest()
+    return [custom_id, target_json, body_sha256, answer]
