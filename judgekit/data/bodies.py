@@ -24,34 +24,33 @@ _INSTRUCTIONS = ("system", "instructions", "systemInstruction", "system_instruct
 
 
 def read_reply(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Read a model's words from the reply of its API, such as an object with `choices`.
+    """Extract a model's answer from an API reply, such as an object with `choices`.
 
-    A list of messages stays as it is, since it's a conversation. A list or an object that isn't understood
-    becomes JSON text, and any other value stays as it is.
+    Conversations and plain values are returned unchanged. Other lists and objects become JSON text.
     """
     if conversation.is_conversation(value):
         return value
+
+    answer = None
     if isinstance(value, list):
-        words = _read_blocks(value)
-        return _render_as_text(value) if words is None else words
-    if isinstance(value, dict):
+        answer = _read_blocks(value)
+    elif isinstance(value, dict):
         message = _find_message(value)
         if isinstance(message, str):
             return message
-        words = None if message is None else _read_last_words(message)
-        return _render_as_text(value) if words is None else words
-    return value
+        answer = _read_answer(message)
+    return _render_as_text(value) if answer is None else answer
 
 
 def read_request(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Read the question that a model was asked: a text, a list of messages, or an object that has either.
+    """Extract the question from an API request: a string, messages, an object with either, or JSON of these.
 
-    A text may hold messages or such an object as JSON; otherwise the text itself is the question. A value
-    that isn't understood becomes its text.
+    Lists and objects that we can't read become JSON text.
     """
     original = value
     if isinstance(value, str):
-        if not value.lstrip().startswith(("[", "{")):
+        may_be_json = value.lstrip().startswith(("[", "{"))
+        if not may_be_json:
             return value
         value = parse_json(value)
     question = _find_question(value)
@@ -59,13 +58,14 @@ def read_request(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
 
 
 def _find_question(value: object) -> str | None:
-    """Read the question in a list of messages or in an object; None if there's none."""
+    """Extract the question from a list or an object, with any instructions above it. None if there's none."""
     if isinstance(value, list):
         if value and all(isinstance(item, str) for item in value):
             return "\n".join(value)
         return _read_messages(value)
     if not isinstance(value, dict):
         return None
+
     inner = _find_inner_question(value)
     if inner is None:
         return None
@@ -77,18 +77,17 @@ def _find_question(value: object) -> str | None:
 
 
 def _find_inner_question(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Find the question in an object; None if there's none.
-
-    It's the messages, else a value whose name is usual for a question, else the object's only value.
-    """
+    """Find the question in an object: messages, a key that's common for questions, or the only value."""
     for key in _REQUEST_KEYS:
         if request.get(key):
             return request[key]
-    usual_keys = [key for key in request if is_usual_name(key, ("description",))]
-    # `description` itself comes last: beside a question, it's about the test case.
-    for key in sorted(usual_keys, key=lambda name: name.casefold() == "description"):
+
+    question_keys = [key for key in request if is_usual_name(key, ("description",))]
+    # A `description` next to a question describes the test case, so try it last.
+    for key in sorted(question_keys, key=lambda name: name.casefold() == "description"):
         if request[key] and isinstance(request[key], str | list):
             return request[key]
+
     if len(request) == 1:
         (value,) = request.values()
         return value if isinstance(value, str | dict) else None
@@ -96,27 +95,21 @@ def _find_inner_question(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - w
 
 
 def _read_instructions(request: Mapping[str, Any]) -> str:
-    """Read the instructions that some APIs take beside the messages, as `system: WORDS`.
-
-    "" if there are none.
-    """
+    """Read the instructions that some APIs take next to the messages, as `system: TEXT`, or ""."""
     for key in _INSTRUCTIONS:
         value = request.get(key)
         if isinstance(value, str):
             return f"system: {value}"
         if isinstance(value, dict) and isinstance(value.get("parts"), list):
-            value = value["parts"]
+            value = value["parts"]  # Gemini's form
         if isinstance(value, list) and value:
-            words = _read_blocks(value)
-            return f"system: {words}" if words else ""
+            text = _read_blocks(value)
+            return f"system: {text}" if text else ""
     return ""
 
 
 def _read_messages(value: list[Any]) -> str | None:
-    """Render a list of messages as text.
-
-    None if they aren't understood. A single message is only its words.
-    """
+    """Render a list of messages as text, or return None if we can't read them."""
     if not conversation.is_conversation(value):
         return _read_blocks(value)
     try:
@@ -124,15 +117,12 @@ def _read_messages(value: list[Any]) -> str | None:
     except NotUnderstoodError:
         return None
     if len(turns) == 1:
-        return turns[0].content
+        return turns[0].content  # a single message needs no speaker
     return conversation.rendered(turns)
 
 
 def _find_message(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Find the message in the reply of an API (OpenAI, Anthropic, Gemini, Bedrock, Ollama and others).
-
-    None if there's none.
-    """
+    """Find the message in an API reply from OpenAI, Anthropic, Gemini, Bedrock, Ollama and others."""
     if "role" in reply:  # it's the message itself
         return reply
 
@@ -140,7 +130,7 @@ def _find_message(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever J
     for key in ("choices", "candidates"):
         choices = reply.get(key)
         if isinstance(choices, list) and choices and isinstance(choices[0], dict):
-            first_choice = choices[0]  # if there are several, the first counts
+            first_choice = choices[0]
             return (
                 first_choice.get("message")
                 or first_choice.get("content")
@@ -152,7 +142,7 @@ def _find_message(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever J
     if isinstance(output, dict) and isinstance(output.get("message"), dict):
         return output["message"]
 
-    # A list of a message's parts, or of messages.
+    # Anthropic and the Responses API: a list of content blocks or of messages.
     for key in ("output", "content", "messages"):
         value = reply.get(key)
         if isinstance(value, list) and all(isinstance(item, dict) for item in value):
@@ -163,8 +153,8 @@ def _find_message(reply: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever J
     return message if isinstance(message, dict) else None
 
 
-def _read_last_words(message: object) -> str | None:
-    """Read the words of a message, or of the assistant's last message in a list; None if not understood."""
+def _read_answer(message: object) -> str | None:
+    """Read the answer in a message, a list of messages or a list of content blocks. None if we can't."""
     if isinstance(message, dict):
         message = [{"role": ASSISTANT, **message}]
     if not isinstance(message, list):
@@ -175,21 +165,18 @@ def _read_last_words(message: object) -> str | None:
 
 
 def _read_blocks(blocks: list[Any]) -> str | None:
-    """Read the words in a list of a message's parts, or of an API's items.
-
-    None if it's neither kind of list.
-    """
+    """Read the text of a message's content blocks, or of Responses API items. None if they're neither."""
     if not blocks or not all(isinstance(block, dict) for block in blocks):
         return None
     as_message = [{"role": ASSISTANT, "content": blocks}]
-    words = _find_last_answer(as_message)
-    if words is not None:
-        return words
+    text = _find_last_answer(as_message)
+    if text is not None:
+        return text
     return _find_last_answer(blocks)
 
 
 def _find_last_answer(messages: list[Any]) -> str | None:
-    """Read the assistant's last message; None if there's none, or if a message isn't understood."""
+    """Read the assistant's last message. None if there's none, or if any message can't be read."""
     try:
         turns = conversation.read_turns(messages)
     except NotUnderstoodError:
@@ -201,7 +188,7 @@ def _find_last_answer(messages: list[Any]) -> str | None:
 
 
 def _render_as_text(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Return a value as it is if it's a text, a number or nothing; else its JSON."""
+    """Render a list or an object as JSON, and return any other value unchanged."""
     if isinstance(value, list | dict):
         return encodable(json.dumps(value, ensure_ascii=False))
     return value

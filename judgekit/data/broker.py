@@ -1,8 +1,8 @@
 """One budget and one pace for all workers of a run: tracks spending and decides who may call next.
 
-A few times a second, a worker's `BrokerClient` tells the `Broker` how much it has spent and how many turns it
-wants. It may then spend up to a share of the rest, and uses its turns for one call after another. If it goes
-silent, its turns and its money are taken back.
+A few times a second, a worker's `BrokerClient` reports its spending to the `Broker` and asks for turns. Each
+turn allows one call at a time. The broker lends the worker turns and a part of the remaining money, and takes
+them back if the worker goes silent.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ _SOON = 0.02  # seconds between two beats at least
 
 
 class PaceReport(NamedTuple):
-    """A worker's report on a provider since its last beat.
-
-    It has the number of turns that the worker wants in addition, the number it holds, the number of answers,
-    and the pauses that the provider asked for: the reason and the seconds of each.
-    """
+    """A worker's report on one provider since its last beat."""
 
     wanted: int
+    """The number of additional turns that the worker needs."""
     held: int = 0
+    """The number of turns that it holds."""
     answers: int = 0
     refusals: tuple[tuple[FailureKind, float | None], ...] = ()
+    """The pauses that the provider asked for: a reason and the seconds, if known."""
 
 
 class Turns(NamedTuple):
-    """A worker's additional turns, the number it may keep for further calls, and the wait for others."""
+    """A worker's turns at one provider: new ones, how many it may reuse, and a pause before the next call."""
 
     more: int
     lasting: int
     wait: tuple[float, FailureKind, str]
+    """The seconds, the reason and a message."""
 
 
 class Orders(NamedTuple):
-    """Orders for a worker: its turns at each provider, the sum it may spend, and whether to end."""
+    """Orders for a worker: its turns at each provider, the total it may spend, and whether to stop."""
 
     turns: dict[Whom, Turns]
     cap_usd: float
@@ -64,7 +64,7 @@ class Orders(NamedTuple):
 
 @dataclass
 class _Account:
-    """A worker's share of the run; by its next report it may have spent `cap_usd` in all."""
+    """A worker's turns and money. Until its next report, its total spending may reach `cap_usd`."""
 
     seen: float
     held: Counter[Whom] = field(default_factory=Counter)
@@ -79,7 +79,7 @@ class _Account:
 
 
 class Broker:
-    """Keeps each provider's pace and each worker's account; together they may spend `max_cost_usd`."""
+    """Keeps each provider's pace and each worker's account. All workers together may spend `max_cost_usd`."""
 
     def __init__(self, max_cost_usd: float | None = None, workers: int = 1) -> None:
         self._limit = max_cost_usd
@@ -90,32 +90,29 @@ class Broker:
         self._job = b""
 
     def stop(self) -> None:
-        """Let the workers begin no more rows."""
+        """Order the workers to start no more rows."""
         self._is_stopped = True
 
     def spent(self) -> float:
-        """Return the cost of all calls in US dollars."""
+        """Return the total cost of all calls in US dollars."""
         return sum(account.spent_usd for account in self._accounts.values())
 
     def alive(self) -> list[str]:
-        """List the workers that have reported lately."""
+        """List the workers that have reported within the last `SILENT` seconds."""
         now = time.monotonic()
         accounts = self._accounts
         return [name for name in accounts if now - accounts[name].seen <= SILENT]
 
     def learn(self, job: bytes) -> None:
-        """Keep the job that workers will ask for."""
+        """Store the job description for workers that will register."""
         self._job = job
 
     def begin(self, worker: str) -> bytes:
-        """Register a worker by its name, `PLACE PROCESS`, and return its job.
-
-        An earlier worker in the same place must have died, so its turns and money are taken back.
-        """
-        worker_place, _, _ = worker.partition(" ")
+        """Register a worker by its name, `SLOT PROCESS`, and return its job description."""
+        slot, _, _ = worker.partition(" ")
         for name, account in self._accounts.items():
-            other_place, _, _ = name.partition(" ")
-            if other_place == worker_place:
+            other_slot, _, _ = name.partition(" ")
+            if other_slot == slot:  # the slot was given away again, so its earlier worker is dead
                 self._take_back(account)
         self._accounts[worker] = _Account(time.monotonic())
         return self._job
@@ -123,15 +120,18 @@ class Broker:
     def beat(
         self, worker: str, spent_usd: float, reserved_usd: float, reports: Mapping[Whom, PaceReport]
     ) -> Orders:
-        """Take a worker's report and give it orders; take back the turns and money of silent workers."""
+        """Process a worker's report, and return its orders."""
         account = self._accounts[worker]
         now_s = time.monotonic()
         account.seen = now_s
         account.spent_usd = spent_usd
         account.reserved_usd = reserved_usd
+
+        # Turns and money of silent workers go to the others.
         for other_account in self._accounts.values():
             if now_s - other_account.seen > SILENT:
                 self._take_back(other_account)
+
         turns = {}
         for whom, report in reports.items():
             turns[whom] = self._give_turns(account, whom, report)
@@ -139,66 +139,61 @@ class Broker:
         return Orders(turns, cap_usd, self._is_over, self._is_stopped)
 
     def _lend_money(self, account: _Account, limit: float) -> float:
-        """Lend a worker money of the run that's free: neither spent nor reserved nor lent.
+        """Lend a worker free money: not spent, reserved or lent. Returns the new cap on its total spending.
 
-        If there are other workers, it gets only half of this money. Returns the sum in US dollars that the
-        worker may have spent in all. Ends the run if the whole limit is spent or reserved.
+        Ends the run if the limit is used up.
         """
         accounts = self._accounts.values()
         used_usd = sum(other.used_usd for other in accounts)
         if used_usd >= limit * (1 - INEXACT):
             self._is_over = True
+
         other_accounts = [other for other in accounts if other is not account]
         lent_to_others_usd = sum(max(other.cap_usd, other.used_usd) for other in other_accounts)
         free_usd = max(0.0, limit - account.used_usd - lent_to_others_usd)
+        # Leave half for the other workers.
         lent_usd = free_usd / 2 if other_accounts else free_usd
         account.cap_usd = account.used_usd + lent_usd
         return account.cap_usd
 
     def _give_turns(self, account: _Account, whom: Whom, report: PaceReport) -> Turns:
-        """Adjust a provider's pace to the answers that a worker reports, and give the worker turns.
-
-        A worker gets at most its share of the turns.
-        """
+        """Adjust a provider's pace to a worker's report, and give the worker turns up to its fair share."""
         if whom not in self._paces:
             self._paces[whom] = Pace(whom.most or AT_ONCE * self._workers, whom.per_minute)
         pace = self._paces[whom]
         _adjust_pace(pace, report)
 
-        # Negative if the worker was silent, lost its turns, and has come back.
-        given_back = account.held[whom] - report.held
-        pace.give(given_back)
+        # Take back returned turns. Negative if the worker was silent, lost its turns, and has come back.
+        returned = account.held[whom] - report.held
+        pace.give(returned)
         account.held[whom] = report.held
         account.wanted[whom] = report.wanted
 
         share = self._compute_share(whom, pace)
         wait = pace.wait()
-        allowed = share
-        has_given_back = given_back > 0
-        # Workers without a share go one after another: a turn given back goes to another worker first.
-        if share == 0 and not has_given_back:
-            allowed = 1
-        new_turns = pace.take(min(report.wanted, allowed - report.held))
+        max_held = share
+        # With fewer turns than workers, they take turns: one that has just returned a turn must wait.
+        if share == 0 and returned <= 0:
+            max_held = 1
+        new_turns = pace.take(min(report.wanted, max_held - report.held))
         account.held[whom] += new_turns
-        # If calls are limited per minute, each one needs a turn of its own.
+
+        # Under a limit per minute, every call needs a new turn.
         lasting_turns = 0 if whom.per_minute else share
         return Turns(new_turns, lasting_turns, wait)
 
     def _compute_share(self, whom: Whom, pace: Pace) -> int:
-        """Divide a provider's turns among the workers that hold or want some.
-
-        The share is rounded up. It's 0 if there are more such workers than turns.
-        """
+        """Divide a provider's turns among its users, rounded up. 0 if there are too few turns."""
         users = 0
         for account in self._accounts.values():
             if account.held[whom] + account.wanted[whom] > 0:
                 users += 1
         if pace.limit() < users:
             return 0
-        return ceil(pace.limit() / max(1, users))  # nobody may hold or want any
+        return ceil(pace.limit() / max(1, users))
 
     def _take_back(self, account: _Account) -> None:
-        """Take back a worker's turns, and the money that it was lent but hasn't spent."""
+        """Take back a worker's turns, and the money it was lent but hasn't spent."""
         for whom, turns in account.held.items():
             self._paces[whom].give(turns)
         account.held.clear()
@@ -208,7 +203,7 @@ class Broker:
 
 
 def _adjust_pace(pace: Pace, report: PaceReport) -> None:
-    """Speed a provider's pace up for a worker's answers, and slow it down for the provider's refusals."""
+    """Speed up a provider's pace for each answer, and slow it down for each refusal."""
     for _ in range(report.answers):
         pace.went_well()
     for reason, seconds in report.refusals:
@@ -219,7 +214,7 @@ def _adjust_pace(pace: Pace, report: PaceReport) -> None:
 
 
 class SharedPace(Pace):
-    """A worker's turns at one provider that all workers share."""
+    """A worker's side of the pace at one provider, whose turns the broker distributes."""
 
     def __init__(self, report_now: asyncio.Event) -> None:
         super().__init__(0)
@@ -230,14 +225,15 @@ class SharedPace(Pace):
 
     @asynccontextmanager
     async def turn(self, end: float = inf) -> AsyncIterator[None]:
-        """Hold a turn for one call; if none is left, ask the broker for more at once."""
+        """Hold a turn during one call, waiting for one if necessary."""
         if self._in_flight >= self.limit():
             self._report_now.set()
         async with super().turn(end):
             try:
                 yield
             finally:
-                if self._limit > self._lasting_turns:  # the turn was for one call only
+                # A turn beyond the lasting ones is used up by a single call.
+                if self._limit > self._lasting_turns:
                     self._limit -= 1
                     if self._queues:
                         self._report_now.set()
@@ -251,18 +247,18 @@ class SharedPace(Pace):
     def pause(
         self, seconds: float | None, reason: FailureKind = FailureKind.RATE_LIMIT, why: str = PAUSED
     ) -> None:
-        """Pause this worker's calls, and report the pause to the broker at once."""
+        """Pause this worker's calls, and report the pause to the broker immediately."""
         super().pause(seconds, reason, why)
         self._refusals.append((reason, seconds))
         self._lasting_turns = 0
         self._report_now.set()
 
     def take_report(self) -> PaceReport:
-        """Report on the time since the last report, and give half of the unused turns back."""
+        """Build a report since the last one, returning half of the unused turns."""
         waiting = sum(map(len, self._queues.values()))
         needed = self._in_flight + waiting
-        unused = max(0, self.limit() - needed)
         missing = max(0, needed - self.limit())
+        unused = max(0, self.limit() - needed)
         self._limit -= ceil(unused / 2)
         report = PaceReport(
             wanted=missing,
@@ -275,12 +271,13 @@ class SharedPace(Pace):
         return report
 
     def allow(self, turns: Turns) -> None:
-        """Add the turns that the broker gave, and pause if the provider wants a pause."""
-        self._limit = self._limit + turns.more
+        """Add turns from the broker, and pause if the provider demands it."""
+        self._limit += turns.more
         self._lasting_turns = turns.lasting
-        seconds, reason, why = turns.wait
+        seconds, reason, message = turns.wait
         if seconds:
-            super().pause(seconds, reason, why)
+            # Unlike our own `pause`, this doesn't report the pause back to the broker.
+            super().pause(seconds, reason, message)
         self._advance()
 
 
@@ -294,7 +291,7 @@ class SharedPaces(Paces):
 
 
 class BrokerClient:
-    """A worker's side, for one event loop: `beat` reaches the broker, `lost` says why it no longer does."""
+    """A worker's connection to the broker, for one event loop. `lost` is the error that ended it, if any."""
 
     def __init__(self, beat: Callable[..., Awaitable[Orders]], worker: str) -> None:
         self._beat = beat
@@ -310,24 +307,26 @@ class BrokerClient:
 
     @property
     def is_ending(self) -> bool:
-        """Whether the worker should begin no more rows."""
+        """Whether the worker should start no more rows."""
         return self.is_stopped or self.is_over
 
     async def beats(self) -> None:
-        """Send reports to the broker and follow its orders until the connection is lost."""
+        """Report to the broker and follow its orders, again and again until the connection is lost."""
         while not self.lost:
             reports = self._take_reports()
             reserved_usd = self._in_flight * self._mean_usd
             try:
                 orders = await self._beat(self._worker, self.spent_usd, reserved_usd, reports)
-            except Exception as error:  # noqa: BLE001 - whatever a lost actor raises; the worker raises it
+            except Exception as error:  # noqa: BLE001 - any error of a lost actor; the worker raises it
                 self.lost = error
                 self.is_stopped = True
             else:
                 self._follow(orders)
-            self._orders_came.set()  # wakes all that wait for this answer; the next ones wait for a new event
+            # Wake everybody who waits for these orders. Later callers wait for a new event.
+            self._orders_came.set()
             self._orders_came = asyncio.Event()
 
+            # Wait for the next beat, or until somebody needs orders sooner.
             with suppress(TimeoutError):
                 async with asyncio.timeout(_BEAT):
                     await self._report_now.wait()
@@ -335,7 +334,7 @@ class BrokerClient:
             await asyncio.sleep(_SOON)
 
     def _take_reports(self) -> dict[Whom, PaceReport]:
-        """Report on each provider since the last beat, and give unused turns back."""
+        """Build a report on each provider, returning unused turns."""
         reports = {}
         for whom, pace in self.paces.items():
             if isinstance(pace, SharedPace):
@@ -343,7 +342,7 @@ class BrokerClient:
         return reports
 
     def _follow(self, orders: Orders) -> None:
-        """Note the broker's orders, and use the turns that it gave."""
+        """Apply the broker's orders."""
         self._cap_usd = orders.cap_usd
         self.is_over = orders.is_over
         self.is_stopped = orders.is_stopped
@@ -354,14 +353,15 @@ class BrokerClient:
 
     @property
     def _mean_usd(self) -> float:
-        """The mean cost of a call so far, in US dollars; 0 before the first one."""
+        """The mean cost per call so far, in US dollars, or 0 before the first call."""
         return self.spent_usd / self._calls if self._calls else 0.0
 
     async def reserve(self) -> None:
-        """Wait until there's money for a call, and reserve it.
+        """Wait until there's money for another call, and reserve it.
 
-        Raises `GatewayError` if the run's limit is reached, or if the broker can no longer be reached.
+        Raises `GatewayError` if the run's cost limit is reached, or if the connection to the broker is lost.
         """
+        # Running calls will probably cost as much as earlier ones did.
         while self.spent_usd + self._in_flight * self._mean_usd >= self._cap_usd:
             if self.is_over or self.lost:
                 problem = "the limit of the run is reached"
@@ -371,7 +371,7 @@ class BrokerClient:
         self._in_flight += 1
 
     def settle(self, usage: Usage) -> None:
-        """Release a call's reservation, and add its actual cost; a call without a known cost adds nothing."""
+        """Replace a call's reservation by its actual cost, if that's known."""
         self._in_flight -= 1
         if usage.cost_usd is not None:
             self._calls += 1
@@ -379,7 +379,7 @@ class BrokerClient:
 
 
 class SharedGateway(Router):
-    """Reaches every kind of provider within the run's budget and pace."""
+    """Calls any kind of provider within the run's budget and pace."""
 
     def __init__(self, client: BrokerClient) -> None:
         paces = client.paces
@@ -389,7 +389,7 @@ class SharedGateway(Router):
         self._client = client
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Reserve money for a call, make the call, and settle its cost, even if it fails."""
+        """Make a call with reserved money, and settle its cost even if it fails."""
         await self._client.reserve()
         usage = Usage()
         try:

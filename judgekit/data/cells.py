@@ -1,4 +1,4 @@
-"""Checks names of columns and texts in cells, whatever kind of file has them."""
+"""Checks column names and cell texts, whatever kind of file they come from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CellError(Exception):
 
 
 def check_names(names: Sequence[str]) -> list[str]:
-    """Check and return the names of columns; raises `CellError` if one is empty, broken or repeated."""
+    """Check and return column names. Raises `CellError` if one is empty, undecodable or repeated."""
     for position, (name, times) in enumerate(Counter(names).items(), 1):
         check_text(name)
         if not name.strip():
@@ -38,29 +38,27 @@ def check_names(names: Sequence[str]) -> list[str]:
 
 
 def without_blank_end(cells: Sequence[str], least: int) -> Sequence[str]:
-    """Cut blank cells off the end of a row, but keep `least` cells.
-
-    Excel also writes the cleared columns beside a table.
-    """
+    """Strip blank cells from the end of a row, but keep at least `least` cells."""
     count = len(cells)
+    # Excel also writes cleared columns to the right of a table.
     while count > least and not cells[count - 1].strip():
         count -= 1
     return cells[:count]
 
 
 def with_name_of_index(names: Sequence[str]) -> Sequence[str]:
-    """Name an unnamed first column as pandas does when it reads back its index, written without a name."""
+    """Name an unnamed first column "Unnamed: 0", as pandas does when it reads back its own index."""
     is_index = len(names) > 1 and not names[0].strip() and _INDEX not in names
     return [_INDEX, *names[1:]] if is_index else names
 
 
 def check_text(cell: str, column: str = "") -> None:
-    """Raise `CellError` for a text with a NUL, or with bytes that weren't UTF-8 in its file."""
+    """Raise `CellError` for a NUL character, or for bytes that weren't valid UTF-8."""
     if "\0" in cell:
         raise CellError("expected text, got a NUL byte", column)
     try:
         cell.encode()
     except UnicodeEncodeError as error:
-        # Python stores a byte that isn't UTF-8 as the surrogate 0xDC00 + byte.
+        # Files are read with `surrogateescape`, which decodes an invalid byte to 0xDC00 + byte.
         byte = ord(cell[error.start]) - 0xDC00
         raise CellError(sniffing.no_utf_8(byte), column) from None

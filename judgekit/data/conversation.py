@@ -108,9 +108,9 @@ class _Reader:
         self.tools: dict[str, str] = {}
 
     def read_message(self, message: object, position: str) -> Iterator[Turn]:
-        """Yield the turns in a message: one turn for its words and calls, and one for each tool result in it.
+        """Yield a message's turns: one for its text and tool calls, and one per tool result.
 
-        `position` names the message in errors, as "message 3". Raises `NotUnderstoodError`.
+        `position`, such as "message 3", names the message in errors. Raises `NotUnderstoodError`.
         """
         if not isinstance(message, dict):
             raise NotUnderstoodError(f"{_EXPECTED}; {position} is {kind(message)}")
@@ -118,31 +118,34 @@ class _Reader:
         if _is_api_item(message):
             yield from self._read_blocks([message], ASSISTANT, position)
             return
+
         speaker = _name_speaker(message, position)
-        blocks = [*_list_blocks(message, position), *_list_calls(message, position)]
         if speaker == _TOOL:
             speaker = self._name_tool(message.get("name"), message.get("tool_call_id"))
+        blocks = [*_list_blocks(message, position), *_list_calls(message, position)]
         yield from self._read_blocks(blocks, speaker, position)
 
     def _read_blocks(self, blocks: Sequence[object], speaker: str, position: str) -> Iterator[Turn]:
-        """Yield a turn for the words and calls in a message's parts, and one for each tool result."""
+        """Yield the turns in a message's content blocks: one for its text and calls, one per tool result."""
         texts = []
         calls = []
         results = []
         for block in map(_add_type, blocks):
-            form = _classify_block(block)
-            if form == "thought":
+            kind_of_block = _classify_block(block)
+            if kind_of_block == "thought":
                 continue
-            if form == "call":
+            if kind_of_block == "call":
                 calls.append(self._read_call(block, position))
-            elif form == "result":
+            elif kind_of_block == "result":
                 results.append(self._read_result(block, position))
-            elif form == "call with result":
+            elif kind_of_block == "call with result":
                 calls.append(self._read_call(block, position))
                 results.append(self._read_result(block, position))
             else:
                 texts.append(_read_block_text(block, position))
-        # Anthropic sends results with the user's next words; others put them after the call.
+
+        # Results follow the calls in the same message. Without calls, they answer an earlier message's
+        # calls, as in Anthropic's format, and come before the user's next text.
         if not calls:
             yield from results
         if texts or calls:
@@ -151,9 +154,9 @@ class _Reader:
             yield from results
 
     def _read_call(self, block: Any, position: str) -> str:  # noqa: ANN401 - whatever JSON can hold
-        """Render a tool call as `name(arguments)`, and note the tool's name for its result."""
+        """Render a tool call as `name(arguments)`, and remember the tool's name for its result."""
         inner = _find_inner(block, ("functionCall", "function_call", "function"), position)
-        # A call without a name is named by its type.
+        # If the call has no name, use its type, such as `web_search_call`.
         name = _read_tool_name(inner) or _read_tool_name(block) or _clean_name(inner.get("type"))
         arguments = None
         for key in ("input", "args", "arguments"):
@@ -168,15 +171,16 @@ class _Reader:
         return f"{name}({encodable(arguments)})"
 
     def _read_result(self, block: Any, position: str) -> Turn:  # noqa: ANN401 - whatever JSON can hold
-        """Read a tool's result as a turn; its speaker is the tool."""
+        """Read a tool result as a turn by the tool."""
         inner = _find_inner(block, ("functionResponse", "function_response"), position)
         value = None
         for key in ("content", "output", "result", "response", "errorText"):
             if inner.get(key) is not None:
                 value = inner[key]
                 break
-        result_parts = value if isinstance(value, list) else [value]
-        part_texts = [_render_result(part, position) for part in result_parts]
+        parts = value if isinstance(value, list) else [value]
+        part_texts = [_render_result(part, position) for part in parts]
+
         call_id = None
         for key in ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "toolUseId"):
             if block.get(key):
@@ -186,64 +190,60 @@ class _Reader:
         return Turn(speaker, "\n".join(text for text in part_texts if text))
 
     def _name_tool(self, name: object, call_id: object) -> str:
-        """Name a tool as a speaker, by its own name or by the call that its result answers."""
+        """Build a speaker such as `tool search`, from the tool's name or from the call with that id."""
         tool = _clean_name(name) if name else self.tools.get(str(call_id), "")
         return f"{_TOOL} {tool}".strip()
 
 
 def kind(value: object) -> str:
-    """Name the kind of a JSON value for a message, such as `a list`."""
+    """Describe a JSON value's type for an error message, such as `a list`."""
     if type(value) in (int, float):
         return "a number"
     return _KINDS.get(type(value), type(value).__name__)
 
 
 def rendered(turns: Sequence[Turn]) -> str:
-    """Render turns as text.
-
-    A turn's further lines are indented, so that no content passes for another turn.
-    """
-    turn_lines = []
+    """Render turns as lines `SPEAKER: TEXT` and `SPEAKER calls TOOL(ARGUMENTS)`."""
+    parts = []
     for speaker, text, calls in turns:
         has_only_calls = calls and not text
-        # A turn that only calls tools gets no line `SPEAKER: ` without words.
         if not has_only_calls:
-            turn_lines.append(f"{speaker}: {text}")
-        turn_lines += [f"{speaker} calls {call}" for call in calls]
-    # `visible` turns other separators into line breaks, so it's called before these are counted.
-    indented = [visible(line).strip().replace("\n", "\n  ") for line in turn_lines]
+            parts.append(f"{speaker}: {text}")
+        parts += [f"{speaker} calls {call}" for call in calls]
+
+    # Indent the further lines of each part, so that no content can pass for another turn. `visible` comes
+    # first, because it converts other separators to line breaks.
+    indented = [visible(part).strip().replace("\n", "\n  ") for part in parts]
     return "\n".join(indented)
 
 
 def split_shared(
     first: Sequence[Turn], second: Sequence[Turn]
 ) -> tuple[Sequence[Turn], Sequence[Turn], Sequence[Turn]]:
-    """Split two conversations into their common beginning and the rest of each.
-
-    Each rest has at least one turn, even if the conversations are equal.
-    """
-    most_shared = min(len(first), len(second)) - 1
+    """Split two conversations into their common prefix, the rest of the first, and the rest of the second."""
+    # Even if both are equal, each rest keeps a turn, because that's what is compared.
+    max_shared = min(len(first), len(second)) - 1
     shared_count = 0
-    while shared_count < most_shared and first[shared_count] == second[shared_count]:
+    while shared_count < max_shared and first[shared_count] == second[shared_count]:
         shared_count += 1
     return first[:shared_count], first[shared_count:], second[shared_count:]
 
 
 def words_of(turns: Sequence[Turn]) -> str:
-    """Render turns as text; if there's only one, of the assistant, it's rendered without the speaker."""
+    """Render turns as text. A single turn by the assistant is rendered without its speaker."""
     is_single_answer = len(turns) == 1 and turns[0].speaker == ASSISTANT
     return turns[0].content if is_single_answer else rendered(turns)
 
 
 def is_conversation(value: object) -> bool:
-    """Whether a cell is a list of messages, rather than of texts; an empty list isn't."""
+    """Whether a value is a non-empty list of messages."""
     if not isinstance(value, list) or not value:
         return False
     return all(_looks_like_message(message) for message in value)
 
 
 def read_turns(value: object) -> list[Turn]:
-    """Read the turns from a list of messages, or from an object or JSON text that holds one.
+    """Read the turns in a list of messages, or in an object or JSON that contains one.
 
     Raises `NotUnderstoodError`.
     """
@@ -258,10 +258,7 @@ def read_turns(value: object) -> list[Turn]:
 
 
 def _list_messages(value: object) -> list[Any]:
-    """List the messages in a conversation that's a list, an object or JSON text.
-
-    Raises `NotUnderstoodError` if there's no list of messages.
-    """
+    """Find the list of messages in a conversation. Raises `NotUnderstoodError` if there's none."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -279,18 +276,15 @@ def _list_messages(value: object) -> list[Any]:
 
 
 def is_message(value: object) -> bool:
-    """Whether a value is a single message of an assistant."""
+    """Whether a value is a single message by an assistant."""
     if not isinstance(value, dict) or not isinstance(value.get("role"), str):
         return False
-    is_known = any(key in value for key in (*_CONTENT_KEYS, "refusal", "tool_calls"))
-    return is_known and _SPEAKERS.get(value["role"].casefold()) == ASSISTANT
+    has_content = any(key in value for key in (*_CONTENT_KEYS, "refusal", "tool_calls"))
+    return has_content and _SPEAKERS.get(value["role"].casefold()) == ASSISTANT
 
 
 def _looks_like_message(message: object) -> bool:
-    """Whether a value looks like a message.
-
-    It does if it has a key that messages have, or if it's an item of the Responses API.
-    """
+    """Whether a value has a typical message key, or is an item of the Responses API."""
     if not isinstance(message, dict):
         return False
     keys = (*_ROLE_KEYS, "content", "parts", "lc")
@@ -299,9 +293,9 @@ def _looks_like_message(message: object) -> bool:
 
 
 def _find_messages(value: Mapping[str, Any]) -> object:
-    """Find the messages in an object: its list of messages, with the reply's message if there is one.
+    """Find an object's list of messages, including the reply if the object has one.
 
-    An object without messages is returned as it is.
+    If there's none, returns whatever it has instead.
     """
     list_key = next((key for key in _LIST_KEYS if key in value), None)
     if list_key is None:
@@ -309,6 +303,8 @@ def _find_messages(value: Mapping[str, Any]) -> object:
     messages = value[list_key]
     if not isinstance(messages, list):
         return messages
+
+    # OpenAI's and Gemini's replies, logged next to the request.
     for reply_key, message_key in (("choices", "message"), ("candidates", "content")):
         choices = value.get(reply_key)
         if isinstance(choices, list) and choices and isinstance(choices[0], dict):
@@ -318,7 +314,7 @@ def _find_messages(value: Mapping[str, Any]) -> object:
 
 
 def _find_items(value: Mapping[str, Any]) -> object:
-    """Find the items in an object of the Responses API; any other object is returned as it is."""
+    """Find the items in a Responses API object. Any other object is returned unchanged."""
     if isinstance(value.get("output"), list) or "output_text" in value:
         return _list_items(value)
     is_listing = value.get("object") == "list" and isinstance(value.get("data"), list)
@@ -326,7 +322,7 @@ def _find_items(value: Mapping[str, Any]) -> object:
 
 
 def _list_items(response: Mapping[str, Any]) -> list[object]:
-    """List the items of a request to the Responses API, followed by the items of its reply."""
+    """List the items in a Responses API request, followed by the items in its reply."""
     items: list[object] = []
     if isinstance(response.get("instructions"), str):
         items.append({"role": "system", "content": response["instructions"]})
@@ -341,18 +337,17 @@ def _list_items(response: Mapping[str, Any]) -> list[object]:
 
 
 def _add_type(block: object) -> object:
-    """Add a `type` to a block that's identified only by a key, such as `toolUse`.
-
-    Other blocks stay as they are.
-    """
+    """Add a `type` to a block that only has a telling key, such as `toolUse`, and unwrap it."""
     if not isinstance(block, dict):
         return block
+    # An older format of Vercel's AI SDK.
     if block.get("type") == "tool-invocation" and isinstance(block.get("toolInvocation"), dict):
         inner = block["toolInvocation"]
         call_and_result = {"input": inner.get("args"), "output": inner.get("result")}
         return {**inner, **call_and_result, "type": "dynamic-tool"}
     if "type" in block:
         return block
+
     key = next((key for key in _TYPES_BY_KEY if isinstance(block.get(key), dict)), None)
     if key is None:
         return _join_cited_texts(block)
@@ -369,7 +364,7 @@ def _add_type(block: object) -> object:
 
 
 def _join_cited_texts(block: Mapping[str, Any]) -> object:
-    """Turn a Bedrock block of texts with citations into one text; any other block stays as it is."""
+    """Join the cited texts in a Bedrock block into a text block. Any other block is returned unchanged."""
     citations = block.get("citationsContent")
     if not isinstance(citations, dict) or not isinstance(citations.get("content"), list):
         return block
@@ -381,18 +376,18 @@ def _join_cited_texts(block: Mapping[str, Any]) -> object:
 
 
 def _unwrap_langchain(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Unwrap a message in one of LangChain's two forms; any other message stays as it is.
-
-    Dumped: `{"lc": 1, "id": ["langchain", …, "HumanMessage"], "kwargs": {…}}`. Stored:
-    `{"type": "human", "data": {…}}`. A type inside wins over one outside.
-    """
+    """Unwrap a message in one of LangChain's two formats. Any other message is returned unchanged."""
+    # Dumped: {"lc": 1, "id": ["langchain", …, "HumanMessage"], "kwargs": {…}}
     kwargs = message.get("kwargs")
     if message.get("lc") and isinstance(kwargs, dict):
         class_path = message.get("id")
         class_name = ""
         if isinstance(class_path, list) and class_path:
             class_name = str(class_path[-1])
+        # If `kwargs` has a type, it overrides the one from the class.
         return {"type": class_name.removesuffix("Message").casefold(), **kwargs}
+
+    # Stored: {"type": "human", "data": {…}}
     data = message.get("data")
     is_stored = isinstance(message.get("type"), str) and "role" not in message
     if is_stored and isinstance(data, dict):
@@ -401,15 +396,13 @@ def _unwrap_langchain(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_api_item(message: Mapping[str, Any]) -> bool:
-    """Whether this is an item of the Responses API other than a message: a call, a result, a thought."""
-    if not message.keys().isdisjoint(_ROLE_KEYS):
-        return False
-    form = _classify_block(message)
-    return form != "words"
+    """Whether this is a call, a result or a thought from the Responses API, rather than a message."""
+    has_role = not message.keys().isdisjoint(_ROLE_KEYS)
+    return not has_role and _classify_block(message) != "text"
 
 
 def _name_speaker(message: Mapping[str, Any], position: str) -> str:
-    """Name the speaker of a message: user, assistant or tool for known roles, else the role itself.
+    """Name a message's speaker: user, assistant or tool for known roles, otherwise the role itself.
 
     Raises `NotUnderstoodError` if the message has no role.
     """
@@ -417,7 +410,7 @@ def _name_speaker(message: Mapping[str, Any], position: str) -> str:
     if not isinstance(role, str):
         role = message.get("type")
     if role is None and isinstance(message.get("parts"), list):
-        return "user"  # Gemini's requests with a single message leave the role out
+        return "user"  # Gemini's requests with a single message omit the role
     if not isinstance(role, str) or role == "message":
         raise NotUnderstoodError(f"{_EXPECTED}; {position} has no role")
     name = role.casefold()
@@ -427,16 +420,17 @@ def _name_speaker(message: Mapping[str, Any], position: str) -> str:
 
 
 def _list_blocks(message: Mapping[str, Any], position: str) -> list[object]:
-    """List the parts of a message; raises `NotUnderstoodError` if the message has no known content."""
+    """List a message's content blocks. Raises `NotUnderstoodError` if it has no known content."""
     refusal = message.get("refusal")
     refusals: list[object] = []
     if isinstance(refusal, str) and refusal:
         refusals.append({"type": "refusal", "refusal": refusal})
-    filled_keys = [key for key in _CONTENT_KEYS if message.get(key) is not None]
-    if not filled_keys:
+
+    content_key = next((key for key in _CONTENT_KEYS if message.get(key) is not None), None)
+    if content_key is None:
         return _list_blocks_without_content(message, refusals, position)
-    content = message[filled_keys[0]]
-    # The AI SDK keeps an empty or joined `content` beside the parts.
+    content = message[content_key]
+    # The AI SDK writes an empty `content` next to the real parts.
     if content == "" and isinstance(message.get("parts"), list):
         content = message["parts"]
     blocks = content if isinstance(content, list) else [content]
@@ -446,9 +440,9 @@ def _list_blocks(message: Mapping[str, Any], position: str) -> list[object]:
 def _list_blocks_without_content(
     message: Mapping[str, Any], refusals: list[object], position: str
 ) -> list[object]:
-    """List the parts of a message without content: the words of its audio, else its refusals.
+    """List the content blocks of a message without content: its audio transcript or its refusals.
 
-    Raises `NotUnderstoodError` if it's no message that may have no words.
+    Raises `NotUnderstoodError` if the message should have content.
     """
     audio = message.get("audio")
     if isinstance(audio, dict) and isinstance(audio.get("transcript"), str):
@@ -456,15 +450,14 @@ def _list_blocks_without_content(
     has_empty_content = any(key in message for key in _CONTENT_KEYS)
     has_calls = message.get("tool_calls") or message.get("function_call")
     if has_empty_content or refusals or has_calls:
-        # `[None]` is a message without words, as one that only calls tools.
-        return refusals or [None]
+        return refusals or [None]  # None is a block without text
     raise NotUnderstoodError(
         f"{position}: expected content or parts, got only {_list_keys(message)}"
     )
 
 
 def _list_calls(message: Mapping[str, Any], position: str) -> list[object]:
-    """List the tool calls beside a message's content, all in the same form.
+    """List the tool calls next to a message's content as `function_call` blocks.
 
     Raises `NotUnderstoodError` for a call that isn't an object.
     """
@@ -489,29 +482,29 @@ def _list_calls(message: Mapping[str, Any], position: str) -> list[object]:
 
 
 def _classify_block(block: object) -> str:
-    """Classify a part of a message: "words", "thought", "call", "result", or "call with result"."""
+    """Classify a content block as "text", "thought", "call", "result", or "call with result"."""
     if not isinstance(block, dict):
-        return "words"
+        return "text"
     type_ = str(block.get("type", ""))
     is_thought = type_ in _THOUGHTS or block.get("thought") is True
-    if is_thought or type_ in _MARKS:  # neither has any words to judge
+    if is_thought or type_ in _MARKS:  # neither has anything to judge
         return "thought"
     if type_ in _CALLS or "functionCall" in block:
         return "call"
     if type_ in _RESULTS or "functionResponse" in block or type_.endswith("_tool_result"):
         return "result"
-    is_part_of_ai_sdk = type_.startswith("tool-") or type_ == "dynamic-tool"
-    if is_part_of_ai_sdk:
+    is_ai_sdk_tool = type_.startswith("tool-") or type_ == "dynamic-tool"
+    if is_ai_sdk_tool:
         if block.get("output") is not None or block.get("errorText"):
             return "call with result"
         return "call"
     if type_.endswith("_call_output"):
         return "result"
-    return "call" if type_.endswith("_call") else "words"
+    return "call" if type_.endswith("_call") else "text"
 
 
 def _read_block_text(block: Any, position: str) -> str:  # noqa: ANN401 - whatever JSON can hold
-    """Return a content block's text. An image or a file becomes its kind in brackets, such as `[image]`.
+    """Return a content block's text. Media become a placeholder such as `[image]`.
 
     Raises `NotUnderstoodError` for any other block.
     """
@@ -538,12 +531,11 @@ def _read_block_text(block: Any, position: str) -> str:  # noqa: ANN401 - whatev
 
 
 def _find_text(block: Mapping[str, Any]) -> str | None:
-    """Find the text of a content block; None if there's none, or if the block may hold more than a text."""
+    """Find a content block's text. None if it has none, or if the block might contain more than that."""
     type_ = str(block.get("type", ""))
     is_text = type_ in ("text", "input_text", "output_text") or "text" in block
-    is_bare = type_ == "" and len(block) == 1
-    # If an object has a type of its own other than text, its text may be only a part of it.
-    if not is_text and not is_bare:
+    has_single_value = type_ == "" and len(block) == 1
+    if not is_text and not has_single_value:
         return None
     for key in _TEXT_KEYS:
         value = block.get(key)
@@ -555,7 +547,7 @@ def _find_text(block: Mapping[str, Any]) -> str | None:
 
 
 def _describe_block(block: Mapping[str, Any]) -> str:
-    """Describe a content block that isn't understood, by its type or else by its keys."""
+    """Describe an unknown content block by its type, or by its keys if it has none."""
     type_ = str(block.get("type", ""))
     if type_:
         return f"a part of the type {_clean_name(type_)}"
@@ -566,7 +558,8 @@ def _describe_block(block: Mapping[str, Any]) -> str:
 
 
 def _name_medium(block: Mapping[str, Any]) -> str:
-    """Name the medium of a message's part, such as `image`; "" for text and for parts we don't know."""
+    """Name a content block's medium, such as `image`. Returns "" for text and unknown blocks."""
+    # Gemini's blocks have a MIME type.
     for key in ("inlineData", "inline_data", "fileData", "file_data"):
         data = block.get(key)
         if isinstance(data, dict):
@@ -582,7 +575,7 @@ def _name_medium(block: Mapping[str, Any]) -> str:
 
 
 def _render_result(part: object, position: str) -> str:
-    """Render a tool's result: its words, or any other value as JSON."""
+    """Render a part of a tool result: its text, or any other value as JSON."""
     if part is None:
         return ""
     if isinstance(part, dict):
@@ -597,10 +590,9 @@ def _render_result(part: object, position: str) -> str:
 
 
 def _find_inner(block: Mapping[str, Any], keys: Sequence[str], position: str) -> Mapping[str, Any]:
-    """Return the object under the first of `keys` that a message's part has.
+    """Return the object nested under one of `keys`, or the block itself if it has none of them.
 
-    A part without any of these keys is returned itself. Raises `NotUnderstoodError` if the value under the
-    key isn't an object.
+    Raises `NotUnderstoodError` if the nested value isn't an object.
     """
     key = next((key for key in keys if block.get(key)), None)
     if key is None:
@@ -612,7 +604,7 @@ def _find_inner(block: Mapping[str, Any], keys: Sequence[str], position: str) ->
 
 
 def _read_tool_name(block: Mapping[str, Any]) -> str:
-    """Read the name of the tool in a part; "" if it has none."""
+    """Read the tool name in a content block, or return ""."""
     name = None
     for key in ("name", "toolName", "tool_name"):
         if block.get(key):
@@ -626,13 +618,13 @@ def _read_tool_name(block: Mapping[str, Any]) -> str:
 
 
 def _clean_name(value: object) -> str:
-    """Shorten a name to one line; `unknown` if it's empty or no text."""
+    """Shorten a name to one line. Returns "unknown" if it's empty or not a string."""
     if isinstance(value, str) and value:
         return encodable(short_line(value, NAME_CHARS))
     return "unknown"
 
 
 def _list_keys(block: Mapping[str, Any]) -> str:
-    """List the first keys of an object for a message."""
+    """List an object's first keys for an error message."""
     names = [short_line(str(key), NAME_CHARS) for key in list(block)[:8]]
     return ", ".join(names)
