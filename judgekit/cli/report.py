@@ -261,7 +261,7 @@ def _read_words(path: str, columns: NamedColumns) -> dict[str, str]:
     from judgekit.data.labels import results
 
     rows = results(_open_rows(path), columns)
-    return {row.row_id: row.word for row in rows}
+    return {row.row_id: row.verdict for row in rows}
 
 
 def _read_second(
@@ -276,7 +276,7 @@ def _read_second(
     if path is None:
         return None
     rows = results(_open_rows(path), columns)
-    return rows.name, {row.row_id: row.word for row in rows}
+    return rows.name, {row.row_id: row.verdict for row in rows}
 
 
 def _draw_sample(

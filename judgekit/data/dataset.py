@@ -47,14 +47,14 @@ _LOOKED_AT = 100  # rows whose columns we look at to guess fields; in a stream o
 
 
 class ReadRow(NamedTuple):
-    """The judged content of a row, and the number of blocks of a model's thoughts left out of it."""
+    """A row's judged content, and the number of blocks of model thoughts that were dropped from it."""
 
     subject: Document | ComparisonInput
     thoughts: int = 0
 
 
 class PendingRow(NamedTuple):
-    """A row on its way: what's judged, or the reason why it can't be; `thoughts` as in `ReadRow`."""
+    """A row to judge: its content, or the error that prevents judging it. `thoughts` is as in `ReadRow`."""
 
     row: DataRow
     row_id: str | int
@@ -65,10 +65,7 @@ class PendingRow(NamedTuple):
 
 
 def unreadable_error(name: str, first: UnreadableRow, more: int) -> InputError:
-    """Build the error for the first unreadable row of the input `name`.
-
-    `more` counts further unreadable rows.
-    """
+    """Build the error for an input's first unreadable row. `more` is the number of further ones."""
     position = f"row {first.number:,}" if first.number else "the header"
     if first.column:
         position = f"{position}, column {first.column}"
@@ -79,7 +76,7 @@ def unreadable_error(name: str, first: UnreadableRow, more: int) -> InputError:
 
 
 def repeated_id(row_id: str | int, number: int, first_number: int, column: str) -> UnreadableRow:
-    """Build the `UnreadableRow` for row `number`, whose id was already that of row `first_number`."""
+    """Report that row `number` has the same id as row `first_number`."""
     problem = f"row {first_number:,} has the same id {row_id!r:.80}; give each row its own"
     if labels.id_key(row_id) != str(row_id):
         problem += " (ids that differ only by blanks, as 17 and 17.0 do, or in the form of accents are one)"
@@ -87,34 +84,36 @@ def repeated_id(row_id: str | int, number: int, first_number: int, column: str) 
 
 
 class Survey(NamedTuple):
-    """The columns of the first rows, and a recogniser that has seen them, for exports of tools."""
+    """The first rows' columns, and a recogniser of other tools' exports that has seen these rows."""
 
     names: list[str]
     recogniser: Recogniser
 
 
 def survey(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], Survey]:
-    """Read the columns of the first rows. Returns an iterable over all rows, and a survey of these columns.
+    """Survey the first rows' columns. Returns an iterable over all rows, and the survey.
 
-    Raises `InputError` if there are no rows, or if none of the first rows can be read.
+    Raises `InputError` if there are no rows, or if none of the first ones can be read.
     """
     stream = iter(rows)
     if rows.lasting:
-        # These rows can be read again, so we keep none: a little Parquet may unpack to gigabytes.
+        # These rows can be read again, so keep none in memory: a little Parquet can unpack to gigabytes.
         return rows, _survey_head(islice(stream, _LOOKED_AT), rows.name, rest=stream)
-    head = list(islice(stream, 1))  # a stream can't be read twice, so its first row is put back
+
+    # A stream can only be read once, so put its first row back.
+    head = list(islice(stream, 1))
     return chain(head, stream), _survey_head(head, rows.name, rest=stream)
 
 
 def _survey_head(
     head: Iterable[DataRow | UnreadableRow], name: str, rest: Iterable[DataRow | UnreadableRow]
 ) -> Survey:
-    """Collect the columns of the rows in `head`, and show these rows to a recogniser of exports.
+    """Survey the columns of the rows in `head`.
 
-    Raises `InputError` if there are no rows, or if none in `head` can be read. To count all unreadable
-    rows, that error also reads `rest`, the rows that follow.
+    Raises `InputError` if there are no rows, or if none in `head` can be read. `rest` are the rows after it,
+    which are only read to count unreadable ones for that error.
     """
-    names: dict[str, None] = {}  # a dict keeps the order
+    names: dict[str, None] = {}  # an ordered set
     recogniser = Recogniser()
     count = 0
     unreadable_count = 0
@@ -128,6 +127,7 @@ def _survey_head(
         else:
             names.update(dict.fromkeys(row.columns))
             recogniser.note_row(row.columns)
+
     if not count:
         raise InputError(f"{name}: no rows; nothing to judge")
     if first_unreadable is not None and unreadable_count == count:
@@ -143,12 +143,9 @@ class Mappings:
     lasting = False
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Check the rows of a list at once, before any model is asked.
-
-        Raises `InputError` for an unreadable row. A stream of rows isn't checked, since it can be read only
-        once.
-        """
+        """Check the rows if they're in a list. Raises `InputError` for an unreadable one."""
         self._rows = rows
+        # An iterator can't be checked before its rows are judged, because it can be read only once.
         if isinstance(rows, list | tuple):
             for row in self:
                 if isinstance(row, UnreadableRow):
@@ -168,24 +165,24 @@ class Mappings:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Rows, and how to read them; `basis` is the part of fingerprints that doesn't come from a row's content.
-
-    `read` turns a row into a subject with a name; it raises `FieldError` and `Unjudgeable`. A row with a cell
-    of the wrong type is unreadable, or with `keep_bad_rows` a row with an error. `ids` makes an `Ids`, which
-    finds repeated ids. `taken` are names that input columns can't keep in results. If a row is judged in
-    several ways, fingerprints also cover the content that `other_readers` read from it.
-    """
+    """Rows, and how to read them. Iterating yields a `PendingRow` or an `UnreadableRow` for each."""
 
     rows: Iterable[DataRow | UnreadableRow]
     name: str
     read: RowReader
+    """Reads a row's judged content. Raises `FieldError` and `Unjudgeable`."""
     basis: str
+    """The part of each row's fingerprint that doesn't depend on its content."""
     id_column: str | None = None
     taken: TakenNames = ONLY_OURS
+    """Names that input columns can't keep in results."""
     limit: int | None = None
     keep_bad_rows: bool = False
+    """Turn a row with an invalid cell into a `PendingRow` with an error, rather than an `UnreadableRow`."""
     ids: Callable[[], Ids] = Ids
+    """Makes an `Ids`, which finds repeated ids."""
     other_readers: Sequence[RowReader] = ()
+    """Other ways in which a row is judged, whose content its fingerprint must cover as well."""
 
     def __iter__(self) -> Iterator[PendingRow | UnreadableRow]:
         with closing(self.ids()) as ids:
@@ -200,11 +197,7 @@ class Dataset:
                 yield pending
 
     def _read_pending(self, row: DataRow, ids: Ids) -> PendingRow | UnreadableRow:
-        """Read a row's id and its content.
-
-        If either can't be read, returns an `UnreadableRow` with the reason. A row with nothing to judge,
-        such as an empty text, is a `PendingRow` with an error.
-        """
+        """Read a row's id and content. A row with nothing to judge becomes a `PendingRow` with an error."""
         column = self.id_column or ""
         id_cell = read_cell(row.columns, column) if column else row.number
         row_id = labels.id_of(id_cell)
@@ -231,7 +224,7 @@ class Dataset:
         return PendingRow(row, row_id, fingerprint, subject, thoughts=thoughts)
 
     def check(self) -> int:
-        """Count the rows; raises `InputError` for the first unreadable one."""
+        """Read all rows and count them. Raises `InputError` if any can't be read."""
         count = 0
         unreadable_count = 0
         first_unreadable = None
@@ -247,15 +240,14 @@ class Dataset:
 
 
 class RowOptions(NamedTuple):
-    """A caller's options for rows: the columns of their fields and ids, and defaults for absent values.
-
-    `given` are columns by field. In a comparison, the description in `fixed` is the texts' prompt.
-    """
+    """A caller's options for rows: the columns of fields and ids, and defaults for missing values."""
 
     task: TaskName = "judge"
     given: Mapping[str, str] = MappingProxyType({})
+    """Columns by field."""
     id_column: str | None = None
     fixed: TaskDescription = TaskDescription()
+    """The default task. When comparing, its description is the default prompt."""
     families: Sequence[str | None] = ()
     judge_turn: JudgeTurn = "last"
     limit: int | None = None
@@ -263,29 +255,25 @@ class RowOptions(NamedTuple):
     drops_thoughts: bool = False
 
     def reader(self, fields: Fields, loaded: LoadedRubric) -> RowReader:
-        """Build the function that reads what's judged in a row: a document, or the texts to compare."""
+        """Make the function that reads a row's judged content: a document, or texts to compare."""
         if self.task == "compare":
             return partial(self._read_comparison, fields)
         return partial(self._read_document, fields, _read_used_fields(loaded))
 
     def _read_comparison(self, fields: Fields, row: DataRow, _: str) -> ReadRow:
-        """Read the texts to compare from a row, without the models' thoughts if the options drop them."""
+        """Read a row's texts to compare."""
         thoughts = Thoughts()
         subject = row_fields.comparison(
             fields,
             row,
             prompt=self.fixed.description,
             families=self.families,
-            thoughts=thoughts if self.drops_thoughts else None,  # None: they stay in the text
+            thoughts=thoughts if self.drops_thoughts else None,  # None keeps thoughts in the text
         )
         return ReadRow(subject, thoughts.count)
 
     def _read_document(self, fields: Fields, given: Given, row: DataRow, row_id: str) -> ReadRow:
-        """Read a row as a document, with the content that the rubric uses (`given`).
-
-        The options' description and author's family are defaults for absent values. If the options say so,
-        the model's thoughts are left out, and counted.
-        """
+        """Read a row as a document, with the fields that the rubric uses (`given`)."""
         thoughts = Thoughts()
         family = self.families[0] if self.families else None  # a document has one author
         subject = row_fields.document(
@@ -296,22 +284,21 @@ class RowOptions(NamedTuple):
             fixed=self.fixed,
             family=family,
             judge_turn=self.judge_turn,
-            thoughts=thoughts if self.drops_thoughts else None,  # None: they stay in the text
+            thoughts=thoughts if self.drops_thoughts else None,  # None keeps thoughts in the text
         )
         return ReadRow(subject, thoughts.count)
 
     def expected(self, fields: Fields, row: DataRow) -> str | None:
-        """Return a row's label in its usual spelling (such as `accept`); None if the rows have no labels."""
+        """Return a row's normalised label, such as `accept`, or None if the rows have no labels."""
         return row_fields.row_label(fields, row, self.task)
 
 
 def open_dataset(
     source: Rows | Mappings, options: RowOptions, project: Path, request: JudgeRequest
 ) -> tuple[Dataset, Fields, list[str]]:
-    """Open a dataset.
+    """Open a dataset. Also returns its fields, and a warning for each column that no model will see.
 
-    Returns it, the column of each field, and a line for each column that no model will see. Raises
-    `InputError` if there are no rows, `UsageError` for missing columns and rubrics, `ConfigError`.
+    Raises `InputError` if there are no rows, `UsageError` for missing columns and rubrics, and `ConfigError`.
     """
     matched = match_columns(source, options)
     basis, loaded = rubric_basis(options.task, project, request)
@@ -329,7 +316,7 @@ def open_dataset(
 
 
 class MatchedRows(NamedTuple):
-    """Rows, the columns of their fields, and the column of their ids, if there is one."""
+    """Rows, the columns of their fields, and their id column, if any."""
 
     rows: Iterable[DataRow | UnreadableRow]
     fields: Fields
@@ -337,17 +324,17 @@ class MatchedRows(NamedTuple):
 
 
 def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
-    """Find the column of each field.
+    """Find each field's column: named by the caller, known from a tool's export, or with a common name.
 
-    It's the column that the caller named, the one of a known export, or one with a usual name. Raises
-    `InputError` if there are no rows, `UsageError` for missing columns.
+    Raises `InputError` if there are no rows, and `UsageError` for missing columns.
     """
     stream, (names, recogniser) = survey(source)
     task = options.task
     given = options.given
     if options.template is not None:
-        given = {**given, **_leave_out_filled_field(options)}
+        given = {**given, **_disable_templated_field(options)}
         _check_template(options.template, names, source.name)
+
     export = recogniser.recognise(task, given)
     naming = row_fields.Naming(is_python=isinstance(source, Mappings))
     fields = row_fields.fields_of(task, names, given, source.name, naming=naming, export=export)
@@ -364,31 +351,31 @@ def match_columns(source: Rows | Mappings, options: RowOptions) -> MatchedRows:
     return MatchedRows(stream, fields, id_column)
 
 
-def _leave_out_filled_field(options: RowOptions) -> dict[str, str]:
-    """Map the field that the template fills to "", which means no column.
+def _disable_templated_field(options: RowOptions) -> dict[str, str]:
+    """Map the field that the template fills to "", so that no column is searched for.
 
-    Raises `UsageError` if the caller names a column for this field, too.
+    Raises `UsageError` if the caller also names a column for it.
     """
     field = "prompt" if options.task == "compare" else "description"
     if options.given.get(field):
         raise UsageError(f"--template and --map {field}: give only one of them")
-    return {field: ""}  # with "", no column is searched for
+    return {field: ""}
 
 
 def _check_template(template: Template, names: Sequence[str], name: str) -> None:
-    """Raise `UsageError` if a column that the template names is missing."""
+    """Raise `UsageError` if the template uses a missing column."""
     for column in template.columns:
         if not _has_column(column, names):
             raise row_fields.unknown_column(f"--template: {{{column}}}", column, names, name)
 
 
 def _has_column(column: str, names: Collection[str]) -> bool:
-    """Whether a column has this name, or its name is a path that begins with one (`response.text`)."""
+    """Whether `column` is a column name, or a path that starts with one, such as `response.text`."""
     return column in names or is_path_into(column, names)
 
 
 def _score_columns(task: TaskName, loaded: LoadedRubric) -> frozenset[str]:
-    """Name the columns of scores in a table: one for each dimension, or for each compared text."""
+    """Name a table's score columns: one for each dimension, or for each compared text."""
     names: Sequence[str] = LETTERS
     if task == "judge" and isinstance(loaded.rubric, ScoreRubric):
         names = loaded.rubric.questions
@@ -396,21 +383,21 @@ def _score_columns(task: TaskName, loaded: LoadedRubric) -> frozenset[str]:
 
 
 def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[str, LoadedRubric]:
-    """Build the part of a row's fingerprint that's the same for all rows: rubrics, mode, models and options.
+    """Build the part of a fingerprint that all rows share: JSON of the rubrics, mode, models and options.
 
-    Returns it as JSON, with the first of the rubrics.
+    Also returns the first of these rubrics.
     """
     # Neither a cost limit nor the cache changes a result.
     request = request.model_copy(update={"max_cost_usd": None, "cache": False})
     settings = _list_judge_settings(task, project, request)
     basis_parts: list[object] = []
     for judge_settings in settings:
-        names_of_tiers = []
+        model_names = []
         for models in judge_settings.models_by_tier.values():
-            names_of_tiers.append([model.model for model in models])
-        basis_parts.append((judge_settings.loaded.sha256, judge_settings.mode, names_of_tiers))
+            model_names.append([model.model for model in models])
+        basis_parts.append((judge_settings.loaded.sha256, judge_settings.mode, model_names))
     for option, value in request.model_dump(exclude=_NOT_IN_BASIS, exclude_defaults=True).items():
-        # Unnamed, because existing results have the depth without its name.
+        # Existing results have the depth without its name.
         basis_parts.append(value if option == "depth" else [option, value])
     return json.dumps(basis_parts), settings[0].loaded
 
@@ -418,12 +405,13 @@ def rubric_basis(task: TaskName, project: Path, request: JudgeRequest) -> tuple[
 def _list_judge_settings(
     task: TaskName, project: Path, request: JudgeRequest
 ) -> list[JudgeSettings]:
-    """List the settings of each judge that rows may get: two if texts are compared by default rubrics."""
+    """List the settings of every judge that the rows might need."""
     gateway = open_gateway({})
     if task == "judge":
         judge, _ = document_judge(gateway, project, request)
         return [judge.settings]
-    # For two texts, and for more, which have another default rubric.
+
+    # Two texts have another default rubric than three or more.
     text_counts = [2, 3] if request.rubric is None else [2]
     settings = []
     for count in text_counts:
@@ -434,24 +422,22 @@ def _list_judge_settings(
 
 
 def _describe_unseen(task: TaskName, fields: Fields, loaded: LoadedRubric) -> list[str]:
-    """Build a line for each column with a reference or sources that the rubric doesn't use."""
+    """Build a warning for each column with a reference or sources that the rubric doesn't use."""
     if task != "judge":
         return []
     given = _read_used_fields(loaded)
-    unseen_lines = []
+    warnings = []
     for name in ("reference", "sources"):
         column = fields.columns.get(name)
         is_used = bool(getattr(given, name))
         if column and not is_used:
-            unseen_lines.append(f"{loaded.rubric.ref} takes no {name}: no model sees {column}")
-    return unseen_lines
+            warnings.append(f"{loaded.rubric.ref} takes no {name}: no model sees {column}")
+    return warnings
 
 
 def _read_used_fields(loaded: LoadedRubric) -> Given:
-    """Return a rubric's `given`: the reference and sources that its questions use, if they do.
-
-    Other kinds of rubrics use neither.
-    """
+    """Return a rubric's `given`: whether its questions use a reference and sources."""
+    # Only rubrics that score can use them.
     if isinstance(loaded.rubric, ScoreRubric):
         return loaded.rubric.given
     return Given()

@@ -1,6 +1,6 @@
-"""Random numbers about rows that nobody can choose: only the user's key, a nonce and the row's id decide.
+"""Random numbers for rows that nobody can predict: derived from the user's key, a nonce and the row's id.
 
-Somebody who writes rows doesn't know the key, so they can't get one of theirs drawn or left out.
+The authors of rows don't know the key, so they can't get a row of theirs into a sample, or keep it out.
 """
 
 from __future__ import annotations
@@ -35,11 +35,7 @@ class Draws(NamedTuple):
     nonce: str
 
     def draw(self, row_id: str | int, purpose: str) -> float:
-        """Draw a number from 0 to 1 for a row, a different number for each purpose.
-
-        The number depends on the row's id, not on its text: copies of a text under other ids get other
-        numbers.
-        """
+        """Draw a number from 0 to 1 for a row's id and a purpose. The same arguments give the same number."""
         text = json.dumps([self.nonce, purpose, id_key(row_id)])
         key = self.key.encode("utf-8", "surrogateescape")
         digest = hmac.digest(key, text.encode("utf-8", "surrogatepass"), "sha256")
@@ -47,10 +43,7 @@ class Draws(NamedTuple):
 
 
 def require_key(what: str) -> str:
-    """Return the user's key.
-
-    If there's none, raises a `ConfigError`, which begins with `what` needs the key.
-    """
+    """Return the user's key. Raises `ConfigError` if there's none; `what` names the feature that needs it."""
     key = seals.state_key()
     if key is None:
         problem = (
@@ -66,9 +59,9 @@ def new_nonce() -> str:
 
 
 def keep_nonce(path: str, key: str, *, is_fresh: bool) -> str:
-    """Read the nonce from a file that this user's key has sealed, or write a new nonce to it.
+    """Read a run's nonce from a file, or write a new one if there's none that this key has sealed.
 
-    Raises `InputError` if the file can't be written, `UsageError` if it's a link.
+    Raises `InputError` if the file can't be written, and `UsageError` if it's a link.
     """
     real_path = place_of(path)
     nonce = None if is_fresh else _read_nonce(real_path, key)
@@ -84,7 +77,7 @@ def keep_nonce(path: str, key: str, *, is_fresh: bool) -> str:
 
 
 def _read_nonce(path: str, key: str) -> str | None:
-    """Read the nonce from a file. None if there's no such file, or if this key hasn't sealed its nonce."""
+    """Read the nonce from a file, or return None if there's none that this key has sealed."""
     with suppress(OSError, ValueError, RecursionError):
         sealed_nonce = json.loads(Path(path).read_bytes())
         if isinstance(sealed_nonce, dict) and isinstance(sealed_nonce.get("nonce"), str):
@@ -95,6 +88,6 @@ def _read_nonce(path: str, key: str) -> str | None:
 
 
 def fingerprint_rows(rows: Iterable[PendingRow]) -> str:
-    """Hash rows: their ids, in order, and everything that's judged in each."""
+    """Hash the ids and the judged content of rows, in order."""
     everything = [[str(row.row_id), row.fingerprint.current] for row in rows]
     return seals.fingerprint_of(json.dumps(everything)).current

@@ -1,6 +1,6 @@
-"""Estimates what judging would take: calls by tier, tokens, money and time. Nothing is sent.
+"""Estimates the calls by tier, tokens, money and time that judging would take, without sending anything.
 
-Only the first tier's answers decide how many rows the later tiers see, so figures are ranges: from the first
+The first tier's answers decide how many rows the later tiers see, so an estimate is a range: from the first
 tier alone to all tiers for every row.
 """
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     Subject = Document | ComparisonInput
 
 REPLY_TOKENS = 250
-"""Tokens in a reply: reasons of a few sentences, the scores, and a finding or two."""
+"""Tokens in a reply: a few sentences of reasons, the scores, and a finding or two."""
 SECONDS_A_CALL = 3.0
-_SAMPLED = 200  # subjects whose prompts are written; the others count as their mean
+_SAMPLED = 200  # subjects whose prompts are measured; the others count as the mean of these
 
 
 class ModelEstimate(NamedTuple):
-    """A tier's model and its work if all subjects came to it; `usd` is None without a price."""
+    """A tier's model, and its work if it saw all subjects. `usd` is None if its price isn't known."""
 
     tier: TierName
     model: str
@@ -47,7 +47,7 @@ class ModelEstimate(NamedTuple):
 
 @dataclass
 class Estimate:
-    """The least and the most that a run would take; `at_least` are the models of the first tier."""
+    """A range of a run's cost: `at_least` the first tier's models, at most all `models`."""
 
     subjects: int
     models: list[ModelEstimate]
@@ -55,18 +55,18 @@ class Estimate:
 
     @property
     def at_least(self) -> list[ModelEstimate]:
-        """The models of the first tier, which every subject comes to."""
+        """The first tier's models, which see every subject."""
         return [model for model in self.models if model.tier == self.models[0].tier]
 
     @property
     def unpriced(self) -> list[str]:
-        """The models without a price, each once."""
+        """The names of models without a known price, without duplicates."""
         return list(dict.fromkeys(model.model for model in self.models if model.usd is None))
 
 
 @dataclass
 class _Calls:
-    """The calls to a model for the subjects that were sampled."""
+    """The calls to a model for the sampled subjects."""
 
     endpoint: Endpoint
     count: int = 0
@@ -81,7 +81,7 @@ def estimate_run(
     *,
     in_batches: bool = False,
 ) -> Estimate:
-    """Estimate what judging would cost and how long it would take, from the first rows.
+    """Estimate from the first subjects what judging all of them would cost, and how long it would take.
 
     Raises `ConfigError` and `UsageError` as judging does.
     """
@@ -91,8 +91,7 @@ def estimate_run(
     for subject in subjects:
         total += 1
         if total > _SAMPLED:
-            # Further rows are only counted.
-            continue
+            continue  # the others are only counted
         judge = judges.find(subject)
         at_once = max_concurrency(judge, at_once)
         _count_calls(calls, judge, subject)
@@ -110,7 +109,7 @@ def estimate_run(
 def _count_calls(
     calls: dict[tuple[TierName, str], _Calls], judge: Judge[Any, Any, Any], subject: Subject
 ) -> None:
-    """Add the calls that a judge would make about a subject to `calls`, as if all tiers were asked."""
+    """Add to `calls` those that a judge would make about a subject if it used all tiers."""
     for tier in TIERS:
         for endpoint in judge.models_by_tier.get(tier, ()):
             model_calls = calls.setdefault((tier, endpoint.model), _Calls(endpoint))
@@ -131,7 +130,7 @@ def _extrapolate(model_calls: _Calls, factor: float) -> _Calls:
 def _estimate_model(
     tier: TierName, model_calls: _Calls, at_once: int, *, in_batches: bool
 ) -> ModelEstimate:
-    """Estimate the tokens, cost and time of a model's calls, within the limits on its calls."""
+    """Estimate the tokens, cost and time of a model's calls, respecting its rate limits."""
     endpoint = model_calls.endpoint
     tokens_read = model_calls.chars // CHARS_PER_TOKEN
     tokens_written = model_calls.count * REPLY_TOKENS
@@ -152,7 +151,7 @@ def _estimate_model(
 
 
 def _price_tokens(endpoint: Endpoint, read: int, written: int, *, in_batches: bool) -> float | None:
-    """Compute the cost of reading and writing so many tokens, in US dollars; None without a price."""
+    """Compute a call's cost in US dollars from its tokens, or return None if the price isn't known."""
     if is_local(endpoint):
         return 0.0
     if endpoint.profile.kind in ("replay", "command"):

@@ -1,6 +1,6 @@
-"""Reads the judged content of a row: finds the columns of the text, the question and so on, and reads cells.
+"""Finds the columns of a row's fields (the text, the question and so on), and reads its judged content.
 
-A column is found by its usual names (`fields.toml`), in an order of priority, or named with `--map
+A column is found by common names (`fields.toml`), in an order of priority, or named with `--map
 FIELD=COLUMN`.
 """
 
@@ -65,7 +65,7 @@ TEMPLATE_FIELDS = ("description", "prompt")
 
 
 class FieldError(InputError):
-    """A cell of the wrong type: `problem` says what was expected and what was found."""
+    """A cell of the wrong type. `problem` says which type was expected, and which was found."""
 
     def __init__(self, column: str, problem: str) -> None:
         self.column = column
@@ -78,7 +78,7 @@ class Unjudgeable(InputError):  # noqa: N818 - no fault of the input: the row ge
 
 
 class Naming(NamedTuple):
-    """The way in which a caller names a field's column: with a command-line option, or in Python."""
+    """How callers name a field's column, for messages: with a command-line option, or in Python."""
 
     is_python: bool = False
 
@@ -98,35 +98,37 @@ ON_THE_COMMAND_LINE = Naming()
 
 
 class Fields(NamedTuple):
-    """The column of each field, the others that might have given it, and those that give no field.
-
-    Rows of an `export` have `paths` for some fields: their column is only a name for messages, "" if the
-    first rows give nothing. `continues` names columns whose text is sent after a field's own.
-    """
+    """The column of each field, and how to read a row's value for it."""
 
     columns: Mapping[str, str]
+    """Columns by field. For a field with `paths`, the column only serves as a name in messages, or is ""."""
     others: Mapping[str, Sequence[str]]
+    """By field, further columns that could have been chosen."""
     unused: Sequence[str]
+    """Columns of no field."""
     naming: Naming = Naming()
     export: str = ""
+    """The name of the tool that exported the rows, if it's known."""
     paths: Mapping[str, Sequence[str]] = MappingProxyType({})
+    """By field, where an export has the value."""
     continues: Mapping[str, str] = MappingProxyType({})
+    """By field, a second column, whose text is appended to that of the first."""
     template: Template | None = None
-    """A template that each row fills, in place of a column for its description or prompt."""
+    """A template that each row fills, instead of a column for the description or prompt."""
 
     def read(self, row: DataRow, field: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
-        """Read a row's value for a field; None if there's none."""
+        """Read a row's value for a field, or None if it has none."""
         if field in self.paths:
             return read_field(row.columns, field, self.paths[field])
         return read_cell(row.columns, self.columns.get(field, ""))
 
     def name(self, field: str) -> str:
-        """Name the column of a field, for messages."""
+        """Return a field's column for messages, or the field's own name if it has no column."""
         return self.columns[field] or field
 
     def fill_template(self, row: DataRow) -> str:
-        """Fill the template from a row; raises `FieldError` for a cell that's neither text nor messages."""
-        assert self.template is not None, "only then is it filled"  # noqa: S101
+        """Fill the template from a row. Raises `FieldError` for a cell that's neither text nor messages."""
+        assert self.template is not None, "the caller checks this"  # noqa: S101
 
         def read(column: str) -> str:
             value = read_cell(row.columns, column)
@@ -137,16 +139,16 @@ class Fields(NamedTuple):
         return self.template.fill(read)
 
     def _is_fixed(self, field: str) -> bool:
-        """Whether a field has the same value in all rows of an export, and isn't read from a column.
+        """Whether an export has the same value for a field in all rows, instead of a column.
 
-        For example, "A" always wins in an export with one column of chosen texts and one of rejected ones.
+        For example, A always wins in an export with a "chosen" and a "rejected" column.
         """
         paths = self.paths.get(field, ())
         reads_column = any(find_roots(path) for path in paths)
         return bool(paths) and not reads_column
 
     def describe(self, *used_otherwise: str) -> str:
-        """Describe in one line the column of each field; columns `used_otherwise` aren't named."""
+        """Describe each field's column and the unused columns in a line, except those `used_otherwise`."""
         parts = []
         mentioned = {column_of(name, self.unused) for name in used_otherwise}
         for field, column in self.columns.items():
@@ -156,8 +158,9 @@ class Fields(NamedTuple):
         if self.template is not None:
             parts.append(f"the template filled from {names_shown(self.template.columns)}")
             mentioned.update(column_of(name, self.unused) for name in self.template.columns)
+
         text = ", ".join(parts)
-        unused = _leave_out(self.unused, mentioned)
+        unused = _exclude(self.unused, mentioned)
         if unused:
             text += f"; not used: {names_shown(unused)}"
         return f"{self.export}: {text}" if self.export else text
@@ -175,7 +178,7 @@ class Fields(NamedTuple):
 
 
 def parse_map(items: Iterable[str]) -> dict[str, str]:
-    """Parse `FIELD=COLUMN` items to a map of columns by field; raises `UsageError`."""
+    """Parse `FIELD=COLUMN` items to columns by field. Raises `UsageError` for any other item."""
     columns = {}
     for item in items:
         field, sign, column = item.partition("=")
@@ -247,11 +250,11 @@ def fields_of(
     for field in usual:
         if field in chosen:
             columns_of_fields[field] = chosen[field]
-            other_columns[field] = _leave_out(found.others.get(field, ()), taken)
+            other_columns[field] = _exclude(found.others.get(field, ()), taken)
     return Fields(
         columns=columns_of_fields,
         others=other_columns,
-        unused=[] if is_closed else _leave_out(columns, taken),
+        unused=[] if is_closed else _exclude(columns, taken),
         naming=naming,
         export="" if export is None else export.name,
         paths={field: paths[field] for field in paths if field in columns_of_fields},
@@ -268,17 +271,15 @@ class _FoundColumns(NamedTuple):
 
 
 def _find_by_usual_name(names: Mapping[str, Sequence[str]], free: dict[str, str]) -> _FoundColumns:
-    """Find each field's column: the `free` one whose name comes first among the field's usual names.
-
-    `names` lists the usual names by field. The columns found are removed from `free`.
-    """
+    """Find each field's column by its common `names`, the first ones first, and remove it from `free`."""
     found = _FoundColumns({}, {}, {})
     for field, names_of_field in names.items():
-        fitting = [plain_name for plain_name in names_of_field if plain_name in free]
-        if not fitting:
+        matching = [plain_name for plain_name in names_of_field if plain_name in free]
+        if not matching:
             continue
-        first_name, *other_names = fitting
+        first_name, *other_names = matching
         found.columns[field] = free.pop(first_name)
+        # Some columns come in pairs, such as Alpaca's `instruction` and `input`.
         next_name = _CONTINUED.get(first_name, "")
         if next_name in free:
             found.continues[field] = free.pop(next_name)
@@ -288,12 +289,12 @@ def _find_by_usual_name(names: Mapping[str, Sequence[str]], free: dict[str, str]
 
 
 def _select_paths(export: Recognised, given: Mapping[str, str]) -> dict[str, Sequence[str]]:
-    """Return an export's paths for the fields whose column the caller didn't name."""
+    """Select an export's paths for fields whose column the caller didn't name."""
     return {field: paths for field, paths in export.paths.items() if field not in given}
 
 
 def _collect_roots(paths: Mapping[str, Sequence[str]]) -> set[str]:
-    """Collect the columns that the paths of all fields begin with."""
+    """Collect the columns in which the paths of all fields start."""
     roots = set()
     for alternatives in paths.values():
         for path in alternatives:
@@ -304,9 +305,9 @@ def _collect_roots(paths: Mapping[str, Sequence[str]]) -> set[str]:
 def id_column_of(
     columns: Iterable[str], name: str, naming: Naming = ON_THE_COMMAND_LINE
 ) -> str | None:
-    """Find the column of ids: `id`, or else a column that's only spelled differently (`ID`, `_id`).
+    """Find the id column: `id`, or the only column with a similar name, such as `ID` or `_id`.
 
-    None if there's none. Raises `UsageError` if there are several.
+    Returns None if there's none, and raises `UsageError` if there are several.
     """
     if "id" in columns:
         return "id"
@@ -318,8 +319,8 @@ def id_column_of(
     return candidates[0] if candidates else None
 
 
-def _leave_out(columns: Iterable[str], taken: Collection[str]) -> list[str]:
-    return [column for column in columns if column not in taken]
+def _exclude(columns: Iterable[str], excluded: Collection[str]) -> list[str]:
+    return [column for column in columns if column not in excluded]
 
 
 def _check_given(
@@ -329,7 +330,7 @@ def _check_given(
     name: str,
     naming: Naming,
 ) -> None:
-    """Raise `UsageError` for an unknown field, and for a missing column."""
+    """Raise `UsageError` for an unknown field or a missing column."""
     for field, column in given.items():
         option = naming.option(field, column)
         if field not in usual:
@@ -339,11 +340,11 @@ def _check_given(
 
 
 def unknown_column(option: str, column: str, columns: Sequence[str], name: str) -> UsageError:
-    """Build the error for an option's column that the rows of `name` don't have; lists those they have."""
+    """Build the error for an option that names a column that the input `name` doesn't have."""
     hint = ""
-    near = difflib.get_close_matches(column, columns, n=1)
-    if near:
-        hint = f" (did you mean {near[0]}?)"
+    close_matches = difflib.get_close_matches(column, columns, n=1)
+    if close_matches:
+        hint = f" (did you mean {close_matches[0]}?)"
     problem = f"{name} has no such column{hint}; it has {names_shown(columns)}"
     return UsageError(f"{option}: {problem}")
 
@@ -351,10 +352,7 @@ def unknown_column(option: str, column: str, columns: Sequence[str], name: str) 
 def _keep_complete_pairs(
     a: Sequence[str], b: Sequence[str], free: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """Keep only pairs of usual names (such as `response_a` and `response_b`) with a column for both.
-
-    `a` and `b` list the names of the first and the second text, in the same order.
-    """
+    """Keep only the pairs of names, such as `response_a` and `response_b`, for which both columns exist."""
     names_of_a = []
     names_of_b = []
     for name_of_a, name_of_b in zip(a, b, strict=True):
@@ -365,7 +363,7 @@ def _keep_complete_pairs(
 
 
 def _refuse_doubt(text: str, rivals: Sequence[str], name: str, naming: Naming) -> None:
-    """Raise `UsageError` if other columns, the `rivals` of `text`, may hold the model's output, too."""
+    """Raise `UsageError` if there are `rivals`: other columns that could be the judged text."""
     if not rivals:
         return
     columns = [text, *rivals]
@@ -382,10 +380,9 @@ def _choose_fields_of_text(
     columns: Sequence[str],
     naming: Naming,
 ) -> None:
-    """Decide how texts are read, each from its own column or all from one; removes the other fields.
+    """Decide whether texts have a column each or one for all, and remove the other fields from `chosen`.
 
-    The fields are removed from `chosen`. Raises `UsageError` if there's no text, or if the caller named
-    columns for both ways.
+    Raises `UsageError` if there's no text, or if the caller named columns for both.
     """
     text_fields: tuple[str, ...]
     if task == "judge":
@@ -394,9 +391,10 @@ def _choose_fields_of_text(
     else:
         text_fields = ("a", "b")
         field_of_all = "texts"
-    is_one_given = any(given.get(field) for field in text_fields)
-    if is_one_given and given.get(field_of_all):
-        raise _build_error_of_both_ways(text_fields, field_of_all, naming)
+    is_any_given = any(given.get(field) for field in text_fields)
+    if is_any_given and given.get(field_of_all):
+        raise _build_error_for_both(text_fields, field_of_all, naming)
+
     has_column_each = all(field in chosen for field in text_fields)
     if has_column_each and not given.get(field_of_all):
         chosen.pop(field_of_all, None)
@@ -407,7 +405,7 @@ def _choose_fields_of_text(
         options = " ".join(naming.option(field) for field in text_fields)
         if task == "judge":
             with suppress(UsageError):
-                fields_of("compare", columns, {}, name)  # raises unless these rows can be compared
+                fields_of("compare", columns, {}, name)  # raises if these rows can't be compared
                 options += f", or compare these texts with {naming.comparing()}"
         options += f". It has {names_shown(columns)}"
         raise UsageError(
@@ -415,10 +413,10 @@ def _choose_fields_of_text(
         )
 
 
-def _build_error_of_both_ways(
+def _build_error_for_both(
     text_fields: Sequence[str], field_of_all: str, naming: Naming
 ) -> UsageError:
-    """Build the error for columns named in both ways: those of single texts, and that of all texts."""
+    """Build the error for a caller who named columns of single texts as well as one for all texts."""
     if naming.is_python:
         all_fields = ", ".join([*text_fields, field_of_all])
         return UsageError(
@@ -439,19 +437,18 @@ def document(
     judge_turn: JudgeTurn = "last",
     thoughts: Thoughts | None = None,
 ) -> Document:
-    """Read a row as a document, with only the content that the rubric uses (`given`).
+    """Read a row as a document, with only the fields that the rubric uses (`given`).
 
-    `fixed` and the author's `family` are defaults for absent values. `thoughts`, if there's one, drops and
-    counts the thoughts in the outputs of models. A model sees "text" in place of the row's id. Raises
-    `FieldError` for a cell of the wrong type, `Unjudgeable` if there's no text.
+    `fixed` and the author's `family` are defaults for missing values. `thoughts`, if given, drops and counts
+    a model's thoughts. Raises `FieldError` for a cell of the wrong type, and `Unjudgeable` without a text.
     """
     task = fixed or TaskDescription()
     task_texts = {}
     for role in TASK_ROLES:
         is_used = getattr(given, role)
         if is_used:
-            words = _read_words(fields, row, role)
-            task_texts[role] = words if words.strip() else getattr(task, role)
+            role_text = _read_text(fields, row, role)
+            task_texts[role] = role_text if role_text.strip() else getattr(task, role)
 
     text_field = "conversation" if "conversation" in fields.columns else "text"
     text_column = fields.name(text_field)
@@ -466,6 +463,7 @@ def document(
     if is_blank(text):
         raise Unjudgeable(f"{text_column}: empty; nothing to judge")
 
+    # Models see the alias instead of the row's id.
     files = [replace(file_of(encodable(row_id), text), alias="text")]
     if given.sources and "sources" in fields.columns:
         files += _read_sources(fields.read(row, "sources"), fields.name("sources"), fields.naming)
@@ -480,11 +478,11 @@ def comparison(
     families: Sequence[str | None] = (),
     thoughts: Thoughts | None = None,
 ) -> ComparisonInput:
-    """Read a row as texts to compare. `prompt` and the authors' `families` are defaults for absent values.
+    """Read a row's texts to compare. `prompt` and the authors' `families` are defaults for missing values.
 
-    Raises `FieldError` for a cell of the wrong type, `Unjudgeable` if a text is empty.
+    Raises `FieldError` for a cell of the wrong type, and `Unjudgeable` if a text is empty.
     """
-    row_prompt = _read_words(fields, row, "prompt")
+    row_prompt = _read_text(fields, row, "prompt")
     if row_prompt.strip():
         prompt = row_prompt
     if "texts" in fields.columns:
@@ -492,7 +490,7 @@ def comparison(
     elif not prompt.strip() and _are_conversations(fields, row):
         prompt, texts = _split_conversations(fields, row)
     else:
-        texts = [(fields.name(field), _read_words(fields, row, field)) for field in ("a", "b")]
+        texts = [(fields.name(field), _read_text(fields, row, field)) for field in ("a", "b")]
 
     files = []
     for letter, (column, output) in zip(LETTERS, texts, strict=False):
@@ -505,7 +503,8 @@ def comparison(
         families = [*families] * len(texts)
     letters = LETTERS[: len(texts)]
     authors = []
-    for letter, family in zip_longest(letters, families[: len(texts)]):  # None without a family
+    # `zip_longest` adds None for texts without a default family.
+    for letter, family in zip_longest(letters, families[: len(texts)]):
         authors.append(_read_author(fields, row, f"author_{letter.lower()}") or family)
     return ComparisonInput(prompt, tuple(files), tuple(authors))
 
@@ -516,14 +515,14 @@ def _are_conversations(fields: Fields, row: DataRow) -> bool:
 
 
 def _split_conversations(fields: Fields, row: DataRow) -> tuple[str, list[tuple[str, str]]]:
-    """Split two conversations: their common beginning is the prompt, and the rest of each is a text."""
+    """Split two conversations into their common prefix, which is the prompt, and the two remaining texts."""
     column_of_a = fields.name("a")
     column_of_b = fields.name("b")
     first = _read_turns(fields.read(row, "a"), column_of_a)
     second = _read_turns(fields.read(row, "b"), column_of_b)
     shared, rest_of_first, rest_of_second = conversation.split_shared(first, second)
     prompt = conversation.rendered(shared)
-    if len(shared) == 1:  # a single message is shown without its speaker's name
+    if len(shared) == 1:  # a single message needs no speaker
         prompt = shared[0].content
     texts = [
         (column_of_a, conversation.words_of(rest_of_first)),
@@ -533,7 +532,7 @@ def _split_conversations(fields: Fields, row: DataRow) -> tuple[str, list[tuple[
 
 
 def _read_list_of_texts(fields: Fields, row: DataRow, column: str) -> list[tuple[str, str]]:
-    """Read a list of texts, each with a name for messages; raises `FieldError` for anything else."""
+    """Read a cell's list of texts, with a name for each. Raises `FieldError` for anything else."""
     value = fields.read(row, "texts")
     if isinstance(value, str):
         value = parse_json(value)
@@ -550,7 +549,7 @@ def _read_list_of_texts(fields: Fields, row: DataRow, column: str) -> list[tuple
 
 
 def content(subject: Document | ComparisonInput) -> str:
-    """Compute a SHA-256 of everything that's judged in a row; its id and other columns don't matter."""
+    """Hash everything that's judged in a row, which excludes its id and other columns."""
     files = [[file.visible_path, file.sha256] for file in subject.files]
     if isinstance(subject, Document):
         task_and_authors = [getattr(subject.task, role) for role in TASK_ROLES]
@@ -561,17 +560,16 @@ def content(subject: Document | ComparisonInput) -> str:
 
 
 def winner(fields: Fields, row: DataRow) -> str:
-    """Return the letter of the winner that a row names, or "tie".
+    """Read the winner in a row: a letter or "tie", or the label's key for a number or a blank.
 
-    Returns the label's key (`labels.key_of`) for a number or a blank, and `NOT_UNDERSTOOD` with the key for
-    anything else.
+    Any other label is returned as `NOT_UNDERSTOOD`, followed by its key.
     """
     letter_by_name = _map_names_to_letters(fields, row)
     most_texts = documents.LEAST_TEXTS if "a" in fields.columns else MOST_TEXTS
     value = fields.read(row, "winner")
     key = labels.key_of(value)
-    if labels.number_of(key) is not None:  # a number's meaning depends on the other labels
-        return key
+    if labels.number_of(key) is not None:
+        return key  # a number's meaning depends on the other rows' labels
     winner_letter = labels.winner_of(value, most_texts, letter_by_name)
     if winner_letter:
         return winner_letter
@@ -581,23 +579,20 @@ def winner(fields: Fields, row: DataRow) -> str:
 
 
 def _map_names_to_letters(fields: Fields, row: DataRow) -> dict[str, str | None]:
-    """Map each plain name that a row may give its winner, a text's column or author, to the text's letter.
-
-    A name that both texts have is mapped to None.
-    """
+    """Map the names by which a label can refer to a text, its column or author, to the text's letter."""
     letter_by_name: dict[str, str | None] = {}
     for letter, column, author in (("A", "a", "author_a"), ("B", "b", "author_b")):
         for name in (fields.columns.get(column), _read_author(fields, row, author)):
             if not name:
                 continue
             key = plain(name[:_NAME_CHARS])
-            is_name_of_both = letter_by_name.get(key, letter) != letter
-            letter_by_name[key] = None if is_name_of_both else letter
+            is_ambiguous = letter_by_name.get(key, letter) != letter
+            letter_by_name[key] = None if is_ambiguous else letter
     return letter_by_name
 
 
 def row_label(fields: Fields, row: DataRow, task: TaskName) -> str | None:
-    """Return a row's label as a key (`labels.key_of`), a winner as a letter; None if rows have no labels."""
+    """Read a row's label as a key (`labels.key_of`), or its winner. Returns None if rows have no labels."""
     field = "label"
     if task == "compare":
         field = "winner"
@@ -611,9 +606,9 @@ def row_label(fields: Fields, row: DataRow, task: TaskName) -> str | None:
 
 
 def one_hot_winner(columns: Mapping[str, Any]) -> str | None:
-    """Find the winner marked with 1 in columns such as `winner_model_a`, `winner_model_b`, `winner_tie`.
+    """Find the winner marked with 1 in columns such as `winner_model_a`, `winner_model_b` and `winner_tie`.
 
-    `BLANK` if they mark none or several; None if there are no such columns.
+    Returns `BLANK` if none or several are marked, and None if there are no such columns.
     """
     marked_sides = []
     sides = set()
@@ -625,6 +620,7 @@ def one_hot_winner(columns: Mapping[str, Any]) -> str | None:
         sides.add(side)
         if labels.key_of(value) in ("1", "true", "True"):
             marked_sides.append(side)
+
     has_both_texts = {"a", "b"} <= sides
     if not has_both_texts:
         return None
@@ -634,8 +630,8 @@ def one_hot_winner(columns: Mapping[str, Any]) -> str | None:
     return winner_side if winner_side == "tie" else winner_side.upper()
 
 
-def _read_words(fields: Fields, row: DataRow, field: str) -> str:
-    """Read the text of a field; "" if there's none. A prompt may also be a list of messages."""
+def _read_text(fields: Fields, row: DataRow, field: str) -> str:
+    """Read a field as text, rendering a conversation if that's allowed there. Returns "" without a value."""
     if field in TEMPLATE_FIELDS and fields.template is not None:
         return fields.fill_template(row)
     if field not in fields.columns:
@@ -647,28 +643,30 @@ def _read_words(fields: Fields, row: DataRow, field: str) -> str:
     if field in ("a", "b") and _has_messages(value):
         answer, _ = _split_judged_turn(value, column, "last")
         return answer
+
     text = _convert_to_text(value, field, column, fields.naming)
     if field not in fields.continues:
         return text
-    next_column = fields.continues[field]  # it holds more of the text
+    next_column = fields.continues[field]
     next_value = read_cell(row.columns, next_column)
     next_text = _convert_to_text(next_value, field, next_column, fields.naming)
     return "\n\n".join(part for part in (text, next_text) if not is_blank(part))
 
 
 def _has_messages(value: object) -> bool:
-    """Whether a cell holds a conversation, or a single message of one."""
+    """Whether a cell contains a conversation, or a single message by an assistant."""
     return conversation.is_conversation(value) or conversation.is_message(value)
 
 
 def _convert_to_text(value: object, field: str, column: str, naming: Naming) -> str:
-    """Convert a cell to text; "" for an empty one. Raises `FieldError` for a list or an object."""
-    if value is None or value != value:  # noqa: PLR0124 - NaN, with which tables mark an empty cell
+    """Convert a cell to text. Raises `FieldError` for a list or an object."""
+    if value is None or value != value:  # noqa: PLR0124 - only NaN, a table's empty cell, differs from itself
         return ""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, bool | int | float):
         return json.dumps(value)
+
     hint = ""
     if field not in ("text", "a", "b", "template"):
         hint = f"; to leave the column out: {naming.option(field, '')}"
@@ -678,8 +676,8 @@ def _convert_to_text(value: object, field: str, column: str, naming: Naming) -> 
 
 
 def _read_author(fields: Fields, row: DataRow, field: str) -> str | None:
-    """Read the family of a text's author, of at most 64 characters; None if there's none."""
-    return _read_words(fields, row, field).strip()[:64] or None
+    """Read the family of a text's author, truncated to 64 characters, or None if there's none."""
+    return _read_text(fields, row, field).strip()[:64] or None
 
 
 def _read_turns(value: object, column: str) -> list[conversation.Turn]:
@@ -696,10 +694,10 @@ def _drop_thoughts(output: str, thoughts: Thoughts | None) -> str:
 def _split_judged_turn(
     value: object, column: str, judge_turn: JudgeTurn, thoughts: Thoughts | None = None
 ) -> tuple[str, str]:
-    """Split a conversation into the judged text and the turns before it.
+    """Split a conversation into the assistant's last message, which is judged, and the turns before it.
 
-    The judged text is the assistant's last message, or with `judge_turn` "all" the whole conversation, with
-    nothing before it. Raises `FieldError` for another value, `Unjudgeable` if there's no text.
+    If `judge_turn` is "all", everything is judged. Raises `FieldError` for any other value, and `Unjudgeable`
+    if there's no text to judge.
     """
     if conversation.is_message(value):
         value = [value]
@@ -713,22 +711,24 @@ def _split_judged_turn(
         if all(is_blank(turn.content) for turn in turns):
             raise Unjudgeable(f"{column}: empty; nothing to judge")
         return conversation.rendered(turns), ""
-    while turns:  # from the last one; what follows the answer isn't shown
+    while turns:
         turn = turns.pop()
         if turn.speaker == ASSISTANT:
             return turn.content, conversation.rendered(turns)
+        # A later turn by somebody else isn't shown to the judge.
     raise Unjudgeable(f"{column}: no message of the assistant; nothing to judge")
 
 
 def _read_sources(value: object, column: str, naming: Naming) -> list[File]:
-    """Read the sources in a cell as files, named as in the cell, or else "source 1" and so on."""
+    """Read the sources in a cell as files. A source without a name is called "source 1" and so on."""
     if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
-        # It's JSON, as in a CSV cell, or else a text that only begins like JSON.
         inner = parse_json(value)
-        is_json = inner is not value
+        is_json = inner is not value  # `parse_json` returns any other text unchanged
         if is_json:
+            # If that's no list of sources, the text is itself a source that looks like JSON.
             with suppress(FieldError):
                 return _read_sources(inner, column, naming)
+
     files = []
     for number, (name, content) in enumerate(read_passages(value), 1):
         text = _convert_to_text(content, "sources", column, naming)
@@ -739,7 +739,7 @@ def _read_sources(value: object, column: str, naming: Naming) -> list[File]:
 
 
 def names_shown(columns: Sequence[str]) -> str:
-    """List column names for a message, only the first dozen of many."""
+    """List column names for a message, at most a dozen."""
     names = [short_line(escaped(column), _NAME_CHARS) for column in columns[:_SHOWN]]
     text = ", ".join(names)
     if len(columns) > _SHOWN:

@@ -1,4 +1,4 @@
-"""Joins two files of texts by the ids of their rows into pairs for `compare`."""
+"""Joins two files of texts by row id into pairs for `compare`."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Side(NamedTuple):
 
 
 class JoinedRows(Rows):
-    """Pairs of rows with the same id from two files, in the order of the first file.
+    """Pairs of rows with the same id from two files, in the first file's order.
 
-    The columns of a pair are `id`, `prompt`, `a`, `b` and, if a file names them, `author_a` and `author_b`.
-    If the prompts differ, the first file's counts. The texts of the second file are held in memory.
+    The columns are `id`, `prompt`, `a`, `b` and, if a file has authors, `author_a` and `author_b`. If the
+    prompts differ, the first file's is used. The second file's texts are held in memory.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class JoinedRows(Rows):
         id_column: str | None,
         reading: Reading,
     ) -> None:
-        """Raise `UsageError` for a column that one of the files lacks, `InputError` for one without rows."""
+        """Match both files' columns. Raises `UsageError` for a missing column, `InputError` without rows."""
         self.name = f"{first.name} and {second.name}"
         self.paths = (*first.paths, *second.paths)
         self.lasting = True
@@ -58,7 +58,7 @@ class JoinedRows(Rows):
 
     def __iter__(self) -> Iterator[DataRow | UnreadableRow]:
         second_sides: dict[str, Side] = {}  # by id
-        yield from self._read_second(second_sides)
+        yield from self._read_second_into(second_sides)
 
         matched_ids: set[str] = set()
         without_partner = 0
@@ -81,19 +81,16 @@ class JoinedRows(Rows):
         if not matched_ids:
             problem = f"no id of {self._first.name} is in {self._second.name}"
             raise InputError(f"{problem}; name the column that both have with --id")
-        self._remark_left_out(without_partner, self._first.name)
-        self._remark_left_out(len(second_sides) - len(matched_ids), self._second.name)
+        self._remark_unpaired(without_partner, self._first.name)
+        self._remark_unpaired(len(second_sides) - len(matched_ids), self._second.name)
         if different_prompts:
             pairs = counted(different_prompts, "pair has", "pairs have")
             problem = f"{pairs} different prompts: that of {self._first.name} is shown"
             self._reading.remark(problem)
 
-    def _read_second(self, sides: dict[str, Side]) -> Iterator[UnreadableRow]:
-        """Read the second file's texts into `sides`, by id.
-
-        Yields its unreadable rows, and each row that repeats an id.
-        """
-        numbers: dict[str, int] = {}  # of the rows, by id
+    def _read_second_into(self, sides: dict[str, Side]) -> Iterator[UnreadableRow]:
+        """Read the second file's texts into `sides`, by id, yielding its unreadable rows."""
+        numbers: dict[str, int] = {}  # row numbers by id
         for row in self._second.sides():
             if isinstance(row, UnreadableRow):
                 yield row
@@ -105,18 +102,18 @@ class JoinedRows(Rows):
             numbers[key] = row.number
 
     def describe(self, fields: Fields, *id_columns: str) -> list[str]:
-        """Describe the columns that are joined from each file."""
-        del fields, id_columns  # these are the pairs' own columns, whose names are fixed
+        """Describe the columns that are read from each file."""
+        del fields, id_columns  # a pair's own columns always have the same names
         return [self._first.describe(), self._second.describe()]
 
-    def _remark_left_out(self, count: int, name: str) -> None:
+    def _remark_unpaired(self, count: int, name: str) -> None:
         if count:
             rows = counted(count, "row", "rows")
             self._reading.remark(f"{name}: {rows} without a partner, not compared")
 
 
 class _RowOfSide(NamedTuple):
-    """A readable row: its number in its file, its id, and its part of a pair."""
+    """A readable row: its number in the file, its id, and its part of a pair."""
 
     number: int
     id: str | int
@@ -124,11 +121,11 @@ class _RowOfSide(NamedTuple):
 
 
 class _OneFile:
-    """One of the two files, with the columns that give its texts and ids."""
+    """One of the two files, with the columns of its texts and ids."""
 
     def __init__(self, rows: Rows, given: Mapping[str, str], id_column: str | None) -> None:
         self.name = rows.name
-        # Each file is read like documents to judge: a row has one text.
+        # Read the file like documents to judge, because each row has a single text.
         matched = match_columns(rows, RowOptions("judge", given, id_column))
         if matched.id_column is None:
             problem = f"{rows.name} has no column of ids, by which two files are joined"
@@ -138,7 +135,7 @@ class _OneFile:
         self.id_column = matched.id_column
 
     def describe(self) -> str:
-        """Describe the columns that give the fields."""
+        """Describe the file's columns."""
         return f"{self.name}: {self._fields.describe(self.id_column)}"
 
     def sides(self) -> Iterator[_RowOfSide | UnreadableRow]:
@@ -162,32 +159,29 @@ class _OneFile:
 
 
 def _map_fields_of_side(given: Mapping[str, str], side: str) -> dict[str, str]:
-    """Map the fields of a document to the columns given for one side of a pair, "a" or "b".
-
-    The pair's `prompt` is the document's `description`, and its `a` or `b` is the `text`.
-    """
+    """Convert the columns given for a pair to those of one side's document. `side` is "a" or "b"."""
     fields = {}
     for field, column in given.items():
         if field == "prompt":
             fields["description"] = column
         elif field == side:
             fields["text"] = column
-        elif field not in ("a", "b"):
+        elif field not in ("a", "b"):  # the other side's text
             fields[field] = column
     return fields
 
 
 def _read_side(fields: Fields, row: DataRow) -> Side:
-    """Read a row's part of a pair; a blank text becomes "", which `compare` reports as empty."""
+    """Read a row's part of a pair."""
     try:
         document = row_fields.document(fields, row, str(row.number), _GIVEN)
     except row_fields.Unjudgeable:
-        return Side("", "", None)
+        return Side("", "", None)  # `compare` reports the empty text
     return Side(document.task.description, document.files[0].text, document.author.family)
 
 
 def _build_pair(row_id: str | int, first: Side, second: Side) -> dict[str, str | int]:
-    """Build a pair's columns; the first file's prompt counts, unless it has none."""
+    """Build a pair's columns."""
     pair: dict[str, str | int] = {
         "id": row_id,
         "prompt": first.prompt or second.prompt,

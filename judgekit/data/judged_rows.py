@@ -1,4 +1,4 @@
-"""The rows that Python callers get back: an iterator of results, which can become a data frame."""
+"""The results that Python callers iterate over, or turn into a data frame."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _MOST_NAME = 80  # characters
 
 
 class JudgedRow(dict[str, Any]):
-    """A row with its result: a dict, which a notebook shows in short."""
+    """A row with its result: a dict that's shown briefly in a terminal or a notebook."""
 
     def __repr__(self) -> str:
-        """Sum the row up in a line for a person; `to_dict` has everything."""
+        """Summarise the row in a line. `to_dict` has everything."""
         mean = "" if self.get("average") is None else f", mean {self['average']:g}"
         return escaped(
             f"<row {short_line(str(self.get('id')), _MOST_NAME)}: {self.get('verdict')}{mean}>"
@@ -70,10 +70,10 @@ class JudgedRows(Generator[JudgedRow, None, None]):
     def to_pandas(self, *, full: bool = False) -> pd.DataFrame:
         """Judge the remaining rows, and return them as a data frame with a column for each score.
 
-        With `full` it also has each row's whole verdict. Raises `UsageError` without pandas, before anything
-        is judged, and the errors of judging.
+        `full` adds each row's complete verdict. Raises `UsageError` if pandas isn't installed, and whatever
+        judging raises.
         """
-        make_frame(())  # only to raise if pandas is missing
+        make_frame(())  # raises before anything is judged if pandas is missing
         rows = []
         for row in self:
             cells = cells_of(row, {})

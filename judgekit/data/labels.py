@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from judgekit.data.fields import Fields, TaskName
     from judgekit.judging.documents import Document
 
-# The rubric will say later which of these models see.
+# Read every field; the rubric decides later which of them models see.
 _EVERYTHING = Given(reference="reference", sources="sources")
 _FOR_PEOPLE = Given(reference="reference")
 _EXPECTED_VERDICTS = (
@@ -55,13 +55,13 @@ _SCORE = "score."  # the prefix of a score's column in a table
 
 
 class NamedColumns(NamedTuple):
-    """The columns that a caller names: the id column, and by field those of verdicts, labels and texts."""
+    """The columns that a caller names: the id column and, by field, those of verdicts, labels and texts."""
 
     id_column: str | None = None
     given: Mapping[str, str] = MappingProxyType({})
 
     def id_of(self, columns: Mapping[str, Any], name: str) -> str | None:
-        """Return a row's id as a key (`labels.id_key`); None if it has none. `name` is that of its file."""
+        """Return a row's id as a key (`labels.id_key`), or None. `name` is the file's, for errors."""
         column = self.id_column
         if column not in columns:
             column = fields.id_column_of(columns, name)
@@ -69,7 +69,7 @@ class NamedColumns(NamedTuple):
         return None if row_id is None else labels.id_key(row_id)
 
     def column_of(self, columns: Mapping[str, Any], field: str, names: Sequence[str]) -> str | None:
-        """Find the column of a row that gives a field: the named one, or one with a usual name."""
+        """Find a row's column for a field: the caller's, or the first of the common `names`."""
         if field not in self.given:
             return _find_column(columns, names)
         column = self.given[field]
@@ -77,13 +77,11 @@ class NamedColumns(NamedTuple):
 
 
 def _find_column(columns: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    """Find the column with the first of these names; if there's none, ignore case and punctuation.
-
-    None if there's still none.
-    """
+    """Find a column with the first of these names, first exactly, then ignoring case and punctuation."""
     for name in names:
         if name in columns:
             return name
+
     columns_by_plain_name = {labels.plain(column): column for column in columns}
     for name in names:
         column = columns_by_plain_name.get(labels.plain(name))
@@ -96,61 +94,60 @@ USUAL_COLUMNS = NamedColumns()
 
 
 class ResultRow(NamedTuple):
-    """A row of results: `scores` by dimension, or by letter if texts were compared."""
+    """A result row, with `scores` by dimension, or by letter if texts were compared."""
 
     row_id: str
-    word: str
+    verdict: str
     scores: Mapping[str, float]
     columns: Mapping[str, Any]
 
     @property
     def input_columns(self) -> dict[str, Any]:
-        """The columns that the row had before it was judged."""
+        """The columns the row had before it was judged."""
         scores = [f"{_SCORE}{name}" for name in self.scores]
         ours = {*OURS, *scores}
         return {name: value for name, value in self.columns.items() if name not in ours}
 
     def values_of(self, column: str) -> list[str]:
-        """List the values in a row's cell as texts: one, several for a list, none if the cell is empty.
+        """List a cell's values as strings, without duplicates: usually one, more for a list, none if empty.
 
-        They're the same in every file format, although a table has lists as JSON, and numbers as text or 1.0.
+        The strings are the same whatever file format the row comes from.
         """
         value = self.columns.get(column)
         if column not in self.columns and column.startswith(_SCORE):
             value = self.scores.get(column.removeprefix(_SCORE))
         if isinstance(value, str) and value.startswith("["):
-            value = parse_json(value)
-        values = value if isinstance(value, list) else [value]
-        texts = []
-        for element in values:
+            value = parse_json(value)  # tables contain lists as JSON
+        elements = value if isinstance(value, list) else [value]
+
+        distinct_values: dict[str, None] = {}  # an ordered set
+        for element in elements:
             if not labels.is_no_label(element):
-                texts.append(labels.id_key(tables.text_of(element)))
-        return list(dict.fromkeys(texts))  # each once, in order
+                distinct_values[labels.id_key(tables.text_of(element))] = None
+        return list(distinct_values)
 
     def has(self, column: str) -> bool:
-        """Whether the row has a column, even if the cell is empty."""
+        """Whether the row has a column, even with an empty cell."""
         is_score = column.startswith(_SCORE) and column.removeprefix(_SCORE) in self.scores
         return is_score or column in self.columns
 
 
 class _SurveyedRows(NamedTuple):
-    """The task that the first rows of results tell, or None, and how often each verdict occurs in them.
-
-    Verdicts are counted by `labels.key_of`. The columns' names are the keys of a dict, which keeps their
-    order.
-    """
+    """A summary of a results file's first rows."""
 
     task: TaskName | None
+    """None if it isn't clear."""
     verdict_counts: Counter[str]
+    """By `labels.key_of`."""
     column_names: dict[str, None]
+    """An ordered set."""
 
 
 class ResultFile:
-    """The rows of a results file, and whether texts were judged or compared (`task`).
+    """The rows of a results file, by us or another tool. `task` is "judge" or "compare".
 
-    Other programs write letters such as C and I for correct and incorrect; they're winners only if other rows
-    show that texts were compared. Making and iterating a `ResultFile` raises `InputError` for a row without
-    an id or a verdict, and `UsageError` for a missing column.
+    Making and iterating it raises `InputError` for a row without an id or a verdict, and `UsageError` for a
+    missing column.
     """
 
     def __init__(self, rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> None:
@@ -171,15 +168,12 @@ class ResultFile:
         self._check_named_columns(list(surveyed.column_names))
 
     def _survey(self, rows: Rows) -> _SurveyedRows:
-        """Read the first rows, as many as it takes to know what the verdicts mean.
-
-        The rows of a stream, which can be read only once, are put back.
-        """
+        """Read as many rows as it takes to know what the verdicts mean."""
         task: TaskName | None = None
         verdict_counts = Counter[str]()
         first_rows = []  # of a stream
         column_names = dict[str, None]()
-        least_rows = _LOOKED_AT if rows.lasting else 1
+        min_rows = _LOOKED_AT if rows.lasting else 1
         row_iterator: Any = iter(rows)  # a generator
         for number, row in enumerate(row_iterator, 1):
             if not rows.lasting:
@@ -189,33 +183,33 @@ class ResultFile:
                 task = task or self._guess_task(row)
                 column = self._columns.column_of(row.columns, "verdict", ["verdict"])
                 verdict_counts[labels.key_of(row.columns.get(column or ""))] += 1
-            # Our own verdicts are clear from one row. Words of other programs are only clear together, so
-            # all rows are read for them.
+            # A single row shows what our own verdicts mean. Other tools' words are only clear from all rows.
             has_own_verdicts = task is not None and "verdict" not in self._columns.given
-            if has_own_verdicts and number >= least_rows:
+            if has_own_verdicts and number >= min_rows:
                 break
+
         if rows.lasting:
             row_iterator.close()
-        else:
+        else:  # a stream can only be read once, so put its rows back
             self._rows = chain(first_rows, row_iterator)
         return _SurveyedRows(task, verdict_counts, column_names)
 
     def keep_stream(self) -> None:
-        """Keep the rows of a stream, so that they can be read again."""
+        """Keep a stream's rows in memory, so that they can be read again."""
         if not self._is_lasting:
             self._rows = list(self._rows)
 
     def _check_named_columns(self, column_names: Sequence[str]) -> None:
-        """Raise `UsageError` if the caller names an unknown field, or a column that the file doesn't have."""
+        """Raise `UsageError` if the caller names an unknown field or a missing column."""
         known_fields = dict.fromkeys([*fields.USUAL[self.task], "verdict", "label"])
         for field, column in self._columns.given.items():
             option = f"--map {field}={column}"
             if field not in known_fields:
                 raise UsageError(f"{option}: unknown field; use one of {', '.join(known_fields)}")
-            # A label may be in another file; "" means no column; `row.` precedes columns named like ours.
-            is_in_another_file = field in ("label", "winner")
-            if not column or is_in_another_file:
+            may_be_in_another_file = field in ("label", "winner")
+            if not column or may_be_in_another_file:
                 continue
+            # An input column with the name of one of ours got the prefix `row.` in the results.
             has_column = column in column_names or f"row.{column}" in column_names
             if not has_column and not is_path_into(column, column_names):
                 columns = fields.names_shown(column_names)
@@ -234,23 +228,23 @@ class ResultFile:
             )
             for row, row_id, value in answers:
                 position = f"{self.name}: row {row.number}"
-                word = self._translate_verdict(value)
-                if not word:
+                verdict = self._translate_verdict(value)
+                if not verdict:
                     got = short_line(str(value), 40)
                     raise InputError(f"{position}: unknown verdict {got!r}; {_EXPECTED_VERDICTS}")
                 first = ids.add(row_id, row.number)
                 if first is not None:
                     raise InputError(f"{position}: duplicate id {row_id!r} (row {first}); keep one")
-                yield ResultRow(row_id, word, dict(_read_scores(row.columns)), row.columns)
+                yield ResultRow(row_id, verdict, dict(_read_scores(row.columns)), row.columns)
 
     def _translate_verdict(self, value: object) -> str:
-        """Translate a verdict into an outcome, a letter, "tie" or undecided; "" if it's none of these."""
+        """Translate a verdict into an outcome, a letter, "tie" or undecided. Returns "" for anything else."""
         if isinstance(value, str) and value.strip() in UNDECIDED:
             return value.strip()
         return self._words.get(labels.key_of(value), "")
 
     def _guess_task(self, row: DataRow) -> TaskName | None:
-        """Find out from a row's record or scores if it was judged or compared; None if they don't tell."""
+        """Tell from a row's record or scores if its text was judged or compared, or return None."""
         judged = nested(row.columns.get("judged")) or {}
         schema = str(judged.get("schema"))
         if schema.startswith("judgekit/"):
@@ -263,12 +257,13 @@ class ResultFile:
         return None
 
     def _read_verdicts(self, counts: Counter[str], task: TaskName | None) -> None:
-        """Find the meanings of the verdicts, and whether texts were judged or compared."""
+        """Find the verdicts' meanings, and whether texts were judged or compared if `task` is None."""
         decided = Counter({key: count for key, count in counts.items() if key not in UNDECIDED})
         outcomes = labels.read_outcomes(decided) if task != "compare" else {}
         letters = labels.read_winners(decided, self.texts) if task != "judge" else {}
         if task is None:
-            # C and I mean correct and incorrect, unless an A, B or tie shows that texts were compared.
+            # Letters such as C and I can be winners, or mean correct and incorrect. They only count as
+            # winners if an A, B or tie shows that texts were compared.
             has_clear_winner = not {"A", "B", TIE}.isdisjoint(letters.values())
             outcome_count = sum(decided[key] for key in outcomes)
             letter_count = sum(decided[key] for key in letters)
@@ -277,12 +272,12 @@ class ResultFile:
         self.task = task
         words = letters if task == "compare" else outcomes
         our_words = (*OUTCOMES, TIE, *LETTERS) if task == "compare" else OUTCOMES
-        for word in our_words:  # these always mean themselves
+        for word in our_words:  # our own words always mean themselves
             words[word] = word
         self._words = words
 
     def text_of(self, row: ResultRow) -> str:
-        """Return the text that was judged, or the texts that were compared; "" if they aren't known."""
+        """Return the judged text, or the beginnings of the compared texts, or "" if they aren't known."""
         row_fields = self._get_fields(row)
         if row_fields is None:
             return ""
@@ -292,27 +287,29 @@ class ResultFile:
                 document = fields.document(row_fields, data_row, row.row_id, _EVERYTHING)
                 return document.files[0].text
             files = fields.comparison(row_fields, data_row).files
-            share = _MOST_CHARS // len(files)
-            return " ".join(f"{file.path}: {short_line(file.text, share)}" for file in files)
+            chars_per_text = _MOST_CHARS // len(files)
+            return " ".join(
+                f"{file.path}: {short_line(file.text, chars_per_text)}" for file in files
+            )
         return ""
 
     def texts_of(self, row: ResultRow) -> dict[str, str]:
-        """Collect the texts of a row by name, as `texts_for_people` does; {} if it has none."""
+        """Collect a row's texts by name, as `texts_for_people` does."""
         row_fields = self._get_fields(row)
         if row_fields is None:
             return {}
         return texts_for_people(self.task, row_fields, row.input_columns)
 
     def _get_fields(self, row: ResultRow) -> Fields | None:
-        """Find the columns of a row's fields, again only if its columns differ from the last row's."""
+        """Return the columns of a row's fields, or None if no column has a text."""
         names = tuple(row.input_columns)
-        if self._names != names:
+        if self._names != names:  # they differ from the last row's
             self._names = names
             self._fields = self._find_fields(names, row.input_columns)
         return self._fields
 
     def _find_fields(self, names: Sequence[str], input_columns: Mapping[str, Any]) -> Fields | None:
-        """Find the columns of the fields, among a row's `input_columns`; None if no column gives a text."""
+        """Find the columns of the fields among a row's `input_columns`, or return None without a text."""
         given_columns = {}
         for field, column in self._columns.given.items():
             if field == "verdict":
@@ -320,8 +317,9 @@ class ResultFile:
             if not column or column in names or is_path_into(column, names):
                 given_columns[field] = column
             elif f"row.{column}" in names:
-                # A row's own column gets this prefix if its name is one of ours.
+                # An input column with the name of one of ours has this prefix.
                 given_columns[field] = f"row.{column}"
+
         recogniser = Recogniser()
         recogniser.note_row(input_columns)
         export = recogniser.recognise(self.task, given_columns)
@@ -333,10 +331,9 @@ class ResultFile:
 def texts_for_people(
     task: TaskName, row_fields: Fields, columns: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Collect a row's texts for a person: question, answer or compared texts, and expected answer.
+    """Collect a row's texts to show to a person: question, answer or compared texts, reference, sources.
 
-    The first sources follow, or their beginnings. A row without an answer still has its question. Cells that
-    aren't texts are left out.
+    Empty texts and cells that aren't texts are omitted.
     """
     row = DataRow(0, columns)
     if task == "compare":
@@ -347,7 +344,7 @@ def texts_for_people(
 
 
 def _collect_comparison_texts(row_fields: Fields, row: DataRow) -> dict[str, str]:
-    """Collect the question and the compared texts by name; {} if a text is empty, or isn't one."""
+    """Collect the question and the compared texts by name. Returns {} if one of these can't be compared."""
     try:
         subject = fields.comparison(row_fields, row)
     except InputError:
@@ -361,7 +358,7 @@ def _collect_document_texts(row_fields: Fields, row: DataRow) -> dict[str, str]:
     """Collect the question, the answer, the expected answer and the sources by name."""
     try:
         document = fields.document(row_fields, row, "", _FOR_PEOPLE)
-    except InputError:  # no answer, or a cell isn't a text
+    except InputError:  # there's no answer, or a cell isn't a text, but the others can be shown
         texts = {}
         for role, name in (("description", "question"), ("reference", "expected")):
             cell = row_fields.read(row, role)
@@ -374,7 +371,7 @@ def _collect_document_texts(row_fields: Fields, row: DataRow) -> dict[str, str]:
         "expected": document.task.reference,
     }
     if "sources" in row_fields.columns:
-        # Read on their own, so that sources that aren't texts don't hide the rest.
+        # Read these separately, so that malformed sources don't hide the rest.
         with suppress(InputError):
             sources = fields.document(row_fields, row, "", _EVERYTHING).files[1:]
             for file in sources[:_MOST_SOURCES]:
@@ -383,7 +380,7 @@ def _collect_document_texts(row_fields: Fields, row: DataRow) -> dict[str, str]:
 
 
 def _shorten_source(source: str) -> str:
-    """Cut a source short: a page is for reading rows, and ten whole sources for each would fill it."""
+    """Truncate a source for a page, which would be too long with complete ones."""
     if len(source) <= _SOURCE_CHARS:
         return source
     return f"{source[:_SOURCE_CHARS]} … (cut here)"
@@ -392,9 +389,9 @@ def _shorten_source(source: str) -> str:
 def read_texts(
     rows: Rows, task: TaskName, columns: NamedColumns = USUAL_COLUMNS
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield each row's id (or else its number) and its texts from a file that was judged.
+    """Yield the id (or the number) and the texts of each row in a judged file.
 
-    Raises `UsageError` if no column gives a text.
+    Raises `UsageError` if no column has a text.
     """
     stream, (names, recogniser) = survey(rows)
     export = recogniser.recognise(task, columns.given)
@@ -407,12 +404,12 @@ def read_texts(
 
 
 def results(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> ResultFile:
-    """Open a results file; raises the errors of `ResultFile`."""
+    """Open a results file. Raises what `ResultFile` raises."""
     return ResultFile(rows, columns)
 
 
 class LabelSheet(NamedTuple):
-    """Labels by id (outcomes, or letters and "tie"), and the labels that were left out."""
+    """Labels by id (outcomes, or letters and "tie"), and the labels that were skipped."""
 
     words: dict[str, str]
     left_out: LeftOut
@@ -425,10 +422,9 @@ def read_labels(
     columns: NamedColumns = USUAL_COLUMNS,
     texts: int = LEAST_TEXTS,
 ) -> LabelSheet:
-    """Read the labels of a file; `texts` is the number of texts compared in a row.
+    """Read a file's labels. `texts` is the number of texts compared per row.
 
-    The meaning of a label depends on the whole set: 0 and 1 are one thing, 1 to 5 another. Raises
-    `InputError` if an id has two labels that differ, `UsageError` if the set can be read in two ways.
+    Raises `InputError` if an id has two different labels, and `UsageError` if the labels are ambiguous.
     """
     field = "winner" if task == "compare" else "label"
     names = fields.USUAL[task][field].split()
@@ -450,6 +446,7 @@ def read_labels(
             position = f"{rows.name}: row {row.number}"
             raise InputError(f"{position}: two labels for the id {row_id!r}; keep one")
 
+    # A label's meaning depends on all of them: 1 isn't the same among 0 and 1 as among 1 to 5.
     key_counts = Counter(keys.values())
     try:
         if task == "compare":
@@ -471,10 +468,7 @@ def read_labels(
 def _read_label_column(
     rows: Rows, task: TaskName, names: Sequence[str], columns: NamedColumns
 ) -> Iterator[tuple[DataRow, str, object]]:
-    """Yield rows with their ids and labels; raises `InputError` if either is missing.
-
-    A comparison may also mark its winner with 1 in one of several columns.
-    """
+    """Yield each row with its id and label. Raises `InputError` if either is missing."""
     field = "winner" if task == "compare" else "label"
     stream: Iterable[DataRow | UnreadableRow] = rows
     if task == "compare" and field not in columns.given:
@@ -483,7 +477,7 @@ def _read_label_column(
 
 
 def _add_winner(row: DataRow | UnreadableRow) -> DataRow | UnreadableRow:
-    """Add a column `winner` to a row that marks its winner with 1 in one of several columns."""
+    """Add a column `winner` to a row that marks its winner with a 1 in a column per text."""
     if isinstance(row, UnreadableRow) or "winner" in row.columns:
         return row
     winner = fields.one_hot_winner(row.columns)
@@ -493,9 +487,9 @@ def _add_winner(row: DataRow | UnreadableRow) -> DataRow | UnreadableRow:
 
 
 def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[list[Case], LeftOut]:
-    """Read labelled rows as cases for trying judges, and count those left out; raises `InputError`.
+    """Read labelled rows as cases for testing judges, and count the skipped rows.
 
-    Labels stay as they're written in the rows.
+    Labels aren't interpreted. Raises `InputError` for an unreadable row, a repeated id or a missing column.
     """
     stream, (names, recogniser) = survey(rows)
     export = recogniser.recognise("judge", columns.given)
@@ -516,6 +510,7 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
             row = _restore_cells(row)  # noqa: PLW2901 - its cells as they were before we wrote them
         row_id = columns.id_of(row.columns, rows.name) or str(row.number)
         position = f"{rows.name}: row {row.number}"
+
         label = row_fields.read(row, "label")
         if labels.is_no_label(label):
             left_out.blank += 1
@@ -527,6 +522,7 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
             continue
         except InputError as error:
             raise InputError(f"{position}: {error}") from None
+
         if row_id in cases:
             raise InputError(f"{position}: duplicate id {row_id!r}; keep one")
         cases[row_id] = _make_case(document, label, row_id, position)
@@ -534,7 +530,7 @@ def labelled_cases(rows: Rows, columns: NamedColumns = USUAL_COLUMNS) -> tuple[l
 
 
 def _make_case(document: Document, label: object, row_id: str, position: str) -> Case:
-    """Build a case from a labelled row's document: its first file is the text, the others are sources."""
+    """Build a case from a labelled row's document, whose first file is the text and the others sources."""
     text_file, *source_files = document.files
     values = {role: getattr(document.task, role) for role in TASK_ROLES}
     values["files"] = {file.path: file.text for file in source_files}
@@ -551,7 +547,7 @@ def _read_answers(
     *,
     is_table: bool,
 ) -> Iterator[tuple[DataRow, str, object]]:
-    """Yield rows with their ids and their values in a column; raises `InputError` if either is missing."""
+    """Yield each row with its id and its value for `field`. Raises `InputError` if either is missing."""
     for row in rows:
         if isinstance(row, UnreadableRow):
             raise unreadable_error(file, row, 0)
@@ -567,12 +563,12 @@ def _read_answers(
 
 
 def _is_table(rows: Rows) -> bool:
-    """Whether rows come from CSV or TSV, in which we defuse cells that a spreadsheet takes for formulas."""
+    """Whether rows come from CSV or TSV, in which we escape cells that could be run as formulas."""
     return Path(rows.read_from).suffix.lower() in DELIMITERS
 
 
 def _restore_cells(row: DataRow) -> DataRow:
-    """Restore a row's texts, to which we added a sign in CSV so that no spreadsheet runs them as formulas."""
+    """Remove the escape that keeps spreadsheets from running a row's cells as formulas."""
     cells = {}
     for name, cell in row.columns.items():
         cells[restore_cell(name)] = restore_cell(cell)
@@ -580,7 +576,7 @@ def _restore_cells(row: DataRow) -> DataRow:
 
 
 def _read_scores(columns: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield the names and values of a row's scores, from the column `scores` or from one column for each."""
+    """Yield the names and values of a row's scores, from the column `scores` or from `score.NAME` columns."""
     scores = nested(columns.get("scores"))
     if scores is None:
         scores = _collect_score_columns(columns)
@@ -591,19 +587,20 @@ def _read_scores(columns: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _collect_score_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Collect the `score.NAME` columns by name. If the row has our record, only the scores in that count."""
+    """Collect our `score.NAME` columns by name."""
     cells = {}
     for name, value in columns.items():
         if name.startswith(_SCORE):
             cells[name.removeprefix(_SCORE)] = value
     if not cells:
         return {}
+
     record = nested(columns.get("judged"))
     if record is None or not str(record.get("schema")).startswith("judgekit/"):
         return cells
     if "scores" not in record and "subjects" not in record:
         return cells
-    # Otherwise an input column with such a name would pass for one of our dimensions.
+    # The record shows which scores are ours. An input column can have such a name, too.
     dimensions = record.get("scores") or ()
     subjects = record.get("subjects") or ()
     names = {*dimensions, *(subject.get("letter") for subject in subjects)}
@@ -611,7 +608,7 @@ def _collect_score_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nested(value: object) -> dict[str, Any] | None:
-    """Return an object in a cell, parsed if it's JSON text, as in CSV and Parquet; None for anything else."""
+    """Return the object in a cell, parsing JSON if necessary, or None if it's anything else."""
     if isinstance(value, str) and value.startswith("{"):
         value = parse_json(value)
     return value if isinstance(value, dict) else None
@@ -620,10 +617,10 @@ def nested(value: object) -> dict[str, Any] | None:
 def add_sample(
     results: Iterable[ResultRow], path: str, count: int, columns: NamedColumns = USUAL_COLUMNS
 ) -> tuple[int, int]:
-    """Add a random sample of decided rows to a file, into which people write their labels.
+    """Add a random sample of `count` decided rows to a file in which people will write labels.
 
-    Rows are ordered by a hash of their ids, so the first ones are a random sample, however many. The file
-    keeps its rows. Returns the numbers of rows added and of rows it has now; raises `InputError`.
+    Returns the number of added rows and of all rows in the file. Raises `InputError` if it can't be read or
+    written, and `UsageError` for an unknown file type.
     """
     ending = Path(path).suffix.lower()
     if ending not in (*DELIMITERS, *JSON_LINES.endings):
@@ -637,19 +634,19 @@ def add_sample(
 def _add_sample(
     results: Iterable[ResultRow], path: str, count: int, columns: NamedColumns
 ) -> tuple[int, int]:
-    """Read a sheet, and write it back with more rows; the caller must keep other writers out."""
+    """Read a sheet of labels, and write it back with more rows. The caller must lock the file."""
     raw = b""
     existing_ids = set()
     if Path(path).exists():
         raw = Path(path).read_bytes()
-        sheet = open_rows(path, io.BytesIO())  # an empty standard input: the path is that of a file
+        sheet = open_rows(path, io.BytesIO())  # standard input isn't used, because this is a file
         answers = _read_answers(sheet, path, "label", ["label"], columns, is_table=_is_table(sheet))
         for _, row_id, _ in answers:
             existing_ids.add(row_id)
 
     new_rows = []
     for result in _draw_rows(results, count, without=existing_ids):
-        # People label without seeing the verdict: a sheet has only the columns from before the judging.
+        # People must label without seeing the verdict, so a sheet only has the input columns.
         row = {"id": result.row_id, "label": ""}
         for name, value in result.input_columns.items():
             row.setdefault(name, value)
@@ -666,9 +663,9 @@ def _add_sample(
 
 
 def _append_rows(raw: bytes, new_rows: Sequence[Mapping[str, Any]], path: str) -> str:
-    """Return the text of a sheet whose present bytes are `raw`, with rows added at its end.
+    """Return a sheet's text with rows appended. `raw` is its current content.
 
-    Raises `InputError` if the sheet isn't UTF-8.
+    Raises `InputError` if that isn't UTF-8.
     """
     encoding = sniffing.recognise_text(raw)
     if not encoding.is_plain:
@@ -691,18 +688,19 @@ def _append_rows(raw: bytes, new_rows: Sequence[Mapping[str, Any]], path: str) -
 def _draw_rows(
     results: Iterable[ResultRow], count: int, without: Collection[str]
 ) -> list[ResultRow]:
-    """Draw decided rows whose id isn't in `without`: the first ones in the order of a hash of the ids."""
+    """Draw a random sample of decided rows whose id isn't in `without`."""
 
+    # The rows with the lowest hashes are a random sample, and a larger sample only adds rows to it.
     def hash_id(result: ResultRow) -> bytes:
         return hashlib.sha256(result.row_id.encode()).digest()
 
-    decided = (result for result in results if result.word not in UNDECIDED)
+    decided = (result for result in results if result.verdict not in UNDECIDED)
     new = (result for result in decided if result.row_id not in without)
     return heapq.nsmallest(count, new, key=hash_id)
 
 
 def _render_delimited(old: str, rows: Sequence[Mapping[str, Any]], delimiter: str) -> str:
-    """Render rows as lines to append to the text `old`, in its columns; if it's empty, with a header."""
+    """Render rows as lines to append to `old`, with the same columns. Adds a header if it's empty."""
     header = next(csv.reader(io.StringIO(old), delimiter=delimiter), [])
     names = list(map(restore_cell, header))
     lines = io.StringIO(newline="")

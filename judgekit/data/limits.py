@@ -1,4 +1,4 @@
-"""Limits on results, for CI: shares of all rows, and whether they're worse than earlier results."""
+"""Limits on results for CI: rates over all rows, and comparison with earlier results."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ ACCEPT = "accept"
 
 
 class Base(NamedTuple):
-    """Earlier results, and by how many percentage points their accept rate may be higher."""
+    """Earlier results, and how many percentage points the accept rate may fall below theirs."""
 
     path: str
     points: Fraction = Fraction(0)
 
 
 def read_base(text: str) -> Base:
-    """Read BASE[:POINTS]. Paths may have colons, too: without a number after the last one, it's all path."""
+    """Parse `BASE[:POINTS]`, such as `main.jsonl:1.5`."""
     path, _, number = text.rpartition(":")
+    # Without a valid number, the colon is a part of the path.
     if path:
         with suppress(ValueError, ZeroDivisionError):  # `Fraction` also reads "1/0"
             points = Fraction(number)
@@ -38,10 +39,7 @@ def read_base(text: str) -> Base:
 def describe_missed(
     conditions: Sequence[Condition], counts: Mapping[str, int], name: str
 ) -> list[str]:
-    """Write a line for each condition that the rows don't meet; `counts` are their numbers by verdict.
-
-    Rows without a verdict count against every condition.
-    """
+    """Describe each condition that the rows don't meet. `counts` are the numbers of rows by verdict."""
     rows = sum(counts.values())
     lines = []
     for condition in conditions:
@@ -50,7 +48,7 @@ def describe_missed(
             continue
         range_text = condition.describe_range(totals, rows)
         line = f"{name}: {condition} isn't met: {range_text} of {counted(rows, 'row', 'rows')}"
-        rows_without_verdict = totals.most - totals.least
+        rows_without_verdict = totals.most - totals.least  # each could still go either way
         if rows_without_verdict:
             subject = counted(
                 rows_without_verdict,
@@ -63,19 +61,19 @@ def describe_missed(
 
 
 def describe_worse(
-    words: Mapping[str, str], base_words: Mapping[str, str], name: str, base: Base
+    verdicts: Mapping[str, str], base_verdicts: Mapping[str, str], name: str, base: Base
 ) -> str | None:
-    """Describe by how much the accept rate has fallen since earlier results, over rows present in both.
+    """Describe how far the accept rate fell below earlier results, or return None if `base` allows it.
 
-    None if it hasn't fallen by more than `base` allows. Raises `InputError` if no row is present in both.
+    Both arguments map row ids to verdicts, and only ids in both count. Raises `InputError` if there are none.
     """
-    in_both = words.keys() & base_words.keys()
-    if not in_both:
+    common_ids = verdicts.keys() & base_verdicts.keys()
+    if not common_ids:
         problem = "no row is in both; name the column of ids with --id"
         raise InputError(f"--fail-if-worse {base.path}: {problem}")
-    accepted = sum(words[key] == ACCEPT for key in in_both)
-    accepted_before = sum(base_words[key] == ACCEPT for key in in_both)
-    rows = len(in_both)
+    accepted = sum(verdicts[row_id] == ACCEPT for row_id in common_ids)
+    accepted_before = sum(base_verdicts[row_id] == ACCEPT for row_id in common_ids)
+    rows = len(common_ids)
     lost_points = Fraction(accepted_before - accepted, rows) * 100
     if lost_points <= base.points:
         return None

@@ -121,7 +121,7 @@ class PageRows:
 
         If labels are `is_binary` (only pass or fail), the verdict improve counts as reject.
         """
-        verdict_words = [row.word]
+        verdict_words = [row.verdict]
         flags = []
         second_view = None
         if self.beside is not None:
@@ -194,7 +194,7 @@ def set_beside(results: ResultFile, name: str) -> Beside:
     words = {}
     for row in results:
         store.put(row.row_id, view_row(results, row, name))
-        words[row.row_id] = row.word
+        words[row.row_id] = row.verdict
     return Beside(results.name, name, store, words)
 
 
@@ -248,7 +248,7 @@ def _view_judged(row: ResultRow, name: str) -> RowView:
         rounds=round_views,
         error=shown_text(str(row.columns.get("error") or "")),
     )
-    return {"by": name, "said": row.word, **judged}
+    return {"by": name, "said": row.verdict, **judged}
 
 
 def _view_finding(finding: Finding) -> RowView:

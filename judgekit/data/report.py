@@ -319,7 +319,7 @@ class _Totals:
 
     def add(self, row: ResultRow, label: str | None) -> None:
         """Add a row's verdict, cost, scores and calls to the sums."""
-        self.tally.add(row.word, label)
+        self.tally.add(row.verdict, label)
         cost = number(row.columns.get("cost_usd"))
         if cost is not None:
             self.priced += 1
@@ -331,10 +331,10 @@ class _Totals:
         promised = PromisedRow.of(judged)
         if promised is not None:
             self.agreement.add(promised)
-        if row.word in OUTCOMES:
+        if row.verdict in OUTCOMES:
             for dimension, score in row.scores.items():
                 self.scores[dimension][f"{score:g}"] += 1
-        elif row.word not in UNDECIDED:
+        elif row.verdict not in UNDECIDED:
             self.ranks.append(row._replace(columns={}))  # without its cells, which may be long
         _count_calls(self.tiers, self.judges, self.errors, row.columns)
 
@@ -381,7 +381,7 @@ def summarise(
         if column is not None:
             has_column = has_column or row.has(column)
             for value in row.values_of(column) or [NO_VALUE]:
-                groups[value].add(row.word, label)
+                groups[value].add(row.verdict, label)
     tally = totals.tally
     _refuse_no_rows(name, tally)
     if column is not None and not has_column:
@@ -487,7 +487,7 @@ class _Lists:
         if label is not None:
             self._has_label = True
             self._compare_with_label(row, label)
-        if row.word in OUTCOMES[:2]:  # reject or improve
+        if row.verdict in OUTCOMES[:2]:  # reject or improve
             self._note_bad_row(row)
         if self._second:
             _, second_words = self._second
@@ -500,7 +500,7 @@ class _Lists:
         if average is None:
             average = -1.0  # sorts before all scores
         # The lowest ranks are the worst rows: rejected first, then low scores, then early rows.
-        rank = OUTCOMES.index(row.word), average, self._row_count
+        rank = OUTCOMES.index(row.verdict), average, self._row_count
         if self._least_bad is not None and rank > self._least_bad:
             return
         # Not the row itself: its cells may be long, and a million rows shouldn't take more memory than a few.
@@ -511,7 +511,7 @@ class _Lists:
 
     def _compare_with_label(self, row: ResultRow, label: str) -> None:
         """Keep a row for the report if its verdict disagrees with its label, as long as there's room."""
-        if row.word in UNDECIDED or agrees(label, row.word, binary=self.is_binary):
+        if row.verdict in UNDECIDED or agrees(label, row.verdict, binary=self.is_binary):
             return
         if len(self.wrong) < MOST_SHOWN:
             self.wrong.append(self._show(row, label=label))
@@ -522,10 +522,10 @@ class _Lists:
         The row is kept for the report if its two verdicts differ, as long as there's room.
         """
         self._rows_in_both += 1
-        if row.word in UNDECIDED or word in UNDECIDED:
+        if row.verdict in UNDECIDED or word in UNDECIDED:
             return
-        self._both_words.append((row.word, word))
-        if row.word != word and len(self._differing) < MOST_SHOWN:
+        self._both_words.append((row.verdict, word))
+        if row.verdict != word and len(self._differing) < MOST_SHOWN:
             self._differing.append(self._show(row, second=word))
 
     def worst(self) -> list[Shown]:
@@ -542,7 +542,7 @@ class _Lists:
         text = self._source.text_of(row)
         return Shown(
             id=short_line(row.row_id, 80),
-            verdict=row.word,
+            verdict=row.verdict,
             label=label,
             second=second,
             average=number(row.columns.get("average")),
@@ -704,10 +704,10 @@ def _compute_win_rates(
     """
     if not ranks:
         return {}, {}
-    words = [row.word for row in ranks]
+    words = [row.verdict for row in ranks]
     names = {"A", "B"}
     for row in ranks:
-        names |= {row.word, *row.scores}
+        names |= {row.verdict, *row.scores}
     letters = sorted(names - {TIE})
     rates = {letter: _build_win_rate(_score_verdicts(words, letter)) for letter in letters}
     if len(letters) == 2:  # noqa: PLR2004 - the two rates say it all
