@@ -77,7 +77,7 @@ def convert_to_verdict(row: ResultRow, file: str) -> dict[str, Any]:
         record = {**record, **judged, "degraded": record["degraded"] or judged.get("degraded")}
     record["row"] = row.row_id
     record["task_id"] = row.row_id
-    record["verdict"] = row.word
+    record["verdict"] = row.verdict
     record["scores"] = dict(row.scores)
     record["subjects"] = [{"path": file, "sha256": ""}]
     return record

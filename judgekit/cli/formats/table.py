@@ -123,7 +123,7 @@ def render_rows(results: RowResults) -> str:
         return "\n".join(_render_worst_rows(results))
     row_lines = []
     for row in results.rows:
-        row_lines.append(render_row(row.word, row.row_id, {**row.columns, "scores": row.scores}))
+        row_lines.append(render_row(row.verdict, row.row_id, {**row.columns, "scores": row.scores}))
     return "\n".join(row_lines)
 
 
